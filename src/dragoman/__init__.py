@@ -1,8 +1,8 @@
-"""Dragoman: one conversation, spoken to any large language model, and handed from model to model.
+"""Dragoman: one conversation with any large language model, handed from model to model.
 
-What a swap cannot carry is a named loss, what a reply costs is exact or said to be unknown, and a stream that was cut
-is never taken for a complete one. Importing this opens no socket, reads no secret and imports no vendor SDK: each name
-is loaded when it is first used, with what it needs.
+What a swap cannot carry is a named loss, the cost of a reply is exact or marked as unknown, and a stream that was cut
+is never reported as complete. Importing this package opens no socket, reads no secret and imports no vendor SDK: each
+name is loaded when it is first used.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Where the data folders lie that come with the library: ``pricing`` and ``cassettes``."""
+"""Finds the data folders of the library: ``pricing`` and ``cassettes``."""
 
 from pathlib import Path
 
@@ -8,9 +8,9 @@ _PACKAGE = Path(__file__).parent
 
 
 def bundled_path(name: str) -> Path:
-    """The folder of that name: inside the package where it was installed, at the root in a checkout.
+    """Return the folder of that name: inside the installed package, or at the root of a checkout.
 
-    Raises ConfigurationError where neither exists.
+    Raises ConfigurationError if neither exists.
     """
     installed = _PACKAGE / "_bundled" / name
     checkout = _PACKAGE.parent.parent

@@ -1,8 +1,8 @@
 """Budgets: what a session, a turn, a user or a team may spend, checked before each request and settled after it.
 
-Before a request the most that it can cost is held back: the estimate of its input, and all the output that it may
-have, at the price table's rates. The reply's own counts then take the place of what was held. What is held counts for
-everybody who shares a budget, so two requests never pass a check that only one of them may.
+Before a request, its maximum cost is reserved: the estimated input and the maximum output, at the rates of the price
+table. The usage of the reply then replaces the reservation. Reservations count for all who share a budget, so two
+requests never pass a check that only one of them may pass.
 """
 
 import logging
@@ -27,7 +27,7 @@ _ZERO = Decimal(0)
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """US dollars as far as they are known, and tokens of all four buckets."""
+    """An amount in US dollars, as far as it is known, and in tokens of all four buckets."""
 
     usd: Decimal = _ZERO
     tokens: int = 0
@@ -49,13 +49,13 @@ NO_SPEND = Spend()
 class Budget:
     """A limit in US dollars, in tokens, or both, for each ``session``, ``turn``, ``user`` or ``team``.
 
-    A turn is one `ask`, `stream` or `compact` with all its rounds of tools and all its tries. Users and teams are
-    told apart by the session's ``user_id`` and ``team_id``, pseudonyms as they are noted; hand the same Budget to all
-    their sessions, which may run in different threads. What a session spent before it was loaded counts for it; what a
-    user or a team spent in another program, `count` tells, and `Store.spent` knows.
+    A turn is one `ask`, `stream` or `compact` with all its rounds of tools and all its attempts. Users and teams are
+    identified by the session's ``user_id`` and ``team_id``, as they are stored; share one Budget among all their
+    sessions, which may run in different threads. What a session spent before it was loaded counts. What a user or a
+    team spent in another program is added by `add_spend`; `Store.spent` has the numbers.
 
-    Under a limit in dollars a model without a known price is refused, unless ``allow_unpriced``: its replies then
-    count as nothing. Raises ConfigurationError where there is no limit, or a negative one.
+    Under a limit in dollars, a model without a known price is refused, unless ``allow_unpriced`` is set: its replies
+    then cost 0. Raises ConfigurationError without a limit, or for a negative one.
     """
 
     def __init__(
@@ -89,11 +89,11 @@ class Budget:
         return f"Budget({', '.join(limits)}, per={self.per!r})"
 
     def spend_of(self, user_id: str | None) -> Spend:
-        """What the requests of that user, or team, came to under this budget, without those under way."""
+        """Return what that user or team has spent under this budget, without requests in flight."""
         return self.account_for(user_id).spent
 
     def add_spend(self, user_id: str | None, *, usd: Decimal = _ZERO, tokens: int = 0) -> None:
-        """Counts what that user, or team, spent elsewhere, e.g. in an earlier run of the program."""
+        """Add what that user or team spent elsewhere, e.g. in an earlier run of the program."""
         account = self.account_for(user_id)
         with self._lock:
             account.spent += Spend(usd, tokens)
@@ -103,7 +103,7 @@ class Budget:
             return self._users.setdefault(user_id, BudgetAccount(self))
 
     def reserve(self, account: "BudgetAccount", max_spend: "MaxSpend") -> None:
-        """Holds back what a request may come to. Raises BudgetExceededError where that is more than is left."""
+        """Reserve the maximum spend of a request. Raises BudgetExceededError if too little is left."""
         if self.usd is not None and max_spend.unpriced and not self.allow_unpriced:
             raise UnpricedModelError(max_spend.model, self.per)
         with self._lock:
@@ -122,7 +122,7 @@ class Budget:
 
 @dataclass(slots=True, eq=False)
 class BudgetAccount:
-    """What has been spent of one budget by one session, turn, user or team, and what is held back."""
+    """The spend and the reservations of one session, turn, user or team under one budget."""
 
     budget: Budget
     spent: Spend = NO_SPEND
@@ -137,7 +137,7 @@ class BudgetAccounts:
         self._session_accounts: dict[Budget, BudgetAccount] = {}
 
     def for_turn(self, user_id: str | None, team_id: str | None, spent: Callable[[], Spend]) -> list[BudgetAccount]:
-        """Those that hold for the turn that begins; ``spent`` says what the session had spent by then."""
+        """Return the accounts of a new turn; ``spent`` returns what the session has spent so far."""
         return [self._account(budget, user_id, team_id, spent) for budget in self._budgets]
 
     def _account(
@@ -154,7 +154,7 @@ class BudgetAccounts:
 
 @dataclass(frozen=True, slots=True)
 class MaxSpend:
-    """What a request can come to. ``read``: its input alone. ``unpriced``: the dollars are not all known."""
+    """The maximum spend of a request. ``input_spend``: its input alone. ``unpriced``: some of the price is unknown."""
 
     model: str
     spent: Spend
@@ -164,13 +164,13 @@ class MaxSpend:
 
 @dataclass(slots=True, eq=False)
 class Reservation:
-    """What is held back for one request, until it is settled or released; of these only the first counts."""
+    """The reserved spend of one request. The first of settle and release ends it; later calls do nothing."""
 
     max_spend: MaxSpend | None = None
     accounts: list[BudgetAccount] = field(default_factory=list)
 
     def settle(self, usage: Usage | None) -> None:
-        """Puts the fact in the place of what was held. A reply that tells no counts is taken to have been read."""
+        """Replace the reservation by the usage. For a reply without usage, the estimated input counts."""
         if self.max_spend is not None and usage is None:
             logger.warning(
                 "a reply of %s came without counts: its budget counts the estimated input", self.max_spend.model
@@ -178,7 +178,7 @@ class Reservation:
         self._end(Spend.of(usage) if usage is not None else self.max_spend.input_spend if self.max_spend else NO_SPEND)
 
     def release(self) -> None:
-        """Gives back what was held: nothing was billed."""
+        """Release the reservation: nothing was billed."""
         self._end(NO_SPEND)
 
     def _end(self, actual: Spend) -> None:
@@ -190,7 +190,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """The accounts that a turn's requests are paid from."""
+    """The accounts that a turn's requests are charged to."""
 
     accounts: Sequence[BudgetAccount]
     prices: Prices
@@ -199,8 +199,11 @@ class Budgets:
     def reserve(
         self, adapter: Adapter, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> Reservation:
-        """Holds back for one request, in all accounts or in none. Raises BudgetExceededError, before anything is sent,
-        where one of them has too little left, and UnpricedModelError where nobody knows what it would cost."""
+        """Reserve for one request, in all accounts or in none.
+
+        Raises, before anything is sent, BudgetExceededError if an account has too little left, and UnpricedModelError
+        if the price is unknown.
+        """
         if not self.accounts:
             return Reservation()
         reservation = Reservation(self._estimate_max_spend(adapter, messages, tools, options))
@@ -217,11 +220,11 @@ class Budgets:
     def _estimate_max_spend(
         self, adapter: Adapter, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> MaxSpend:
-        if options.output_schema is not None:  # providers tell the model of it much as of a tool
+        if options.output_schema is not None:  # providers count a schema much like a tool
             tools = [*tools, ToolDefinition(name="answer", input_schema=dict(options.output_schema))]
         input_tokens = adapter.estimate_input_tokens(messages, tools)
         output_tokens = options.max_output_tokens or adapter.default_output_tokens
-        # What is written to a cache on request costs more than plain input.
+        # Input that is written to a cache costs more than plain input.
         bucket = "cache_creation_input_tokens" if options.prompt_cache else "input_tokens"
         model, now = str(adapter.model_id), self.clock()
         input_priced = self.prices.price(model, TokenUsage(**{bucket: input_tokens}), now)

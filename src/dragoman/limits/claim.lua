@@ -1,6 +1,6 @@
--- Takes from all buckets or from none; the same as Counts.claim.
+-- Books all buckets or none; the same as LocalCounters.claim.
 -- KEYS: buckets. ARGV: now (empty: the server's), the longest wait, then cost, slack and period of each bucket.
--- Gives: granted, at, wait, the decisive bucket. All times are whole microseconds.
+-- Returns: granted, at, wait, the blocking bucket. All times are whole microseconds.
 local now = tonumber(ARGV[1])
 if not now then
   local time = redis.call('TIME')

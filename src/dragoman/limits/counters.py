@@ -1,7 +1,7 @@
-"""The counts of one process, by the generic cell rate algorithm: one moment a bucket, up to which it is taken.
+"""The counters of one process, by the generic cell rate algorithm: a bucket stores the time until which it is booked.
 
-A request is told at once when it may start, and that moment is taken from then on: so requests start in the order in
-which they asked, nobody polls, and nobody starves. `claim.lua` and its neighbours do the same in Redis.
+Each request gets its start time immediately and that slot is booked. Requests start in order of arrival, without
+polling or starvation. `claim.lua`, `settle.lua` and `notice.lua` do the same in Redis.
 """
 
 import os
@@ -17,8 +17,8 @@ _MAX_ENTRIES = 10_000
 
 
 class ClaimResult(NamedTuple):
-    """``at``: when the request may start, in microseconds of the counts' clock. ``wait``: how long that is from now.
-    ``decisive``: which claim made it wait. Nothing is taken where it is not ``granted``."""
+    """``at``: when the request may start, in microseconds of the counters' clock. ``wait``: microseconds from now until
+    then. ``blocking``: the index of the claim that made it wait. If not ``granted``, nothing is booked."""
 
     granted: bool
     at: int
@@ -27,14 +27,15 @@ class ClaimResult(NamedTuple):
 
 
 class Adjustment(NamedTuple):
-    """What a request really took of a bucket: so much more than it had claimed, or less."""
+    """The difference between what a request used of a bucket and what it had claimed, in microseconds."""
 
     claim: Claim
     delta: int
 
 
 class Notice(NamedTuple):
-    """What a provider says of a bucket: it is taken for at least that long from now; nothing starts for that long."""
+    """What a provider reports about a bucket, in microseconds from now: it is booked for at least ``taken``, and no
+    request starts for ``pause``."""
 
     key: str
     taken: int | None
@@ -44,8 +45,8 @@ class Notice(NamedTuple):
 
 @dataclass(slots=True)
 class BucketState:
-    """``taken`` is the moment up to which the bucket is taken; ``last`` when the last request starts; until ``shut``
-    nothing starts."""
+    """The bucket is booked until ``booked_until``; the last request starts at ``last_start``; no request starts before
+    ``paused_until``."""
 
     booked_until: int | None = None
     last_start: int = 0
@@ -54,7 +55,7 @@ class BucketState:
 
 
 class LocalCounters:
-    """Threads may share one. ``clock`` counts seconds."""
+    """Thread-safe. ``clock`` counts seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -63,7 +64,7 @@ class LocalCounters:
         _all.add(self)
 
     def claim(self, claims: Sequence[Claim], max_wait_us: int) -> ClaimResult:
-        """Takes from all buckets, or from none where the wait would be longer."""
+        """Book all buckets, or none if the wait would exceed ``max_wait_us``."""
         with self._lock:
             now = at = self._now()
             blocking = 0
@@ -86,10 +87,10 @@ class LocalCounters:
             return ClaimResult(True, at, at - now, blocking)
 
     def settle(self, adjustments: Sequence[Adjustment], at: int) -> None:
-        """Puts what was taken in the place of what was claimed for a request that started ``at`` that moment.
+        """Replace what was claimed by what was used, for a request that started ``at`` that time.
 
-        What is given back is cut by the time between that start and the last one: a gap that this may have left
-        cannot be used any more.
+        The returned time is reduced by the time between that start and the last one: a gap in between cannot be used
+        any more.
         """
         with self._lock:
             now = self._now()
@@ -102,7 +103,7 @@ class LocalCounters:
                 self._extend_expiry(state, now, claim.period)
 
     def apply_notices(self, notices: Sequence[Notice]) -> None:
-        """Never makes room, only takes it."""
+        """Apply what providers report. This only ever delays requests."""
         with self._lock:
             now = self._now()
             for key, booked, pause, period in notices:
@@ -128,11 +129,11 @@ class LocalCounters:
 
     @staticmethod
     def _extend_expiry(state: BucketState, now: int, period: int) -> None:
-        """After a whole period in which nothing was taken, a bucket is as good as new."""
+        """A bucket that was idle for a whole period can be dropped."""
         state.expires_at = max(state.booked_until or now, state.paused_until, now) + period
 
     def after_fork(self) -> None:
-        """For a child process: another thread of its parent may have held the lock."""
+        """Replace the lock in a child process: another thread of the parent may have held it."""
         self._lock = threading.Lock()
 
 

@@ -1,10 +1,10 @@
-"""What can go wrong with limits.
+"""The errors of limits.
 
 DragomanError
 ├── ProviderError
 │   └── RateLimitError
 │       └── LimitReachedError   a limit of the program's own; nothing was sent
-└── LimitsUnavailableError      the server that keeps the counts does not answer; nothing was sent
+└── LimitsUnavailableError      the server of the counters does not answer; nothing was sent
 """
 
 from typing import ClassVar
@@ -13,10 +13,10 @@ from dragoman.adapter.errors import DragomanError, RateLimitError
 
 
 class LimitReachedError(RateLimitError):
-    """Nothing was sent, and nothing counted. ``retry_after`` says in how many seconds there is room; None: never, the
-    request is larger than the limit itself.
+    """Nothing was sent, and nothing counted. ``retry_after`` is the number of seconds until there is room; None means
+    never, because the request is larger than the limit.
 
-    It speaks against no provider, so a router takes none for down because of it; it may hand over to another model.
+    It does not count as a failure of the provider; a router may fall back to another model.
     """
 
     error_class: ClassVar[str] = "limited"

@@ -1,8 +1,8 @@
-"""Limits as a program writes them down, and what a request takes of each.
+"""Limits as a program declares them, and what a request takes of each.
 
-A limit of L in a period T lets B at once and the rest evenly: one more every T / (L - B + 1). However requests come,
-no span of that length, its end excluded, then holds more than L. A request that is larger than B needs the room before
-it: it waits until nothing was taken for as long as it is larger.
+A limit of L in a period T allows a burst of B, and then one more every T / (L - B + 1). So no span of length T, its end
+excluded, ever contains more than L. A request larger than B needs idle time before it: it waits until the bucket was
+free for the time that the excess takes.
 """
 
 import math
@@ -19,14 +19,14 @@ _MICROSECONDS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How much of some models may be used: ``requests``, ``tokens``, or both, in ``seconds``.
+    """A limit of ``requests``, ``tokens``, or both, in ``seconds``.
 
-    ``models`` is a glob such as ``anthropic:*`` over ``provider:model``. Each model that fits has a count of its own,
+    ``models`` is a glob such as ``anthropic:*`` over ``provider:model``. Each matching model has a counter of its own,
     unless the limit is ``shared`` by all of them. ``burst`` is the share that may be used at once: the larger it is,
     the slower is what follows. Tokens are those of the prompt and the reply; ``count_cached=False`` leaves out what the
     provider read from its cache, as some providers' own limits do.
 
-    Raises ConfigurationError where it limits nothing, or by an amount that is not over 0.
+    Raises ConfigurationError if it limits nothing, or if an amount is not above 0.
     """
 
     models: str = "*"
@@ -52,7 +52,7 @@ class Limit:
         return fnmatchcase(model, self.models)
 
     def buckets(self, model: str) -> "Iterator[Bucket]":
-        """What that model is counted in."""
+        """Yield the buckets of that model."""
         scope = "*" if self.shared else model
         amounts: tuple[tuple[Unit, int | None], ...] = (("requests", self.requests), ("tokens", self.tokens))
         for unit, amount in amounts:
@@ -65,7 +65,7 @@ _MAX_SECONDS = 366 * 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """One count of a limit. ``key`` is the same in every process that has the same limit. Times are microseconds."""
+    """One counter of a limit. ``key`` is the same in every process with the same limit. Times are microseconds."""
 
     limit: Limit
     unit: Unit
@@ -81,7 +81,7 @@ class Bucket:
         return max(1, math.floor(self.amount * self.limit.burst))
 
     def time_for(self, count: int) -> int:
-        """How long that many take at the even pace, rounded up; a negative count takes negative time."""
+        """Return the time that ``count`` takes at the steady rate, rounded up; negative for a negative count."""
         return -((-count * self.period) // (self.amount - self.burst + 1))
 
     def claim(self, count: int) -> "Claim":
@@ -94,8 +94,11 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a request asks of one bucket, in microseconds: the time that it takes up, the time that has to lie between
-    what was taken before and its own start, and how long the bucket remembers."""
+    """What a request needs of one bucket, in microseconds.
+
+    ``cost``: the time that it books. ``slack``: the minimum time from the end of earlier bookings to its start,
+    negative within the burst. ``period``: how long the bucket is kept.
+    """
 
     key: str
     cost: int

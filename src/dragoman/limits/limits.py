@@ -1,4 +1,4 @@
-"""Limits: how much a program asks of its providers, in one process or over many."""
+"""Limits on the requests and tokens that a program sends to its providers, in one process or over many."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ from dragoman.limits.redis_counters import RedisCounters
 from dragoman.transport.retry import Timing
 
 _MAX_PAUSE = 3600.0
-"""Seconds. Who asks for more is believed this far."""
+"""Seconds. A longer pause that a provider asks for is cut to this."""
 _ROUNDING_US = 1_000
-"""Microseconds that are no wait: times are rounded up, and a burst must not stumble over that."""
+"""Microseconds that do not count as a wait: times are rounded up, which must not delay a burst."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A request may start, ``wait`` seconds from when it asked. ``tokens`` are what is held for it.
+    """Permission for a request to start ``wait`` seconds after it was reserved. ``tokens`` are reserved for it.
 
-    ``at`` is when, in microseconds of the counts' clock: seconds of the server, or of this process.
+    ``at`` is its start time, in microseconds of the counters' clock: the server's or this process's.
     """
 
     model: str
@@ -33,12 +33,12 @@ class Grant:
 
 
 class Limits:
-    """Some `Limit`\\ s, and how much of them is used. Hand one to all sessions: threads and event loops may share it.
+    """Some `Limit`\\ s, and how much of them is used. Share one among all sessions, threads and event loops.
 
-    Without a ``url`` the counts are this process's own; ``redis://…`` or ``valkey://…`` (extra ``dragoman[redis]``) has
-    all processes that name the same server, and the same ``name``, share them, by the server's clock. ``max_wait`` is
-    how many seconds a request waits at most. ``reply_tokens`` is what a reply is taken for where its request sets no
-    ``max_output_tokens``; None: the most that the model writes.
+    Without a ``url`` the counters are in this process. With ``redis://…`` or ``valkey://…`` (extra
+    ``dragoman[redis]``), all processes with the same server and the same ``name`` share them, by the server's clock.
+    ``max_wait`` is the longest wait of a request, in seconds. ``reply_tokens`` is the expected size of a reply
+    if its request sets no ``max_output_tokens``; None means the most that the model writes.
     """
 
     def __init__(
@@ -62,15 +62,15 @@ class Limits:
 
     @property
     def is_local(self) -> bool:
-        """Whether the counts are this process's own, so that no call here waits for a network."""
+        """Whether the counters are in this process, so that no call here waits for a network."""
         return self._local_counters is not None
 
     def reserve(self, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Grant:
-        """Takes what a request needs of every limit that fits it, or nothing at all, and does not wait itself.
+        """Reserve what a request needs of every matching limit, or nothing; do not wait.
 
-        Where a limit is smaller than input and output together, the whole of it is taken; what the reply comes to
-        beyond that is counted when it is there. Raises LimitReachedError where the request would wait for longer than
-        ``max_wait``, or its input alone is larger than a limit; LimitsUnavailableError.
+        If a limit is smaller than input and output together, all of it is reserved; the rest of the reply is counted by
+        `settle`. Raises LimitReachedError if the request would wait longer than ``max_wait``, or if its input alone is
+        larger than a limit. Raises LimitsUnavailableError.
         """
         reserved = self._required(model, input_tokens, output_tokens)
         if not reserved:
@@ -84,7 +84,7 @@ class Limits:
         return self._to_grant(model, reserved, result)
 
     async def reserve_async(self, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Grant:
-        """As `reserve`, without stopping the event loop."""
+        """As `reserve`, without blocking the event loop."""
         if self._local_counters is not None:
             return self.reserve(model, input_tokens, output_tokens)
         reserved = self._required(model, input_tokens, output_tokens)
@@ -94,8 +94,7 @@ class Limits:
         return self._to_grant(model, reserved, await self._redis.claim_async(claims, self._max_wait_us))
 
     def acquire(self, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Grant:
-        """As `reserve`, and waits until the request may start. What is held is given back where the wait is broken
-        off."""
+        """As `reserve`, then wait until the request may start. If the wait is interrupted, the grant is released."""
         grant = self.reserve(model, input_tokens, output_tokens)
         if grant.wait > 0:
             try:
@@ -106,7 +105,7 @@ class Limits:
         return grant
 
     async def acquire_async(self, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Grant:
-        """As `acquire`, without stopping the event loop."""
+        """As `acquire`, without blocking the event loop."""
         grant = await self.reserve_async(model, input_tokens, output_tokens)
         if grant.wait > 0:
             try:
@@ -117,25 +116,25 @@ class Limits:
         return grant
 
     def settle(self, grant: Grant, usage: TokenUsage | None, *, requests: int = 1) -> None:
-        """Puts what was used in the place of what was held: the tokens of a reply (None: of none), and how many
-        requests it took. Once for each grant."""
+        """Replace what was reserved by what was used: the tokens of a reply (None for no reply), and the number of
+        requests. Call it once for each grant."""
         self._settle(_adjustments(grant, usage, requests), grant.at)
 
     async def settle_async(self, grant: Grant, usage: TokenUsage | None, *, requests: int = 1) -> None:
-        """As `settle`, without stopping the event loop."""
+        """As `settle`, without blocking the event loop."""
         await self._settle_async(_adjustments(grant, usage, requests), grant.at)
 
     def release(self, grant: Grant) -> None:
-        """For a request that was never sent."""
+        """Release the grant of a request that was never sent."""
         self.settle(grant, None, requests=0)
 
     async def release_async(self, grant: Grant) -> None:
-        """As `give_back`, without stopping the event loop."""
+        """As `release`, without blocking the event loop."""
         await self.settle_async(grant, None, requests=0)
 
     def observe(self, model: str, headers_or_error: Mapping[str, str] | ProviderError) -> None:
-        """Takes note of what a provider says: of the headers of a reply, how much is left; of an error, that there is
-        nothing left now, and when to come back. It never makes room, only takes it."""
+        """Apply what a provider reports: the remaining amount in the headers of a reply, or a rate-limit error with the
+        time to wait. This only ever delays requests."""
         if notices := self._read_notices(model, headers_or_error):
             if self._local_counters is not None:
                 self._local_counters.apply_notices(notices)
@@ -143,19 +142,19 @@ class Limits:
                 self._redis.apply_notices(notices)
 
     async def observe_async(self, model: str, headers_or_error: Mapping[str, str] | ProviderError) -> None:
-        """As `heed`, without stopping the event loop."""
+        """As `observe`, without blocking the event loop."""
         if self._local_counters is not None:
             self.observe(model, headers_or_error)
         elif notices := self._read_notices(model, headers_or_error):
             await self._redis.apply_notices_async(notices)
 
     def close(self) -> None:
-        """Closes the connections of sync calls; a later call opens new ones."""
+        """Close the connections of sync calls; a later call opens new ones."""
         if self._redis_counters is not None:
             self._redis_counters.close()
 
     async def close_async(self) -> None:
-        """Closes the connections of this event loop, too."""
+        """Close the connections of sync calls and of this event loop."""
         if self._redis_counters is not None:
             await self._redis_counters.close_async()
 
@@ -224,7 +223,7 @@ class Limits:
         if not isinstance(error, RateLimitError) or isinstance(error, LimitReachedError):
             return []
         retry_after = error.retry_after
-        if isinstance(error, OverloadedError) and retry_after is None:  # it says nothing of this program's share
+        if isinstance(error, OverloadedError) and retry_after is None:  # it does not concern this program's own limit
             return []
         pause = int(min(retry_after or 0.0, _MAX_PAUSE) * 1_000_000)
         return [

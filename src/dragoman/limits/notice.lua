@@ -1,4 +1,4 @@
--- Takes note of what a provider says; the same as Counts.notice. It never makes room.
+-- Applies what a provider reports; the same as LocalCounters.apply_notices. It only ever delays requests.
 -- KEYS: buckets. ARGV: now (empty: the server's), then how long each bucket is taken from now (or empty), how long
 -- nothing of it starts, and its period.
 local now = tonumber(ARGV[1])

@@ -1,7 +1,7 @@
-"""What a provider's reply tells of its own limits.
+"""Reads the rate-limit headers of a reply.
 
 anthropic-ratelimit-*: https://platform.claude.com/docs/en/api/rate-limits; x-ratelimit-*-requests and -tokens, which
-others have taken over: https://platform.openai.com/docs/guides/rate-limits.
+other providers use too: https://platform.openai.com/docs/guides/rate-limits.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _REMAINING: dict[Unit, tuple[str, ...]] = {
 
 
 def read_remaining(headers: Mapping[str, str]) -> dict[Unit, int]:
-    """How much may still be used now, as far as the reply tells. What is no number tells nothing."""
+    """Return how much may still be used now, by unit. Values that are not numbers are ignored."""
     found: dict[Unit, int] = {}
     for unit, names in _REMAINING.items():
         values = [

@@ -1,6 +1,7 @@
-"""The counts of many processes, in Redis or Valkey: the same rules as `Counts`, as scripts that the server runs whole.
+"""The counters of many processes, in Redis or Valkey: the rules of `LocalCounters` as atomic server scripts.
 
-The time is the server's, so that processes whose clocks differ keep one limit. It needs the extra ``dragoman[redis]``.
+The server's clock is used, so that processes with different clocks share one limit. Needs the extra
+``dragoman[redis]``.
 """
 
 import asyncio
@@ -16,13 +17,13 @@ from dragoman.limits.errors import LimitsUnavailableError
 from dragoman.limits.limit import Claim
 
 _TIMEOUT = 5.0
-"""Seconds that the server has for an answer."""
+"""Timeout of a call to the server, in seconds."""
 
 
 class RedisCounters:
-    """``name`` separates programs that share a server. ``clock`` takes the place of the server's, in tests.
+    """``name`` separates programs that share a server. ``clock`` replaces the server's in tests.
 
-    Raises ConfigurationError where the URL is none, and MissingExtraError.
+    Raises ConfigurationError for an invalid URL, and MissingExtraError.
     """
 
     def __init__(self, url: str, name: str, clock: Callable[[], float] | None = None) -> None:
@@ -64,11 +65,11 @@ class RedisCounters:
         await self._run_async("notice", *self._notice_args(notices))
 
     def close(self) -> None:
-        """Closes the connections of sync calls."""
+        """Close the connections of sync calls."""
         self._client.close()
 
     async def close_async(self) -> None:
-        """Closes the connections of this event loop as well."""
+        """Close the connections of sync calls and of this event loop."""
         client = self._loop_clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.aclose()
@@ -89,7 +90,7 @@ class RedisCounters:
         return self._keys(notice.key for notice in notices), [self._now(), *numbers]
 
     def _keys(self, keys: Any) -> list[str]:
-        """What stands in braces puts all of them into one slot of a cluster."""
+        """The part in braces puts all keys into one slot of a cluster."""
         return [f"{{{self._name}}}:limit:{key}" for key in keys]
 
     def _now(self) -> int | str:
@@ -109,7 +110,7 @@ class RedisCounters:
             raise _unavailable(error) from None
 
     def _loop_client(self) -> Any:
-        """The client of this event loop: its connections belong to it."""
+        """Return the client of this event loop, which owns its connections."""
         loop = asyncio.get_running_loop()
         client = self._loop_clients.get(loop)
         if client is None:

@@ -1,4 +1,4 @@
--- Puts what a request took in the place of what it had claimed; the same as Counts.settle.
+-- Replaces what a request claimed by what it used; the same as LocalCounters.settle.
 -- KEYS: buckets. ARGV: now (empty: the server's), when the request started, then cost, more and period of each bucket.
 local now = tonumber(ARGV[1])
 if not now then

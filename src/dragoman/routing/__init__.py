@@ -1,4 +1,4 @@
-"""Routing: which model a turn goes to, who said so, and what spoke against the others."""
+"""Routing: chooses the model of a turn, and records why, and why not the others."""
 
 from dragoman.adapter.errors import NoModelError
 from dragoman.canonical.routing import Refusal

@@ -1,4 +1,4 @@
-"""Short names for models. The bundled ones are data, in aliases.toml; a program's own are laid over them."""
+"""Short names for models. The bundled ones are in aliases.toml; a program's own override them."""
 
 import difflib
 import re
@@ -15,14 +15,14 @@ _ALIAS = re.compile(ALIAS)
 
 
 class Aliases:
-    """Names without a colon, for model ids; upper and lower case are one.
+    """Case-insensitive names without a colon, for model ids.
 
-    Raises ConfigurationError where a name is no alias, or stands for something that is no model id.
+    Raises ConfigurationError for an invalid name, and for a value that is not a model id.
     """
 
     def __init__(self, custom: Mapping[str, str] | None = None) -> None:
         self.custom: dict[str, str] = {}
-        """Those that are not bundled, in lower case."""
+        """The aliases that are not bundled, in lower case."""
         for name, model in (custom or {}).items():
             if not (isinstance(name, str) and _ALIAS.fullmatch(name)):
                 raise ConfigurationError(f"{name!r:.80} is no alias: letters, digits, '-', '_' and '.', a letter first")
@@ -33,9 +33,9 @@ class Aliases:
         return name.lower() in self._models
 
     def resolve(self, name: str) -> str:
-        """The model id that an alias stands for; a model id stands for itself.
+        """Return the model id of an alias; a model id is returned unchanged.
 
-        Raises UnknownProviderError, with the nearest names, where it is neither.
+        Raises UnknownProviderError, with the nearest names, for anything else.
         """
         if isinstance(name, str) and (model := self._models.get(name.lower())):
             return model

@@ -1,4 +1,6 @@
-"""Which models and providers are down, from how their last calls went (specification D11). No clock of its own.
+"""Tracks which models and providers are down, from the outcomes of their calls. The caller gives the time.
+
+The rules (docs/reference/routing-and-events.md#availability):
 
 - five failures of a model in a row within two minutes: the model is down;
 - three models of a provider down within two minutes, an error of the key, or two failures within half a minute to
@@ -20,13 +22,13 @@ from dragoman.adapter.errors import DragomanError, NetworkError, NotFoundError, 
 logger = logging.getLogger("dragoman.routing")
 
 _COUNTED_CLASSES = frozenset({"rate_limit", "auth", "server_error", "network", "other"})
-"""Classes of errors that speak against the provider; the others speak against the request."""
+"""Error classes that count against the provider; the others are faults of the request."""
 _MAX_ENTRIES = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutageThresholds:
-    """When something counts as down; the defaults are the specification's."""
+    """When something counts as down; the defaults follow docs/reference/routing-and-events.md#availability."""
 
     failures: int = 5
     models: int = 3
@@ -38,7 +40,7 @@ class OutageThresholds:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """``what`` is down: a model id, or a provider's name."""
+    """``target`` is down: a model id or the name of a provider."""
 
     scope: Literal["model", "provider"]
     target: str
@@ -52,8 +54,8 @@ class Outage:
 
 @dataclass(slots=True)
 class _Health:
-    """A model's or a provider's recent past. ``failures`` are since the last success, oldest first; for a provider,
-    those that did not reach it."""
+    """The recent calls of a model or a provider. ``failures`` are those since the last success, oldest first; for a
+    provider, those that did not reach it."""
 
     last: datetime
     failures: list[datetime] = field(default_factory=list)
@@ -61,9 +63,9 @@ class _Health:
 
 
 class Availability:
-    """How models fare. Threads and sessions may share one: what one of them learns, all of them know.
+    """The outages of models and providers. Threads and sessions may share one.
 
-    Moments are datetimes with a time zone, as the caller's clock tells them.
+    Times are datetimes with a time zone, from the caller's clock.
     """
 
     def __init__(self, thresholds: OutageThresholds | None = None) -> None:
@@ -73,8 +75,8 @@ class Availability:
         self._lock = threading.Lock()
 
     def report(self, model: str, error: DragomanError | None, at: datetime) -> None:
-        """Notes how one call of a model ended: None is success. Errors that are the request's own fault, and those
-        that never left the program, change nothing."""
+        """Record how one call of a model ended: None is success. Errors that are the fault of the request, or that
+        occurred before anything was sent, change nothing."""
         provider = model.partition(":")[0]
         with self._lock:
             if error is None:
@@ -84,7 +86,7 @@ class Availability:
                 self._record_failure(model, provider, error, at)
 
     def outage(self, model: str, at: datetime) -> Outage | None:
-        """Why the model cannot be asked at that moment; its provider's outage comes first. None where it can."""
+        """Return why the model is down at that time, its provider's outage first; None if it is available."""
         with self._lock:
             for known, name in ((self._providers, model.partition(":")[0]), (self._models, model)):
                 health = known.get(name)
@@ -113,7 +115,7 @@ class Availability:
             times = self._add_and_count(health, at, self.thresholds.unreachable, self.thresholds.unreachable_within)
             if times >= self.thresholds.unreachable:
                 return f"not reached {times} times within {self.thresholds.unreachable_within.total_seconds():g} s"
-        if isinstance(error, NotFoundError):  # a name that nobody knows says nothing about the provider
+        if isinstance(error, NotFoundError):  # an unknown model name is not a fault of the provider
             return None
         down = [
             found.down
@@ -127,15 +129,15 @@ class Availability:
         return None
 
     def _add_and_count(self, health: _Health, at: datetime, max_count: int, within: timedelta) -> int:
-        """Notes a failure; how many of the last ``most`` lie within the span. Calls side by side may end in any
-        order."""
+        """Record a failure and return how many of the last ``max_count`` lie within the span. Concurrent calls may end
+        in any order."""
         insort(health.failures, at)
         del health.failures[:-max_count]
         newest = health.failures[-1]
         return sum(newest - moment <= within for moment in health.failures)
 
     def _health(self, known: dict[str, _Health], name: str, at: datetime) -> _Health:
-        """What is known, or a new beginning where that is nothing or too long ago."""
+        """Return the known state, or a new one if there is none or it has expired."""
         health = known.get(name)
         if health is None or self._is_expired(health, at):
             if len(known) >= _MAX_ENTRIES:
@@ -159,7 +161,7 @@ def _counts_against_provider(error: ProviderError) -> bool:
 
 
 def _is_unreachable(error: ProviderError) -> bool:
-    """No answer at all: a status, or a stream that began, came from a provider that was reached."""
+    """Whether the provider sent nothing: with a status or the start of a stream it was reached."""
     return isinstance(error, NetworkError) and not isinstance(error, StreamTruncatedError) and error.status is None
 
 

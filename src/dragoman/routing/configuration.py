@@ -1,4 +1,4 @@
-"""A router's configuration, as TOML or as JSON: money is read exactly, and every fault is named at once."""
+"""A router's configuration as TOML or JSON. Money is read exactly, and all faults are reported at once."""
 
 import tomllib
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from dragoman.routing.rules import Rule
 
 
 class RouterConfiguration(FrozenModel):
-    """What a file may say."""
+    """The fields of a configuration file."""
 
     rule: tuple[Rule, ...] = ()
     aliases: dict[Text, Text] = Field(default_factory=dict)
@@ -25,7 +25,7 @@ class RouterConfiguration(FrozenModel):
 
 
 def read_toml(text: str) -> dict[str, Any]:
-    """The arguments of a Router, from TOML. Raises ConfigurationError."""
+    """Return the arguments of a Router, from TOML. Raises ConfigurationError."""
     try:
         return read_mapping(tomllib.loads(text, parse_float=Decimal))
     except tomllib.TOMLDecodeError as error:
@@ -33,7 +33,7 @@ def read_toml(text: str) -> dict[str, Any]:
 
 
 def read_mapping(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a Router, from what `write_policy` made or a file holds. Raises ConfigurationError."""
+    """Return the arguments of a Router, from `dump_configuration` or a file. Raises ConfigurationError."""
     try:
         configuration = RouterConfiguration.model_validate(dict(data))
     except ValidationError as error:
@@ -50,5 +50,5 @@ def read_mapping(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def dump_configuration(configuration: RouterConfiguration) -> dict[str, Any]:
-    """The configuration as JSON takes it, without what is not set."""
+    """Return the configuration as JSON values, without defaults."""
     return configuration.model_dump(mode="json", exclude_none=True, exclude_defaults=True)

@@ -1,4 +1,4 @@
-"""What routing decided, and everything that it considered on the way."""
+"""The decision of a router, with everything that it considered."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from dragoman.routing.validation import RefusalReason
 
 
 class RoutingPolicy(StrEnum):
-    """Who may propose a model, in the order of the chain (specification D11)."""
+    """The sources of proposals, in the order of the chain (docs/reference/routing-and-events.md#chain)."""
 
     PER_MESSAGE_OVERRIDE = "per_message_override"
     MANUAL_STICKY = "manual_sticky"
@@ -23,7 +23,7 @@ class RoutingPolicy(StrEnum):
 
     @property
     def mode(self) -> RoutingMode:
-        """The policy as a message's record names it (specification D2)."""
+        """The policy as a message's record names it (docs/reference/routing-and-events.md#decision-record)."""
         return _MODES[self]
 
 
@@ -39,8 +39,8 @@ _MODES = {
 
 
 class Verdict(StrEnum):
-    """What became of a policy: it had nothing to say, it was outranked, its model could not take the turn or failed
-    before it answered, or its model answers."""
+    """The result of a policy: it proposed nothing, it was outranked, its model could not take the turn or failed before
+    it answered, or its model answers."""
 
     NOT_APPLICABLE = "not_applicable"
     DEFERRED = "deferred"
@@ -50,9 +50,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One link of the chain. ``model`` is None where the policy proposed none; ``reason`` says why it did, or did not.
+    """One link of the chain. ``model`` is None if the policy proposed none; ``reason`` explains the proposal or its
+    absence.
 
-    A model that was outranked was not checked: its ``refusals`` are empty and say nothing.
+    An outranked model was not checked, so its ``refusals`` are empty.
     """
 
     policy: RoutingPolicy
@@ -63,13 +64,13 @@ class Candidate:
     rule_name: str | None = None
     confidence: float | None = None
     alternatives: tuple[str, ...] = ()
-    """What a recommender would have taken next."""
+    """The recommender's next choices."""
     failure: str | None = None
-    """The class of the error with which the model failed, before the next candidate was taken."""
+    """The class of the error with which the model failed before the fallback."""
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """What spoke against the model, by name."""
+        """The names of the reasons against the model."""
         named = tuple(str(refused.name) for refused in self.refusals)
         return named if self.failure is None else (*named, self.failure)
 
@@ -81,19 +82,19 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteDecision:
-    """A model for one turn; ``str()`` is the whole chain, a line for each link."""
+    """A model for one turn; ``str()`` is the whole chain, one line for each link."""
 
     model: str
     record: RoutingDecisionRecord
     chain: tuple[Candidate, ...]
     winner_index: int
-    """The place of the chosen one in the chain."""
+    """The index of the chosen candidate in the chain."""
     request: RouteRequest
-    """As it was judged: without the mention of a model in its text."""
+    """The request that was routed, without the mention of a model in its text."""
 
     @property
     def text(self) -> str:
-        """What the user said, as it is to be sent."""
+        """The prompt's text as it is sent."""
         return self.request.text
 
     @property
@@ -107,11 +108,11 @@ class RouteDecision:
 
     @property
     def failed_models(self) -> tuple[str, ...]:
-        """The models that were asked before this one, and failed before they answered."""
+        """The models that were tried before this one and failed before they answered."""
         return tuple(dict.fromkeys(link.model for link in self.candidates if link.failure is not None and link.model))
 
     def without_mention(self, prompt: Sequence[Message]) -> tuple[Message, ...]:
-        """What the user says as it is to be sent: without the mention. Raises RequestError where nothing is left."""
+        """Return the prompt without the mention, as it is sent. Raises RequestError if nothing is left."""
         return replace_text(prompt, self.text)
 
     def __str__(self) -> str:

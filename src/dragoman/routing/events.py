@@ -1,11 +1,11 @@
-"""A decision as the event ``route.decided``: the whole chain, with what spoke against each candidate."""
+"""A decision as the event ``route.decided``: the whole chain, with the reasons against each candidate."""
 
 from dragoman.events.catalogue import PolicyEvaluation, RouteDecided
 from dragoman.routing.decision import Candidate, RouteDecision
 
 
 def to_event(decision: RouteDecision, elapsed_ms: float) -> RouteDecided:
-    """``elapsed_ms`` is how long the decision took, as the caller measured it."""
+    """``elapsed_ms`` is the duration of the decision, measured by the caller."""
     return RouteDecided(
         chosen_model=decision.model,
         winner_index=decision.winner_index,

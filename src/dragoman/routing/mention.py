@@ -1,8 +1,8 @@
-"""``@sonnet`` at the start of what is said: the model that this one message is for.
+"""A mention such as ``@sonnet`` at the start of a prompt chooses the model of this one message.
 
-The mention begins the text and ends at white space or with the text; an e-mail address, a handle with a server, a
-name further behind are text like any other. It is taken out of what is sent. ``\\@sonnet`` says it literally: the
-backslash is taken out instead.
+The mention begins the text and ends at white space or with the text. An e-mail address, a handle with a server, or a
+name later in the text is ordinary text. The mention is removed before sending. ``\\@sonnet`` is literal: only the
+backslash is removed.
 """
 
 import re
@@ -12,12 +12,12 @@ from dragoman.routing.aliases import ALIAS
 
 _MENTION = re.compile(rf"@([a-z][a-z0-9-]{{0,63}}:\S{{1,200}}|{ALIAS})(?=\s|\Z)")
 _GAP = re.compile(r"[^\S\n]*\n?")
-"""What parts the mention from the text: the rest of its line where nothing follows there, so that the indentation
-of what begins on the next line stays."""
+"""The white space after the mention, up to the end of its line at most, so that the indentation of the next line
+stays."""
 
 
 class Mention(NamedTuple):
-    """``name``: an alias or model id, as written; None where there is none. ``rest``: what is left to be sent."""
+    """``name``: an alias or model id as written, None without a mention. ``rest``: the text to send."""
 
     name: str | None
     rest: str

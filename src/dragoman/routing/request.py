@@ -1,4 +1,4 @@
-"""What routing knows of a turn: facts about what is to be sent, and who asks for which model."""
+"""The facts of a turn that routing uses: what would be sent, and which models were asked for."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _SYSTEM = (Role.SYSTEM, Role.DEVELOPER)
 
 
 class ModelFacts(Protocol):
-    """What routing reads of a model; every `Adapter` is one."""
+    """The facts of a model that routing uses; every `Adapter` has them."""
 
     @property
     def capabilities(self) -> AdapterCapabilities: ...
@@ -28,16 +28,16 @@ class ModelFacts(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteRequest:
-    """One turn, before it has a model. Facts are about everything that would be sent, history included.
+    """One turn before it has a model. The facts cover everything that would be sent, history included.
 
-    ``override`` is for this turn alone, ``sticky`` the model that the session was set to, ``delegate`` the one that a
+    ``override`` is for this turn alone, ``sticky`` is the model that the session is set to, ``delegate`` the one that a
     delegating model asked for; each is a model id or an alias. ``estimated_tokens`` is the size of the prompt, as a
     number or as a function of the model id, since models count differently. ``spent_usd`` is what was spent so far, in
-    whatever span the program counts; None is unknown.
+    a period that the program defines; None is unknown.
     """
 
     text: str = ""
-    """What the user says in this turn; a mention of a model is looked for here."""
+    """The user's text in this turn, which may begin with a mention of a model."""
     override: str | None = None
     sticky: str | None = None
     delegate: str | None = None
@@ -64,7 +64,7 @@ class RouteRequest:
         options: AdapterOptions | None = None,
         **fields: Any,
     ) -> "RouteRequest":
-        """The facts of a turn in which ``said`` is said after ``history``; ``fields`` are those that neither tells."""
+        """Return the facts of a turn with ``prompt`` after ``history``; ``fields`` are all other facts."""
         options = options or AdapterOptions()
         messages = [*history, *prompt]
         kinds = {kind for message in messages for kind in _block_types(message.content)}
@@ -83,12 +83,12 @@ class RouteRequest:
         return cls(**(facts | fields))
 
     def tokens_on(self, model: str) -> int:
-        """The size of the prompt as that model counts."""
+        """Return the size of the prompt as that model counts."""
         return self.estimated_tokens(model) if callable(self.estimated_tokens) else self.estimated_tokens
 
 
 class Recommendation(NamedTuple):
-    """A model, how sure the recommender is of it (0 to 1), and why, in words."""
+    """A model, the confidence in it (0 to 1), and the reason as text."""
 
     model: str
     confidence: float
@@ -97,10 +97,10 @@ class Recommendation(NamedTuple):
 
 
 class Recommender(Protocol):
-    """Anything that learns which model suits which request; None where it has nothing to say.
+    """Recommends a model for a request, or returns None.
 
-    It ranks below what users ask for and what rules say, and it is asked at each turn, so that it is on record what it
-    would have said. Where it fails, it has nothing to say.
+    It ranks below users' choices and rules. It is called at each turn, so that its recommendation is on record even if
+    it is outranked. If it raises, it recommends nothing.
     """
 
     def __call__(self, request: RouteRequest, /) -> Recommendation | tuple[str, float, str] | None: ...
@@ -114,9 +114,9 @@ def _block_types(blocks: Iterable[ContentBlock]) -> Iterable[str]:
 
 
 def replace_text(prompt: Sequence[Message], text: str) -> tuple[Message, ...]:
-    """What is said, beginning with that text: a mention of a model has been taken out of it.
+    """Return the prompt with its first text replaced, to remove a mention of a model.
 
-    Raises RequestError where nothing is left of a message.
+    Raises RequestError if nothing is left of a message.
     """
     changed = list(prompt)
     for index, block_index, block in _user_texts(prompt):
@@ -136,7 +136,7 @@ def replace_text(prompt: Sequence[Message], text: str) -> tuple[Message, ...]:
 
 
 def _user_texts(prompt: Sequence[Message]) -> Iterator[tuple[int, int, TextBlock]]:
-    """The text blocks of what the user says, with the places of message and block; an image may stand before them."""
+    """Yield the user's text blocks, with the indices of message and block; an image may precede them."""
     for index, message in enumerate(prompt):
         for block_index, block in enumerate(message.content):
             if message.role is Role.USER and isinstance(block, TextBlock):

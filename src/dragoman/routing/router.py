@@ -1,7 +1,7 @@
-"""The routing chain (specification D11): who may propose a model for a turn, in which order, and who wins.
+"""The routing chain (docs/reference/routing-and-events.md#chain).
 
-The first proposal that validates wins. Where none does, the turn does not start: no model is ever taken that nobody
-asked for. No I/O, and no clock but the one that is handed in.
+The router collects proposals for a turn's model in a fixed order and picks the first valid one. If none is valid, the
+turn does not start: it never picks a model that nobody proposed. There is no I/O, and the clock is a parameter.
 """
 
 import logging
@@ -46,14 +46,15 @@ _MAX_REASON_CHARS = 300
 
 
 class Router:
-    """Picks the model of a turn. Threads and sessions may share one: between turns it remembers only its availability.
+    """Picks the model of a turn. Threads and sessions may share one: its only state between turns is the availability.
 
-    ``aliases`` are laid over the bundled ones. ``recommender`` counts from ``min_confidence`` on. With ``mentions``
-    off, ``@sonnet`` in a text is text like any other: so it should be where the text comes from people who may not
-    choose what is paid for. ``find`` gives the facts of a model and raises ConfigurationError where it cannot be used
-    here, e.g. MissingKeyError. ``prices`` are asked for rules on cost alone.
+    ``aliases`` override the bundled ones. ``recommender`` counts from ``min_confidence`` on. With ``mentions`` off,
+    ``@sonnet`` is ordinary text: turn them off if the text comes from people who may not choose the model.
+    ``find`` returns the facts of a model and raises ConfigurationError if it cannot be used here, e.g. MissingKeyError.
+    ``prices`` are used only for rules on cost.
 
-    Raises ConfigurationError where two rules have one name, something is no Rule, or neither a model id nor an alias.
+    Raises ConfigurationError if two rules have one name, if something is not a Rule, or if a name is neither a model id
+    nor an alias.
     """
 
     def __init__(
@@ -85,22 +86,23 @@ class Router:
 
     @classmethod
     def from_toml(cls, text: str, **settings: Any) -> Self:
-        """A router from a configuration: ``workspace_default``, ``global_default``, ``min_confidence``, ``mentions``,
-        a table ``aliases``, and one ``[[rule]]`` for each rule. ``settings`` are the other arguments, or replace them.
+        """Return a router from a configuration: ``workspace_default``, ``global_default``, ``min_confidence``,
+        ``mentions``, a table ``aliases``, and one ``[[rule]]`` for each rule. ``settings`` are other arguments, or
+        override these.
 
-        Raises ConfigurationError, naming every fault.
+        Raises ConfigurationError, which names every fault.
         """
         return cls(**(read_toml(text) | settings))
 
     @classmethod
     def from_configuration(cls, policy: Mapping[str, Any], **settings: Any) -> Self:
-        """A router from what `policy` wrote; otherwise as `from_toml`."""
+        """Return a router from what `configuration` returned; otherwise as `from_toml`."""
         return cls(**(read_mapping(policy) | settings))
 
     @property
     def configuration(self) -> dict[str, Any]:
-        """Rules, own aliases and defaults as JSON takes them, to be kept with a session: aliases have become the models
-        that they stand for today, so that later it is still known what was meant."""
+        """The rules, own aliases and defaults as JSON values, to store with a session. Aliases are resolved to their
+        present models, so that they keep their meaning."""
         return dump_configuration(
             RouterConfiguration(
                 rule=self.rules,
@@ -113,10 +115,10 @@ class Router:
         )
 
     def choose(self, request: RouteRequest) -> RouteDecision:
-        """The model for the whole turn.
+        """Return the decision for the whole turn.
 
-        Raises NoModelError where no proposal validates, and UnknownProviderError where the text or an argument names
-        what is no model: a slip of the pen must not be answered by another model.
+        Raises NoModelError if no proposal is valid, and UnknownProviderError if the text or an argument names an
+        unknown model: another model must not answer because of a typing error.
         """
         mention = read_mention(request.text) if self._mentions else Mention(None, request.text)
         tokens = request.estimated_tokens
@@ -126,11 +128,11 @@ class Router:
     def choose_fallback(
         self, decision: RouteDecision, error: DragomanError, *, seen: bool = False
     ) -> RouteDecision | None:
-        """The next candidate that validates, after the chosen one failed with that error.
+        """Return the next valid candidate after the chosen one failed with that error, or None to re-raise.
 
-        None where the caller has ``seen`` anything of the reply, where another model would fail in the same way (the
-        request is invalid or was cancelled, a filter blocked it) or where no candidate is left; the error then stands,
-        with a note on each candidate that was left. Whom the failed model hands over to is on the new record.
+        None if the caller has ``seen`` events of the reply, if another model would fail in the same way (the request is
+        invalid or was cancelled, or a filter blocked it), or if no candidate is left; the error then gets a note on
+        each remaining candidate. The new record names the fallback model.
         """
         if seen or not _can_fall_back(error):
             return None
@@ -146,7 +148,7 @@ class Router:
             return None
 
     def _pick(self, request: RouteRequest, proposed: Sequence[Candidate], start: int) -> RouteDecision:
-        """The first candidate from ``start`` on that validates. Raises NoModelError."""
+        """Return a decision for the first valid candidate from ``start`` on. Raises NoModelError."""
         chain, at, winner = list(proposed), self._clock(), None
         failed = {link.model: link.failure for link in chain if link.failure is not None}
         known: dict[str, tuple[RefusalReason, ...]] = {}
@@ -197,7 +199,7 @@ class Router:
         yield _candidate(RoutingPolicy.GLOBAL_DEFAULT, everywhere, "the global default", "there is no global default")
 
     def _override_proposals(self, request: RouteRequest, mentioned: str | None) -> Iterator[Candidate]:
-        """The argument first, then the mention: the program knows of both."""
+        """The argument first, then the mention."""
         policy, found = RoutingPolicy.PER_MESSAGE_OVERRIDE, False
         if request.override is not None:
             found = True
@@ -255,18 +257,18 @@ class Router:
         return None if name is None else self.aliases.resolve(name)
 
     def _resolve_existing(self, name: str) -> str:
-        """The model id, of a provider that exists. Raises UnknownProviderError."""
+        """Return the model id of an existing provider. Raises UnknownProviderError."""
         model = self.aliases.resolve(name)
         try:
             self._find(model)
         except UnknownProviderError:
             raise
         except ConfigurationError:
-            pass  # it exists, and validation says what it lacks
+            pass  # the provider exists; validation reports what is missing
         return model
 
     def _estimate_tokens(self, request: RouteRequest, model: str) -> int | None:
-        """The size of the prompt there; None where the model is not known here, so that nobody counts for it."""
+        """Return the size of the prompt on that model; None if the model cannot be used here."""
         try:
             self._find(model)
         except ConfigurationError:
@@ -274,7 +276,7 @@ class Router:
         return request.tokens_on(model)
 
     def _max_cost(self, request: RouteRequest, model: str) -> Decimal | None:
-        """The most that one reply can cost there, None where that is not all known."""
+        """Return the maximum cost of one reply on that model; None if some of it is unknown."""
         try:
             facts = self._find(model)
         except ConfigurationError:
@@ -291,7 +293,7 @@ def _candidate(policy: RoutingPolicy, model: str | None, reason: str, without_mo
 
 
 def _name_rules(rules: Iterable[Rule] | Rule, aliases: Aliases) -> tuple[Rule, ...]:
-    """The rules with names, and with model ids in place of aliases."""
+    """Return the rules with names, and with model ids in place of aliases."""
     named: dict[str, Rule] = {}
     if isinstance(rules, Rule):
         rules = (rules,)
@@ -306,7 +308,7 @@ def _name_rules(rules: Iterable[Rule] | Rule, aliases: Aliases) -> tuple[Rule, .
 
 
 def _to_record(model: str, chain: Sequence[Candidate], winner: int) -> RoutingDecisionRecord:
-    """What the reply remembers; the chain itself is for an event."""
+    """Return the record for the reply's metadata; the whole chain goes into an event."""
     chosen = chain[winner]
     passed = [
         f"{link.model} ({', '.join(link.reasons)})" for link in chain[:winner] if link.verdict is Verdict.REJECTED
@@ -334,7 +336,7 @@ def _reasons_against(link: Candidate) -> tuple[tuple[str, str], ...]:
 
 
 def _can_fall_back(error: DragomanError) -> bool:
-    """Whether another model may do better. A filter is not to be got round by asking elsewhere."""
+    """Whether another model may succeed. A content filter must not be bypassed with another model."""
     if isinstance(error, (RequestCancelledError, ContentFilterError)):
         return False
     if isinstance(error, InvalidRequestError):

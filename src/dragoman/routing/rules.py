@@ -1,7 +1,6 @@
-"""Declarative rules: which model a turn goes to, by its size, media, tools, price, labels and people.
+"""Declarative rules: choose the model of a turn by its size, media, tools, price, labels, users and teams.
 
-A rule picks a model and does nothing else; there is no language in it, and no rule sees another. Rules are tried from
-the first to the last.
+A rule only picks a model. It is data, not code, and independent of other rules. Rules are tried in order.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -28,13 +27,13 @@ Usd = Annotated[Decimal, BeforeValidator(_reject_float), Field(ge=0, allow_inf_n
 
 
 Names = Annotated[frozenset[Text], PlainSerializer(sorted, return_type=list[str], when_used="json")]
-"""A set that is written in one order, always."""
+"""A set with a fixed order in JSON."""
 
 
 class When(FrozenModel):
-    """Conditions on a turn; all that are given must hold, and where none is given every turn fits.
+    """Conditions on a turn. All that are given must hold; without conditions, every turn matches.
 
-    Sizes and prices are those on the rule's own model. What is unknown, such as a price, fulfils no condition.
+    Sizes and prices are those of the rule's own model. An unknown value, such as a price, fulfils no condition.
     """
 
     tokens_over: Count | None = None
@@ -47,24 +46,24 @@ class When(FrozenModel):
     has_documents: bool | None = None
     has_output_schema: bool | None = None
     text_contains: tuple[Text, ...] = ()
-    """Any of these, upper and lower case alike, in what the user says."""
+    """Any of these in the user's text, case-insensitive."""
     labels: Names = frozenset()
     """All of these."""
     users: Names = frozenset()
     """One of these user ids."""
     teams: Names = frozenset()
     cost_under_usd: Usd | None = None
-    """The most that one reply can cost: the prompt, and all the output that it may have."""
+    """The maximum cost of one reply: the prompt and the maximum output."""
     cost_over_usd: Usd | None = None
     spent_over_usd: Usd | None = None
-    """What was spent before, in whatever span the program counts."""
+    """What was spent before, in a period that the program defines."""
     any_of: tuple["When", ...] = ()
     none_of: tuple["When", ...] = ()
 
     def matches(
         self, request: RouteRequest, tokens: Callable[[], int | None], cost: Callable[[], Decimal | None]
     ) -> bool:
-        """``tokens`` and ``cost`` are asked for only where a condition needs them."""
+        """``tokens`` and ``cost`` are called only if a condition needs them."""
         return (
             self._matches_media(request)
             and self._matches_people(request)
@@ -97,9 +96,9 @@ class When(FrozenModel):
 
 
 class Rule(FrozenModel):
-    """Turns that fit ``when`` go to ``model``, a model id or an alias, if it can take them.
+    """Turns that match ``when`` go to ``model``, a model id or an alias, if it can take them.
 
-    A rule without a name is called by its place, ``rule 1`` for the first. For a second choice, write a second rule
+    A rule without a name is named by its position, ``rule 1`` for the first. For a second choice, write a second rule
     with the same conditions.
     """
 
@@ -114,9 +113,9 @@ def label_rules(models: Mapping[str, Iterable[str]]) -> tuple[Rule, ...]:
     The rules send labelled content to the models that may see it. Users may still ask for another model, which goes
     before any rule: `dragoman.policy.plugins.LabelledModels`, with the same table, stops such a request.
 
-    A rule fits a turn that bears one of its model's labels, and none that the model is not listed under: content under
-    several labels goes to a model that all of them list. Labels that are not in the table count for nothing. Models are
-    ids or aliases, not globs. Raises ConfigurationError where a label has one word in the place of a list.
+    A rule matches a turn with one of its model's labels and with no label that does not list the model: content with
+    several labels goes to a model that all of them list. Labels outside the table are ignored. Models are ids or
+    aliases, not globs. Raises ConfigurationError if a label has a string in place of a list.
     """
     labels: dict[str, list[str]] = {}
     for label, listed in models.items():

@@ -1,7 +1,7 @@
-"""Whether a model can take a turn: what specification D11 checks, each only where the turn needs it.
+"""Checks whether a model can take a turn (docs/reference/routing-and-events.md#validation).
 
-Thinking is never checked: a model without it answers without it. Media other than images are not either: what a model
-does not take of them becomes a loss, and rules can send them elsewhere.
+Each capability is checked only if the turn needs it. Thinking is never checked: a model without it answers without it.
+Media other than images are not checked either: what a model does not take becomes a loss, and rules can route it.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def find_refusals(
     availability: Availability,
     at: datetime,
 ) -> tuple[RefusalReason, ...]:
-    """Everything that speaks against the model, in the order of the specification; nothing where it may answer."""
+    """Return all reasons against the model, in the order of the reference; nothing if it can take the turn."""
     try:
         facts = find(model)
         capabilities = facts.capabilities

@@ -1,6 +1,6 @@
-"""An answer that has to be a message body: asked for as JSON, and judged while it comes.
+"""Validates an answer against a message body schema while it streams.
 
-What is certain to be wrong ends the answer at once, as if its caller had left; what only may become wrong does not.
+A certain violation cancels the stream at once; a possible one waits for more text.
 """
 
 from dataclasses import replace
@@ -17,8 +17,10 @@ from dragoman.session.events import SessionEvent
 
 
 class AnswerValidator:
-    """Watches one turn. Where the model may call tools, a text may be what it says before a call: such a reply is
-    judged when it is all there, and so is one whose blocks do not come in order.
+    """Validates the answer of one turn.
+
+    Without ``early``, as in a session with tools, text may be what precedes a call: the reply is validated when it is
+    complete. So is a reply whose blocks arrive out of order.
     """
 
     def __init__(self, schema: MessageBodySchema, *, early: bool) -> None:
@@ -29,7 +31,7 @@ class AnswerValidator:
         self._reply: Message | None = None
 
     def check_event(self, event: SessionEvent) -> None:
-        """Raises MessageBodyError where the answer is wrong."""
+        """Raises MessageBodyError if the answer violates the schema."""
         match event:
             case MessageStart():
                 self._reader, self._block = (AnswerReader(self._schema.parts) if self._early else None), 0
@@ -47,7 +49,7 @@ class AnswerValidator:
                     self.finish()
 
     def finish(self) -> None:
-        """The turn is over: its last reply is the answer. Raises MessageBodyError."""
+        """Validate the last reply of the turn, which is the answer. Raises MessageBodyError."""
         reply, self._reply = self._reply, None
         if reply is None:
             return
@@ -59,13 +61,13 @@ class AnswerValidator:
 
 
 def require_body_schema(schema: Any) -> MessageBodySchema:
-    """Raises RequestError where that is no schema of a body."""
+    """Raises RequestError if ``schema`` is not a MessageBodySchema."""
     if not isinstance(schema, MessageBodySchema):
         raise RequestError(f"output_schema is a JSON Schema or a MessageBodySchema, not a {type(schema).__name__}")
     return schema
 
 
 def with_json_schema(options: AdapterOptions) -> AdapterOptions:
-    """The options with the JSON Schema that a model answers by in place of a body's. Raises RequestError."""
+    """Return the options with the body schema replaced by the JSON Schema for the model. Raises RequestError."""
     schema: Any = options.output_schema
     return replace(options, output_schema=require_body_schema(schema).json_schema())

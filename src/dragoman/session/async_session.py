@@ -35,7 +35,7 @@ ResultT = TypeVar("ResultT")
 class AsyncSession(Conversation[AsyncTransport]):
     """The async twin of `Session`; tools may be coroutines or plain functions, which then run in threads.
 
-    Use it as an async context manager, or await `close`. It takes one turn at a time, so not two tasks may ask at once.
+    Use it as an async context manager, or await `close`. It runs one turn at a time: two tasks must not ask at once.
     """
 
     _asynchronous: ClassVar[bool] = True
@@ -60,8 +60,8 @@ class AsyncSession(Conversation[AsyncTransport]):
     ) -> AsyncGenerator[SessionEvent, None]:
         """As `Session.stream`. Cancelling the task, or leaving the loop, cancels the reply.
 
-        Python closes an async generator some time after its loop was left; `contextlib.aclosing` makes that at once,
-        and so does the session's next turn.
+        Python closes an async generator some time after its loop was left; `contextlib.aclosing` closes it at once,
+        and so does the next turn of the session.
         """
         return self._turn_events(
             self._new_turn(prompt, options, stream=True, model=model), self._new_answer_validator(options)
@@ -82,7 +82,7 @@ class AsyncSession(Conversation[AsyncTransport]):
     async def resume(
         cls, session_id: str, store: SessionStore, *, model: str | None = None, **settings: Unpack[SessionSettings]
     ) -> Self:
-        """As `Session.resume`; the store is read, and written each turn, in a thread."""
+        """As `Session.resume`; the store is read and written in a thread."""
         return await asyncio.to_thread(cls._from_store, session_id, store, model, settings)
 
     async def declassify(
@@ -93,7 +93,7 @@ class AsyncSession(Conversation[AsyncTransport]):
         reason: str,
         audit: "Callable[[Declassification], Any] | None" = None,
     ) -> "Declassification | None":
-        """As `Session.declassify`; with a store it happens in a thread, ``audit`` too."""
+        """As `Session.declassify`; with a store it runs in a thread, ``audit`` too."""
         if self._running is not None:
             raise ConfigurationError(TURN_IN_PROGRESS)
         if self._persistence is None:
@@ -147,7 +147,7 @@ class AsyncSession(Conversation[AsyncTransport]):
         await running.aclose()
 
     async def _drive(self, turn: Turn) -> AsyncGenerator[SessionEvent, None]:
-        with closing(turn):  # what it holds back of a budget is given back at once
+        with closing(turn):  # releases the budget reservation immediately
             outcome: Any = None
             while (effect := advance(turn, outcome)) is not None:
                 outcome = None
@@ -173,7 +173,7 @@ class AsyncSession(Conversation[AsyncTransport]):
                             await self._timing(effect.provider).sleep_async(effect.seconds)
                         case RunPolicy():
                             outcome = await self._run_policy(effect.steps)
-                except Exception as error:  # the turn knows which it can do something about, and raises the others
+                except Exception as error:  # the turn handles what it can, and raises the rest
                     outcome = error
 
     async def _send(self, send: Send) -> AsyncGenerator[StreamEvent, None]:
@@ -197,7 +197,7 @@ class AsyncSession(Conversation[AsyncTransport]):
             transport.stream(send.adapter, send.request, timeout=self._timeout(send.adapter)) as reply,
             aclosing(decode_stream_async(reply.chunks, reader.decoder, idle_timeout=reply.idle_timeout)) as events,
         ):
-            # Kept before the connection is closed, which may take a while and lets other tasks go on.
+            # Kept before the connection is closed: closing may take a while, and other tasks run meanwhile.
             try:
                 async for event in events:
                     for visible in (
@@ -234,7 +234,7 @@ class AsyncSession(Conversation[AsyncTransport]):
         return (await self._run_policy(stream_filter.apply(event))) if events_now is None else events_now
 
     async def _run_policy(self, steps: Generator[Any, Any, Any]) -> Any:
-        from dragoman.policy.runner import run_async  # loaded by now: there are steps
+        from dragoman.policy.runner import run_async  # a session with steps has loaded it already
 
         return await run_async(steps)
 
@@ -246,7 +246,7 @@ class AsyncSession(Conversation[AsyncTransport]):
         return checked
 
     async def _in_thread(self, function: Callable[..., ResultT], *arguments: Any) -> ResultT:
-        """Files are read where we are; where something may be fetched, a thread waits for it."""
+        """Read files in place; run in a thread if something may be fetched."""
         return await asyncio.to_thread(function, *arguments) if self._files.can_fetch else function(*arguments)
 
     async def _approve_call(self, prepared: PreparedCall) -> PreparedCall:

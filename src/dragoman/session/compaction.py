@@ -1,7 +1,11 @@
-"""Compacting: the older part of a history, told by a summary, so that the rest fits a window again.
+"""Compaction: a summary replaces the older part of a history, so that it fits a context window again.
 
-Without I/O, as a turn is: the session's drivers send what `run_compaction` yields. See `summaries` for how a summary
-takes the place of what it stands for, and `cut` for what may not be parted.
+The history itself is never changed. A summary is one more message at its end, and ``metadata.summary_of`` names the
+messages that it replaces in requests; so every later program that loads the session sends the same. There is no I/O
+here: the session's drivers carry out what `run_compaction` yields.
+
+Messages that are kept then follow a different beginning. Their signed thinking is sent unchanged; if a provider binds
+signatures to what precedes them, the adapter's prefix ledger names each void one as a loss.
 """
 
 from bisect import bisect_left
@@ -16,20 +20,20 @@ from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.session.turn import Keep, Turn, TurnPlan, request_reply
 
 Size = Callable[[Sequence[Message]], int]
-"""Estimated tokens of some messages."""
+"""Estimates the tokens of some messages."""
 
 _LINKS = ("prompt_request_id", "resource_request_id")
-"""Fields by which other blocks name their request."""
+"""Fields in which blocks other than tool blocks name their request."""
 
 MAX_SUMMARY_TOKENS = 8192
-"""The most that one summary may take, however much room there is."""
+"""Upper limit of one summary, in tokens."""
 _SHORT_SUMMARY_TOKENS = 2048
-"""What a summary may take even of a shorter history: some models reason first, which counts."""
+"""Tokens that a summary may take even if the history is shorter: some models reason first, which counts."""
 _MIN_SUMMARY_TOKENS = 64
-"""With less, no summary is worth its name."""
+"""In tokens. A shorter summary would be of no use."""
 
 SUMMARY_PREFIX = "Summary of the conversation so far:\n\n"
-"""What stands in front of a summary, so that the next model knows what it reads."""
+"""Precedes each summary, so that the next model knows what it reads."""
 
 SUMMARY_PROMPT = (
     "Summarize the conversation above, so that it can go on from your summary alone. Keep what was asked, what was"
@@ -40,19 +44,20 @@ SUMMARY_PROMPT = (
 
 @dataclass(frozen=True, slots=True)
 class HistorySplit:
-    """A history in three parts; each message is in one of them, and each keeps the history's order."""
+    """A history in three parts. Each message is in one of them; the order stays."""
 
     lead: tuple[Message, ...]
-    """The system's and developer's messages in front."""
+    """The system and developer messages at the start."""
     summarized: tuple[Message, ...]
-    """What a summary is to stand for."""
+    """The messages that a summary replaces."""
     kept: tuple[Message, ...]
-    """What stays whole: the newest messages, critical ones, and whatever belongs to these."""
+    """The messages that stay: the newest, the critical, and those linked to either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """What is to be compacted, by whom and for whom. ``plan`` is that of a turn of the model that writes."""
+    """The inputs of a compaction. ``plan`` is a turn of the model that writes the summary; ``target`` is the model that
+    must fit the result."""
 
     plan: TurnPlan
     target: Adapter
@@ -66,10 +71,11 @@ class Compaction:
 
 
 def run_compaction(compaction: Compaction) -> Turn:
-    """Asks for a summary of the older part of the history, and keeps it. An older part that is too long for the model
-    that writes is told piece by piece: each summary is kept, and the next one stands for it and for one piece more.
+    """Requests a summary of the older part of the history and keeps it.
 
-    Raises ProviderError as the driver reports it, and CompactionError where the history cannot be made to fit.
+    If the older part exceeds the writer's window, it is summarized in chunks; each summary replaces the one before it
+    and covers one more chunk. Raises ProviderError as the driver reports it, and CompactionError if the history cannot
+    be made to fit.
     """
     plan, target = compaction.plan, compaction.target
     split = _split_history(compaction, plan.history())
@@ -113,25 +119,25 @@ def _split_history(compaction: Compaction, history: Sequence[Message]) -> Histor
 
 
 def _free_tokens(adapter: Adapter, plan: TurnPlan, messages: Sequence[Message]) -> int:
-    """Tokens that the model's window still holds beside these messages, the tools, and the answer that is asked for."""
+    """Tokens left in the model's window after these messages, the tools and the requested output."""
     output_tokens = plan.options.max_output_tokens or 0
     return adapter.capabilities.max_context_tokens - output_tokens - adapter.estimate_input_tokens(messages, plan.tools)
 
 
 def _token_counter(adapter: Adapter) -> Callable[[Sequence[Message]], int]:
-    """The messages alone, without what any request begins with: so that sizes add up."""
+    """Return a counter of messages alone, without the fixed overhead of a request, so that sizes add up."""
     overhead = adapter.estimate_input_tokens((), ())
     return lambda messages: adapter.estimate_input_tokens(messages, ()) - overhead
 
 
 def _max_summary_tokens(adapter: Adapter) -> int:
-    """How long a summary by this model may be: half its window is for what it reads."""
+    """Tokens that a summary by this model may take; most of its window is for the input."""
     return min(adapter.capabilities.max_output_tokens, adapter.capabilities.max_context_tokens // 4)
 
 
 def _summary_options(plan: TurnPlan, limit: int) -> AdapterOptions:
-    """The session's options, without those that shape or end an answer. Reasoning is left to the provider, as a budget
-    for it might be larger than the summary may be."""
+    """Return the session's options without those that shape or end an answer. The provider chooses the reasoning,
+    because a budget for it might be larger than the summary."""
     return replace(
         plan.options,
         max_output_tokens=limit,
@@ -142,7 +148,7 @@ def _summary_options(plan: TurnPlan, limit: int) -> AdapterOptions:
         effort=None,
         thinking=None,
         thinking_budget=None,
-        strict_prefix=False,  # a piece of a history is no prefix of it
+        strict_prefix=False,  # a chunk of a history is not a prefix of it
     )
 
 
@@ -151,9 +157,9 @@ def _summary_prompt(instructions: str | None) -> str:
 
 
 def _to_summary(reply: Message, summarized: Sequence[Message]) -> Message:
-    """The reply as the user's message that stands for ``told``, with the model, the usage and the cost of the reply.
+    """Return the reply as a user message that replaces ``summarized``, with the reply's model, usage and cost.
 
-    Raises CompactionError where the reply is no summary.
+    Raises CompactionError if the reply is not a summary.
     """
     refused = reply.stop_reason in (StopReason.REFUSAL, StopReason.CONTEXT_OVERFLOW)
     if refused or not reply.text.strip() or reply.metadata.status is not MessageStatus.COMPLETE:
@@ -187,8 +193,8 @@ def _too_large_message(compaction: Compaction, split: HistorySplit) -> str:
 
 
 def apply_summaries(history: Sequence[Message]) -> list[Message]:
-    """The messages that a request holds. A summary covers only what is recorded before it, and stands where the first
-    of that stood."""
+    """Return the messages that a request contains. A summary covers only messages recorded before it, and takes the
+    place of the first of them."""
     visible: list[Message] = []
     for message in history:
         covered = set(message.metadata.summary_of or ())
@@ -202,14 +208,14 @@ def apply_summaries(history: Sequence[Message]) -> list[Message]:
 
 
 def split_keeping_last(history: Sequence[Message], keep_last: int) -> HistorySplit:
-    """Keeps that many messages at the end, and more where a call and its result would be parted."""
+    """Keep that many messages at the end, and more if a call would be separated from its result."""
     lead, body = _split_lead(history)
     return _split_at(lead, body, group_linked(body), max(0, len(body) - keep_last))
 
 
 def split_at_share(history: Sequence[Message], max_tokens: int, size: Size) -> HistorySplit:
-    """Keeps the newer half of the history, or as much of it as takes half of ``room`` tokens; whole turns of the user
-    where one fits, else whole rounds of tools.
+    """Keep the newer half of the history, at most half of ``max_tokens``: whole turns of the user if one fits, else
+    whole rounds of tools.
     """
     lead, body = _split_lead(history)
     groups = group_linked(body)
@@ -225,8 +231,8 @@ def split_at_share(history: Sequence[Message], max_tokens: int, size: Size) -> H
 
 
 def chunk_messages(summarized: Sequence[Message], max_tokens: int, size: Size) -> Iterator[tuple[Message, ...]]:
-    """The messages in runs of at most ``room`` tokens, as long as can be, that part no call from its result. A run
-    that cannot be made so short is longer."""
+    """Yield the messages in the longest chunks of at most ``max_tokens``, without separating a call from its result.
+    A chunk that cannot be split is longer."""
     ends, start = _group_ends(group_linked(summarized)), 0
     while ends:
         fitting_count = bisect_left(ends, True, key=lambda end: size(summarized[start:end]) > max_tokens)
@@ -241,7 +247,7 @@ def _split_lead(history: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[
 
 
 def _split_at(lead: tuple[Message, ...], body: tuple[Message, ...], groups: Sequence[int], start: int) -> HistorySplit:
-    """The cut in front of that message, with all that hangs together on one side of it."""
+    """Split before that message; linked messages stay together."""
     kept_groups = {
         group
         for index, (group, message) in enumerate(zip(groups, body, strict=True))
@@ -253,7 +259,7 @@ def _split_at(lead: tuple[Message, ...], body: tuple[Message, ...], groups: Sequ
 
 
 def _group_ends(groups: Sequence[int]) -> list[int]:
-    """The places behind which nothing belongs to what is in front of them; the end is the last one."""
+    """Return the positions at which the messages can be split without separating linked ones; the last is the end."""
     last = {group: index for index, group in enumerate(groups)}
     group_ends, reach = [], 0
     for index, group in enumerate(groups):
@@ -264,8 +270,8 @@ def _group_ends(groups: Sequence[int]) -> list[int]:
 
 
 def group_linked(messages: Sequence[Message]) -> list[int]:
-    """A number for each message, the same for those that must stay together: calls and their results, the messages
-    that one paused reply is made of, and what bears the same id.
+    """Return a group number for each message. Linked messages share one: calls and their results, the parts of a paused
+    reply, and messages with the same id.
     """
     parents = list(range(len(messages)))
 
@@ -284,7 +290,7 @@ def group_linked(messages: Sequence[Message]) -> list[int]:
             linked.append(index - 1)
         for block in message.content:
             if isinstance(block, ToolUseBlock):
-                # An id that is used again after its result means another call.
+                # An id that is reused after its result belongs to another call.
                 if block.id in answered:
                     answered.remove(block.id)
                     open_calls[block.id] = []
@@ -298,7 +304,7 @@ def group_linked(messages: Sequence[Message]) -> list[int]:
 
 
 def _link_keys(message: Message) -> Iterator[tuple[str, str]]:
-    """What a message shares with those that it belongs to, the calls of tools aside."""
+    """Yield the keys that link a message to others, apart from tool calls."""
     yield "id", message.id
     for block in message.content:
         yield from _links(block)

@@ -1,4 +1,4 @@
-"""The state of a session and everything about it that needs no I/O: what both drivers share."""
+"""The state of a session and everything that needs no I/O: the part that both drivers share."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -61,7 +61,7 @@ TURN_IN_PROGRESS = "the session is in the middle of a turn, and takes one at a t
 
 
 class Conversation(IdentityMixin, PersistenceMixin, TransportsMixin[TransportT]):
-    """A history, the model that answers next, and the tools. Not used by itself: see `Session` and `AsyncSession`."""
+    """A history, the model that answers next, and the tools. Use `Session` or `AsyncSession`."""
 
     def __init__(
         self,
@@ -92,28 +92,28 @@ class Conversation(IdentityMixin, PersistenceMixin, TransportsMixin[TransportT])
         team_id: str | None = None,
         pseudonyms: Pseudonyms | None = None,
     ) -> None:
-        """``model`` is ``provider:name``; ``options`` are those of every turn that does not say otherwise.
+        """``model`` is ``provider:name``; ``options`` apply to every turn that does not override them.
 
-        ``system`` goes in front of ``messages``, a history to go on with. ``tools`` are functions, or what `tool` made
-        of them; in one turn the model may call some ``max_rounds`` times. ``approve`` is asked before each call, and
-        the model is told what it declined; without it every call runs. ``workspace`` is the folder below which media
-        of the kind ``file_ref`` are read: once, so that what was sent stays the same though the file may change.
-        ``fetch``, such as a `dragoman.transport.fetch.Fetcher`, is asked for media that the model takes, but not by
-        URL: once for each URL. Without it nothing is ever fetched. ``budgets`` are checked before each request, and
-        ``limits`` (see `dragoman.limits`) make it wait for its turn. A ``store`` keeps each turn when it ends; a
-        ConflictError or StoreError of it is raised there, and the session holds the turn all the same.
+        ``system`` precedes ``messages``, a history to continue. ``tools`` are functions or `Tool` objects; in one turn
+        the model may call them in up to ``max_rounds`` rounds. ``approve`` decides before each call, and the model is
+        told if a call is declined; without it every call runs. ``workspace`` is the folder below which media of the
+        kind ``file_ref`` are read: once, so that what was sent stays the same if the file changes. ``fetch``, such as a
+        `dragoman.transport.fetch.Fetcher`, fetches media that the model takes, but not by URL: once for each URL.
+        Without it nothing is ever fetched. ``budgets`` are checked before each request; ``limits`` (see
+        `dragoman.limits`) delay it until it may start. A ``store`` saves each turn when it ends; its ConflictError or
+        StoreError is raised there, and the session keeps the turn all the same.
 
-        A ``router`` chooses the model of each turn, and another one where that fails before it says anything. The
-        session is then set to ``model``, or to that of a `swap`, which may be an alias; None sets it to none. The bus
-        ``events`` is told what happens in each turn, and never closed.
+        A ``router`` chooses the model of each turn, and a fallback if that one fails before the caller receives
+        anything. ``model``, or that of a `swap`, is then the model that the session is set to; it may be an alias, or
+        None for none. The bus ``events`` receives the events of each turn, and is never closed.
 
         The plugins of a ``policy`` see what goes in and out of models, tools, prompts and resources, and may change
-        or deny it; ``extensions`` are what the program tells them, such as who asks.
+        or deny it; ``extensions`` are the program's facts for them, such as the user.
 
-        ``providers`` holds settings by provider name, for its transport: api_key, base_url, client (an httpx client, or
-        the provider's own official one), timeout in seconds, retry (a `RetryPolicy`) and the others of its class.
-        ``new_id`` and ``clock`` make a session deterministic in tests. ``user_id`` and ``team_id`` are noted
-        on each message, as ``pseudonyms`` make them; without those they are noted as given, and must say nothing.
+        ``providers`` holds transport settings by provider name: api_key, base_url, client (an httpx client, or the
+        provider's official one), timeout in seconds, retry (a `RetryPolicy`) and the others of its class. ``new_id``
+        and ``clock`` make a session deterministic in tests. ``user_id`` and ``team_id`` are written to each message,
+        as ``pseudonyms`` derive them; without pseudonyms they are written as given, and must reveal nothing.
 
         Raises ConfigurationError, UnknownProviderError among them, and ToolSchemaError.
         """
@@ -159,44 +159,44 @@ class Conversation(IdentityMixin, PersistenceMixin, TransportsMixin[TransportT])
 
     @property
     def model(self) -> str | None:
-        """The model that answers the next turn, as ``provider:name``; with a router, the one that the session is set
-        to: None where it is set to none."""
+        """The model that answers the next turn, as ``provider:name``; with a router, the model that the session is set
+        to, or None."""
         return None if self._adapter is None else str(self._adapter.model_id)
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The whole history, in order; after a `compact` too, though requests then hold its summary instead."""
+        """The whole history, in order, also after `compact`: only requests replace its older part by a summary."""
         return tuple(self._messages)
 
     @property
     def usage(self) -> TokenUsage:
-        """Tokens of all replies together, and of attempts."""
+        """The tokens of all replies and attempts together."""
         return cost.total_usage(self._billed_replies())
 
     @property
     def cost(self) -> Cost:
-        """What all replies together cost, and attempts."""
+        """The cost of all replies and attempts together."""
         return cost.total_cost(self._billed_replies())
 
     @property
     def attempts(self) -> tuple[Message, ...]:
-        """Replies that broke, or were of no use, and were billed: without content, and no part of the history. What
-        a broken one cost is at least what it had told.
+        """Broken or unusable replies that were billed: without content, and not part of the history. The cost of a
+        broken reply is a lower bound.
         """
         return tuple(self._attempts.all)
 
     @property
     def labels(self) -> frozenset[str]:
-        """Security labels of the data in the conversation, as its policy knows them; none without a policy."""
+        """Security labels of the data in the conversation, as the policy knows them; empty without a policy."""
         return frozenset() if self._policy_hooks is None else self._policy_hooks.labels
 
     def cost_on(self, model: str) -> Cost:
-        """What the same replies would have cost on another model, token for token, at today's prices."""
+        """Return what the same replies would have cost on another model, token for token, at current prices."""
         return cost.cost_on(self._billed_replies(), model, self.prices, self._clock())
 
     def preview(self, model: str) -> Preview:
-        """What moving to that model would lose and cost. Sends and changes nothing, but may wait for ``fetch``, where
-        the session has one. Raises UnknownProviderError.
+        """Return what a swap to that model would lose and cost. Sends and changes nothing, but may wait for ``fetch``.
+        Raises UnknownProviderError.
         """
         adapter = self._routes.find(model)
         tool_ids = ToolIdMap.load(self.tool_ids.dump())
@@ -220,9 +220,9 @@ class Conversation(IdentityMixin, PersistenceMixin, TransportsMixin[TransportT])
         return replace(result, present_model=self.model, present_tokens=tokens)
 
     def swap(self, model: str) -> Preview:
-        """Lets another model answer from the next turn on.
+        """Change the model from the next turn on.
 
-        Raises SwapRefusedError with every reason where it cannot carry the history; the active model then stays.
+        Raises SwapRefusedError with every reason if it cannot carry the history; the active model then stays.
         """
         result = self.preview(model)
         if not result.fits:
@@ -262,11 +262,11 @@ class Conversation(IdentityMixin, PersistenceMixin, TransportsMixin[TransportT])
         return self._with_telemetry(turn, *messages)
 
     def _new_answer_validator(self, options: TurnOptions) -> "AnswerValidator | None":
-        """Who watches the turn's answer, where it has to be a message body."""
+        """Return the validator of the turn's answer if it has to be a message body, else None."""
         return new_answer_validator(self.options, options, early=not self.toolbox.definitions)
 
     def _with_telemetry(self, turn: Turn, prompt: Message | None = None) -> Turn:
-        """The turn, told to the bus, if there is one, from when it begins."""
+        """The turn, reported to the event bus if there is one."""
         if self._telemetry is None:
             yield from turn
             return
@@ -280,7 +280,7 @@ class Conversation(IdentityMixin, PersistenceMixin, TransportsMixin[TransportT])
     def _route_turn(
         self, prompt: tuple[Message, ...], options: AdapterOptions, sticky: Adapter | None, override: str | None
     ) -> Turn:
-        """The turn, with the model that it has when it begins."""
+        """The turn. Its model is chosen when it begins."""
         if self._policy_hooks is not None:
             known = sticky if self._routes.router is None else None
             prompt = yield RunPolicy(self._policy_hooks.admit(self._messages, prompt, known))
@@ -289,7 +289,7 @@ class Conversation(IdentityMixin, PersistenceMixin, TransportsMixin[TransportT])
         yield from run_turn(self._new_plan(route, routed_prompt, options))
 
     def _route_facts(self) -> dict[str, Any]:
-        """What a session spent is nothing before its first reply."""
+        """Facts of the session for the router. Before the first reply, the spend is 0."""
         cost = self.cost
         spent = cost.usd if cost.replies else Decimal(0)
         return {"user_id": self.user_id, "team_id": self.team_id, "spent_usd": spent, "labels": self.labels}
@@ -345,7 +345,7 @@ class Conversation(IdentityMixin, PersistenceMixin, TransportsMixin[TransportT])
         )
 
     def _history_to_send(self) -> list[Message]:
-        """The history as it is sent: summaries in place of what they stand for."""
+        """Return the history as it is sent, with summaries in place of the messages that they replace."""
         return apply_summaries(self._messages)
 
     def _new_context(self, route: Route) -> RequestContext:
@@ -364,11 +364,11 @@ class Conversation(IdentityMixin, PersistenceMixin, TransportsMixin[TransportT])
         )
 
     def _read_files(self, adapter: Adapter, history: Sequence[Message]) -> list[Message]:
-        """The history as it is sent to that model: its files read. Raises RequestError."""
+        """Return the history as it is sent to that model, with file content. Raises RequestError."""
         return self._files.inline(history, self._files.inlined_kinds(adapter.capabilities))
 
     def _keep_reply(self, send: Send, reply: Message | None) -> None:
-        """Puts a reply, if there is one, into the history behind what it answers."""
+        """Add a reply, if there is one, to the history, after the messages that it answers."""
         if reply is not None:
             send.reservation.settle(reply.usage)
             if self._telemetry is not None:
@@ -394,18 +394,18 @@ class Conversation(IdentityMixin, PersistenceMixin, TransportsMixin[TransportT])
         return Spend(self.cost.usd or Decimal(0), self.usage.total_tokens)
 
     def _keep_partial(self, send: Send, reader: ReplyReader, received: Message | None, kept: Message | None) -> None:
-        """Keeps what may be kept of a reply that the caller leaves, else its bill alone. ``left`` is what arrived."""
+        """Keep what may be kept of a reply that the caller left, else its usage alone. ``received`` is what arrived."""
         self._keep_reply(send, kept)
         if kept is None:
             self._settle_unkept(send, reader.billed_only if received is None else received)
 
     def _settle_unkept(self, send: Send, reply: Message | None) -> None:
-        """Notes what was billed for a reply that is not kept."""
+        """Record the billed usage of a reply that is not kept."""
         if (billed := self._attempts.record(reply)) is not None:
             send.reservation.settle(billed)
 
     def _new_stream_filter(self, send: Send, reader: ReplyReader) -> "StreamFilter | None":
-        """What stands between a streamed reply and its caller; a reply that is denied there was paid for."""
+        """Return the filter of a streamed reply, or None without a policy. A denied reply is recorded as billed."""
         if self._policy_hooks is None:
             return None
         from dragoman.session.middleware.stream_filter import StreamFilter
@@ -419,7 +419,7 @@ class Conversation(IdentityMixin, PersistenceMixin, TransportsMixin[TransportT])
         return [*self._messages, *self._attempts.all]
 
     def _apply_decision(self, prepared: PreparedCall, allowed: object) -> PreparedCall:
-        """The call as it was approved, or declined."""
+        """Return the call if it was approved, else its refusal."""
         if inspect.isawaitable(allowed):
             if inspect.iscoroutine(allowed):
                 allowed.close()
@@ -427,8 +427,8 @@ class Conversation(IdentityMixin, PersistenceMixin, TransportsMixin[TransportT])
         return prepared if allowed else PreparedCall(prepared.call, refusal=DECLINED, fault="user_denied")
 
     def _check_files(self, adapter: Adapter, result: ToolResultBlock) -> ToolResultBlock:
-        """A tool's answer, or an error in its place where it names a file that cannot be read: left as it is, it would
-        fail every request from here on."""
+        """Return the tool result, or an error result if it names a file that cannot be read: it would make every later
+        request fail."""
         try:
             self._files.inline_blocks(result.content, self._files.inlined_kinds(adapter.capabilities))
         except RequestError as error:
@@ -446,11 +446,11 @@ class Conversation(IdentityMixin, PersistenceMixin, TransportsMixin[TransportT])
     def _user_message(self, prompt: UserInput) -> Message:
         if isinstance(prompt, Message):
             return self._adopt(prompt)
-        # A block is iterable as well (over its fields), so it is told apart by its class.
+        # A block is iterable too (over its fields), so its class decides.
         return self._new_message(Role.USER, (prompt,) if isinstance(prompt, BaseModel) else prompt)
 
     def _adopt(self, message: Message) -> Message:
-        """A message that belongs to no session yet becomes one of this."""
+        """Give a message without a session id the id of this session."""
         return message if message.session_id else message.model_copy(update={"session_id": self.session_id})
 
     def _tool_message(self, result: ToolResultBlock) -> Message:

@@ -1,4 +1,4 @@
-"""What a session has used and what that cost."""
+"""The usage and the cost of a session."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -20,10 +20,10 @@ _SUBSETS = (
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """``usd`` is the sum of what is known; None where no reply has a known cost.
+    """``usd`` is the sum of the known costs; None if no reply has one.
 
-    ``status`` is free where all is free, priced where every reply is priced or free, partial where some cost is
-    unknown, and unpriced where all of it is. ``by_model`` has the same sums for each model that replied.
+    ``status`` is free if all replies are free, priced if every reply is priced or free, partial if some cost is
+    unknown, and unpriced if all of it is. ``by_model`` has the same sums for each model that replied.
     """
 
     usd: Decimal | None
@@ -47,7 +47,7 @@ class Attempts:
         self.all: list[Message] = list(known)
 
     def record(self, partial: Message | None) -> Usage | None:
-        """What a reply was billed that is not kept; None where it had told nothing of that."""
+        """Record a reply that is not kept. Return its billed usage, or None if it reported none."""
         if partial is None or partial.usage is None:
             return None
         attempt = with_lower_bound(partial.model_copy(update={"content": ()}))
@@ -58,13 +58,13 @@ class Attempts:
         return self.record(error.partial)
 
     def record_unused(self, reply: Message | None, history: Sequence[Message]) -> None:
-        """Remembers what a summary cost that the history does not hold."""
+        """Record the cost of a summary that is not in the history."""
         if reply is not None and all(message.id != reply.id for message in history):
             self.all.append(reply.model_copy(update={"content": ()}))
 
 
 def total_usage(history: Iterable[Message]) -> TokenUsage:
-    """The sum of all replies' buckets and tool calls; a subset is summed where any reply tells it."""
+    """Return the sum of all replies' buckets and tool calls. A subset is summed if any reply reports it."""
     counted = [usage for _, usage in _replies(history) if usage is not None]
     tools: Counter[str] = Counter()
     for usage in counted:
@@ -78,17 +78,18 @@ def total_usage(history: Iterable[Message]) -> TokenUsage:
 
 
 def total_cost(history: Iterable[Message]) -> Cost:
-    """The sum of all replies' costs. A reply that came without token counts has an unknown one."""
+    """Return the sum of all replies' costs. The cost of a reply without token counts is unknown."""
     return _sum_costs(_replies(history))
 
 
 def cost_on(history: Iterable[Message], model: str, prices: Prices, at: datetime) -> Cost:
-    """The sum of what the same token counts would have cost on that model."""
+    """Return what the same token counts would have cost on that model."""
     return _sum_costs([(model, usage and prices.price(model, usage, at)) for _, usage in _replies(history)])
 
 
 def average_output(history: Iterable[Message]) -> int | None:
-    """Output tokens of one reply, on average and rounded up; None where no reply told any. Summaries are none."""
+    """Return the average output tokens of a reply, rounded up; None if no reply reported any. Summaries do not
+    count."""
     values = [
         message.metadata.usage.output_tokens
         for message in history
@@ -98,7 +99,7 @@ def average_output(history: Iterable[Message]) -> int | None:
 
 
 def _replies(history: Iterable[Message]) -> list[tuple[str, Usage | None]]:
-    """Model and usage of every message that a provider sent."""
+    """Return model and usage of every message that a provider sent."""
     return [
         (message.metadata.model or "", message.metadata.usage)
         for message in history
@@ -126,7 +127,7 @@ def _combine_statuses(statuses: set[CostStatus]) -> CostStatus:
 
 
 def with_lower_bound(partial: Message) -> Message:
-    """What is billed of a cut reply is more than had been counted when it was cut: its cost is marked as partial."""
+    """Mark the cost of a cut reply as partial: the provider bills more than was counted when it was cut."""
     usage = partial.usage
     if usage is None or usage.cost_status is not CostStatus.PRICED:
         return partial

@@ -1,7 +1,7 @@
-"""Who asks: ids that tell users and teams apart, and say nothing about them.
+"""Ids of users and teams that reveal nothing about them.
 
-What a session is told is noted on messages, in events and in the store, and stays there. So it is a pseudonym: an id of
-the program's own that says nothing, or what `Pseudonyms` makes of a name. What can be seen to be personal is refused.
+The ids of a session are written to messages, events and the store, and stay there. So each is a pseudonym: an opaque id
+of the program's own, or one that `Pseudonyms` derives from a name. An id that looks personal is refused.
 """
 
 import hashlib
@@ -14,19 +14,19 @@ from dragoman.canonical.ids import format_ulid
 from dragoman.canonical.message import MessageMetadata
 
 _MIN_KEY_BYTES = 16
-"""Bytes. Names are few: with a key that can be guessed, they can be guessed as well."""
+"""Bytes. Names are few, so a key that can be guessed gives the names away."""
 _PSEUDONYM = re.compile("(?:usr|team)_[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _PERSONAL = re.compile(r"[@\s]")
 
 
 class Pseudonyms:
-    """Makes ids of names, the same ones in every program that has the key, and of no use without it.
+    """Derives ids from names: the same ones in every program that has the key.
 
-    The rule: HMAC-SHA256 with the key over ``user`` or ``team``, a zero byte and the name in NFC and UTF-8; of that the
-    first 128 bits, written as a ULID behind ``usr_`` or ``team_``. Names that differ in a letter's case differ.
+    The rule: HMAC-SHA256 with the key over ``user`` or ``team``, a zero byte and the name in NFC and UTF-8; the first
+    128 bits of that, written as a ULID after ``usr_`` or ``team_``. Names are case-sensitive.
 
-    A new key makes new ids, so that nobody can be followed from before it to after it. Raises ConfigurationError where
-    the key has fewer than 16 bytes.
+    A new key gives new ids, so that they cannot be linked to the old ones. Raises ConfigurationError if the key has
+    fewer than 16 bytes.
     """
 
     def __init__(self, key: str | bytes) -> None:
@@ -37,7 +37,7 @@ class Pseudonyms:
             )
 
     def user(self, name: str) -> str:
-        """The id of a user; one that is a pseudonym already stays as it is."""
+        """Return the id of a user. A pseudonym is returned unchanged."""
         return self._id("user", "usr_", name)
 
     def team(self, name: str) -> str:
@@ -53,7 +53,10 @@ class Pseudonyms:
 def resolve_identity(
     user_id: str | None, team_id: str | None, pseudonyms: Pseudonyms | None
 ) -> tuple[str | None, str | None]:
-    """Whose a session is. Raises ConfigurationError where an id is empty, or, without pseudonyms, personal."""
+    """Return the user and team ids to store, pseudonymized if a key is given.
+
+    Raises ConfigurationError if an id is empty or, without pseudonyms, looks personal.
+    """
     for name, value in (("user_id", user_id), ("team_id", team_id)):
         if value == "":
             raise ConfigurationError(f"{name} is None or names somebody")
@@ -68,20 +71,20 @@ def resolve_identity(
 
 
 def with_identity(metadata: MessageMetadata | None, user_id: str | None, team_id: str | None) -> MessageMetadata:
-    """The metadata of a message that this user makes."""
+    """Return the metadata with the ids of user and team."""
     return (metadata or MessageMetadata()).model_copy(update={"user_id": user_id, "team_id": team_id})
 
 
 class IdentityMixin:
-    """Something that belongs to somebody: the part of a session that knows who asks."""
+    """The part of a session that holds the ids of user and team."""
 
     user_id: str | None
     team_id: str | None
     _pseudonyms: Pseudonyms | None
 
     def identify(self, user_id: str | None = None, team_id: str | None = None) -> None:
-        """From the next turn on, this user asks. What was noted before stays as it is.
+        """Set the user and the team from the next turn on. Earlier messages keep their ids.
 
-        Raises ConfigurationError where an id is empty, or, without pseudonyms, personal.
+        Raises ConfigurationError if an id is empty or, without pseudonyms, looks personal.
         """
         self.user_id, self.team_id = resolve_identity(user_id, team_id, self._pseudonyms)

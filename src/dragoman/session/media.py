@@ -1,9 +1,8 @@
-"""Files that a history refers to: read inside one folder, and put into the copy of the history that is sent.
+"""Files that a history refers to: read inside one folder, and inlined in the copy of the history that is sent.
 
-URLs are as files where the program gives a fetcher and the model takes none; without a fetcher nothing is fetched.
-The history keeps its ``file_ref`` or ``url``. What was read is kept as long as the session lives, so that a request
-repeats the bytes of the one before it, even where the file has changed meanwhile; a session that is loaded anew reads
-anew.
+URLs are inlined too if the program gives a fetcher and the model does not take URLs; without a fetcher nothing is
+fetched. The history keeps its ``file_ref`` or ``url``. Content is cached for the life of the session, so that a request
+repeats the bytes of the one before it even if the file has changed. A session that is loaded again reads again.
 """
 
 import base64
@@ -42,7 +41,7 @@ _MEDIA_TYPES = {
     ".html": "text/plain", ".xml": "text/plain", ".yaml": "text/plain", ".yml": "text/plain", ".toml": "text/plain",
     ".py": "text/plain", ".log": "text/plain",
 }  # fmt: skip
-"""By extension. Of its own, because the table of the standard library differs from machine to machine."""
+"""By extension. The table of the standard library differs from machine to machine."""
 
 _FAMILIES: dict[type, tuple[str, ...]] = {
     ImageBlock: ("image/",),
@@ -58,11 +57,11 @@ _CAPABILITY_OF_KIND = {
     "document": "supports_documents",
 }
 _UNKNOWN_TYPES = frozenset({"application/octet-stream", "binary/octet-stream"})
-"""What servers say that know no type."""
+"""Media types that servers send when they do not know the type."""
 
 _MAX_SHOWN_PATH = 120
 _DIRECTORY_FLAGS = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-# A pipe that takes the file's place between look and open must not make us wait for its writer.
+# If a pipe replaces the file between stat and open, the open must not wait for a writer.
 _FILE_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _SAFE_OPEN = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 
@@ -75,11 +74,11 @@ Kinds = frozenset[str]
 
 
 class MediaFiles:
-    """The files of one session. ``workspace`` None means that it may read none, ``fetch`` None that it fetches nothing.
+    """The files of one session. Without ``workspace`` it reads none; without ``fetch`` it fetches nothing.
 
-    Paths are relative and use forward slashes. Neither ``..`` nor a link leads out of the workspace: every step is
-    opened from the one before it and refused where it is a link. Raises ConfigurationError where the workspace is no
-    folder; reading raises RequestError, which says what to do.
+    Paths are relative and use forward slashes. Neither ``..`` nor a link leads out of the workspace: every folder is
+    opened from its parent, and links are refused. Raises ConfigurationError if the workspace is not a folder; reading
+    raises RequestError, which says what to do.
     """
 
     def __init__(
@@ -94,17 +93,17 @@ class MediaFiles:
 
     @property
     def can_fetch(self) -> bool:
-        """Whether filling may wait for the network."""
+        """Whether `inline` may wait for the network."""
         return self._fetch is not None
 
     def inlined_kinds(self, capabilities: AdapterCapabilities) -> Kinds:
-        """The kinds of media that are fetched for a model: those that it takes, but not by URL."""
+        """Return the kinds of media that are fetched for a model: those that it takes, but not by URL."""
         if self._fetch is None:
             return frozenset()
         return frozenset(kind for kind in _CAPABILITY_OF_KIND if _needs_inline_content(capabilities, kind))
 
     def inline(self, history: Sequence[Message], fetched: Kinds = frozenset()) -> list[Message]:
-        """The history with its files in place of their paths; messages without any are passed on as they are.
+        """Return the history with file content in place of paths; messages without files are returned as they are.
 
         ``fetched`` are the kinds of media whose URLs are replaced as well.
         """
@@ -114,7 +113,7 @@ class MediaFiles:
         ]
 
     def inline_blocks(self, content: Sequence[ContentBlock], fetched: Kinds = frozenset()) -> tuple[ContentBlock, ...]:
-        """The blocks with files in place of paths, those inside tool results included."""
+        """Return the blocks with file content in place of paths, also inside tool results."""
         return tuple(self._block(block, fetched) if _has_references((block,), fetched) else block for block in content)
 
     def _message(self, message: Message, fetched: Kinds) -> Message:
@@ -136,7 +135,7 @@ class MediaFiles:
         return block.model_copy(update={"source": source, "media_type": media_type})
 
     def _from_file(self, block: Media) -> tuple[MediaSource, str]:
-        """The file's content: text of a text document, base64 of everything else."""
+        """Return the file's content and media type: text for a text document, base64 for everything else."""
         path = block.source.data
         media_type = block.media_type or _guess_media_type(block, path)
         as_text = _is_text(block, media_type)
@@ -148,10 +147,10 @@ class MediaFiles:
         return self._sources[path, as_text], media_type
 
     def _from_url(self, block: Media) -> tuple[MediaSource, str]:
-        """What is behind the URL, fetched once in the life of the session."""
+        """Return the content of the URL and its media type. Each URL is fetched once per session."""
         url = block.source.data
         if url not in self._fetched and self._fetch is not None:
-            # Two threads may have fetched it: what came first stays, so that requests repeat each other.
+            # Two threads may have fetched it: the first result stays, so that requests repeat each other.
             self._fetched.setdefault(url, self._fetch(url))
         found = self._fetched[url]
         media_type = _check_served_type(block, found.media_type)
@@ -171,8 +170,10 @@ def _is_text(block: Media, media_type: str) -> bool:
 
 
 def _check_served_type(block: Media, served_type: str) -> str:
-    """The server's word, unless it knows none. Raises RequestError where it is of another kind than the block, as the
-    page is that many sites show in place of what is not there."""
+    """Return the media type that the server sent, or a guess if it knows none.
+
+    Raises RequestError if it does not fit the block: many sites send an HTML page in place of a missing file.
+    """
     name = _name_of_url(block.source.data)
     if served_type in _UNKNOWN_TYPES:
         return block.media_type or _guess_media_type(block, name)
@@ -198,13 +199,13 @@ def _as_text(data: bytes, path: str) -> MediaSource:
 
 
 def read_inside(root: Path, path: str, max_bytes: int = MAX_FILE_BYTES) -> bytes:
-    """The bytes of a regular file below ``root``, without following any link below it. Raises RequestError."""
+    """Return the bytes of a regular file below ``root``. Links below it are not followed. Raises RequestError."""
     if not _SAFE_OPEN:
         raise _file_error(path, "cannot be read safely on this system: send base64 instead")
     *folders, name = _split_path(path)
     with _open_folder(path, root, *folders) as folder:
         try:
-            # Looked at before it is opened, because opening a device can do something.
+            # Checked before it is opened, because opening a device can have effects.
             if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
                 raise _file_error(path, "is no regular file, and links are not followed: copy the file there")
             handle = os.open(name, os.O_RDONLY | _FILE_FLAGS, dir_fd=folder)
@@ -244,7 +245,7 @@ def _open_folder(path: str, root: Path, *folders: str) -> Iterator[int]:
 
 
 def _split_path(path: str) -> list[str]:
-    """The names on the way. Raises RequestError for a path that is not plainly inside."""
+    """Return the parts of the path. Raises RequestError if it may lead out of the workspace."""
     if not path or "\0" in path or "\\" in path:
         raise _file_error(path, "is no path: write it relative to the workspace, with forward slashes")
     steps = PurePosixPath(path)
@@ -272,7 +273,7 @@ def _guess_media_type(block: Media, path: str) -> str:
 
 
 def _has_references(content: Sequence[ContentBlock], fetched: Kinds) -> bool:
-    """Whether any block, or one inside a tool's answer, names a file. Each request asks this of every message."""
+    """Whether any block, also inside a tool result, names a file. Runs on every message of every request."""
     for block in content:
         if type(block) is TextBlock:  # most are
             continue

@@ -1,4 +1,4 @@
-"""What a swap would mean, before it happens: losses, size, price, and whether it is possible at all."""
+"""A swap before it happens: its losses, size and price, and whether it is possible."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -21,32 +21,32 @@ _MIN_SHOWN_USD = Decimal("0.000001")
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """``reasons`` is empty where the swap is possible. All tokens are estimates, and so are the prices in USD, which
-    are those of uncached tokens: None where a price is unknown.
+    """``reasons`` is empty if the swap is possible. Tokens and prices are estimates; prices are in USD, for uncached
+    tokens, and None if unknown.
     """
 
     model: str
     reasons: tuple[str, ...]
     losses: tuple[Loss, ...]
     input_tokens: int
-    """The history as this model would be sent it, tools included."""
+    """Size of the history as it would be sent to this model, tools included."""
     max_context_tokens: int
     input_cost_usd: Decimal | None
-    """Reading the history once."""
+    """The price of reading the history once."""
     refusals: tuple[Refusal, ...] = ()
-    """Those reasons that have one, by the names that routing has for them."""
+    """The reasons that routing has a name for."""
     present_model: str | None = None
     present_tokens: int | None = None
-    """The same history as the present model would be sent it."""
+    """Size of the same history for the present model."""
     max_output_tokens: int | None = None
-    """What the session asks for, for which the window must have room too; None where it asks for nothing."""
+    """The session's output limit, which must fit the window too; None if it sets none."""
     answer_tokens: int | None = None
-    """What a reply of this session took on average so far, tools' rounds counted singly; None before the first."""
+    """Average size of a reply of this session, each round of tools counted separately; None before the first."""
     next_turn_cost_usd: Decimal | None = None
-    """Reading the history and writing such a reply."""
+    """The price of reading the history and writing such a reply."""
     next_turn_cost_status: CostStatus = CostStatus.UNPRICED
-    """``priced`` and ``free``: the figure is known. ``partial``: it is a lower bound or, before the first reply of the
-    session, None. ``unpriced``: nothing is known."""
+    """``priced`` and ``free``: the price is known. ``partial``: it is a lower bound or, before the first reply of the
+    session, None. ``unpriced``: it is unknown."""
 
     @property
     def fits(self) -> bool:
@@ -54,8 +54,7 @@ class Preview:
         return not self.reasons
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it for machines, as `json.dumps` takes it: the fields by their names, and ``fits``. Decimals are
-        strings; unknown is None."""
+        """Return all fields and ``fits`` as `json.dumps` takes them. Decimals are strings; unknown is None."""
         fields = asdict(self)
         for name in ("input_cost_usd", "next_turn_cost_usd"):
             fields[name] = None if fields[name] is None else format(fields[name], "f")
@@ -69,7 +68,7 @@ class Preview:
         }
 
     def to_json(self) -> str:
-        """`as_dict` as one line of JSON."""
+        """Return `as_dict` as one line of JSON."""
         return json.dumps(self.as_dict(), ensure_ascii=False)
 
     def __str__(self) -> str:
@@ -102,7 +101,7 @@ class Preview:
 
 
 def _usd(cost: Decimal) -> str:
-    """What is not nothing is not shown as 0."""
+    """An amount above 0 is never shown as 0."""
     return f"under ${_MIN_SHOWN_USD:f}" if 0 < cost < _MIN_SHOWN_USD else f"about ${cost:.6f}"
 
 
@@ -118,8 +117,8 @@ def preview(
     at: datetime,
     answer: int | None,
 ) -> Preview:
-    """Projects the history without sending anything. ``context`` should be a copy: ids may be made in its map.
-    ``answer`` are the output tokens that a reply is expected to take."""
+    """Project the history without sending anything. ``context`` should be a copy: its map may get new ids.
+    ``answer`` is the expected output of a reply, in tokens."""
     tokens = adapter.estimate_input_tokens(history, tools)
     refused = {
         **_missing_capabilities(adapter, history, tools, options),
@@ -151,11 +150,11 @@ def preview(
 
 
 _PLACEHOLDER_PROMPT = Message.user("…")
-"""What the user says next stands behind the history: how a history must end is no question of the swap."""
+"""The next prompt follows the history, so the swap does not depend on how the history ends."""
 
 
 def _price_next_turn(input_price: Usage, answer: int | None, price: Callable[[TokenUsage], Usage]) -> Usage:
-    """The price of reading and answering. Before a first reply only what is free or has no price at all is known."""
+    """Return the price of reading and answering. Before the first reply, only free and unpriced are known."""
     if answer is not None:
         return price(TokenUsage(input_tokens=input_price.input_tokens, output_tokens=answer))
     if input_price.cost_status in (CostStatus.FREE, CostStatus.UNPRICED):
@@ -166,7 +165,7 @@ def _price_next_turn(input_price: Usage, answer: int | None, price: Callable[[To
 def _missing_capabilities(
     adapter: Adapter, history: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
 ) -> dict[Refusal, str]:
-    """What the model cannot do at all and the session needs."""
+    """Return the capabilities that the session needs and the model lacks, with the reasons."""
     capabilities, found = adapter.capabilities, {}
     if not capabilities.supports_images and any(_has_image(message.content) for message in history):
         found[Refusal.NO_VISION_SUPPORT] = "the history holds images"

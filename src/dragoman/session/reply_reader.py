@@ -1,4 +1,4 @@
-"""One streamed reply while it is read: what may be shown of it yet, and what stays of it if the caller leaves."""
+"""Reads one streamed reply: which events the caller gets, and what is kept if the caller leaves."""
 
 from dragoman.adapter.errors import ProviderError, RequestCancelledError
 from dragoman.canonical.events import ErrorEvent, MessageComplete, MessageStart, StreamEvent, UsageUpdate
@@ -8,20 +8,21 @@ from dragoman.session.turn import BrokenReplyError, Send
 
 
 class ReplyReader:
-    """What opens a stream is held back until its first real content, so that an early failure can still be retried."""
+    """Buffers the opening events of a stream until its first content, so that an early failure can still be retried."""
 
     def __init__(self, send: Send) -> None:
         self.decoder = send.adapter.reply_decoder(send.context)
         self._seen = False
         self._complete = False
         self.billed_only: Message | None = None
-        """What was billed of a reply that the caller left before it said anything."""
+        """The billed usage of a reply that the caller left before any content arrived."""
         self._buffer: list[StreamEvent] = []
 
     def feed(self, event: StreamEvent) -> list[StreamEvent]:
-        """The events that may be shown now.
+        """Return the events that the caller may receive now.
 
-        Raises what an error event holds, the partial message on it; as BrokenReplyError where it may be retried.
+        Raises the error of an error event, with the partial message; a ProviderError is raised as BrokenReplyError,
+        because it may be retried.
         """
         if isinstance(event, ErrorEvent):
             if not isinstance(event.error, ProviderError):
@@ -38,9 +39,10 @@ class ReplyReader:
         return released
 
     def partial_reply(self) -> Message | None:
-        """What had arrived when the caller left, with status cancelled; None where nothing had, or all was passed on.
+        """Return what had arrived when the caller left, with status cancelled; None if nothing had, or if the reply was
+        complete.
 
-        The end may have arrived unseen, behind the event at which the caller left: then it is the whole reply.
+        If the end arrived after the event at which the caller left, this is the whole reply.
         """
         if self._complete:
             return None
@@ -55,7 +57,7 @@ class ReplyReader:
 
 
 def _has_content(partial: Message) -> bool:
-    """Whether there is more than the beginning of an empty block."""
+    """Whether there is more than the start of an empty block."""
     return any(getattr(block, "text", block) for block in partial.content)
 
 

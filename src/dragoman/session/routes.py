@@ -1,4 +1,4 @@
-"""Who answers a turn: the session's own model, or the one that a router chooses (see `dragoman.routing`)."""
+"""The model that answers a turn: the session's own, or the one that a router chooses (see `dragoman.routing`)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
 from dragoman.canonical.tools import ToolDefinition
 
-if TYPE_CHECKING:  # most sessions have no router, and need not wait for it
+if TYPE_CHECKING:  # most sessions have no router
     from dragoman.routing import RouteDecision, Router
 
 DecisionT = TypeVar("DecisionT", "RouteDecision", "RouteDecision | None")
@@ -20,41 +20,44 @@ DecisionT = TypeVar("DecisionT", "RouteDecision", "RouteDecision | None")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """The model of a turn, and why it is that one."""
+    """The model of a turn, and the record of why it was chosen."""
 
     adapter: Adapter
     record: RoutingDecisionRecord
     routes: "Routes"
     decision: "RouteDecision | None" = None
-    """None where the session's own model answers, or a summary is written: nobody steps in there."""
+    """None if the session's own model answers or a summary is written: there is no fallback then."""
 
     def report_outcome(self, error: ProviderError | None) -> None:
-        """Has the router remember how a call ended, with all its tries; None is success."""
+        """Report to the router how a call ended, retries included; None is success."""
         if self.routes.router is not None:
             self.routes.router.availability.report(self.record.chosen_model, error, self.routes.clock())
 
     def choose_fallback(self, error: DragomanError, *, seen: bool) -> "Route | None":
-        """Who steps in after that error; None where it stands. ``seen``: the caller has been shown a part already."""
+        """Return the fallback route, or None to re-raise.
+
+        ``seen``: the caller has already received events of the reply.
+        """
         return None if self.decision is None else self.routes.choose_fallback(self.decision, error, seen=seen)
 
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """Where the turns of a session go."""
+    """Chooses the route of each turn of a session."""
 
     router: "Router | None"
     clock: Callable[[], datetime]
     on_decision: Callable[["RouteDecision", float], None]
-    """Is told each decision, and the milliseconds that it took."""
+    """Called with each decision and the milliseconds that it took."""
     facts: Callable[[], Mapping[str, Any]]
-    """What a router is told beside what is said: fields of `RouteRequest`."""
+    """Facts for the router that the messages do not contain: fields of `RouteRequest`."""
 
     def find(self, model: str) -> Adapter:
-        """The adapter of a model, or of what the router calls so. Raises UnknownProviderError."""
+        """Return the adapter of a model id or of an alias of the router. Raises UnknownProviderError."""
         return get_adapter(model if self.router is None else self.router.aliases.resolve(model))
 
     def own_route(self, adapter: Adapter) -> Route:
-        """The session's own model, whatever a router would say."""
+        """Return the route of the session's own model, without asking the router."""
         model = str(adapter.model_id)
         record = RoutingDecisionRecord(mode=RoutingMode.MANUAL, chosen_model=model, reason="the session's model")
         return Route(adapter=adapter, record=record, routes=self)
@@ -68,9 +71,9 @@ class Routes:
         tools: Sequence[ToolDefinition],
         options: AdapterOptions,
     ) -> tuple[Route, tuple[Message, ...]]:
-        """The model for the turn, and what is said to it: without the mention of a model.
+        """Return the route of the turn, and the prompt without the mention of a model.
 
-        Raises NoModelError and UnknownProviderError, and RequestError where nothing but a mention was said.
+        Raises NoModelError and UnknownProviderError, and RequestError if the prompt is nothing but a mention.
         """
         if self.router is None:
             assert sticky is not None
@@ -85,8 +88,8 @@ class Routes:
         return self._to_route(decision), decision.without_mention(prompt)
 
     def for_summary(self, sticky: Adapter | None) -> Route:
-        """Who writes summaries: the session's own model, or whom the router would choose for a short text, since what
-        is to be told may be too long for any."""
+        """Return the route of the model that writes summaries: the session's model, or the router's choice for a short
+        text, because the history itself may fit no model."""
         if sticky is not None:
             return self.own_route(sticky)
         from dragoman.routing import RouteRequest
@@ -102,7 +105,7 @@ class Routes:
         return Route(adapter=get_adapter(decision.model), record=decision.record, routes=self, decision=decision)
 
     def _decide(self, decide: Callable[["Router"], DecisionT]) -> DecisionT:
-        """The decision, which is told. A clock that was set back meanwhile tells of no negative time."""
+        """Make and report the decision. If the clock was set back meanwhile, the duration is 0."""
         assert self.router is not None
         started_at = self.clock()
         decision = decide(self.router)

@@ -1,4 +1,4 @@
-"""Session: a conversation that asks, streams, runs tools and changes its model, synchronously."""
+"""Session: a conversation that asks, streams, runs tools and swaps models, synchronously."""
 
 import inspect
 import operator
@@ -35,23 +35,22 @@ MAX_PARALLEL_TOOLS = 8
 
 
 class Session(Conversation[Transport]):
-    """One conversation with one model at a time, and any other from the next turn on.
+    """One conversation with one model at a time; any turn may swap to another.
 
-    Use it as a context manager, or call `close`, to release its connections. It takes one turn at a time: the next one
-    ends a stream that was left open. Not to be shared between threads. Several calls in one reply run in threads.
+    Use it as a context manager, or call `close`, to release its connections. It runs one turn at a time: the next turn
+    ends a stream that was left open. Do not share it between threads. Several tool calls in one reply run in threads.
     """
 
     _asynchronous: ClassVar[bool] = False
     _running: Generator[SessionEvent, None, None] | None = None
 
     def ask(self, prompt: UserInput | None, *, model: str | None = None, **options: Unpack[TurnOptions]) -> Message:
-        """The assistant's answer, after all the tools it called.
+        """Return the assistant's answer, after all tool calls.
 
-        ``model`` is for this turn alone, before what a router would choose; it needs one. A forced ``tool_choice``
-        holds for the turn's first reply. None goes on without saying anything, after a TurnLimitError or a reply that
-        paused. Raises ProviderError, and RequestError where what was said cannot be sent; with a router NoModelError,
-        and UnknownProviderError for a mention of no model. If nothing of the turn was answered, the history is as
-        before.
+        ``model`` overrides the router for this turn; it needs a router. A forced ``tool_choice`` applies to the first
+        reply of the turn. A prompt of None continues after a TurnLimitError or a paused reply. Raises ProviderError,
+        and RequestError if the prompt cannot be sent; with a router NoModelError, and UnknownProviderError if the
+        prompt mentions an unknown model. If the turn gets no reply, the history is as before.
 
         With a `MessageBodySchema` as ``output_schema`` the answer is a message body, which the schema's `read` gives;
         MessageBodyError is raised with every violation, and the answer stays in the history.
@@ -66,13 +65,13 @@ class Session(Conversation[Transport]):
     def stream(
         self, prompt: UserInput | None, *, model: str | None = None, **options: Unpack[TurnOptions]
     ) -> Generator[SessionEvent, None, None]:
-        """The same turn as it happens: stream events of each reply, and ToolAnswered for each tool.
+        """Yield the events of the same turn: stream events of each reply, and ToolAnswered for each tool.
 
-        Raises ProviderError where the adapters' own streams end with an error event; ``error.partial`` is what had
-        arrived. Leaving the loop cancels the reply: what had arrived stays in the history with status cancelled.
-        Leaving at message_complete or tool_answered keeps what the event tells of. An answer that has to be a message
-        body is left at the first event that makes a violation certain, and MessageBodyError raised in its place; in a
-        session with tools, at its end.
+        Raises ProviderError when an adapter's stream ends with an error event; ``error.partial`` is what had arrived.
+        Leaving the loop cancels the reply: what had arrived stays in the history with status cancelled. Leaving at
+        message_complete or tool_answered keeps the message of that event. If the answer has to be a message body, the
+        first event that makes a violation certain cancels it and raises MessageBodyError; in a session with tools,
+        this happens at its end.
         """
         return self._turn_events(
             self._new_turn(prompt, options, stream=True, model=model), self._new_answer_validator(options)
@@ -81,17 +80,18 @@ class Session(Conversation[Transport]):
     def compact(
         self, model: str | None = None, *, keep_last: int | None = None, instructions: str | None = None
     ) -> Message:
-        """Lets the present model write a summary of the older part of the history, which is sent in its place from
-        then on. Gives the summary: a message of the user's, which also tells its model, usage and cost, and in
-        ``metadata.summary_of`` what it stands for. ``messages`` keeps everything.
+        """Have the present model summarize the older part of the history; requests contain the summary instead of it.
 
-        ``model`` is the one whose window the history is to fit: the present one, or one to `swap` to. ``keep_last`` is
+        Returns the summary: a user message with its model, usage and cost, and the ids of the messages that it
+        replaces in ``metadata.summary_of``. ``messages`` keeps everything.
+
+        ``model`` is the one whose window the history has to fit: the present one, or one to `swap` to. ``keep_last`` is
         how many of the newest messages stay whole; without it the newer half does, or what takes half of the window.
-        What stays besides: the system prompt, messages marked critical, and the call to every result that stays.
-        ``instructions`` tell the writer what to heed, e.g. what the conversation is about to turn to.
+        The system prompt, messages marked critical, and the call of every result that stays are kept as well.
+        ``instructions`` tell the writer what matters, e.g. the next topic of the conversation.
 
-        Raises CompactionError, saying what to do, where the rest would not fit, the reply is no summary, or there is
-        nothing to compact; ProviderError as `ask` does, and the history is as before.
+        Raises CompactionError, which says what to do, if the rest would not fit, the reply is not a summary, or there
+        is nothing to compact. Raises ProviderError as `ask` does; the history is then as before.
         """
         for _ in self._turn_events(self._with_telemetry(self._compaction_turn(model, keep_last, instructions))):
             pass
@@ -101,8 +101,8 @@ class Session(Conversation[Transport]):
     def resume(
         cls, session_id: str, store: SessionStore, *, model: str | None = None, **settings: Unpack[SessionSettings]
     ) -> Self:
-        """A session of a store, to go on with on its model or on another one; ``settings`` as for a new one. Its next
-        turns are kept there.
+        """Return a stored session, to continue on its model or on another; ``settings`` are as for a new one. Its next
+        turns are saved to the store.
 
         Raises SessionNotFoundError, UnreadableError, and SwapRefusedError as `swap` does.
         """
@@ -116,23 +116,24 @@ class Session(Conversation[Transport]):
         reason: str,
         audit: "Callable[[Declassification], Any] | None" = None,
     ) -> "Declassification | None":
-        """Takes labels away from the conversation: the only way to lose any. The policy has to grant it, as in
-        ``Pipeline(..., grants=["declassify_labels"])``; no plugin can.
+        """Remove labels from the conversation: the only way to remove any. The policy has to grant it, as in
+        ``Pipeline(..., grants=["declassify_labels"])``; a plugin cannot.
 
-        There is exactly one record of it: ``audit`` is given it, it is kept with the session (in `dump` and in the
-        store), the bus is told ``policy.declassified``, and it is the result. None of the labels there: None, and no
-        record. What is in the history now does not bring the label back when it is judged again; new data does. A
-        record is kept beside a message: a session that is dumped without any has the labels of its extensions again.
+        There is exactly one record: ``audit`` receives it, it is saved with the session (in `dump` and in the store),
+        the bus emits ``policy.declassified``, and it is returned. If the conversation has none of the labels, there is
+        no record, and None is returned. Checking the present history again does not restore the label; new data does.
+        A record is stored with a message: a session that is dumped without messages loses it, and has the labels of
+        its extensions again.
 
         Raises DeclassificationError without the grant, or without an actor and a reason; ConfigurationError in the
-        middle of a turn. Where ``audit`` or the store raises, the labels stay.
+        middle of a turn. If ``audit`` or the store raises, the labels stay.
         """
         if self._running is not None:
             raise ConfigurationError(TURN_IN_PROGRESS)
         return self._declassify(labels, actor, reason, audit)
 
     def close(self) -> None:
-        """Releases the connections. The conversation stays readable, and asking again opens new ones."""
+        """Release the connections. The conversation stays readable; the next turn opens new ones."""
         self._end_turn()
         self._save_turn()
         for transport in self._transports.values():
@@ -150,7 +151,7 @@ class Session(Conversation[Transport]):
     def _turn_events(
         self, turn: Turn, validator: "AnswerValidator | None" = None
     ) -> Generator[SessionEvent, None, None]:
-        """The turn's events, as long as its answer is right; only one turn is under way at a time."""
+        """Yield the turn's events while its answer is valid. Only one turn runs at a time."""
         self._end_turn()
         self._running = running = self._drive(turn)
         try:
@@ -167,7 +168,7 @@ class Session(Conversation[Transport]):
             self._save_turn()
 
     def _end_turn(self) -> None:
-        """Leaves a stream that is still open. Raises ConfigurationError where it is called from inside a turn."""
+        """Close a stream that is still open. Raises ConfigurationError if called from inside a turn."""
         running = self._running
         if running is None:
             return
@@ -177,8 +178,8 @@ class Session(Conversation[Transport]):
         running.close()
 
     def _drive(self, turn: Turn) -> Generator[SessionEvent, None, None]:
-        """Carries out what the turn asks for; the async twin differs in its awaits alone."""
-        with closing(turn):  # what it holds back of a budget is given back at once
+        """Carry out the turn's effects. The async twin differs only in its awaits."""
+        with closing(turn):  # releases the budget reservation immediately
             outcome: Any = None
             while (effect := advance(turn, outcome)) is not None:
                 outcome = None
@@ -203,11 +204,11 @@ class Session(Conversation[Transport]):
                             self._timing(effect.provider).sleep(effect.seconds)
                         case RunPolicy():
                             outcome = self._run_policy(effect.steps)
-                except Exception as error:  # the turn knows which it can do something about, and raises the others
+                except Exception as error:  # the turn handles what it can, and raises the rest
                     outcome = error
 
     def _send(self, send: Send) -> Generator[StreamEvent, None, None]:
-        """A whole reply, as the one event that tells of it."""
+        """Yield a whole reply as one event."""
         transport = self._transport(send.adapter)
         response = transport.send(send.adapter, send.request, timeout=self._timeout(send.adapter))
         try:
@@ -258,7 +259,7 @@ class Session(Conversation[Transport]):
         return self._run_policy(stream_filter.apply(event)) if events_now is None else events_now
 
     def _run_policy(self, steps: Generator[Any, Any, Any]) -> Any:
-        from dragoman.policy.runner import run  # loaded by now: there are steps
+        from dragoman.policy.runner import run  # a session with steps has loaded it already
 
         return run(steps)
 
@@ -282,6 +283,6 @@ class Session(Conversation[Transport]):
 
 
 def ask(model: str, prompt: UserInput, *, system: str | None = None, **settings: Unpack[SessionSettings]) -> Message:
-    """One question, one answer: a session that is closed again. ``settings`` are those of `Session`."""
+    """Ask one question in a session of its own and return the answer. ``settings`` are those of `Session`."""
     with Session(model, system=system, **settings) as session:
         return session.ask(prompt)

@@ -1,4 +1,4 @@
-"""The keyword arguments of sessions, spelt out for editors and type checkers."""
+"""The keyword arguments of sessions, typed for editors and type checkers."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from dragoman.session.answer import AnswerValidator
 
 UserInput = str | ContentBlock | Iterable[ContentBlock] | Message
-"""What a user says: a text, a block, several blocks, or a whole message."""
+"""A prompt: a text, a block, several blocks, or a whole message."""
 
 Approve = Callable[[ToolUseBlock, ToolDefinition], bool | Awaitable[bool]]
-"""Whether a call may run. Only an AsyncSession can await the answer."""
+"""Decides whether a call may run. Only an AsyncSession can await the decision."""
 
 
 class SessionSettings(TypedDict, total=False):
-    """What the program brings to a session, and a stored session does not hold; see `Conversation` for each."""
+    """The arguments of a session that a stored session does not contain; see `Conversation` for each."""
 
     tools: Iterable[Tool | Callable[..., Any]]
     options: AdapterOptions | None
@@ -56,7 +56,7 @@ class SessionSettings(TypedDict, total=False):
 
 
 class TurnOptions(TypedDict, total=False):
-    """The options of one turn, in place of the session's own; see `AdapterOptions` for each."""
+    """Options that replace the session's for one turn; see `AdapterOptions` for each."""
 
     max_output_tokens: int | None
     temperature: float | None
@@ -77,7 +77,7 @@ class TurnOptions(TypedDict, total=False):
 
 
 def merge_options(options: AdapterOptions, overrides: TurnOptions | None = None) -> AdapterOptions:
-    """The options of a session with those of one turn, as adapters take them. Raises RequestError."""
+    """Merge the options of a session and of one turn, as adapters take them. Raises RequestError."""
     fields: dict[str, Any] = {**(overrides or {})}
     merged = replace(options, **fields)
     if merged.output_schema is None or isinstance(merged.output_schema, Mapping):
@@ -88,7 +88,7 @@ def merge_options(options: AdapterOptions, overrides: TurnOptions | None = None)
 
 
 def new_answer_validator(options: AdapterOptions, overrides: TurnOptions, *, early: bool) -> "AnswerValidator | None":
-    """Who watches the answer of the turn where it has to be a message body. Raises RequestError."""
+    """Return the validator of the turn's answer if it has to be a message body, else None. Raises RequestError."""
     schema = overrides.get("output_schema", options.output_schema)
     if schema is None or isinstance(schema, Mapping):
         return None

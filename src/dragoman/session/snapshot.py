@@ -1,4 +1,4 @@
-"""A session as JSON: what a later program needs to go on with it."""
+"""A session as JSON: what a later program needs to continue it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,24 +12,24 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.serialization import read_message
 
 VERSION = 1
-"""Every version ever written stays readable."""
+"""Version of the format. Every version ever written stays readable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     session_id: str
     model: str | None
-    """The one that the session was set to; None where its router chooses."""
+    """The model that the session is set to; None if its router chooses."""
     messages: Sequence[Message]
     tool_ids: ToolIdMap
     attempts: Sequence[Message] = ()
-    """Replies that broke and were billed; they have no content."""
+    """Broken replies that were billed, without content."""
     extensions: Mapping[str, Any] = field(default_factory=dict)
-    """What is kept beside messages, as JSON by message id: the labels of their data."""
+    """Extensions of messages, as JSON by message id: the labels of their data."""
 
 
 class SessionStore(Protocol):
-    """What a session asks of its store; `dragoman.store.Store` is one. Its errors reach the caller as they are."""
+    """The store of sessions; `dragoman.store.Store` is one. Its errors reach the caller unchanged."""
 
     def create(
         self,
@@ -43,7 +43,7 @@ class SessionStore(Protocol):
         user_id: str | None = None,
         team_id: str | None = None,
     ) -> Any:
-        """A record with the new session's ``version``."""
+        """Return a record with the ``version`` of the new session."""
         ...
 
     def append(
@@ -57,11 +57,11 @@ class SessionStore(Protocol):
         attempts: Sequence[Message] = (),
         extensions: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> int:
-        """The new version."""
+        """Return the new version."""
         ...
 
     def load(self, session_id: str) -> Any:
-        """The session as a `dragoman.store.StoredSession` has it."""
+        """Return the session, with the fields of a `dragoman.store.StoredSession`."""
         ...
 
 
@@ -90,7 +90,7 @@ def _to_json(message: Message) -> dict[str, Any]:
 
 
 def read(data: bytes | str, mint: Callable[[], str]) -> Snapshot:
-    """What `write` wrote; ``mint`` makes the tool ids to come. Raises ConfigurationError where it is something else."""
+    """Read what `write` wrote; ``mint`` makes new tool ids. Raises ConfigurationError if it is something else."""
     try:
         raw: dict[str, Any] = wirejson.loads_object(data, what="the stored session")
         if raw.get("dragoman_session") != VERSION:

@@ -1,4 +1,4 @@
-"""How a session reaches its providers: their settings, their transports, and how patient it is with each."""
+"""The transports of a session: one for each provider, with its settings, timeouts and retries."""
 
 import math
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ TransportT = TypeVar("TransportT")
 
 
 class TransportsMixin(Generic[TransportT]):
-    """What a `Conversation` and its drivers need of transports; one for each provider, made when it is first asked."""
+    """Creates the transport of each provider when it is first needed."""
 
     _asynchronous: ClassVar[bool]
     """Whether tools, approvals, plugins and transports may be coroutines."""
@@ -34,7 +34,7 @@ class TransportsMixin(Generic[TransportT]):
         return timing
 
     def _timeout(self, adapter: Adapter) -> float | None:
-        """Seconds for a request; None leaves it to the transport. A limit that was set to None is no limit."""
+        """Seconds for a request; None leaves it to the transport. A timeout setting of None means infinite."""
         settings = self._settings(adapter.provider)
         if "timeout" not in settings:
             return None
@@ -47,7 +47,7 @@ class TransportsMixin(Generic[TransportT]):
     def _transport(self, adapter: Adapter) -> TransportT:
         provider = adapter.provider
         if provider not in self._transports:
-            # A time limit goes with each request: every transport takes it there.
+            # The timeout is passed with each request.
             settings = {name: value for name, value in self._settings(provider).items() if name != "timeout"}
             try:
                 transport: Any = transport_for(adapter, asynchronous=self._asynchronous, **settings)

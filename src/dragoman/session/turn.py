@@ -1,7 +1,7 @@
-"""One turn, without I/O: a generator that says what is to be done and is told how it went.
+"""One turn as a generator without I/O: it yields effects and receives their outcomes.
 
-`Session` and `AsyncSession` are its two drivers. What the turn yields is an effect; what it is sent is the effect's
-result; what is thrown into it is the effect's failure.
+`Session` and `AsyncSession` are its two drivers. The result of an effect is sent into the generator; its failure is
+thrown into it.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -40,10 +40,10 @@ class PolicyChecks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send this, read the reply, and put it into the history; the result is the reply.
+    """Send the request, read the reply and add it to the history; the result is the reply.
 
-    ``unkept`` is what the reply answers and the history does not hold yet: both go into the history together. None
-    keeps the reply itself out of the history as well.
+    ``new_messages`` are the messages that the reply answers and that are not in the history yet: they are added
+    together with the reply. None keeps the reply out of the history as well.
     """
 
     adapter: Adapter
@@ -51,13 +51,13 @@ class Send:
     context: RequestContext
     new_messages: tuple[Message, ...] | None
     reservation: Reservation
-    """What budgets hold back for the request; settled when the reply is there."""
+    """The budget reservation of the request; settled when the reply is complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunTools:
-    """Run these calls, side by side; the result is one ToolResultBlock for each, in the same order. ``adapter`` is of
-    the model that reads them."""
+    """Run these calls concurrently; the result is one ToolResultBlock for each, in the same order. ``adapter`` belongs
+    to the model that reads the results."""
 
     adapter: Adapter
     calls: tuple[ToolUseBlock, ...]
@@ -65,7 +65,7 @@ class RunTools:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Put these messages into the history, then show the events that tell of them; no result."""
+    """Add these messages to the history, then emit their events; no result."""
 
     messages: tuple[Message, ...]
     events: tuple[ToolAnswered, ...]
@@ -73,7 +73,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait that many seconds before the provider is asked again; no result."""
+    """Wait that many seconds before the next request to the provider; no result."""
 
     seconds: float
     provider: str
@@ -81,7 +81,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Read the files that the history names; the result is the history as it is sent to that model."""
+    """Read the files that the history refers to; the result is the history as it is sent to that model."""
 
     adapter: Adapter
     history: Sequence[Message]
@@ -89,7 +89,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class RunPolicy:
-    """Ask the session's policy; the result is that of the steps, which a pipeline's driver carries out."""
+    """Run steps of the session's policy; the result is theirs."""
 
     steps: Generator[Any, Any, Any]
 
@@ -100,11 +100,11 @@ Turn = Generator[Effect, Any, None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnPlan:
-    """What a turn needs: who answers, what has been said, and within which limits."""
+    """The inputs of a turn: its route, the history and the prompt, and its limits."""
 
     route: Route
     history: Callable[[], Sequence[Message]]
-    """The history as it is sent; called when the turn begins."""
+    """Returns the history as it is sent; called when the turn begins."""
     prompt: tuple[Message, ...]
     tools: tuple[ToolDefinition, ...]
     options: AdapterOptions
@@ -112,10 +112,11 @@ class TurnPlan:
     new_tool_message: Callable[[ToolResultBlock], Message]
     max_rounds: int
     retry_delay: Callable[[str, ProviderError, int], float | None]
-    """Seconds until that provider is asked again after the error of that attempt, from 1; None where it is not."""
+    """Returns the seconds until the next request to that provider, after an error of that attempt (from 1); None for no
+    retry."""
     budgets: Budgets
     on_broken_reply: Callable[[ProviderError], Usage | None]
-    """Notes a reply that broke; the result is what was billed for it, as far as it told."""
+    """Records a broken reply and returns its billed usage, if it reported any."""
     policy_hooks: PolicyChecks | None = None
 
     @property
@@ -124,11 +125,11 @@ class TurnPlan:
 
 
 def run_turn(plan: TurnPlan) -> Turn:
-    """Asks, runs the tools that the reply calls, and asks again until the reply calls none.
+    """Requests a reply, runs the tools that it calls, and repeats until a reply calls none.
 
-    Until something of the first reply was shown, another model may step in; from then on the turn is locked to one.
-    A turn whose first request fails leaves no trace. Raises ProviderError as the driver reports it, and
-    TurnLimitError after ``max_rounds`` rounds of tools.
+    Until the caller receives an event of the first reply, a fallback model may replace the first; from then on the
+    model stays. A turn whose first request fails leaves the history as it was. Raises ProviderError as the driver
+    reports it, and TurnLimitError after ``max_rounds`` rounds of tools.
     """
     history, new_messages = [*plan.history(), *plan.prompt], plan.prompt
     options = plan.options
@@ -150,7 +151,7 @@ def run_turn(plan: TurnPlan) -> Turn:
 
 
 def _run_tools(plan: TurnPlan, calls: Sequence[ToolUseBlock]) -> Generator[Effect, Any, tuple[Message, ...]]:
-    """The tools' answers to these calls, as the history takes them in."""
+    """Run these calls and return the messages with their results, as the history stores them."""
     results: Sequence[ToolResultBlock]
     if plan.policy_hooks is None:
         results = yield RunTools(plan.adapter, tuple(calls))
@@ -165,7 +166,7 @@ def _run_tools(plan: TurnPlan, calls: Sequence[ToolUseBlock]) -> Generator[Effec
 
 
 def advance(turn: Turn, outcome: Any) -> Effect | None:
-    """The next effect, or None at the end. ``outcome`` is the last one's result, or the exception it failed with."""
+    """Return the next effect, or None at the end. ``outcome`` is the result of the last effect, or its exception."""
     try:
         return turn.throw(outcome) if isinstance(outcome, Exception) else turn.send(outcome)
     except StopIteration:
@@ -173,17 +174,17 @@ def advance(turn: Turn, outcome: Any) -> Effect | None:
 
 
 def _has_calls_to_run(reply: Message) -> bool:
-    """Whether calls are to be run.
+    """Whether the calls of the reply are run.
 
-    A reply that ran into its length may end in half a call: that one is answered as an error, so that the model can
-    try again. After a refusal nothing is run, and where the context is full no result could be read any more.
+    A reply that reached its length limit may end in half a call, which is answered with an error so that the model can
+    try again. Nothing is run after a refusal, or when the context is full and no result would fit.
     """
     ended = reply.stop_reason in (StopReason.REFUSAL, StopReason.CONTEXT_OVERFLOW)
     return bool(reply.tool_uses) and reply.metadata.status is MessageStatus.COMPLETE and not ended
 
 
 def _without_forced_choice(options: AdapterOptions) -> AdapterOptions:
-    """A forced tool choice holds for the first reply only: kept up, the model could never come to an end."""
+    """A forced tool choice applies to the first reply only; otherwise the turn would never end."""
     forced = options.tool_choice == "required" or isinstance(options.tool_choice, NamedTool)
     return replace(options, tool_choice=None) if forced else options
 
@@ -191,7 +192,7 @@ def _without_forced_choice(options: AdapterOptions) -> AdapterOptions:
 def _first_reply(
     plan: TurnPlan, history: Sequence[Message], new_messages: tuple[Message, ...], options: AdapterOptions
 ) -> Generator[Effect, Any, tuple[TurnPlan, Message]]:
-    """The first reply, and the plan of the model that gave it: where one fails, the router may know the next."""
+    """Return the first reply and the plan of its model. If a model fails, the router may name a fallback."""
     failures: list[str] = []
     while True:
         error: DragomanError
@@ -214,9 +215,9 @@ def _first_reply(
 def request_reply(
     plan: TurnPlan, history: Sequence[Message], new_messages: tuple[Message, ...] | None, options: AdapterOptions
 ) -> Generator[Effect, Any, Message]:
-    """One reply of the plan's model.
+    """Return one reply of the plan's model.
 
-    Raises BudgetExceededError before a request that a budget has too little left for.
+    Raises BudgetExceededError before a request for which a budget has too little left.
     """
     try:
         return (yield from _request_with_retries(plan, history, new_messages, options))
@@ -227,8 +228,8 @@ def request_reply(
 def _request_with_retries(
     plan: TurnPlan, history: Sequence[Message], new_messages: tuple[Message, ...] | None, options: AdapterOptions
 ) -> Generator[Effect, Any, Message]:
-    """What breaks before the caller saw anything of it is asked again, as the retry policy allows; the route is told
-    the end of it all. Raises BrokenReplyError as well.
+    """Retry a reply that breaks before the caller received an event, as the retry policy allows, and report the final
+    outcome to the route. Raises BrokenReplyError as well.
     """
     attempt = 0
     while True:
@@ -261,9 +262,9 @@ def _request_with_retries(
 
 
 class BrokenReplyError(Exception):
-    """A reply whose status promised well and whose body did not; the transport's own retries are over by then.
+    """A reply with a success status and an invalid body. The transport's retries are exhausted.
 
-    ``seen``: the caller has been handed a part of it already.
+    ``seen``: the caller has already received events of it.
     """
 
     def __init__(self, error: ProviderError, *, seen: bool = False) -> None:

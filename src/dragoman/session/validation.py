@@ -1,4 +1,4 @@
-"""What a session is given, held against what it is for: a mistake is told where it is made, not turns later."""
+"""Validates the constructor's arguments, so that a mistake is reported where it is made."""
 
 import inspect
 import sys
@@ -19,7 +19,7 @@ _CLASSES = {
     "extensions": ("dragoman.canonical.extensions.extensions", "Extensions", "Extensions.model_validate(...)"),
     "tool_ids": ("dragoman.adapter.requests.tool_ids", "ToolIdMap", "ToolIdMap.load(...)"),
 }
-"""Where the class of an argument is, and how one is made."""
+"""By argument: the module and name of its class, and an example of how to make one."""
 
 _ELEMENT_CLASSES: Mapping[str, type] = {"messages": Message, "budgets": Budget, "tools": Tool}
 
@@ -28,9 +28,9 @@ _CALLABLES = ("fetch", "approve", "new_id", "clock")
 
 
 def check_settings(arguments: Mapping[str, Any]) -> None:
-    """Raises ConfigurationError where an argument is of another kind than its own; None is none.
+    """Raises ConfigurationError if an argument has the wrong class. None is accepted everywhere.
 
-    A class that was not loaded yet has no objects, so nothing is imported to find out.
+    A class that is not loaded yet has no instances, so the check imports nothing.
     """
     for name, value in arguments.items():
         if name in _ELEMENT_CLASSES:
@@ -53,13 +53,13 @@ def _check_class(name: str, value: Any) -> None:
 
 
 def _check_list(name: str, value: Any) -> None:
-    """One object does not stand in the place of a list."""
+    """A single object is not accepted in place of a list."""
     if isinstance(value, (str, bytes, Mapping, _ELEMENT_CLASSES[name])) or not isinstance(value, Iterable):
         raise ConfigurationError(f"{name}: {_describe(value)} is no list; write {name}=[...]")
 
 
 def check_messages(messages: Iterable[Any]) -> list[Message]:
-    """Raises ConfigurationError where one of them is no message."""
+    """Raises ConfigurationError if one of them is not a Message."""
     found = list(messages)
     for index, message in enumerate(found):
         if not isinstance(message, Message):
@@ -71,12 +71,12 @@ def check_messages(messages: Iterable[Any]) -> list[Message]:
 
 
 def _check_store(store: Any) -> None:
-    """Of an AsyncStore, sessions take its ``store``: they would never await what it gives."""
+    """An AsyncStore is refused, because sessions do not await it; its ``store`` is accepted."""
     append = getattr(store, "append", None)
     if not callable(append) or inspect.iscoroutinefunction(append):
         raise ConfigurationError(f"store: {_describe(store)} is no Store; one is made by Store('sqlite:///chats.db')")
 
 
 def _describe(value: Any) -> str:
-    """Its class: what is in it may be secret."""
+    """Name the class only: the value may be secret."""
     return f"a value of the class {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""One call of a tool: checked, run, and its answer as the model will read it."""
+"""Runs one tool call and turns its value into a result for the model."""
 
 import inspect
 import logging
@@ -27,23 +27,23 @@ Fault = Literal["not_found", "validation_error", "user_denied"]
 
 _RESULT_BLOCKS = (TextBlock, ResourceBlock, ResourceRefBlock, *MEDIA_BLOCKS)
 _MAX_ERROR_CHARS = 2000
-"""Characters of an error that the model is told."""
+"""Maximum length of an error message for the model, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedCall:
-    """A call that may run: the tool with its arguments; or the answer, where it may not."""
+    """A checked call: the tool and its arguments, or the refusal if it may not run."""
 
     call: ToolUseBlock
     tool: Tool | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
     refusal: str = ""
     fault: Fault | None = None
-    """Why it may not, by the name that events have for it."""
+    """The reason of the refusal, as events name it."""
 
 
 def run(prepared: PreparedCall) -> ToolResultBlock:
-    """Runs a prepared call; whatever the tool raises becomes its answer."""
+    """Run a prepared call. An exception of the tool becomes an error result."""
     if prepared.tool is None:
         return error_result(prepared.call.id, prepared.refusal)
     try:
@@ -67,7 +67,7 @@ async def run_async(
 
 
 def error_result(tool_use_id: str, text: str) -> ToolResultBlock:
-    """An answer that tells the model what went wrong."""
+    """Return an error result with that text."""
     return ToolResultBlock(tool_use_id=tool_use_id, content=(TextBlock(text=text[:_MAX_ERROR_CHARS]),), is_error=True)
 
 
@@ -82,7 +82,7 @@ def _to_result(call: ToolUseBlock, value: Any) -> ToolResultBlock:
 
 
 def _as_blocks(value: Any) -> tuple[ContentBlock, ...]:
-    """Strings and blocks as they are, everything else as JSON. Raises TypeError where it is none."""
+    """Return strings and blocks as they are, everything else as JSON. Raises TypeError if it cannot be JSON."""
     if isinstance(value, str):
         return (TextBlock(text=value),)
     if isinstance(value, _RESULT_BLOCKS):

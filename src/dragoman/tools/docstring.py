@@ -1,4 +1,4 @@
-"""What a docstring says of a function and of its parameters, in the styles of Google, NumPy and reST."""
+"""Reads the summary and the parameter descriptions of a docstring, in the styles of Google, NumPy and reST."""
 
 import inspect
 import re
@@ -18,12 +18,12 @@ _FIELD = re.compile(r":(?:param|parameter|arg|argument|key|keyword|type|returns?
 
 
 def summary(docstring: str) -> str:
-    """What stands before the first section."""
+    """Return the text before the first section."""
     return "\n".join(next(_sections(docstring))[1]).strip()
 
 
 def parameters(docstring: str, names: Collection[str]) -> dict[str, str]:
-    """The descriptions of the named parameters, each in one line."""
+    """Return the descriptions of the named parameters, each as one line."""
     found: dict[str, list[str]] = {}
     for header, lines in _sections(docstring):
         if field := _FIELD_PARAMETER.match(header):
@@ -37,9 +37,9 @@ def parameters(docstring: str, names: Collection[str]) -> dict[str, str]:
 
 
 def _sections(docstring: str) -> Iterator[tuple[str, list[str]]]:
-    """(header, lines) of each section; the header is empty for what stands before the first one.
+    """Yield (header, lines) of each section; the header is empty for the text before the first one.
 
-    ``args`` heads a section of Google's, ``parameters-`` an underlined one of NumPy's, ``:param x: text`` is a field.
+    ``args`` is a header in Google style, ``parameters-`` an underlined one in NumPy style, ``:param x: text`` a field.
     """
     header, body = "", list[str]()
     lines = inspect.cleandoc(docstring).split("\n")
@@ -61,7 +61,7 @@ def _sections(docstring: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _entries(lines: Iterable[str], entry: re.Pattern[str]) -> dict[str, list[str]]:
-    """Texts by name. Entries stand as deep as the first one; whatever else follows goes on with the last."""
+    """Return the texts by name. Entries have the indentation of the first one; other lines continue the last entry."""
     texts: dict[str, list[str]] = {}
     open_entry: list[list[str]] = []
     depth: int | None = None
@@ -82,7 +82,7 @@ def _entries(lines: Iterable[str], entry: re.Pattern[str]) -> dict[str, list[str
 
 
 def _paragraph(lines: Iterable[str]) -> Iterator[str]:
-    """The lines up to the first empty one."""
+    """Yield the lines before the first empty one."""
     for line in lines:
         if not line.strip():
             return

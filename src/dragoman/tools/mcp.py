@@ -1,6 +1,6 @@
-"""MCP servers: their tools, prompts and resources, through the caller's own client and the session's policy.
+"""MCP servers: their tools, prompts and resources, through the caller's client and the session's policy.
 
-The client is that of the package ``mcp`` (the extra of the same name), open and connected::
+The client is an open one of the package ``mcp`` (the extra of the same name)::
 
     async with Client(server) as client:
         files = McpConnection(client)
@@ -47,22 +47,22 @@ class Judge(Protocol):
 
 
 class McpToolError(DragomanError):
-    """A tool of an MCP server answered with an error: what it said is the model's to read."""
+    """A tool of an MCP server returned an error; the model reads its text."""
 
 
 @dataclass(frozen=True, slots=True)
 class McpTool(Tool):
-    """A tool that an MCP server runs; ``metadata`` is what policies are told of it."""
+    """A tool that an MCP server runs; ``metadata`` describes it to policies."""
 
     metadata: ToolMetadata | None = None
 
 
 class McpConnection:
-    """``client`` is an open ``mcp.Client``, or a ``ClientSession``; ``name`` is what policies call the server by. It is
-    what the server calls itself, unless another one is given.
+    """``client`` is an open ``mcp.Client`` or ``ClientSession``. ``name`` is the server's name in policies, by
+    default the one that the server reports.
 
-    Everything of it is asynchronous, so its tools need an AsyncSession. Raises ConfigurationError on anything else than
-    a client; what goes wrong between client and server is raised as the client raises it.
+    All methods are asynchronous, so the tools need an AsyncSession. Raises ConfigurationError if ``client`` is not a
+    client. Errors between client and server are raised as the client raises them.
     """
 
     def __init__(self, client: Any, name: str | None = None) -> None:
@@ -84,10 +84,9 @@ class McpConnection:
         return self._name
 
     async def tools(self, *, prefix: str = "", trust_hints: bool = False) -> list[McpTool]:
-        """The server's tools, for ``AsyncSession(tools=...)``. Names are brought to snake_case behind ``prefix``.
+        """Return the server's tools, for ``AsyncSession(tools=...)``. Names become snake_case, after ``prefix``.
 
-        Without ``trust_hints`` each counts as one that reaches out (side effects ``network``); with it, what the server
-        says of its tools is believed.
+        Without ``trust_hints`` each tool has the side effects ``network``; with it, the server's hints are used.
         """
         found: list[McpTool] = []
         for tool in await self._list_all("list_tools", "tools"):
@@ -99,14 +98,14 @@ class McpConnection:
         return found
 
     async def prompts(self) -> tuple[PromptMetadata, ...]:
-        """The prompts that the server offers."""
+        """Return the prompts that the server offers."""
         if self._prompts is None:
             listed = await self._list_all("list_prompts", "prompts")
             self._prompts = {item.name: mcp_decode.prompt_metadata(item, self.name) for item in listed}
         return tuple(self._prompts.values())
 
     async def resources(self) -> tuple[ResourceMetadata, ...]:
-        """The resources that the server lists; it may have more, behind templates."""
+        """Return the resources that the server lists. Its templates may give more."""
         if self._resources is None:
             listed = await self._list_all("list_resources", "resources")
             self._resources = {str(item.uri): mcp_decode.resource_metadata(item, self.name) for item in listed}
@@ -185,7 +184,7 @@ class McpConnection:
         return await judge(hook, message, require=require, mcp=mcp, provenance=provenance)
 
     async def _list_all(self, method: str, what: str) -> list[Any]:
-        """All pages of a list; nothing where the server has none of its kind."""
+        """Return all pages of a list; nothing if the server lacks the capability."""
         capabilities = getattr(self._client, "server_capabilities", None)
         if capabilities is not None and getattr(capabilities, what, None) is None:
             return []
@@ -236,7 +235,7 @@ def _to_message(message: Any) -> Message:
 
 
 def _single_block(message: Message, kind: type[Any]) -> Any:
-    """The one block of a fetch; None where it was left out, or there are several."""
+    """Return the only block of that kind; None if there is none, or several."""
     found = [block for block in message.content if isinstance(block, kind)]
     return found[0] if len(found) == 1 else None
 

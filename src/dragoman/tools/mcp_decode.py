@@ -1,7 +1,7 @@
-"""What an MCP server says, in canonical blocks and in the words that policies have for it.
+"""Converts the objects of an MCP server to canonical blocks, and to the metadata that policies see.
 
-Dispatched on the type strings of the protocol (modelcontextprotocol.io/specification), so that the objects of any
-client will do. A kind that is not known raises: nothing is left out in silence.
+It dispatches on the type strings of the protocol (https://modelcontextprotocol.io/specification), so that the objects
+of any client work. An unknown kind raises: nothing is dropped silently.
 """
 
 import re
@@ -27,19 +27,19 @@ from dragoman.canonical.tools import KEYWORDS, SideEffects, ToolDefinition
 from dragoman.tools.tool import SIDE_EFFECTS
 
 MCP_NAME = "mcpName"
-"""The annotation with a tool's own name, where the session calls it by another one."""
+"""The annotation with the server's name of a tool, if the session uses another one."""
 
 _SUBSET = SchemaRule(keywords=tuple(sorted(KEYWORDS)), values={"additionalProperties": (True, False)}, root="object")
 _MAX_NAME_LENGTH = 64
 
 
 def blocks(content: Iterable[Any]) -> tuple[ContentBlock, ...]:
-    """The content of a tool's result or of a prompt's message. Raises RequestError on a kind that is not known."""
+    """Return the content of a tool result or a prompt message. Raises RequestError for an unknown kind."""
     return tuple(map(_decode_block, content))
 
 
 def resources(contents: Iterable[Any], name: str | None = None) -> tuple[ResourceBlock, ...]:
-    """The contents of a resource that was read: itself, or those that it consists of."""
+    """Return the contents of a resource: one block, or one for each of its parts."""
     return tuple(_decode_resource(item, name) for item in contents)
 
 
@@ -50,7 +50,7 @@ def resource_ref(uri: str, name: str | None = None) -> ResourceRefBlock:
 
 
 def tool_definition(tool: Any, name: str, effects: SideEffects) -> ToolDefinition:
-    """The tool as models are told of it; its schema is brought into the subset, and what had to go is described."""
+    """Return the definition for models. Its schema is fitted to the subset; dropped keywords become descriptions."""
     schema = fit_schema(tool.input_schema or {"type": "object"}, _SUBSET).schema
     return ToolDefinition(
         name=name,
@@ -62,7 +62,7 @@ def tool_definition(tool: Any, name: str, effects: SideEffects) -> ToolDefinitio
 
 
 def tool_metadata(tool: Any, name: str, server_id: str, effects: SideEffects) -> ToolMetadata:
-    """What the server says of its tool, and under which name and with which side effects the session takes it."""
+    """Return the server's metadata of its tool, with the session's name and side effects."""
     hints = _annotations(tool)
     if tool.name != name:
         hints[MCP_NAME] = tool.name
@@ -78,7 +78,7 @@ def tool_metadata(tool: Any, name: str, server_id: str, effects: SideEffects) ->
 
 
 def side_effects(tool: Any, *, trusted: bool) -> SideEffects:
-    """Using a server reaches out of the program; only hints that are believed say that it does less."""
+    """A server counts as network access, unless it is trusted and its hints say that it does less."""
     hints = _annotations(tool) if trusted else {}
     if hints.get("openWorldHint") is not False:
         return SideEffects.NETWORK
@@ -106,7 +106,7 @@ def resource_metadata(resource: Any, server_id: str) -> ResourceMetadata:
 
 
 def tool_name(name: str, prefix: str, taken: Sequence[str]) -> str:
-    """A name that models may call the tool by: in snake_case, and no other tool's."""
+    """Return a unique name for the tool, in snake_case."""
     snake_name = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()).strip("_")
     base_name = f"{prefix}{snake_name or 'tool'}"[:_MAX_NAME_LENGTH]
     base_name = base_name if base_name[0].isalpha() else f"t_{base_name}"[:_MAX_NAME_LENGTH]
@@ -149,12 +149,12 @@ def _decode_resource(contents: Any, name: str | None) -> ResourceBlock:
 
 
 def structured_blocks(value: Any) -> tuple[ContentBlock, ...]:
-    """Structured content that came without any other."""
+    """Return structured content as text, for a result that has no other content."""
     return (TextBlock(text=wirejson.dumps_text(value)),)
 
 
 def empty_blocks() -> tuple[ContentBlock, ...]:
-    """What stands for an answer without any content."""
+    """Return the content of an empty result."""
     return (TextBlock(text=""),)
 
 

@@ -1,4 +1,4 @@
-"""A tool's schema and its arguments' types, from a Python function's signature."""
+"""Reads a tool's schema and the types of its arguments from the signature of a Python function."""
 
 import functools
 import inspect
@@ -22,7 +22,7 @@ _SCHEMA_LIST_KEYWORDS = {"anyOf", "oneOf", "allOf", "prefixItems"}
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a model needs to know to call a function. ``problems`` keep it from becoming a tool."""
+    """What a model needs to call a function. A function with ``problems`` cannot become a tool."""
 
     name: str
     description: str
@@ -32,7 +32,7 @@ class Signature:
 
 
 def read(function: Callable[..., Any]) -> Signature:
-    """Reads a signature and its docstring. Never raises for what it finds there."""
+    """Read a signature and its docstring. Faults are returned as ``problems``, never raised."""
     unwrapped = _unwrap(function)
     doc = inspect.getdoc(unwrapped) or ""
     parameters = inspect.signature(function).parameters
@@ -60,22 +60,22 @@ class _UnsupportedParameterError(Exception):
 
 
 def _unwrap(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that holds name, docstring and annotations: that of a partial, or the call of an object."""
+    """Return the function with the name, the docstring and the annotations, behind a partial or a callable object."""
     while isinstance(function, functools.partial):
         function = function.func
     return function if inspect.isroutine(function) else type(function).__call__
 
 
 def _resolve_hints(function: Callable[..., Any]) -> tuple[dict[str, Any], list[str]]:
-    """The annotations, those written as strings resolved; or what keeps them from being resolved."""
+    """Return the annotations, with strings resolved, or the problems that prevent this."""
     try:
         return get_type_hints(function, include_extras=True), []
-    except Exception as error:  # whatever the evaluation of an annotation raises
+    except Exception as error:  # evaluating an annotation may raise anything
         return {}, [f"annotations: {type(error).__name__}: {error}"]
 
 
 def _argument(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> tuple[TypeAdapter[Any], dict[str, Any]]:
-    """The type that checks an argument, and its schema. Raises _ProblemError."""
+    """Return the type of an argument and its schema. Raises _UnsupportedParameterError."""
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
         raise _UnsupportedParameterError("a model can only pass single arguments, by name")
     if parameter.name not in hints:
@@ -83,7 +83,7 @@ def _argument(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> tuple[T
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(hints[parameter.name])
         schema = adapter.json_schema()
-    except Exception as error:  # pydantic has many ways to say that it does not know a type
+    except Exception as error:  # pydantic raises several classes for an unknown type
         reason = error.message if isinstance(error, PydanticErrorMixin) else str(error)
         raise _UnsupportedParameterError(reason.partition("\n")[0]) from None
     definitions = schema.pop("$defs", {})
@@ -94,7 +94,7 @@ def _argument(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> tuple[T
 
 
 def _add_default(schema: dict[str, Any], default: Any) -> None:
-    """A default that is no JSON stays the function's own business."""
+    """Add the default to the schema, unless it cannot be JSON."""
     try:
         schema["default"] = copy_json(to_jsonable_python(default))
     except ValueError:
@@ -102,8 +102,8 @@ def _add_default(schema: dict[str, Any], default: Any) -> None:
 
 
 def _simplify(schema: dict[str, Any], definitions: Mapping[str, Any], inside: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The schema brought into the subset as far as it means the same: references inlined, titles left out,
-    ``X | None`` as a list of types. What refers to itself stays as it is, for the subset's check to name."""
+    """Return an equivalent schema that is closer to the subset: references inlined, titles dropped, ``X | None`` as a
+    list of types. A recursive reference stays, and the check of the subset reports it."""
     reference = schema.get("$ref", "").removeprefix("#/$defs/")
     if reference and reference not in inside:
         merged = {**definitions[reference], **{key: value for key, value in schema.items() if key != "$ref"}}
@@ -122,14 +122,14 @@ def _simplify(schema: dict[str, Any], definitions: Mapping[str, Any], inside: tu
 
 
 _ANNOTATION_KEYWORDS = {"description", "default", "examples"}
-"""Keywords that restrict nothing."""
+"""Keywords that do not restrict values."""
 
 
 def _merge_union(schema: dict[str, Any]) -> dict[str, Any]:
-    """``anyOf`` of types becomes a list of types where that means the same; any other union is left as it is.
+    """Turn ``anyOf`` into a list of types if that means the same; leave any other union as it is.
 
-    Most keywords speak of values of one type only, so those of different types can stand side by side. An enum speaks
-    of all values: it can only be joined by null.
+    Most keywords apply to values of one type, so keywords of different types can be merged. An enum applies to all
+    values: it can only be combined with null.
     """
     branches: list[dict[str, Any]] = schema.get("anyOf", [])
     types = [branch.get("type") for branch in branches]

@@ -21,8 +21,8 @@ SIDE_EFFECTS = "sideEffects"
 class Tool:
     """A definition and the function behind it. Calling the tool calls the function.
 
-    ``arguments`` are the types that the model's arguments are brought to, by name; an argument without one is passed
-    as the JSON value that it is.
+    ``arguments`` are the types that the model's arguments are converted to, by name; an argument without a type is
+    passed as its JSON value.
     """
 
     definition: ToolDefinition
@@ -60,11 +60,11 @@ def tool(
     description: str | None = None,
     side_effects: SideEffects | str = SideEffects.EXECUTE,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Makes a function a tool: the schema comes from its signature, the descriptions from its docstring.
+    """Turn a function into a tool: the schema comes from its signature, the descriptions from its docstring.
 
-    ``side_effects`` says what a run does to the world (none, read, write, execute, network) and must be honest;
-    the default is the most careful one that fits any code. Raises ToolSchemaError with every problem at once, and
-    ConfigurationError on a side effect that is none.
+    ``side_effects`` says what a run may do (none, read, write, execute, network) and must be true; the default is
+    the most careful one that fits any code. Raises ToolSchemaError with every problem at once, and ConfigurationError
+    for an unknown side effect.
     """
 
     try:

@@ -16,7 +16,7 @@ logger = logging.getLogger("dragoman.tools")
 
 
 class Toolbox:
-    """A session's tools by name. Raises ToolSchemaError on a definition outside the subset or a name used twice."""
+    """A session's tools by name. Raises ToolSchemaError for a schema outside the subset and for a duplicate name."""
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
         self._tools: dict[str, Tool] = {}
@@ -25,7 +25,7 @@ class Toolbox:
             self.add(item)
 
     def add(self, item: Tool | Callable[..., Any]) -> None:
-        """Registers a tool; a plain function becomes one."""
+        """Register a tool, or a plain function as one."""
         added = item if isinstance(item, Tool) else tool(item)
         problems = added.definition.problems()
         if added.name in self._tools:
@@ -51,12 +51,12 @@ class Toolbox:
         return self._tools.get(name)
 
     def side_effects(self, name: str) -> SideEffects | None:
-        """What a run of that tool does to the world; None where there is no such tool."""
+        """Return the side effects of that tool; None if there is no such tool."""
         found = self._tools.get(name)
         return None if found is None else found.definition.side_effects
 
     def prepare(self, call: ToolUseBlock) -> PreparedCall:
-        """Checks a call before anything runs: its name, that its arguments are whole, and that they fit the schema."""
+        """Check a call before it runs: is the tool known, are the arguments complete, and do they fit the schema?"""
         found = self._tools.get(call.name)
         if found is None:
             known = ", ".join(self._tools) or "none"
@@ -70,7 +70,7 @@ class Toolbox:
             _violation(error.instance_path, error.message)
             for error in self._validators[call.name].iter_errors(call.input)
         ]
-        # Only what the model gave: the function's own defaults serve for the rest.
+        # Only the model's arguments are converted: the function has its own defaults for the rest.
         arguments = dict(call.input)
         for name in () if violations else [name for name in arguments if name in found.arguments]:
             try:
@@ -87,7 +87,7 @@ class Toolbox:
 
 
 def _validator(definition: ToolDefinition, problems: list[str]) -> Any:
-    """What checks arguments against the definition's schema. A keyword with a senseless value is a problem."""
+    """Return the validator of the definition's schema. A keyword with an invalid value is added to ``problems``."""
     import jsonschema_rs  # imported late: only sessions with tools need it
 
     try:

@@ -144,7 +144,7 @@ def test_a_reply_without_counts_is_taken_to_have_been_read(driver: Driver, caplo
     assert "without counts" in caplog.text
 
 
-def test_users_are_told_apart(driver: Driver) -> None:
+def test_users_have_separate_accounts(driver: Driver) -> None:
     """One budget, an account for each user, over all the sessions that hold it; what was spent elsewhere counts."""
     budget = Budget(tokens=2500, per="user")
 

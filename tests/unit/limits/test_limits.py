@@ -112,7 +112,7 @@ def test_what_is_broken_off_is_given_back() -> None:
     assert limits.reserve(GPT).wait == pytest.approx(1, abs=0.001)
 
 
-def test_a_request_that_never_fits_is_told_so() -> None:
+def test_a_request_that_never_fits_is_refused() -> None:
     """Its input alone is larger than the limit: no wait helps. Where a reply might be, the whole is held."""
     limits = Limits(Limit(tokens=1000))
     with pytest.raises(LimitReachedError, match="never fits") as refused:
@@ -132,7 +132,7 @@ def test_cached_tokens_count_where_the_limit_says_so() -> None:
     assert waits[1] == 0 < waits[0]
 
 
-def test_a_provider_that_refuses_is_heeded() -> None:
+def test_a_rate_limit_error_is_observed() -> None:
     """For as long as it asks, nothing is sent to that model; without a time, no burst is left. Others go on."""
     limits = Limits(Limit(requests=600), max_wait=1000, timing=Clock().timing)
     limits.observe(SONNET, RateLimitError("slow down", retry_after=20))

@@ -113,7 +113,7 @@ def test_what_is_refused_takes_nothing_there(shared: tuple[str, str]) -> None:
         limits.close()
 
 
-def test_a_server_that_is_not_there_is_told() -> None:
+def test_a_missing_server_is_reported() -> None:
     """Nothing is let through uncounted, sync and async."""
     limits = Limits(Limit(requests=5), url="redis://127.0.0.1:1/0")
     with pytest.raises(LimitsUnavailableError, match="cannot be reached"):

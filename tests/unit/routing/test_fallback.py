@@ -51,7 +51,7 @@ def three_candidates() -> tuple[Router, RouteDecision]:
         (MissingKeyError("no key"), "not_configured"),
     ],
 )
-def test_the_next_candidate_that_validates_steps_in(error: DragomanError, kind: str) -> None:
+def test_the_next_valid_candidate_is_the_fallback(error: DragomanError, kind: str) -> None:
     """Another model may do better; the record and the chain say whose place it takes."""
     routed, first = three_candidates()
     second = routed.choose_fallback(first, error)
@@ -104,7 +104,7 @@ def test_the_chain_goes_on_from_one_to_the_next_and_ends() -> None:
     assert not hasattr(error, "__notes__")
 
 
-def test_the_error_is_told_who_was_left_and_could_not() -> None:
+def test_the_error_names_the_candidates_that_were_left() -> None:
     """So that nobody has to guess why no other model answered."""
     routed = router(workspace_default="east:blind", global_default="west:nothing")
     error = ServerError("it broke")
@@ -145,7 +145,7 @@ def test_a_provider_that_is_down_is_not_even_chosen() -> None:
     assert routed.choose(REQUEST).model == "north:able"
 
 
-def test_an_overloaded_reply_hands_over() -> None:
+def test_an_overloaded_reply_falls_back() -> None:
     """What the adapter makes of a provider's 529 is an error that another model may answer."""
     body = json.dumps({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}).encode()
     routed = Router(workspace_default="sonnet", global_default="sol")

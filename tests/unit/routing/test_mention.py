@@ -94,7 +94,7 @@ IMAGE = ImageBlock(source=MediaSource(kind="url", data="https://example.com/a.pn
         ([IMAGE], [IMAGE]),
     ],
 )  # fmt: skip
-def test_what_is_sent_is_what_is_said_without_the_mention(content: Any, sent: list[ContentBlock]) -> None:
+def test_the_prompt_is_sent_without_the_mention(content: Any, sent: list[ContentBlock]) -> None:
     """Everything else of the message stays."""
     message = Message.user(content)
     decision = router(global_default="north:able").choose(RouteRequest.of([], [message], estimated_tokens=1))

@@ -170,7 +170,7 @@ def test_with_mentions_off_the_text_is_text() -> None:
     assert (decision.model, decision.text) == ("north:able", "@north:large hello")
 
 
-def test_rules_are_tried_in_order_and_the_next_one_steps_in() -> None:
+def test_rules_are_tried_in_order_and_the_next_one_is_the_fallback() -> None:
     """A second rule with the same conditions is a second choice."""
     routed = router(
         rules=[

@@ -58,7 +58,7 @@ def test_a_window_that_is_just_large_enough() -> None:
     assert router().choose(request).model == "west:small"
 
 
-def test_every_refusal_is_told() -> None:
+def test_every_refusal_is_reported() -> None:
     """All at once, in the order of the specification."""
     availability = Availability()
     availability.report("west:nothing", AuthenticationError("no"), START)

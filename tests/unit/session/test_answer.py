@@ -54,7 +54,7 @@ def test_a_session_may_ask_for_bodies_always(driver: Driver) -> None:
         driver.ask(session, "And now?")
 
 
-def test_a_wrong_answer_is_told_with_every_violation_and_stays(driver: Driver) -> None:
+def test_an_invalid_answer_raises_with_every_violation_and_stays(driver: Driver) -> None:
     """It was said and billed, so that the model can be told what is wrong with it."""
     wire = Wire([handwritten_anthropic(WRONG), handwritten_anthropic(RIGHT)])
     session = driver.session({"anthropic": wire})

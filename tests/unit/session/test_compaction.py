@@ -188,7 +188,7 @@ def test_images_that_are_summarised_no_longer_refuse(driver: Driver) -> None:
     assert session.swap(OLLAMA).fits
 
 
-def test_what_is_too_long_to_read_at_once_is_told_in_pieces(driver: Driver) -> None:
+def test_a_history_too_long_to_read_at_once_is_summarized_in_chunks(driver: Driver) -> None:
     """A history over the writer's own window: each piece is summarised with the summary before it."""
     wire = Wire([handwritten_ollama(f"Part {number}.") for number in range(20)])
     session = driver.session({"ollama": wire}, SMALL, messages=conversation(40, words=2000))

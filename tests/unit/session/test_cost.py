@@ -48,7 +48,7 @@ def test_costs_add_up_and_say_what_they_are(
     assert (cost.usd, cost.status, cost.replies) == (None if usd is None else Decimal(usd), status, replies)
 
 
-def test_costs_are_told_by_model() -> None:
+def test_costs_are_listed_by_model() -> None:
     """Each model's own sum; None where all of its replies are unknown."""
     history = [reply("0.5", PRICED), reply("0.1", PRICED, "b:y"), reply(None, UNPRICED), reply(None, UNPRICED, "c:z")]
     assert total_cost(history).by_model == {"a:x": Decimal("0.5"), "b:y": Decimal("0.1"), "c:z": None}

@@ -29,7 +29,7 @@ def test_the_rule_is_the_documented_one() -> None:
 
 
 @given(st.text(min_size=1), st.text(min_size=1))
-def test_names_are_told_apart(first: str, second: str) -> None:
+def test_different_names_have_different_ids(first: str, second: str) -> None:
     """Other names have other ids, users and teams too, other keys make others; and an id stays what it is."""
     pseudonyms = Pseudonyms(KEY)
     same = unicodedata.normalize("NFC", first) == unicodedata.normalize("NFC", second)

@@ -93,7 +93,7 @@ def test_a_mention_is_for_one_turn_and_is_not_sent(driver: Driver) -> None:
     assert record(session) == (ANTHROPIC, "manual", "the session was set to it")
 
 
-def test_a_mention_of_nobody_is_an_error_and_leaves_no_trace(driver: Driver) -> None:
+def test_a_mention_of_an_unknown_model_is_an_error_and_leaves_no_trace(driver: Driver) -> None:
     """A slip of the pen is not answered by another model."""
     provider = wires()
     session = driver.session(provider, router=router())
@@ -148,7 +148,7 @@ def test_rules_decide_where_the_session_is_set_to_nothing(driver: Driver) -> Non
     assert record(session) == (OLLAMA, "manual", "the session was set to it")
 
 
-def test_rules_know_what_was_spent_and_by_whom(driver: Driver) -> None:
+def test_rules_know_the_spend_and_the_user(driver: Driver) -> None:
     """What the session's replies cost, from nothing on."""
     dear = Rule(name="dear", model=OLLAMA, when=When(spent_over_usd=Decimal(0), users=frozenset({"ann"})))
     session = driver.session(wires(), None, user_id="ann", router=router(rules=[dear], global_default=ANTHROPIC))
@@ -158,7 +158,7 @@ def test_rules_know_what_was_spent_and_by_whom(driver: Driver) -> None:
 
 
 @STREAMED
-def test_where_nobody_can_answer_nothing_is_sent(driver: Driver, streamed: bool) -> None:
+def test_without_a_valid_model_nothing_is_sent(driver: Driver, streamed: bool) -> None:
     """The error names every candidate; the history is as before."""
     provider = wires()
     session = driver.session(provider, max_rounds=1, router=router(), system="Be kind.")
@@ -182,7 +182,7 @@ def test_where_nobody_can_answer_nothing_is_sent(driver: Driver, streamed: bool)
     ],
     ids=["529", "500", "401", "404", "unreached"],
 )
-def test_the_next_steps_in_before_anything_was_shown(
+def test_a_fallback_answers_before_the_caller_received_anything(
     driver: Driver, streamed: bool, failure: Callable[[], list[Any]], kind: str
 ) -> None:
     """On record, once its own tries are used up; and the turn leaves one question and one answer."""
@@ -197,7 +197,7 @@ def test_the_next_steps_in_before_anything_was_shown(
     assert session.model == ANTHROPIC
 
 
-def test_what_was_shown_is_nobody_elses(driver: Driver) -> None:
+def test_there_is_no_fallback_after_the_caller_received_events(driver: Driver) -> None:
     """A stream that breaks after its first words stays broken: the error is the caller's."""
     provider = wires([OPUS.frames[:4]])
     session = driver.session(provider, router=router(global_default="house"))
@@ -228,7 +228,7 @@ def test_who_stepped_in_has_the_rest_of_the_turn(driver: Driver) -> None:
     assert len(provider["anthropic"].requests) == 3
 
 
-def test_a_key_that_is_missing_hands_over(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_key_falls_back(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the transport finds out; nothing was sent. Without another candidate the error stands."""
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     session = driver.session(wires(), router=router(global_default="house"))
@@ -241,7 +241,7 @@ def test_a_key_that_is_missing_hands_over(driver: Driver, monkeypatch: pytest.Mo
         driver.ask(alone, "Who?")
 
 
-def test_a_request_that_is_wrong_is_handed_to_nobody(driver: Driver) -> None:
+def test_an_invalid_request_has_no_fallback(driver: Driver) -> None:
     """Another model would say the same, or answer what was not asked."""
     provider = wires(failing_responses(400))
     session = driver.session(provider, router=router(global_default="house"))

@@ -33,7 +33,7 @@ def anthropic(*rounds: tuple[Part, ...], **settings: Any) -> dict[str, Wire]:
     return {"anthropic": Wire([handwritten_anthropic(*parts, **settings) for parts in rounds])}
 
 
-def test_ask_keeps_what_was_said_and_the_reply(driver: Driver) -> None:
+def test_ask_keeps_the_prompt_and_the_reply(driver: Driver) -> None:
     """One question, one answer, and a history that obeys the invariants."""
     wires = anthropic(("Hello ", "there."))
     session = driver.session(wires, system="Be brief.")
@@ -235,7 +235,7 @@ IMAGE = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="i
     ],
     ids=["text", "block", "blocks", "message", "foreign message"],
 )
-def test_what_is_said_may_be_text_blocks_or_a_message(driver: Driver, prompt: Any, types_: list[str]) -> None:
+def test_a_prompt_may_be_text_blocks_or_a_message(driver: Driver, prompt: Any, types_: list[str]) -> None:
     """Every form becomes one user message, which belongs to the session unless it belonged to another."""
     session = driver.session(anthropic(("Ok.",)))
     driver.ask(session, prompt)

@@ -144,7 +144,7 @@ def test_what_is_denied_is_not_asked_for(server_log: list[str]) -> None:
     assert server_log == []
 
 
-def test_a_denied_answer_reaches_nobody(server_log: list[str]) -> None:
+def test_a_denied_result_reaches_no_caller(server_log: list[str]) -> None:
     """It was given, and is dropped."""
 
     async def main(server: McpConnection) -> None:

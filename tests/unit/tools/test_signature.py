@@ -142,7 +142,7 @@ def test_what_the_subset_cannot_say_is_refused_by_path(hint: Any, problem: str) 
     assert any(problem in found for found in caught.value.problems)
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     """Name, parameters and types: one error, each with its path."""
 
     def Bad(untyped, typed: tuple[int, int], plain: int, *rest: int, **more: str) -> None:  # type: ignore[no-untyped-def]  # noqa: N802

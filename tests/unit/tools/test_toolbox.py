@@ -115,7 +115,7 @@ def test_invalid_arguments_are_logged_by_number(caplog: pytest.LogCaptureFixture
     assert caplog.messages == ["tool.input_invalid: act: 1 violations"]
 
 
-def test_a_name_nobody_knows_is_answered_with_those_that_are_known() -> None:
+def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
     """The model can correct itself."""
     call = ToolUseBlock(id="tu_1", name="art", input={})
     assert Toolbox().prepare(call).refusal == "There is no tool 'art'. Known tools: none."

@@ -1,7 +1,7 @@
-"""The labels of a session's data as they are kept beside its messages, and the records of those that were taken away.
+"""The labels of a session's data, stored with its messages, and the records of declassified labels.
 
-Beside a message stand the labels that the conversation bore when it came in, and behind them the records of labels that
-were declassified while it was the newest one. Read in the order of the history, they give the labels that hold now.
+Each message is stored with the labels that the conversation had when it was added, followed by the records of labels
+that were declassified while it was the newest message. Read in the order of the history, they give the present labels.
 """
 
 from collections.abc import Iterable, Mapping, MutableMapping
@@ -11,24 +11,24 @@ from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.policy.labels import Declassification, with_labels, without_labels
 
 MessageExtensions = MutableMapping[str, Any]
-"""Extensions of the session's messages as JSON, by message id: what a store keeps beside each."""
+"""Extensions of the session's messages as JSON, by message id, as a store keeps them."""
 
 _RECORDS_KEY, _EARLIER_RECORDS_KEY = "declassified", "declassified_before"
 
 
 class LabelLedger:
-    """``beside`` is the session's own, and changed here. What was declassified covers the messages of its time: plugins
-    and data policies that judge those again, for another model or after a load, do not bring the label back."""
+    """Changes ``extensions``, which belong to the session. A declassification covers the messages that existed then:
+    checking them again, for another model or after a load, does not restore the label."""
 
     def __init__(self, extensions: MessageExtensions) -> None:
         self._extensions = extensions
         self._covered: dict[str, set[str]] = {}
-        """By label, the ids of the messages that it was taken from."""
+        """By label: the ids of the messages that its declassification covers."""
         self._pending_records: list[dict[str, Any]] = []
         """Records from before the first message."""
 
     def record_labels(self, message_id: str, labels: Iterable[str]) -> None:
-        """The labels that hold now that this message is there; those of its own time stay noted."""
+        """Store the present labels with a new message. Labels that are stored with it already stay."""
         known = self._extensions.get(message_id) or {}
         if self._pending_records:
             known = {**known, _EARLIER_RECORDS_KEY: self._pending_records}
@@ -40,7 +40,7 @@ class LabelLedger:
             self._extensions[message_id] = known
 
     def build_record(self, record: Declassification, history: Iterable[str]) -> Mapping[str, Any] | None:
-        """What is to be kept beside the newest message from now on; None where there is no message yet."""
+        """Return the new extensions of the newest message; None if there is no message yet."""
         newest = [*history][-1:]
         if not newest:
             return None
@@ -50,7 +50,7 @@ class LabelLedger:
     def apply_record(
         self, record: Declassification, history: Iterable[str], extensions: Mapping[str, Any] | None
     ) -> None:
-        """Keeps the record, with what `with_record` gave."""
+        """Store the record, with the extensions from `build_record`."""
         ids = [*history]
         self._cover(record.labels, ids)
         if extensions is None:
@@ -59,7 +59,7 @@ class LabelLedger:
             self._extensions[ids[-1]] = dict(extensions)
 
     def replay(self, state: Extensions, history: Iterable[str]) -> Extensions:
-        """The extensions with the labels that hold at the end of a history that a store kept."""
+        """Return the extensions with the labels at the end of a stored history."""
         seen: list[str] = []
         for message_id in dict.fromkeys(history):
             kept = self._extensions.get(message_id) or {}
@@ -70,7 +70,7 @@ class LabelLedger:
         return state
 
     def new_labels(self, before: frozenset[str], after: frozenset[str], message_id: str | None) -> frozenset[str]:
-        """The labels that are new and hold; ``message_id`` is of a message that was there before, None of a new one."""
+        """Return the labels to add; ``message_id`` is that of a message of the history, None for a new message."""
         return frozenset(
             label for label in after - before if message_id is None or message_id not in self._covered.get(label, ())
         )

@@ -1,7 +1,7 @@
-"""The limits of a session: each request waits for its turn before it is sent, and is settled when its reply is there.
+"""Applies limits to a session: each request waits until it may start, and is settled by its usage.
 
-What a request holds back of budgets also knows its size and, in the end, its usage; the transport knows when it is
-sent, how often, and what the provider says of its own limits. So both are wrapped here, and the drivers notice nothing.
+The budget reservation knows the size of a request and, at the end, its usage; the transport knows when and how often it
+is sent, and the provider's rate-limit headers. Both are wrapped here, so that the drivers do not know about limits.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ logger = logging.getLogger("dragoman.limits")
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class LimitedReservation(Reservation):
-    """What one request holds of budgets and of limits."""
+    """The reservation of one request in budgets and limits."""
 
     limiter: "Limiter"
     model: str
@@ -34,13 +34,13 @@ class LimitedReservation(Reservation):
     output_tokens: int
     grant: Grant | None = None
     requests: int = 0
-    """How often it was sent."""
+    """How often the request was sent."""
     started: bool = False
-    """Whether the provider has begun to answer, and so has read it."""
+    """Whether the provider has begun to answer, so that the input counts."""
 
     def settle(self, usage: Usage | None) -> None:
         Reservation.settle(self, usage)
-        if usage is None:  # nobody knows what it took: what was held stays held
+        if usage is None:  # the usage is unknown: the reserved amount counts
             self.grant = None
         self._settle_grant(usage)
 
@@ -61,7 +61,7 @@ class LimitedBudgets(Budgets):
     def reserve(
         self, adapter: Adapter, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> Reservation:
-        """As `Purse.hold`; limits are waited for when the request is about to be sent."""
+        """As `Budgets.reserve`. The transport waits for the limits, just before it sends."""
         reservation = Budgets.reserve(self, adapter, messages, tools, options)
         input_tokens = adapter.estimate_input_tokens(messages, tools)
         output_tokens = options.max_output_tokens or self.limiter.limits.reply_tokens or adapter.default_output_tokens
@@ -78,22 +78,22 @@ class LimitedBudgets(Budgets):
 
 @dataclass(slots=True, eq=False)
 class Limiter:
-    """The limits as one session sees them, which has one request under way at a time."""
+    """The limits of one session, which has one request in flight at a time."""
 
     limits: Limits
     next_reservation: LimitedReservation | None = None
-    """The request that is about to be sent."""
+    """The reservation of the request that is sent next."""
     _settling: set[asyncio.Task[None]] = field(default_factory=set)
 
     def new_budgets(self, accounts: Sequence[BudgetAccount], prices: Prices, clock: Callable[[], Any]) -> Budgets:
         return LimitedBudgets(accounts, prices, clock, self)
 
     def wrap_transport(self, transport: Any, *, asynchronous: bool) -> Any:
-        """The transport, whose requests wait for their turn."""
+        """Return the transport, wrapped so that its requests wait for the limits."""
         return AsyncLimitedTransport(transport, self) if asynchronous else LimitedTransport(transport, self)
 
     def settle(self, grant: Grant, usage: TokenUsage | None, requests: int) -> None:
-        """A reply that is there is worth more than a count: where the counts cannot be reached, that is logged."""
+        """Settle a grant. If the counters cannot be reached, this is logged and the reply stays."""
         if not self.limits.is_local:
             try:
                 loop = asyncio.get_running_loop()
@@ -111,7 +111,7 @@ class Limiter:
             _log_uncounted(error)
 
     async def wait_until_settled(self) -> None:
-        """Waits until everything is."""
+        """Wait until all grants are settled."""
         await asyncio.gather(*self._settling)
 
     def observe(self, model: str, headers_or_error: Any) -> None:
@@ -130,7 +130,7 @@ class Limiter:
 
 @dataclass(frozen=True, slots=True)
 class LimitedTransport:
-    """Waits before it sends, at most as long as the limits allow. Raises LimitReachedError as well."""
+    """Waits before it sends, at most as long as the limits allow. Raises LimitReachedError."""
 
     inner: Transport
     limiter: Limiter

@@ -1,4 +1,4 @@
-"""A session and its store: what a turn added is kept when the turn ends, all of it in one transaction."""
+"""Saves a session to its store: at the end of each turn, everything that it added, in one transaction."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from dragoman.session.snapshot import SessionStore, Snapshot
 
 
 class Persistence:
-    """Knows what the store has of one session. ``version`` is the store's; None where it does not know it yet."""
+    """Tracks what the store has of one session. ``version`` is the store's; None if the session is not stored yet."""
 
     def __init__(
         self, store: SessionStore, *, version: int | None = None, messages: int = 0, attempts: int = 0
@@ -25,8 +25,10 @@ class Persistence:
         self._attempts = attempts
 
     def save(self, snapshot: Snapshot, *, user_id: str | None, team_id: str | None) -> None:
-        """Adds what is new; nothing where nothing is. Raises ConflictError where another program added to the session
-        meanwhile: nothing is overwritten, and what this one holds is not lost. StoreError.
+        """Save what is new, if anything is.
+
+        Raises ConflictError if another program added to the session meanwhile: nothing is overwritten, and this session
+        keeps what it has. Raises StoreError.
         """
         messages, attempts = snapshot.messages[self._messages :], snapshot.attempts[self._attempts :]
         if not (messages or attempts):
@@ -36,7 +38,7 @@ class Persistence:
         }
         extra = (
             {"extensions": new_extensions} if new_extensions else {}
-        )  # a store of a session without a policy need not know of them
+        )  # without a policy, the store need not support them
         if self._version is None:
             record = self._store.create(
                 snapshot.model,
@@ -62,13 +64,13 @@ class Persistence:
         self._messages, self._attempts = len(snapshot.messages), len(snapshot.attempts)
 
     def annotate(self, snapshot: Snapshot, message_id: str, extensions: Mapping[str, Any]) -> None:
-        """Writes anew what is kept beside a message; where the store has it not yet, that comes with the message.
-        Raises as `keep` does.
+        """Replace the stored extensions of a message. A message that is not stored yet is saved with them later.
+        Raises as `save` does.
         """
         is_stored = any(message.id == message_id for message in snapshot.messages[: self._messages])
         if self._version is None or not is_stored:
             return
-        annotate = getattr(self._store, "annotate", None)  # most sessions never need it of their store
+        annotate = getattr(self._store, "annotate", None)  # an optional method of a store
         if annotate is None:
             raise ConfigurationError(
                 f"a {type(self._store).__name__} cannot write anew what stands beside a message, which records of"
@@ -92,20 +94,20 @@ class PersistenceMixin:
     def _snapshot(self) -> Snapshot: ...
 
     def dump(self) -> bytes:
-        """The session as JSON: model, history, tool-id map. Tools, keys and options are the program's own."""
+        """Return the session as JSON: model, history and tool-id map, without tools, keys and options."""
         return snapshot.write(self._snapshot())
 
     @classmethod
     def load(cls, data: bytes | str, *, model: str | None = None, **settings: Unpack[SessionSettings]) -> Self:
-        """A session from `dump`, to go on with on its model or on another one; ``settings`` as for a new one.
+        """Return the session of a `dump`, to continue on its model or on another; ``settings`` are as for a new one.
 
-        Raises ConfigurationError where the data is no stored session, and SwapRefusedError as `swap` does.
+        Raises ConfigurationError if the data is not a stored session, and SwapRefusedError as `swap` does.
         """
         return cls._from_snapshot(snapshot.read(data, _tool_id_factory(settings)), model, settings)
 
     @classmethod
     def _from_store(cls, session_id: str, store: SessionStore, model: str | None, settings: SessionSettings) -> Self:
-        """A session that its store has, and keeps from here on."""
+        """Return a stored session; its next turns are saved to the same store."""
         found = store.load(session_id)
         active_model = found.model or model
         if active_model is None and settings.get("router") is None:
@@ -121,7 +123,7 @@ class PersistenceMixin:
         return session
 
     def _save_turn(self) -> None:
-        """Hands the store what the turn added."""
+        """Save what the turn added, if there is a store."""
         if self._persistence is not None:
             self._persistence.save(self._snapshot(), user_id=self.user_id, team_id=self.team_id)
 

@@ -1,4 +1,4 @@
-"""What a session tells its policy beside a message: who asks, which model, which tool, how a reply ended."""
+"""The extensions that a session passes to its policy: agent, model, tool, provenance and completion."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,7 +27,7 @@ _STOP_REASONS = {
 }
 
 _CAPABILITIES = {"supports_images": "vision", "supports_tools": "tool_use", "supports_thinking": "extended_thinking"}
-"""The specification's words for what a model can do."""
+"""Names of model capabilities (docs/reference/cmf.md#extensions)."""
 
 _ACTIONS = {
     SideEffects.READ: ("read",),
@@ -35,11 +35,11 @@ _ACTIONS = {
     SideEffects.EXECUTE: ("execute",),
     SideEffects.NETWORK: ("export",),
 }
-"""What running a tool does with the data that the model gives it, in the words of data policies."""
+"""What a tool does with its input, as data policies name it."""
 
 
 class PolicyContext:
-    """What is told of one session, made once where it stays the same."""
+    """The facts of one session for its policy, built once if they do not change."""
 
     def __init__(self, session_id: str, agent: AgentExtension | None, toolbox: Toolbox) -> None:
         known = agent or AgentExtension()
@@ -51,7 +51,7 @@ class PolicyContext:
         self._turn = -1
 
     def next_turn(self, prompt_text: str) -> None:
-        """Counts the turn; what the host says itself of turn and input stays."""
+        """Count the turn. A turn or an input that the program gave stays."""
         self._turn += 1
         facts: dict[str, Any] = {"turn": self._turn, "input": prompt_text}
         given = self._given_agent or AgentExtension()
@@ -65,7 +65,7 @@ class PolicyContext:
         return self._model[1]
 
     def tool(self, name: str) -> ToolMetadata | None:
-        """None where the session has no such tool."""
+        """None if the session has no such tool."""
         if name not in self._tools:
             self._tools[name] = _tool_metadata(self._toolbox.find(name))
         return self._tools[name]
@@ -80,7 +80,7 @@ class PolicyContext:
 
 
 def _tool_metadata(tool: Tool | None) -> ToolMetadata | None:
-    """What the tool's server says of it, else what its definition does."""
+    """Return the metadata of the tool's server, else that of its definition."""
     if tool is None:
         return None
     metadata = getattr(tool, "metadata", None)
@@ -97,7 +97,7 @@ def _tool_metadata(tool: Tool | None) -> ToolMetadata | None:
 
 
 def actions_of(tool: ToolMetadata | None) -> tuple[str, ...]:
-    """What a run does with data. A tool that nobody knows is not run at all."""
+    """Return what a run does with data. An unknown tool is never run."""
     if tool is None:
         return ()
     annotations: Mapping[str, Any] = tool.annotations
@@ -114,7 +114,7 @@ def llm_extension(adapter: Adapter) -> LLMExtension:
 
 
 def provenance(message: Message, mcp: MCPExtension | None = None) -> ProvenanceExtension:
-    """``mcp`` describes the tool whose answer it is."""
+    """``mcp`` describes the tool that gave the result."""
     source = "user" if message.role is Role.USER else None
     if mcp is not None and mcp.tool is not None and mcp.tool.server_id is not None:
         source = f"mcp-server:{mcp.tool.server_id}"

@@ -1,7 +1,7 @@
-"""Headers that plugins write into the http slot, on their way to the request of the step (CMF A4.3, HttpExtension).
+"""Adds the headers that plugins write into the http slot to the request (docs/reference/cmf.md#headers).
 
-The slot begins each request as the program gave it: those headers are of the request that the program itself answers,
-and go nowhere. What plugins add or change there while the input of a request is judged goes with that request and its
+Each request starts with the slot as the program gave it: those headers belong to the request that the program itself
+answers, and are never sent. Headers that plugins add or change during the input hooks go with that request and its
 retries, and with no request to another provider.
 """
 
@@ -16,21 +16,21 @@ from dragoman.transport.request_validation import validate_headers
 
 
 class PolicyHeaders:
-    """What was written for the request that comes next. ``host`` is the slot as the program gave it."""
+    """The headers written for the next request. ``http`` is the slot as the program gave it."""
 
     def __init__(self, http: HttpExtension | None) -> None:
         self._given_http = http
         self._provider: str | None = None
-        """Whom the slot was last written for; None where that was not known."""
+        """The provider that the headers were set for; None if it was not known."""
 
     def begin_request(self, state: Extensions) -> Extensions:
-        """Another request begins."""
+        """Start a new request with the slot as the program gave it."""
         self._provider = None
         return self._replace_http(state, self._given_http)
 
     def set_provider(self, state: Extensions, adapter: Adapter | None) -> Extensions:
-        """The request goes to this provider: what was written for another one is gone, and keys that were written
-        while nobody knew for whom."""
+        """Set the provider of the request. Headers for another provider are dropped, and so are credentials that were
+        written before the provider was known."""
         known, self._provider = self._provider, None if adapter is None else adapter.provider
         if known == self._provider:
             return state
@@ -44,8 +44,9 @@ class PolicyHeaders:
     def add_headers(
         self, state: Extensions, adapter: Adapter, options: AdapterOptions
     ) -> tuple[AdapterOptions, list[str]]:
-        """The options with the headers that were written for this provider, which go before those of the program, and
-        their names. Raises RequestError where one is no header, the transport's own, or a key of another provider's.
+        """Return the options with the headers for this provider, which override the program's, and their names.
+
+        Raises RequestError if a header is invalid, reserved for the transport, or a key of another provider.
         """
         if self._provider != adapter.provider:
             return options, []
@@ -60,7 +61,7 @@ class PolicyHeaders:
         return replace(options, headers={**others, **plugin_headers}), sorted(plugin_headers)
 
     def _plugin_headers(self, state: Extensions) -> dict[str, str]:
-        """What is in the slot, and was not given."""
+        """Return the headers in the slot that the program did not give."""
         program_headers = {name.lower(): value for name, value in _headers(self._given_http).items()}
         return {
             name: value for name, value in _headers(state.http).items() if program_headers.get(name.lower()) != value
@@ -75,6 +76,6 @@ def _headers(http: HttpExtension | None) -> Mapping[str, str]:
 
 
 def _is_credential(name: str) -> bool:
-    """Whether it may hold a credential, of any provider's."""
+    """Whether the header may hold a credential of any provider."""
     lowered = name.lower()
     return lowered in SENSITIVE_HEADERS or (lowered.endswith("key") and is_sensitive(lowered))

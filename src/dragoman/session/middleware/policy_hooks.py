@@ -1,11 +1,11 @@
-"""A session's policy: which hook is asked where, with which extensions, and what follows from the answers.
+"""Runs a session's policy: which hook at which point, with which extensions, and what follows from the results.
 
-Without I/O, as a turn is: every method that asks plugins is a generator of a pipeline's steps, for the session's driver
-to carry out. Nothing of this is loaded in a session without a policy.
+There is no I/O here: every method that runs plugins is a generator of a pipeline's steps, which the session's driver
+carries out. A session without a policy does not load this module.
 
-A message is changed once, when it comes in; from then on it is what the history holds, so that what was sent stays a
-prefix of what is sent. It is judged again for each model that it has not been sent to yet, and what is new in a request
-is judged with every try of it.
+A message is changed once, when it enters the history; the changed message is stored, so that earlier requests stay a
+prefix of later ones. It is checked again for each model that has not received it yet. New messages are checked with
+every attempt.
 """
 
 import inspect
@@ -40,8 +40,8 @@ _REFUSAL_REASONS = {
     "redirected": "something else was named in the place of what was to be fetched",
 }
 _CARRIED = ("delegation", "custom")
-"""Slots that plugins write, and that later steps see as they left them; labels are carried too, and http is as far as
-the request that it is written for."""
+"""Slots whose changes by plugins are visible to later steps. Labels are carried too; changes to http last for one
+request."""
 
 
 class PolicyObserver(Protocol):
@@ -77,25 +77,25 @@ class PolicyHooks:
         self._call_providers: dict[str, str | None] = {}
         """The provider that each call came from."""
         self._data_policies: list[tuple[str | None, DataPolicy]] = []
-        """Policies of the data in the history, with the provider that called for it."""
+        """Policies of the data in the history, with the provider whose call fetched it."""
         self._admitted: dict[int, Message] = {}
-        """Messages that came in and stay as they are; by identity, and kept, so that no other takes their place."""
+        """Admitted messages by ``id()``. They are referenced here, so that no other object gets the same ``id()``."""
         self._seen_by_model: dict[str, dict[int, Message]] = {}
-        """What each model has been sent, or has said."""
+        """By model: the messages that it received or wrote."""
         self._replacements: dict[int, tuple[Message, Message]] = {}
-        """What is sent in place of messages that the history does not hold as such, as those with files read in."""
+        """What is sent in place of messages that are not in the history themselves, such as those with file content."""
         self._piece_extensions: tuple[tuple[Any, ...], Extensions] = ((None, None, None), self._extensions)
-        """What is shown with the pieces of a stream, and what it was made of: once for all of them."""
+        """The extensions for stream pieces, with their sources, cached until a source changes."""
         self._just_checked: tuple[str | None, frozenset[int]] = (None, frozenset())
-        """What was judged as the input of the next request to that model."""
+        """A model, and the messages that were just checked as input of the next request to it."""
 
     @property
     def labels(self) -> frozenset[str]:
-        """Of the whole conversation so far."""
+        """The labels of the whole conversation so far."""
         return labels_of(self._extensions)
 
     def restore(self, history: Sequence[Message]) -> None:
-        """Takes up the labels that a store kept beside these messages, but for those that were taken away since."""
+        """Restore the labels stored with these messages, except those that were declassified since."""
         self._extensions = self._ledger.replay(self._extensions, [message.id for message in history])
 
     def declassify(
@@ -109,8 +109,10 @@ class PolicyHooks:
         history: Sequence[Message],
         at: datetime,
     ) -> Declassification | None:
-        """Takes labels away, and gives the record, which ``audit`` has been given and ``keep`` has written beside the
-        newest message; None where none of them was there. Where one of the two raises, the labels stay.
+        """Remove labels and return the record; None if the conversation has none of them.
+
+        ``audit`` receives the record first, then ``keep`` stores it with the newest message. If either raises, the
+        labels stay.
         """
         ids = [message.id for message in history]
         records: list[Declassification] = []
@@ -146,10 +148,10 @@ class PolicyHooks:
     def admit(
         self, history: list[Message], prompt: tuple[Message, ...], adapter: Adapter | None
     ) -> Steps[tuple[Message, ...]]:
-        """Lets in what is said, and what of the history never came through here: it is replaced there. ``adapter`` is
-        of the model that will read it, None where that is not known yet.
+        """Run the input hooks on the prompt and on history messages that no hook has seen, and replace those in place.
 
-        Where something in the history is changed, thinking that was signed behind it is left out.
+        ``adapter`` belongs to the model that will read them, None if it is not known yet. If a history message is
+        changed, signed thinking after it is dropped.
         """
         self._extensions = self._headers.begin_request(self._extensions)
         self._admitted = {id(known): known for known in history if id(known) in self._admitted}
@@ -175,7 +177,7 @@ class PolicyHooks:
     def check_input(
         self, adapter: Adapter, history: Sequence[Message], filled: Sequence[Message]
     ) -> Steps[list[Message]]:
-        """The history as it may be sent to that model; ``filled`` is the same with its files read in."""
+        """Return the history as it may be sent to that model; ``filled`` is the same history with file content."""
         self._check_forwarding(adapter.provider)
         model = str(adapter.model_id)
         (model_of_check, just_checked), self._just_checked = self._just_checked, (None, frozenset())
@@ -200,7 +202,7 @@ class PolicyHooks:
         return sent
 
     def add_headers(self, adapter: Adapter, options: AdapterOptions) -> AdapterOptions:
-        """The options with the headers that plugins wrote for this request. Raises RequestError."""
+        """Return the options with the headers that plugins wrote for this request. Raises RequestError."""
         send_options, names = self._headers.add_headers(self._extensions, adapter, options)
         if names and self._telemetry is not None:
             self._telemetry.on_headers_written(adapter.provider, names)
@@ -209,8 +211,8 @@ class PolicyHooks:
     def check_calls(
         self, calls: Sequence[ToolUseBlock]
     ) -> Steps[tuple[list[ToolUseBlock], dict[str, ToolResultBlock]]]:
-        """The calls that may run, with the arguments that they run with; and answers to those that were denied, where
-        the pipeline is set to answer them. All are judged before any runs."""
+        """Return the calls that may run, with their final arguments, and error results for denied calls if the pipeline
+        is set to answer them. All calls are checked before any runs."""
         allowed: list[ToolUseBlock] = []
         refused: dict[str, ToolResultBlock] = {}
         for call in calls:
@@ -223,7 +225,7 @@ class PolicyHooks:
         return allowed, refused
 
     def admit_results(self, adapter: Adapter, results: Sequence[Message]) -> Steps[tuple[Message, ...]]:
-        """Results of tools as the history takes them in, labelled as the policies of their data say."""
+        """Return tool results as the history stores them, labelled by the policies of their data."""
         admitted = []
         self._extensions = self._headers.begin_request(self._extensions)
         for message in results:
@@ -241,7 +243,7 @@ class PolicyHooks:
     def check_reply(
         self, adapter: Adapter, reply: Message, on_denied: Callable[[Message], Any] = lambda _: None
     ) -> Steps[Message]:
-        """A model's reply as the history takes it in; ``denied`` is given one that it does not: it was paid for."""
+        """Return a reply as the history stores it. ``on_denied`` receives a denied reply, because it was billed."""
         asks = self.pipeline.has_plugins(Hook.LLM_OUTPUT)
         slots: dict[str, Any] = {"completion": completion(reply), "provenance": provenance(reply)} if asks else {}
         try:
@@ -254,7 +256,7 @@ class PolicyHooks:
         return accepted
 
     def check_partial(self, adapter: Adapter, partial: Message | None) -> Steps[Message | None]:
-        """As much of a reply as had arrived when it ended early; None where that is denied."""
+        """Check the part of a reply that arrived before it ended early; None if it is denied."""
         if partial is None:
             return None
         try:
@@ -263,7 +265,7 @@ class PolicyHooks:
             return None
 
     def check_piece(self, adapter: Adapter, piece: Message) -> Steps[Message]:
-        """A part of a reply that still streams."""
+        """Check a part of a reply that is still streaming."""
         slots = {"agent": self._context.agent, "llm": self._context.model(adapter)}
         made_of = (self._extensions, *slots.values())
         if not all(map(is_, self._piece_extensions[0], made_of)):
@@ -287,7 +289,7 @@ class PolicyHooks:
         return checked
 
     def _admit(self, message: Message, adapter: Adapter | None, *, old: bool = False) -> Steps[Message]:
-        """``old``: it was there before, and what it was labelled with may have been declassified."""
+        """``old``: the message was in the history before, and its labels may have been declassified."""
         self._remember_calls(message)
         if message.role is Role.TOOL:
             self._add_labels(message, old=old)
@@ -357,7 +359,7 @@ class PolicyHooks:
             self._call_providers[use.id] = message.metadata.provider
 
     def _add_labels(self, message: Message, *, old: bool = False) -> None:
-        """The labels and the limits that go with the data of this message, from here on."""
+        """Add the labels and the data policies of this message to those of the conversation."""
         labels = labels_of(apply_data_labels(message, self._extensions, self._calls))
         gained = self._ledger.new_labels(labels_of(self._extensions), labels, message.id if old else None)
         self._extensions = with_labels(self._extensions, gained)
@@ -366,21 +368,21 @@ class PolicyHooks:
         self._data_policies += [source for source in new if source not in self._data_policies]
 
     def _check_forwarding(self, provider: str) -> None:
-        """Data that may not be forwarded stays with the provider that called for it."""
+        """Refuse to send data that may not be forwarded to a provider other than the one that requested it."""
         for source_provider, policy in self._data_policies:
             violation = check_data_use(("forward",), (policy,)) if source_provider not in (None, provider) else None
             if violation is not None:
                 self._refuse(Hook.LLM_INPUT, violation)
 
     def _remember(self, message: Message) -> None:
-        """A message as it stays."""
+        """Record a message in its final form."""
         self._remember_calls(message)
         self._admitted[id(message)] = message
         self._ledger.record_labels(message.id, self.labels)
 
 
 def _first_new(history: Sequence[Message]) -> int:
-    """Where what follows the last reply begins; the last message at least."""
+    """Return the index of the first message after the last reply, at most that of the last message."""
     index = len(history)
     while index and history[index - 1].role is not Role.ASSISTANT:
         index -= 1

@@ -1,9 +1,9 @@
-"""What is shown of a streamed reply before all of it is judged: nothing, or what lies before a declared window.
+"""Filters a streamed reply. Text is released only when no plugin's window can still change it.
 
-Plugins that judge replies say how many characters they must see together (`Plugin.window`). Where all of them do, text
-and thinking are shown as far as that many characters before what has arrived, as the plugins leave them; a call of a
-tool is shown when it is whole. Where one does not, nothing is shown before the reply is complete. What the history
-holds, and message_complete with it, is what the plugins made of the whole.
+A plugin that checks replies declares how many characters it must see together (`Plugin.window`). If all of them do,
+text and thinking are released up to that many characters before the end of what has arrived, as the plugins leave them;
+a tool call is released when it is complete. If one plugin declares no window, nothing is released before the reply is
+complete. The history and message_complete hold the result of checking the whole reply.
 """
 
 import json
@@ -39,7 +39,7 @@ class _Piece:
     kind: type[TextDelta] | type[ThinkingDelta]
     index: int
     check_at: int
-    """How many held characters are worth judging."""
+    """Number of buffered characters at which the next check runs."""
     buffer: str = ""
     released: str = ""
     signature: str | None = None
@@ -48,13 +48,13 @@ class _Piece:
 
 @dataclass(slots=True)
 class StreamFilter:
-    """Stands between one streamed reply and its caller."""
+    """Filters the events of one streamed reply before the caller receives them."""
 
     policy_hooks: PolicyHooks
     adapter: Adapter
     session_id: str
     on_denied: Callable[[Message | None], object]
-    """Is given the reply that was denied, as it was paid for; None where it was not complete."""
+    """Called with a denied reply, because it was billed; None if the reply was not complete."""
     _window: int | None = 0
     _message_id: str = ""
     _buffer: list[StreamEvent] = field(default_factory=list)
@@ -65,7 +65,7 @@ class StreamFilter:
         self._window = self.policy_hooks.pipeline.window
 
     def try_fast(self, event: StreamEvent) -> Events | None:
-        """What is shown for an event about which nobody has to be asked yet; None where someone has to: see `ask`."""
+        """Return the events to release if no plugin has to run yet, else None: see `apply`."""
         match event:
             case MessageComplete() | ErrorEvent():
                 return None
@@ -90,7 +90,7 @@ class StreamFilter:
                 return None
 
     def apply(self, event: StreamEvent) -> Steps[Events]:
-        """What is shown for an event that `quick` gave None for. Raises PolicyDeniedError: that is the stream's end."""
+        """Return the events to release if `try_fast` returned None. A PolicyDeniedError ends the stream."""
         match event:
             case MessageComplete():
                 return (yield from self._finish(event.message))
@@ -128,7 +128,7 @@ class StreamFilter:
         return released
 
     def _current_piece(self, event: TextDelta | ThinkingDelta) -> _Piece | None:
-        """The piece that the event goes on with, if no other one is to be ended before."""
+        """Return the piece that the event continues, if no other piece has to be finished first."""
         piece = self._pieces.get(event.content_block_index)
         if piece is None or type(event) is not piece.kind:
             return None
@@ -141,7 +141,7 @@ class StreamFilter:
         self._pieces[event.content_block_index] = _Piece(type(event), event.content_block_index, 2 * window)
 
     def _release_prefix(self, piece: _Piece) -> Steps[Events]:
-        """Shows what no later text can change: all but the last window, cut where that changes nothing."""
+        """Release what no later text can change: all but the last window, split at a point that changes nothing."""
         window = self._window or 0
         checked = yield from self._run_policy(piece, piece.buffer)
         cut = _split_point(piece.buffer, window)
@@ -149,9 +149,7 @@ class StreamFilter:
         if checked != piece.buffer:
             checked_first = yield from self._run_policy(piece, first)
             checked_rest = yield from self._run_policy(piece, piece.buffer[cut:])
-            if (
-                checked_first + checked_rest != checked
-            ):  # what was changed lies across the cut: wait for one that does not
+            if checked_first + checked_rest != checked:  # a change spans the split: wait for more text
                 piece.check_at = len(piece.buffer) + window
                 return ()
             first = checked_first
@@ -160,7 +158,7 @@ class StreamFilter:
         return self._emit(piece, first)
 
     def _finish_piece(self, piece: _Piece) -> Steps[Events]:
-        """Shows what was held back of a block that is complete."""
+        """Release the rest of a complete block."""
         checked = yield from self._run_policy(piece, piece.buffer)
         piece.buffer, piece.ended = "", True
         return self._emit(piece, checked)
@@ -202,7 +200,7 @@ class StreamFilter:
             if not piece.ended:
                 checked = piece.buffer if unchanged else (yield from self._run_policy(piece, piece.buffer))
                 whole = [block.text for block in final.content if isinstance(block, kind)]
-                # Where the whole was changed in another way than its pieces, the rest is in message_complete alone.
+                # If the whole changed differently from its pieces, the rest is only in message_complete.
                 released += self._emit(piece, checked) if unchanged or piece.released + checked in whole else ()
             signatures = [block.signature for block in final.content if isinstance(block, ThinkingBlock)]
             if piece.signature is not None and piece.signature in signatures:
@@ -217,7 +215,7 @@ class StreamFilter:
 
 
 def _split_point(text: str, window: int) -> int:
-    """Behind the last white space that lies a window before the end; without any, a window before the end."""
+    """Return the position after the last white space at least a window before the end, or a window before the end."""
     last = len(text) - window
     for position in range(last, 0, -1):
         if text[position - 1].isspace():
@@ -226,7 +224,7 @@ def _split_point(text: str, window: int) -> int:
 
 
 def _to_events(message: Message) -> list[StreamEvent]:
-    """A whole message as events."""
+    """Return a whole message as events."""
     events: list[StreamEvent] = []
     for index, block in enumerate(message.content):
         match block:
@@ -237,7 +235,7 @@ def _to_events(message: Message) -> list[StreamEvent]:
             case ToolUseBlock() if block.raw_input is None:
                 start = ToolUseStart(message.id, index, block.id, block.name)
                 events += _call_events(message.id, start, block)
-            case _:  # what streams as no delta either
+            case _:  # blocks that have no delta events
                 pass
     return events
 

@@ -1,7 +1,7 @@
-"""What happens in a turn, told to an event bus: hashes, names and counts, and nothing of what is said.
+"""Reports a turn to an event bus: hashes, names and counts, without message content.
 
-A turn is a generator, so most of it is told by a second one around it, which sees every effect and how it went. Replies
-and the answers of tools are told where they are known in full.
+A turn is a generator. `TurnTelemetry.wrap` is a generator around it that sees every effect and its outcome. Replies and
+tool results are reported when they are complete.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,33 +51,33 @@ _FAULT_MESSAGES = {
     "execution_error": "the tool failed",
     "cancelled": "the turn ended before it had an answer",
 }
-"""Words that quote nothing: what a tool says of its failure may hold anything."""
+"""Fixed texts: a tool's own error message may contain anything."""
 
 
 @dataclass(slots=True)
 class TurnTelemetry:
-    """Tells a bus what happens in one session, which takes one turn at a time.
+    """Reports the turns of one session, one at a time, to an event bus.
 
-    A handler that has fallen behind never holds a turn up: the bus logs what it missed.
+    A slow handler never delays a turn: the bus logs the events that it missed.
     """
 
     bus: EventBus
     session_id: str
     clock: Callable[[], datetime]
     side_effects: Callable[[str], SideEffects | None]
-    """Of a tool by its name; None where there is no such tool."""
+    """Returns the side effects of a tool by its name; None if there is no such tool."""
     tools: Callable[[], Sequence[ToolDefinition]] = tuple
     turn_id: str | None = None
     _turn_started: Event | None = None
     _sent: Sequence[Message] = ()
-    """What the request that comes next says."""
+    """The messages of the next request."""
     _files_just_read: bool = False
     _open_request: Send | None = None
-    """The request under way, until its reply is there."""
+    """The request in flight."""
     _open_calls: dict[str, Event | None] = field(default_factory=dict)
-    """The events of calls whose answers are not there yet."""
+    """The events of calls without a result."""
     _deferred_calls: dict[str, PreparedCall] = field(default_factory=dict)
-    """Calls whose answers are yet to be judged."""
+    """Calls whose results the policy has still to check."""
     _calls: int = 0
     _replies: int = 0
     _last_reply: Message | None = None
@@ -85,7 +85,7 @@ class TurnTelemetry:
     def wrap(
         self, turn: Turn, prompt: Message | None, history: Sequence[Message], billed: Callable[[], Sequence[Message]]
     ) -> Turn:
-        """The same turn, told. ``billed`` are the replies and attempts of this turn, as far as it has come."""
+        """The same turn, reported. ``billed`` returns the replies and attempts of this turn so far."""
         started_at = self.clock()
         self.turn_id, self._open_request, self._open_calls, self._deferred_calls = f"turn_{new_ulid()}", None, {}, {}
         self._turn_started, self._calls, self._replies, self._last_reply = None, 0, 0, None
@@ -117,7 +117,7 @@ class TurnTelemetry:
         self._emit(partial(PolicyDenied.model_validate, facts))
 
     def on_declassification(self, record: "Declassification") -> None:
-        """Between turns: it belongs to none."""
+        """Emitted between turns, so the event has no turn id."""
         facts = {"labels": tuple(record.labels), "actor_id": record.actor, "reason": record.reason}
         make = partial(PolicyDeclassified.model_validate, facts | {"subject": record.subject})
         with suppress(EventOverflowError):
@@ -127,7 +127,7 @@ class TurnTelemetry:
         self._emit(partial(PolicyHeadersWritten, provider=provider, names=tuple(names)))
 
     def on_reply(self, reply: Message) -> None:
-        """A reply is there. One that was cut by its caller is told as such when the turn ends."""
+        """Report a complete reply. A cancelled one is reported when the turn ends."""
         if reply.metadata.status is MessageStatus.CANCELLED:
             return
         self._open_request, self._last_reply = None, reply
@@ -137,7 +137,7 @@ class TurnTelemetry:
     def on_tool_results(
         self, prepared: Sequence[PreparedCall], results: Sequence[ToolResultBlock], *, deferred: bool = False
     ) -> None:
-        """What became of the calls of one reply. Answers that a policy is to judge are told when they are kept."""
+        """Report the results of one reply's calls; if ``deferred``, after the policy has checked them."""
         if deferred:
             self._deferred_calls = {call.call.id: call for call in prepared}
             return
@@ -169,7 +169,7 @@ class TurnTelemetry:
                     self._emit_tool_result(deferred_calls[result.tool_use_id], result)
 
     def _on_outcome(self, effect: Effect, outcome: Any) -> None:
-        """What is said has its files read in, and then a policy may have changed it."""
+        """Note what is sent: first the history with file content, then what a policy made of it."""
         if isinstance(effect, Read) or (isinstance(effect, RunPolicy) and self._files_just_read):
             self._sent = outcome
         self._files_just_read = isinstance(effect, Read)
@@ -186,7 +186,7 @@ class TurnTelemetry:
         return ToolCalled.of(call, self.side_effects(call.name))
 
     def _on_failure(self, error: Exception) -> None:
-        """What is under way ends with that error: a request, or the calls that have no answer yet."""
+        """Report the failure of the request in flight, or of the calls without a result."""
         request, self._open_request = self._open_request, None
         if request is not None:
             started_at = request.context.started_at
@@ -239,7 +239,7 @@ def _invalid_input_payload(call: PreparedCall) -> Payload:
 
 
 def _llm_failure_payload(model: str, error: Exception, latency_ms: int | None) -> Payload:
-    """An error that is not the provider's, such as a missing key, is told by its kind alone."""
+    """An error that is not a ProviderError, such as a missing key, is reported by its class name only."""
     if isinstance(error, ProviderError):
         return LlmCallFailed.of(model, error, latency_ms=latency_ms)
     provider, kind = model.partition(":")[0], type(error).__name__
@@ -253,6 +253,6 @@ def _tool_failure_payload(tool_use_id: str, kind: Any) -> Payload:
 
 
 def _tool_success_payload(result: ToolResultBlock) -> Payload:
-    """The size is that of the answer as the session keeps it, media included."""
+    """The size is that of the result as the session stores it, media included."""
     size = sum(len(block.model_dump_json(exclude_none=True).encode()) for block in result.content)
     return ToolCompleted(tool_use_id=result.tool_use_id, success=True, output_size_bytes=size)

@@ -1,4 +1,4 @@
-"""A session and its limits: each request waits for its turn, is settled by what it took, and heeds its provider."""
+"""A session and its limits: each request waits, is settled by its usage, and observes the provider's headers."""
 
 import os
 from collections.abc import Iterator
@@ -141,7 +141,7 @@ def test_a_reply_that_is_left_has_been_read(driver: Driver) -> None:
 
 
 @STREAMED
-def test_a_provider_that_refuses_is_heeded(driver: Driver, streamed: bool, where: dict[str, Any]) -> None:
+def test_a_rate_limit_error_is_observed(driver: Driver, streamed: bool, where: dict[str, Any]) -> None:
     """Its retry-after holds for everybody who shares the limits."""
     limits = Limits(Limit(requests=1000), max_wait=1000, **where)
     busy = [httpx.Response(429, headers={"retry-after": "90"})]
@@ -154,7 +154,7 @@ def test_a_provider_that_refuses_is_heeded(driver: Driver, streamed: bool, where
 
 
 @STREAMED
-def test_headers_of_a_reply_are_heeded(driver: Driver, streamed: bool) -> None:
+def test_headers_of_a_reply_are_observed(driver: Driver, streamed: bool) -> None:
     """Where the provider has less left than the limit says, that counts."""
     limits = Limits(Limit(requests=1000), max_wait=0, timing=Clock().timing)
     headers = {"content-type": "application/json", "anthropic-ratelimit-requests-remaining": "0"}
@@ -166,7 +166,7 @@ def test_headers_of_a_reply_are_heeded(driver: Driver, streamed: bool) -> None:
         limits.reserve(ANTHROPIC)
 
 
-def test_a_router_goes_elsewhere_and_blames_nobody(driver: Driver) -> None:
+def test_a_router_falls_back_without_blaming_the_provider(driver: Driver) -> None:
     """A limit of ours hands over to the next model, and no model is down because of it."""
     limits = Limits(Limit("anthropic:*", requests=1), max_wait=0, timing=Clock().timing)
     router = Router(global_default=OLLAMA, clock=lambda: NOW)

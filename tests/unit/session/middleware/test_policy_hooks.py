@@ -119,7 +119,7 @@ def test_a_denied_call_runs_nothing(driver: Driver) -> None:
     assert (ran, len(wire.requests)) == ([], 1)
 
 
-def test_the_model_may_be_told_of_a_denied_call(driver: Driver) -> None:
+def test_a_denied_call_may_be_answered_with_an_error(driver: Driver) -> None:
     """Where the pipeline says so: it reads the code, and the turn goes on; the other calls run."""
     ran: list[str] = []
 
@@ -323,7 +323,7 @@ def test_a_denied_action_is_enforced_downstream(driver: Driver) -> None:
     assert session("forward", replies=[handwritten_anthropic("x")]).swap(OLLAMA).fits
 
 
-def test_a_denial_is_told_to_the_bus(driver: Driver) -> None:
+def test_a_denial_is_reported_to_the_bus(driver: Driver) -> None:
     """With code and reason, inside its turn."""
     events: list[Any] = []
     with EventBus(strict=True) as bus:
@@ -366,7 +366,7 @@ class BusWitness:
         self.events.append(event)
 
 
-def test_plugins_are_told_who_asks_and_what(driver: Driver) -> None:
+def test_plugins_receive_the_user_and_the_input(driver: Driver) -> None:
     """What the program said, the session, the turn, the model, the tool, and how a reply ended."""
     extensions_at: dict[str, Any] = {}
     capabilities = ["read_subject", "read_agent"]
@@ -403,7 +403,7 @@ def test_coroutines_need_an_async_session() -> None:
 
 
 def test_extensions_without_a_policy_are_refused() -> None:
-    """Nobody would heed them."""
+    """No plugin would see them."""
     with pytest.raises(ConfigurationError, match="policy=Pipeline"):
         Session(ANTHROPIC, extensions=Extensions())
 

@@ -65,7 +65,7 @@ def failing_responses() -> list[Any]:
 
 
 @STREAMED
-def test_a_turn_is_told_in_its_order(driver: Driver, recorder: BusRecorder, streamed: bool) -> None:
+def test_the_events_of_a_turn_are_in_order(driver: Driver, recorder: BusRecorder, streamed: bool) -> None:
     """One id for the turn, its beginning the cause of all; nothing of what was said, and no word of a tool's."""
     provider = Wire([handwritten_anthropic(Call("t1", "look", {"at": SECRET})), FINE])
     session = driver.session({"anthropic": provider}, tools=[look], events=recorder.bus, user_id="ann")
@@ -104,7 +104,7 @@ def test_the_end_has_the_totals(driver: Driver, recorder: BusRecorder) -> None:
     assert len({event.turn_id for event in recorder.events}) == 2
 
 
-def test_what_is_unknown_is_not_told_as_nothing(driver: Driver, recorder: BusRecorder) -> None:
+def test_unknown_counts_are_not_reported_as_zero(driver: Driver, recorder: BusRecorder) -> None:
     """A model without a price costs an unknown sum."""
     unpriced = replace(FINE, body=FINE.body.replace(b"claude-opus-5-5", b"claude-unheard-of"))
     session = driver.session({"anthropic": Wire([unpriced])}, "anthropic:claude-unheard-of", events=recorder.bus)
@@ -114,7 +114,7 @@ def test_what_is_unknown_is_not_told_as_nothing(driver: Driver, recorder: BusRec
 
 
 @STREAMED
-def test_a_failover_is_told(driver: Driver, recorder: BusRecorder, streamed: bool) -> None:
+def test_a_fallback_is_reported(driver: Driver, recorder: BusRecorder, streamed: bool) -> None:
     """Who was chosen, how it failed, who stepped in and why, and who answered."""
     wires = {"anthropic": Wire(failing_responses()), "ollama": Wire([handwritten_ollama("Here.")])}
     session = driver.session(wires, router=Router(global_default=OLLAMA, clock=lambda: NOW), events=recorder.bus)
@@ -134,7 +134,7 @@ def test_a_failover_is_told(driver: Driver, recorder: BusRecorder, streamed: boo
     assert SECRET not in failed.error_message_redacted
 
 
-def test_a_turn_that_fails_is_told_to_its_end(
+def test_a_turn_that_fails_is_reported_to_its_end(
     driver: Driver, recorder: BusRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stopped because of an error, which its last call tells; a key that is missing is told by its kind."""
@@ -156,7 +156,7 @@ def test_a_turn_that_fails_is_told_to_its_end(
     assert recorder.payload("turn.started", 2).has_images
 
 
-def test_a_turn_that_is_left_is_told_as_cancelled(driver: Driver, recorder: BusRecorder) -> None:
+def test_a_turn_that_is_left_is_reported_as_cancelled(driver: Driver, recorder: BusRecorder) -> None:
     """And so is the request under way; a reply that was whole is not."""
     session = driver.session({"anthropic": Wire([Body(FINE.frames), FINE])}, events=recorder.bus)
     driver.stream(session, "Hi", until="text_delta")
@@ -167,7 +167,7 @@ def test_a_turn_that_is_left_is_told_as_cancelled(driver: Driver, recorder: BusR
     assert recorder.types[4:] == ["turn.started", "llm.call_started", "llm.call_completed", "turn.cancelled"]
 
 
-def test_what_became_of_each_call_is_told(driver: Driver, recorder: BusRecorder) -> None:
+def test_the_outcome_of_each_call_is_reported(driver: Driver, recorder: BusRecorder) -> None:
     """Unknown, ill-fitting, declined, broken: by name, and without the words of the tool."""
     calls = [
         Call("t1", "nobody"),
@@ -237,7 +237,7 @@ def test_a_request_tells_what_it_is_estimated_at(driver: Driver, recorder: BusRe
     assert recorder.payload("llm.call_started").estimated_input_tokens == expected
 
 
-def test_calls_without_an_answer_are_told_too(driver: Driver, recorder: BusRecorder) -> None:
+def test_calls_without_a_result_are_reported_too(driver: Driver, recorder: BusRecorder) -> None:
     """Where asking for approval fails, nothing runs, and the turn ends."""
 
     def approve(call: Any, definition: Any) -> bool:
@@ -251,7 +251,7 @@ def test_calls_without_an_answer_are_told_too(driver: Driver, recorder: BusRecor
     assert recorder.payload("tool.failed").error_class == "cancelled"
 
 
-def test_a_summary_is_told_as_a_turn(driver: Driver, recorder: BusRecorder) -> None:
+def test_a_summary_is_reported_as_a_turn(driver: Driver, recorder: BusRecorder) -> None:
     """It is a request, and costs what it costs."""
     session = driver.session({"anthropic": Wire([FINE] * 3)}, events=recorder.bus)
     driver.ask(session, "One.")
