@@ -1,4 +1,4 @@
-"""Wire to canonical: replies, and requests in Anthropic's format (wire reference 2.3 and 2.4)."""
+"""Wire to canonical: replies, and requests in Anthropic's format (docs/reference/wires/anthropic.md)."""
 
 from typing import Any
 
@@ -81,7 +81,7 @@ def _decode_stop_reason(native: str | None, status: MessageStatus) -> StopReason
 
 
 def decode_usage(native: dict[str, Any] | None) -> TokenUsage | None:
-    """Anthropic counts cached tokens beside input_tokens and thinking inside output_tokens (wire reference 8.6).
+    """Anthropic counts cached tokens beside input_tokens and thinking inside output_tokens.
 
     The top level leaves out the iterations that compacted the conversation, which are billed all the same. What an
     advisor used was another model's: it is counted as a call of a tool, for whose price we have no word.

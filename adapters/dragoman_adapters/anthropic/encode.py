@@ -1,4 +1,4 @@
-"""Canonical to wire: the body of a Messages request (wire reference 2.2, 2.3 and 2.5)."""
+"""Canonical to wire: the body of a Messages request (docs/reference/wires/anthropic.md)."""
 
 import base64
 from collections.abc import Callable, Sequence
@@ -65,7 +65,7 @@ def allow_thinking_drop(encoded: dict[str, Any]) -> None:
 
 
 def api_version(encoded: dict[str, Any]) -> str:
-    """The API version that a body needs: sampling parameters exist only in the older one (wire reference 2.1)."""
+    """The API version that a body needs: sampling parameters exist only in the older one."""
     return SAMPLING_VERSION if any(name in encoded for name in SAMPLING) else LATEST_VERSION
 
 
@@ -95,7 +95,7 @@ def _encode_system(request: RequestBuilder, turns: Sequence[Turn]) -> str | list
 
 
 def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[dict[str, Any]]:
-    """Tool results of one turn share one user message, in front of whatever the user adds (wire reference 8.2)."""
+    """Tool results of one turn share one user message, in front of whatever the user adds."""
     encoded: list[dict[str, Any]] = []
     previous: Turn | None = None
     for turn in turns:
@@ -212,7 +212,7 @@ def _encode_source(source: MediaSource, media_type: str) -> dict[str, Any]:
             return {"type": "text", "media_type": _PLAIN_TEXT, "data": source.data}
         case "base64" if media_type in _BASE64_TYPES or media_type.startswith("image/"):
             return {"type": "base64", "media_type": media_type, "data": source.data}
-        case "base64":  # the wire takes texts of any kind as plain ones alone (wire reference 2.3)
+        case "base64":  # the wire takes texts of any kind as plain ones alone
             return {"type": "text", "media_type": _PLAIN_TEXT, "data": _decode_base64_text(source.data)}
         case "url":
             return {"type": "url", "url": source.data}

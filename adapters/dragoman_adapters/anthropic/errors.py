@@ -1,4 +1,4 @@
-"""What Anthropic's errors mean, by HTTP and inside a stream (wire reference 2.5, specification D5.7)."""
+"""What Anthropic's errors mean, by HTTP and inside a stream (docs/reference/wires/anthropic.md)."""
 
 from typing import Any
 

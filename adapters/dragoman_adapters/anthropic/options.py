@@ -48,7 +48,7 @@ def _default_max_tokens(request: RequestBuilder, thinking: Mapping[str, Any] | N
 
 
 def _encode_thinking(request: RequestBuilder) -> dict[str, Any] | None:
-    """Per model: a budget on older models, adaptive on newer ones, off only where it can be (wire reference 2.6)."""
+    """Per model: a budget on older models, adaptive on newer ones, off only where it can be."""
     options, facts = request.options, request.target.capabilities.wire
     if options.thinking is False or options.effort == "none":
         if request.target.capabilities.thinking_off:

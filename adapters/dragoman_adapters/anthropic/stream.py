@@ -1,4 +1,4 @@
-"""Chunks to events for the Messages API (wire reference 2.4). The terminal event is message_stop."""
+"""Chunks to events for the Messages API (docs/reference/wires/anthropic.md). The terminal event is message_stop."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -143,7 +143,7 @@ class AnthropicStreamDecoder(StreamDecoder):
             yield ToolUseEnd(self._reply.message_id, index, call, block["input"])
 
     def _open_block(self, index: int) -> dict[str, Any]:
-        """Raises ValueError where the block has stopped, or not started: something was lost or doubled on the way."""
+        """Raises ValueError if the block has stopped, or not started: something was lost or doubled on the way."""
         content: list[dict[str, Any]] = self._native["content"]
         if index in self._stopped or not 0 <= index < len(content):
             raise ValueError(f"content block {index} goes on, but is not open")

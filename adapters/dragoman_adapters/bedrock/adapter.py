@@ -44,7 +44,8 @@ _CLAUDE_ID = re.compile(r"(?:.*[./])?anthropic\.(claude-.+?)(?:-v\d+)?(?::[\dk]+
 class BedrockAdapter(Adapter):
     """Converse with any model, or InvokeModel with Claude and Nova; see `forms` for how one is chosen.
 
-    The model is a model id, an inference profile or an ARN. See https://docs.aws.amazon.com/bedrock/latest/APIReference.
+    The model is a model id, an inference profile or an ARN. See
+    https://docs.aws.amazon.com/bedrock/latest/APIReference.
     """
 
     provider: ClassVar[str] = "bedrock"

@@ -55,7 +55,7 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> Fields:
 
 
 def _allowed_option(request: RequestBuilder, name: str) -> Any:
-    """An option's value, None where there is none or the model does not take it."""
+    """An option's value, None if there is none or the model does not take it."""
     value = getattr(request.options, name)
     if value is None or name not in ("temperature", "top_p", "top_k"):
         return value
@@ -213,7 +213,7 @@ def decode_options(native: Fields, target: Target, context: RequestContext) -> A
 
 
 def _lookup(fields: Mapping[str, Any], path: list[str]) -> Any:
-    """The value where a path of names leads, None where it leads nowhere."""
+    """The value where a path of names leads, None if it leads nowhere."""
     value: Any = fields if path else None
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None

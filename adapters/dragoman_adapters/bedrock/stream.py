@@ -212,7 +212,7 @@ class _BlockAccumulator:
         self.ended = False
 
     def require_kind(self, kind: str) -> None:
-        """Raises ValueError where the block is already of another kind, or of one that has to be announced."""
+        """Raises ValueError if the block is already of another kind, or of one that has to be announced."""
         if kind != (self.kind or ("" if kind in _STARTED_KINDS else kind)):
             raise ValueError(f"{kind} in a content block of another kind")
         self.kind = kind

@@ -125,7 +125,7 @@ class CohereStreamDecoder(StreamDecoder):
         return position
 
     def _open(self, field: str, index: Any) -> tuple[int, _PieceAccumulator]:
-        """Raises ValueError where the piece has ended: what comes then was lost or doubled on the way."""
+        """Raises ValueError if the piece has ended: what comes then was lost or doubled on the way."""
         position = self._positions[field, index]
         if self._parts[position].ended:
             raise ValueError(f"{field} {index} goes on after its end")

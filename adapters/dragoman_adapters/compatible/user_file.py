@@ -19,7 +19,7 @@ VARIABLE = "DRAGOMAN_ENDPOINTS"
 
 
 def find_user_file() -> Path | None:
-    """The user's file; None where there is none. Raises ConfigurationError where one is named that is not there."""
+    """The user's file; None if there is none. Raises ConfigurationError if one is named that is not there."""
     if configured := os.environ.get(VARIABLE, "").strip():
         path = Path(configured).expanduser()
         if not path.is_file():
@@ -30,7 +30,7 @@ def find_user_file() -> Path | None:
 
 
 def read_user_tables() -> Mapping[str, Table]:
-    """The tables of the user's file. Raises ConfigurationError where it cannot be read."""
+    """The tables of the user's file. Raises ConfigurationError if it cannot be read."""
     path = find_user_file()
     return {} if path is None else _read_file(path)
 

@@ -1,4 +1,4 @@
-"""Wire to canonical: replies, and requests in Google's format (wire reference 6)."""
+"""Wire to canonical: replies, and requests in Google's format (docs/reference/wires/google.md)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -98,7 +98,7 @@ def _function_call(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def finish_reason_name(native: Any, facts: Mapping[str, Any]) -> str | None:
-    """A finish reason as its word, whether it came as that or as a number; None where none was given."""
+    """A finish reason as its word, whether it came as that or as a number; None if none was given."""
     if isinstance(native, int) and not isinstance(native, bool):
         words = facts["finish_reasons"]
         native = words[native] if 0 <= native < len(words) else f"reason {native}"
@@ -122,7 +122,7 @@ def _decode_stop_reason(
 
 
 def decode_usage(native: Mapping[str, Any] | None, searches: Mapping[str, int]) -> TokenUsage | None:
-    """The counts of a reply; None where they say nothing of the prompt. ``searches`` are billed beside the tokens.
+    """The counts of a reply; None if they say nothing of the prompt. ``searches`` are billed beside the tokens.
 
     A count that is missing is zero: Google leaves those out.
     """
@@ -151,7 +151,7 @@ def decode_usage(native: Mapping[str, Any] | None, searches: Mapping[str, int]) 
 
 
 class _ModalityCounts:
-    """The tokens of one medium within a count; None where the reply does not say."""
+    """The tokens of one medium within a count; None if the reply does not say."""
 
     def __init__(self, count: UsageReader) -> None:
         self._count = count

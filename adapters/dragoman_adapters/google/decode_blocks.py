@@ -32,7 +32,7 @@ _YOUTUBE = ("youtube.com", "www.youtube.com", "m.youtube.com", "youtu.be")
 
 
 def part_kind(part: Mapping[str, Any]) -> str:
-    """The name of a part's data field; empty where it has none."""
+    """The name of a part's data field; empty if it has none."""
     return next((key for key in part if key not in FLAGS), "")
 
 
@@ -120,7 +120,7 @@ def decode_tool_result(native: dict[str, Any], tool_use_id: str, provider: str) 
 
 
 def note_part(native: dict[str, Any], encoded: dict[str, Any]) -> dict[str, Any]:
-    """What a part holds beyond our encoding of its block; empty where nothing."""
+    """What a part holds beyond our encoding of its block; empty if nothing."""
     camel_cased, spelling = to_camel_case(native)
     camel_cased, base64_spelling = to_standard_part(camel_cased)
     found: dict[str, Any] = {"spelling": spelling} if spelling else {}

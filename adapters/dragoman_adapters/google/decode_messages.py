@@ -1,4 +1,4 @@
-"""Requests in Google's format: their instruction, contents and tools (wire reference 6)."""
+"""Requests in Google's format: their instruction, contents and tools (docs/reference/wires/google.md)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Canonical to wire: the body of a generateContent request (wire reference 6 and 8)."""
+"""Canonical to wire: the body of a generateContent request (docs/reference/wires/google.md)."""
 
 from collections.abc import Sequence
 from functools import partial

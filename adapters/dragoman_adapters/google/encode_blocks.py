@@ -1,4 +1,4 @@
-"""Parts and blocks: one part of a content is one block, either way (wire reference 6).
+"""Parts and blocks: one part of a content is one block, either way (docs/reference/wires/google.md).
 
 What a part holds beyond what we would write for its block (its spelling, a signature, flags) is its note. The note
 stays with the message and makes the part whole again, byte for byte, for the provider that wrote it.

@@ -27,7 +27,7 @@ CapabilitiesOf = Callable[[str], AdapterCapabilities]
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call as its answer must name it. ``id`` is None where its issuer gave it none."""
+    """A call as its answer must name it. ``id`` is None if its issuer gave it none."""
 
     name: str
     id: str | None

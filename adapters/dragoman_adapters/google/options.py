@@ -1,4 +1,4 @@
-"""Options to generationConfig and toolConfig (wire reference 6 and 8.4)."""
+"""Options to generationConfig and toolConfig (docs/reference/wires/google.md)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

@@ -36,7 +36,7 @@ def restore_spelling(value: Any, names: Iterable[str]) -> Any:
 
 
 def find_field(native: Mapping[str, Any], name: str) -> tuple[str, Any]:
-    """The field of that camelCase name in whichever spelling is there, and its value; None where it is not."""
+    """The field of that camelCase name in whichever spelling is there, and its value; None if it is not."""
     if native.get(name) is not None:
         return name, native[name]
     for key, value in native.items():

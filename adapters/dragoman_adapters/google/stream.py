@@ -1,4 +1,4 @@
-"""Chunks to events for streamGenerateContent (wire reference 6): server-sent events, or one JSON array.
+"""Chunks to events for streamGenerateContent (docs/reference/wires/google.md): server-sent events, or one JSON array.
 
 Each chunk is a small reply. The last content brings a finish reason; counts may follow it, so that only the end of
 the bytes, and of the array, ends the stream.

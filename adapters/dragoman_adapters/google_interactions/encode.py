@@ -161,7 +161,7 @@ def _is_output(step: Mapping[str, Any]) -> bool:
 
 
 def _step_starts(turn: Turn, own: Note) -> dict[int, str] | None:
-    """Which blocks begin a step or are one by themselves; None where the turn is not as it was read."""
+    """Which blocks begin a step or are one by themselves; None if the turn is not as it was read."""
     if "steps" not in own or turn.origins != tuple(range(len(turn.message.content))):
         return None
     found: dict[int, str] = {}

@@ -113,7 +113,7 @@ class InteractionsStreamDecoder(StreamDecoder):
                 yield ThinkingDelta(self._reply.message_id, step.first_block, thought.text, thought.signature)
 
     def _open_step(self, index: int) -> StepAccumulator:
-        """Raises ValueError where the step has stopped, or not started: something was lost or doubled on the way."""
+        """Raises ValueError if the step has stopped, or not started: something was lost or doubled on the way."""
         if not 0 <= index < len(self._steps) or self._steps[index].stopped:
             raise ValueError(f"step {index} goes on, but is not open")
         return self._steps[index]

@@ -1,4 +1,4 @@
-"""Wire to canonical: replies, and requests in Ollama's format (wire reference 5)."""
+"""Wire to canonical: replies, and requests in Ollama's format (docs/reference/wires/ollama.md)."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ def decode_message(
 
 
 def _decode_stop_reason(native: str | None, has_calls: bool, status: MessageStatus) -> StopReason | None:
-    """The server says "stop" for calls as well (wire reference 5), so calls are seen by looking."""
+    """The server says "stop" for calls as well, so calls are seen by looking."""
     if status is MessageStatus.CANCELLED:
         return StopReason.CANCELLED
     if status is MessageStatus.ERROR:

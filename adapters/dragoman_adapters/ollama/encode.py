@@ -1,4 +1,4 @@
-"""Canonical to wire: the body of a chat request (wire reference 5)."""
+"""Canonical to wire: the body of a chat request (docs/reference/wires/ollama.md)."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,5 @@
-"""What Ollama's errors mean: ``{"error": "text"}``, by HTTP and as a line of a stream (wire reference 5)."""
+"""What Ollama's errors mean: ``{"error": "text"}``, by HTTP and as a line of a stream
+(docs/reference/wires/ollama.md)."""
 
 from typing import Any
 

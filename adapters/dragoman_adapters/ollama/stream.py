@@ -1,4 +1,5 @@
-"""Chunks to events for Ollama's chat: one JSON object a line, the last with done true (wire reference 5)."""
+"""Chunks to events for Ollama's chat: one JSON object a line, the last with done true
+(docs/reference/wires/ollama.md)."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any

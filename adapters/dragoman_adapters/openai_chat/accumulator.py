@@ -85,7 +85,7 @@ class PartAccumulator:
 class CallAccumulator:
     """A tool call. Its id and name come once, or with every delta; its arguments come in fragments or whole.
 
-    ``index`` is what the provider counts its calls by, None where it does not.
+    ``index`` is what the provider counts its calls by, None if it does not.
     """
 
     def __init__(self, field: str, index: Any) -> None:

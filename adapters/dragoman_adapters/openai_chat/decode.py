@@ -1,4 +1,4 @@
-"""Wire to canonical: replies, and requests in the format of Chat Completions (wire reference 4)."""
+"""Wire to canonical: replies, and requests in the format of Chat Completions (docs/reference/wires/openai-chat.md)."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -255,7 +255,7 @@ def _decode_tool(
 
 
 def decode_usage(native: Mapping[str, Any], dialect: Dialect) -> TokenUsage | None:
-    """The counts of a reply or a chunk, made disjoint; None where it holds none.
+    """The counts of a reply or a chunk, made disjoint; None if it holds none.
 
     prompt_tokens includes what was read from or written to a cache, completion_tokens includes reasoning.
     """

@@ -1,4 +1,4 @@
-"""What tells one Chat Completions endpoint from the next, as data (wire reference 7).
+"""What tells one Chat Completions endpoint from the next, as data (docs/reference/wires/openai-chat.md).
 
 The defaults are OpenAI's own. Whatever else speaks this wire is a row of such fields, never a branch in the code.
 What differs from model to model (limits, roles, media, tool ids, sampling) is not here but in models.toml.
@@ -90,7 +90,7 @@ class Dialect(FrozenModel):
     cache_write_tokens: tuple[Path, ...] = ("prompt_tokens_details.cache_write_tokens",)
     """Where cached tokens stand in the usage; both are parts of prompt_tokens."""
     reasoning_beside: bool | None = None
-    """Whether completion_tokens leaves reasoning out. None: the total tells (wire reference 8.6)."""
+    """Whether completion_tokens leaves reasoning out. None: the total tells."""
     cost: Path | None = None
     cost_unit: Decimal = Decimal(1)
     """Where the provider's own figure stands in the usage, and how many US dollars one of it is."""
@@ -109,7 +109,7 @@ OPENAI = Dialect()
 
 
 def lookup_path(native: Any, path: Path) -> Any:
-    """The value at a path; None where there is nothing."""
+    """The value at a path; None if there is nothing."""
     for name in _steps(path):
         if not isinstance(native, dict):
             return None
@@ -118,7 +118,7 @@ def lookup_path(native: Any, path: Path) -> Any:
 
 
 def first_filled(native: Mapping[str, Any], paths: tuple[Path, ...]) -> Any:
-    """The first value at one of the paths that is not empty; None where there is none."""
+    """The first value at one of the paths that is not empty; None if there is none."""
     if _first_steps(paths).isdisjoint(native):  # true of nearly every chunk of a stream
         return None
     return next((value for path in paths if (value := lookup_path(native, path))), None)

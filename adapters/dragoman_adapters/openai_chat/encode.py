@@ -1,4 +1,4 @@
-"""Canonical to wire: the body of a chat request (wire reference 4 and 8.1 to 8.2)."""
+"""Canonical to wire: the body of a chat request (docs/reference/wires/openai-chat.md)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -229,7 +229,7 @@ def _encode_tool_results(
 
 
 def encode_tool_result(block: ToolResultBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> dict[str, Any]:
-    """A tool's answer. Texts are joined by line feeds (specification D5.4), unless the provider's own was a list."""
+    """A tool's answer. Texts are joined by line feeds, unless the provider's own was a list."""
     notes = note.get("parts", {})
     parts_of = [(part, notes.get(str(index), {})) for index, part in enumerate(block.content)]
     pieces = encode_pieces(parts_of, tool_id, dialect)

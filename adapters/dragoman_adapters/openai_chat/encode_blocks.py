@@ -1,4 +1,4 @@
-"""The pieces of a message and the blocks that they are, in both directions (wire reference 4).
+"""The pieces of a message and the blocks that they are, in both directions (docs/reference/wires/openai-chat.md).
 
 A piece is a field of a message and one value of it: a content part, a tool call, the refusal, the reasoning. What a
 native piece holds beyond what we would write for its block is its note, kept in provider_raw. A note is a residue,

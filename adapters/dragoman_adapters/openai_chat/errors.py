@@ -10,7 +10,7 @@ __all__ = ["decode_error", "find_embedded_error"]
 
 
 def find_embedded_error(native: Mapping[str, Any], dialect: Dialect) -> Mapping[str, Any] | None:
-    """The error that a reply or a chunk holds under a good status, as an object to read; None where it is well."""
+    """The error that a reply or a chunk holds under a good status, as an object to read; None if it is well."""
     if error := first_filled(native, dialect.errors):
         return {**native, "error": error}
     if native.get("object") == "error":

@@ -1,4 +1,4 @@
-"""Media as content parts, in both directions (wire reference 4 and 8.1)."""
+"""Media as content parts, in both directions (docs/reference/wires/openai-chat.md)."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ _AUDIO_TYPES = {"mp3": "audio/mpeg", "wav": "audio/wav"}
 
 
 def decode_media(part: dict[str, Any], provider: str) -> ContentBlock | None:
-    """The block that a part is; None where it is no media, or in a form that is unknown here."""
+    """The block that a part is; None if it is no media, or in a form that is unknown here."""
     match part["type"]:
         case "image_url":
             image = part["image_url"]

@@ -1,4 +1,4 @@
-"""Options and the parameters of a chat request, in both directions (wire reference 3, 4 and 8.4)."""
+"""Options and the parameters of a chat request, in both directions (docs/reference/wires/openai-chat.md)."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -218,7 +218,7 @@ def _decode_tool_choice(native: Any, dialect: Dialect) -> Any:
 
 
 def _decode_thinking(native: Mapping[str, Any], dialect: Dialect) -> bool | None:
-    """What the switches of the dialect say; None where they say nothing."""
+    """What the switches of the dialect say; None if they say nothing."""
     for thinking, fields in ((False, dialect.thinking_off), (True, dialect.thinking_on)):
         if fields and all(_includes(native.get(name), value) for name, value in fields.items()):
             return thinking

@@ -1,4 +1,5 @@
-"""Chunks to events for Chat Completions (wire reference 4 and 7). The terminal event is [DONE], by dialect."""
+"""Chunks to events for Chat Completions (docs/reference/wires/openai-chat.md). The terminal event is [DONE], by
+dialect."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any

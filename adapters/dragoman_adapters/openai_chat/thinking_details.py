@@ -1,4 +1,4 @@
-"""Reasoning in typed details, as routers send it beside its plain text (wire reference 7, OpenRouter).
+"""Reasoning in typed details, as routers send it beside its plain text (docs/reference/wires/openai-chat.md).
 
 A detail is a text with its signature, a summary, or data that only the upstream model can read. They go back
 unchanged and in order, to models of the family that gave them; what a block does not hold of its detail is its note.

@@ -106,7 +106,7 @@ class DualApiAdapter(Adapter):
 
 
 def _detect_api(native: Mapping[str, Any]) -> Api | None:
-    """The API of a reply or of an event; None where it may be either, as errors are."""
+    """The API of a reply or of an event; None if it may be either, as errors are."""
     if "choices" in native:
         return "chat"
     is_response = native.get("object") == "response" or "output" in native

@@ -1,4 +1,4 @@
-"""What errors in OpenAI's shapes mean, by HTTP and inside a stream (wire reference 4 and 7, specification D5.7).
+"""What errors in OpenAI's shapes mean, by HTTP and inside a stream (docs/reference/wires/openai-responses.md).
 
 Both of OpenAI's APIs and all endpoints that copy them answer with one of these::
 

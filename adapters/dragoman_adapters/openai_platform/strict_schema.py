@@ -1,4 +1,4 @@
-"""JSON Schemas as OpenAI's strict mode wants them (wire reference 3.3).
+"""JSON Schemas as OpenAI's strict mode wants them (docs/reference/wires/openai-responses.md).
 
 Strict mode is what makes a schema binding, and it takes only objects that list every property as required and
 allow no other. Whatever obeys the stricter schema obeys the one that was asked for.
@@ -18,7 +18,7 @@ class _NoStrictFormError(Exception):
 
 
 def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The schema made strict; None where it has no strict form, such as an object with free keys."""
+    """The schema made strict; None if it has no strict form, such as an object with free keys."""
     if schema.get("type") != "object":
         return None
     try:

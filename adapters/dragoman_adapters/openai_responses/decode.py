@@ -1,4 +1,4 @@
-"""Wire to canonical: replies, and requests in the Responses format (wire reference 3.1 to 3.4)."""
+"""Wire to canonical: replies, and requests in the Responses format (docs/reference/wires/openai-responses.md)."""
 
 from collections.abc import Mapping
 from decimal import Decimal
@@ -51,7 +51,7 @@ def parse_reply(body: bytes) -> dict[str, Any]:
 
 
 def find_embedded_error(native: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The error that a reply is, in the shape that HTTP errors have; None where it is an answer."""
+    """The error that a reply is, in the shape that HTTP errors have; None if it is an answer."""
     if native.get("status") == "failed" or (native.get("error") and "output" not in native):
         return {"error": native.get("error") or {"code": "server_error", "message": "the response failed"}}
     return None
@@ -80,7 +80,7 @@ def decode_message(
 
 
 def _decode_stop_reason(native: Mapping[str, Any], status: MessageStatus) -> StopReason:
-    """The wire names no reason for a stop: it follows from the status and the items (wire reference 8.5)."""
+    """The wire names no reason for a stop: it follows from the status and the items."""
     if status is MessageStatus.CANCELLED:
         return StopReason.CANCELLED
     if status is MessageStatus.ERROR:
@@ -103,7 +103,7 @@ def _refuses(item: Mapping[str, Any]) -> bool:
 
 
 def decode_usage(native: Mapping[str, Any]) -> TokenUsage | None:
-    """OpenAI counts cached tokens inside input_tokens and reasoning inside output_tokens (wire reference 8.6)."""
+    """OpenAI counts cached tokens inside input_tokens and reasoning inside output_tokens."""
     count, served = UsageReader.of(native.get("usage")), UsageReader(native)
     if count is None or count.native.get("input_tokens") is None:
         return None

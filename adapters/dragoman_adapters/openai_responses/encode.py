@@ -1,4 +1,5 @@
-"""Canonical to wire: the body of a Responses request (wire reference 3.1 and 3.3). Its items are made in `items`."""
+"""Canonical to wire: the body of a Responses request (docs/reference/wires/openai-responses.md). Its items are made in
+`items`."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -1,4 +1,5 @@
-"""Content parts, both ways: what stands in a message's content and in a tool's output (wire reference 3.2)."""
+"""Content parts, both ways: what stands in a message's content and in a tool's output
+(docs/reference/wires/openai-responses.md)."""
 
 from collections.abc import Mapping
 from typing import Any

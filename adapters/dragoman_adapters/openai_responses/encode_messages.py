@@ -1,4 +1,4 @@
-"""Input items from turns: messages, reasoning, calls and their outputs (wire reference 3.2)."""
+"""Input items from turns: messages, reasoning, calls and their outputs (docs/reference/wires/openai-responses.md)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -107,7 +107,7 @@ def _drop_foreign_citations(request: RequestBuilder, turn: Turn, index: int, blo
 
 
 def _encode_item(request: RequestBuilder, turn: Turn, index: int, note: Note) -> dict[str, Any] | None:
-    """The item of a block that is one by itself, or None where it cannot be sent."""
+    """The item of a block that is one by itself, or None if it cannot be sent."""
     match turn.blocks[index]:
         case ThinkingBlock() | RedactedThinkingBlock() as block:
             item = request.restore_block(turn, index, encode_thinking(block, note))

@@ -53,7 +53,7 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
 
 
 def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
-    """Effort and summary, as far as the model has them (wire reference 3.5, model rules)."""
+    """Effort and summary, as far as the model has them."""
     options, capabilities = request.options, request.target.capabilities
     if options.thinking_budget is not None:
         request.record_option_loss("thinking_budget", f"{request.target.model} takes an effort, not a budget")
@@ -84,7 +84,7 @@ def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
 
 
 def _nearest_effort(requested: str, levels: Sequence[str]) -> str | None:
-    """The level of the model that is nearest to the wanted one, the lower of two; None where there is no such word."""
+    """The level of the model that is nearest to the wanted one, the lower of two; None if there is no such word."""
     if requested in levels:
         return requested
     if requested not in EFFORTS or not levels:

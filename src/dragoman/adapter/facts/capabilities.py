@@ -184,7 +184,7 @@ class AdapterCapabilities(FrozenModel):
     thinking_off: Support = NATIVE
     """Whether reasoning can be switched off."""
     max_stop_sequences: int | None = None
-    """How many stop sequences a request may hold; 0 where the model takes none, None where no limit is known."""
+    """How many stop sequences a request may hold; 0 if the model takes none, None if no limit is known."""
     native_from: tuple[str, ...] = ()
     """Providers besides its own whose native blocks this one reads."""
 

@@ -22,7 +22,7 @@ class Size(NamedTuple):
 
 
 def image_size(data: str) -> Size | None:
-    """The size of a PNG, JPEG, GIF or WebP in base64; None where it does not say, or is none of these."""
+    """The size of a PNG, JPEG, GIF or WebP in base64; None if it does not say, or is none of these."""
     head = _decode_base64(data[:_MAX_HEAD])
     try:
         if head.startswith(b"\x89PNG"):

@@ -133,7 +133,7 @@ def estimate_tokens(
 ) -> int:
     """The tokens of a request to that model (``provider:name``), at least 1; never fewer where something is added.
 
-    Raises ConfigurationError where ``known`` names no tokenizer, or weights that there are not.
+    Raises ConfigurationError if ``known`` names no tokenizer, or weights that there are not.
     """
     return weights_for(model, overrides or _NO_OVERRIDES).tokens(measure_request(messages, tools))
 

@@ -42,7 +42,7 @@ class AwsEventStreamDecoder:
     def feed(self, chunk: bytes) -> list[Frame]:
         """The frames that this chunk completes.
 
-        Raises FrameTooLargeError over either cap, and MalformedReplyError where a checksum is wrong or a message is
+        Raises FrameTooLargeError over either cap, and MalformedReplyError if a checksum is wrong or a message is
         none. The frames before that are handed out first; the next call raises.
         """
         frames: list[Frame] = []

@@ -65,7 +65,7 @@ class ErrorContext:
 
 
 def parse_error_body(body: bytes) -> dict[str, Any]:
-    """The JSON object of an error body; an empty one where it is anything else (HTML, text, an array)."""
+    """The JSON object of an error body; an empty one if it is anything else (HTML, text, an array)."""
     try:
         value = wirejson.loads(body)
     except MalformedReplyError:

@@ -20,7 +20,7 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(slots=True)
 class Frame:
-    """One event: its name (empty where the stream gave none) and its data, undecoded."""
+    """One event: its name (empty if the stream gave none) and its data, undecoded."""
 
     event: str
     data: bytes
@@ -54,7 +54,7 @@ class LineSplitter:
             raise FrameTooLargeError(f"the reply is over {self._body_cap} bytes: raise the body cap if that is meant")
 
     def finish(self) -> bytes:
-        """The unfinished last line; empty where there is none."""
+        """The unfinished last line; empty if there is none."""
         rest = (self._head or b"") + self._line
         self._head = None
         self._line.clear()

@@ -155,7 +155,7 @@ def _is_object(value: Any) -> bool:
 
 
 def final_message(events: Iterable[StreamEvent]) -> Message | None:
-    """The message of a finished stream: message_complete is authoritative. None where the stream broke."""
+    """The message of a finished stream: message_complete is authoritative. None if the stream broke."""
     for event in events:
         if isinstance(event, MessageComplete):
             return event.message

@@ -232,7 +232,7 @@ class _StallTimer:
         self._last_progress = 0.0 if idle_timeout is None else clock()
 
     def check(self, chunk: bytes) -> None:
-        """Raises RequestTimeoutError where the chunk was none to wait any longer for."""
+        """Raises RequestTimeoutError if the chunk was none to wait any longer for."""
         if self._timeout is None:
             return
         now = self._clock()

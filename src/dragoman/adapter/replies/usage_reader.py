@@ -26,13 +26,13 @@ class UsageReader:
 
     @classmethod
     def of(cls, native: Any) -> Self | None:
-        """None where there is no usage object, with a warning where something else stands in its place."""
+        """None if there is no usage object, with a warning where something else stands in its place."""
         if native and not isinstance(native, dict):
             logger.warning("a usage that is no object is passed over: %s", type(native).__name__)
         return cls(native) if native and isinstance(native, dict) else None
 
     def __call__(self, *paths: str) -> int:
-        """The count at the first of the paths that holds any; 0 where there is none."""
+        """The count at the first of the paths that holds any; 0 if there is none."""
         return self.optional(*paths) or 0
 
     def required(self, path: str) -> int:
@@ -43,7 +43,7 @@ class UsageReader:
         return count or 0
 
     def optional(self, *paths: str) -> int | None:
-        """The count at the first of the paths that holds any, None where the provider does not tell."""
+        """The count at the first of the paths that holds any, None if the provider does not tell."""
         for path in paths:
             if (value := self._find(path)) is not None:
                 return self._count(path, value)
@@ -58,7 +58,7 @@ class UsageReader:
         return None
 
     def objects(self, path: str) -> list[dict[str, Any]]:
-        """The objects of a list; empty where there is none."""
+        """The objects of a list; empty if there is none."""
         value = self._find(path)
         if value is None:
             return []
@@ -68,7 +68,7 @@ class UsageReader:
         return value
 
     def count_at(self, path: str, native: Any) -> int:
-        """A count that the caller found at that path himself; 0 where it is None."""
+        """A count that the caller found at that path himself; 0 if it is None."""
         return 0 if native is None else self._count(path, native) or 0
 
     def counts_by_name(self, path: str) -> dict[str, int]:

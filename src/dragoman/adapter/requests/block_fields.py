@@ -1,4 +1,4 @@
-"""What a block says besides its content, and what of it is lost on a wire that has no place for it."""
+"""The fields of a block that a wire may not support, and the losses that follow."""
 
 from collections.abc import Collection, Iterator
 from typing import Literal
@@ -20,7 +20,7 @@ BlockField = Literal[
     "citations", "arguments", "signatures", "errors", "seams", "order", "resolution", "title", "note", "names",
     "link_names", "kept_titles", "text_documents", "types", "link_types", "guesses",
 ]  # fmt: skip
-"""What a wire may lack.
+"""The fields that a wire may not support.
 
 Of texts, calls, thinking: their sources, arguments that are no JSON object, signatures. Of a tool's answer: a flag for
 failure, the seams between its texts, the order of texts and media. Of media: the resolution of an image; the title of
