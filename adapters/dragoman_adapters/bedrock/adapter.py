@@ -118,7 +118,7 @@ def _find_capabilities(model: str) -> AdapterCapabilities:
 
 
 def _encode_messages_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
-    """The whole body. Model and streaming are said by the path; caching is asked for block by block."""
+    """Encode the whole body. Model and streaming are said by the path; caching is asked for block by block."""
     encoded: dict[str, Any] = {"anthropic_version": _ANTHROPIC_VERSION, **anthropic_encode.encode_body(request, tools)}
     del encoded["model"]
     encoded.pop("stream", None)

@@ -42,7 +42,7 @@ def detect_format(body: Mapping[str, Any]) -> BodyFormat:
 
 
 def request_path(model: str, form: BodyFormat, *, stream: bool) -> str:
-    """Where a request goes. Names may be ARNs, with colons and slashes; one that is quoted already stays so.
+    """Where a request goes. Names may be ARNs, with colons and slashes; one that is already quoted stays so.
 
     Raises RequestError for a name that no encoding can write.
     """

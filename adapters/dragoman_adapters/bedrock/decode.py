@@ -1,4 +1,4 @@
-"""Wire to canonical: replies and requests of Converse (docs.aws.amazon.com/bedrock/latest/APIReference, Converse)."""
+"""Decodes replies and requests of Converse (docs.aws.amazon.com/bedrock/latest/APIReference, Converse)."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -46,7 +46,7 @@ _MEDIA = ("image", "document", "video", "audio")
 
 
 def decode_message(native: Native, reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE) -> Message:
-    """A whole reply object, or the one that a stream has gathered."""
+    """Decode a whole reply, or the one that a stream has accumulated."""
     native_blocks = map(_without_call_type, native["output"]["message"]["content"])
     content, notes = _decode_blocks(native_blocks, reply.call_id)
     raw: Native = {key: value for key, value in native.items() if key not in _COVERED_FIELDS}
@@ -128,7 +128,7 @@ def is_call(native: Native) -> bool:
 
 
 def decode_block(native: Native, tool_use_id: str) -> ContentBlock:
-    """One block, which is named by its only key; what the canonical form has no word for is kept whole."""
+    """One block, which is named by its only key; unknown blocks are kept whole."""
     kind, value = _union_member(native)
     match kind:
         case "text":
@@ -186,7 +186,7 @@ def diff_block(native: Native, decoded: ContentBlock, tool_use_id: str) -> Nativ
 
 
 def decode_history(native: Native, reader: HistoryReader) -> None:
-    """The system prompt and the messages of a request."""
+    """Decode the system prompt and the messages of a request."""
     if system := native.get("system"):
         content, notes = _decode_blocks(system, lambda *_: "")
         reader.add(Role.SYSTEM, content, {"form": str(BodyFormat.CONVERSE), **notes})

@@ -1,4 +1,4 @@
-"""Canonical to wire: the body of a Converse request (docs.aws.amazon.com/bedrock/latest/APIReference, Converse)."""
+"""Encodes the body of a Converse request (docs.aws.amazon.com/bedrock/latest/APIReference, Converse)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -35,7 +35,7 @@ ToolId = Callable[[str], str]
 NameFactory = Callable[[str | None], str]
 
 _UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "resolution", "guesses")
-"""What the wire has no place for in what others said."""
+"""Fields of other providers' blocks that the wire does not support."""
 _OPENING_TEXT = "Continue."
 _DOCUMENT_TEXT = "Attached:"
 _EMPTY_TEXT = "(empty)"
@@ -44,7 +44,7 @@ _NO_CACHE_POINT_AFTER = {"document", "video"}
 
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> Native:
-    """The whole body; keys in the order in which the provider documents them."""
+    """Encode the whole body, with keys in the provider's documented order."""
     system, listed = _split_system(request)
     encoded: Native = {"messages": request.encode_history(listed, partial(_encode_messages, request))}
     if system:
@@ -60,7 +60,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> Nat
 
 
 def _split_system(request: RequestBuilder) -> tuple[list[Turn], list[Turn]]:
-    """Leading system turns, and the rest. A system message that was read from inside the list stays there."""
+    """Split off leading system turns. A system message that was read from inside the list stays there."""
     for position, turn in enumerate(request.turns):
         if turn.role not in (Role.SYSTEM, Role.DEVELOPER) or turn.raw(PROVIDER).get("in_list"):
             return list(request.turns[:position]), list(request.turns[position:])
@@ -216,7 +216,7 @@ def _encode_tool_result(
 
 
 def encode_tool(definition: ToolDefinition) -> list[Native]:
-    """A tool, with the markers that stood behind it; one that Bedrock runs itself goes back as it was read."""
+    """A tool, with the markers that stood behind it; one that Bedrock runs itself goes back unchanged."""
     raw = definition.provider_raw or {}
     own = raw if raw.get("by") == PROVIDER else {}
     if "native" in own:

@@ -26,7 +26,7 @@ _LEVELS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "
 
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> Fields:
-    """Everything but the conversation and the tools."""
+    """Encode everything except the conversation and the tools."""
     options = request.options
     inference = {
         name: value for ours, name in OPTION_FIELDS.items() if (value := _allowed_option(request, ours)) is not None
@@ -176,7 +176,7 @@ def cache_point(lifetime: str) -> Fields:
 
 
 def decode_options(native: Fields, target: Target, context: RequestContext) -> AdapterOptions:
-    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field.
+    """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``.
 
     Whether a stream is wanted is said by the path alone.
     """

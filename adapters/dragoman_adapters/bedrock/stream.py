@@ -1,4 +1,4 @@
-"""Chunks to events for Bedrock's three forms, which all arrive as AWS event streams.
+"""Decodes the stream of Bedrock's three forms, which all arrive as AWS event streams.
 
 Converse names its events in the frames; the terminal one is metadata, which brings the counts. InvokeModel wraps the
 model's own events in frames called chunk: Anthropic's, whose terminal event is message_stop, and Nova's, which are
@@ -40,7 +40,7 @@ _BEDROCK_PREFIX = "amazon-bedrock-"
 
 
 class BedrockStreamDecoder(StreamDecoder):
-    """Gathers the reply object that the stream describes, and emits an event for each change."""
+    """Accumulates the reply object of the stream and emits an event for each change."""
 
     def __init__(self, provider: str, context: RequestContext) -> None:
         super().__init__(provider, AwsEventStreamDecoder(context.frame_cap, context.body_cap))
@@ -190,7 +190,7 @@ class BedrockStreamDecoder(StreamDecoder):
         yield MessageComplete(decode.decode_message(self._accumulated_reply(), self._reply))
 
     def _accumulated_reply(self) -> Native:
-        """The reply object as far as it came."""
+        """Return the reply object so far."""
         message = {**self._native["output"]["message"], "content": [block.native() for block in self._blocks]}
         return {**self._native, "output": {"message": message}}
 

@@ -1,4 +1,4 @@
-"""Wire to canonical: replies, and requests in Cohere's format (docs.cohere.com/reference/chat)."""
+"""Decodes replies, and requests in Cohere's format (docs.cohere.com/reference/chat)."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -53,7 +53,7 @@ def decode_message(
     pieces: Sequence[Piece] | None = None,
     cut: Collection[int] = (),
 ) -> Message:
-    """A whole reply object, or the one that a stream has gathered.
+    """Decode a whole reply, or the one that a stream has accumulated.
 
     A stream hands in the pieces of the message in its own order, and at which positions calls were broken off.
     """
@@ -166,7 +166,7 @@ def _decode_blocks(
 
 
 def _decode_block(field: str, value: Any, tool_use_id: str, *, cut: bool = False) -> ContentBlock:
-    """One piece; what the canonical form has no word for is kept whole."""
+    """One piece; unknown blocks are kept whole."""
     if field == "tool_plan":
         return ThinkingBlock(text=value)
     if field == "tool_calls":

@@ -1,4 +1,4 @@
-"""Canonical to wire: the body of a chat request (docs.cohere.com/reference/chat)."""
+"""Encodes the body of a chat request (docs.cohere.com/reference/chat)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -31,7 +31,7 @@ PROVIDER = "cohere"
 
 
 _UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "link_types", "text_documents")
-"""What the wire has no place for in what others said."""
+"""Fields of other providers' blocks that the wire does not support."""
 
 Piece = tuple[str, Any]
 """A field of a message and one value of it: a content part, the plan, a call."""
@@ -40,7 +40,7 @@ ToolId = Callable[[str], str]
 
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
-    """The whole body."""
+    """Encode the whole body."""
     history = request.encode_history(request.turns, partial(_encode_messages, request))
     encoded: dict[str, Any] = {"model": request.target.model, "messages": history}
     usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))

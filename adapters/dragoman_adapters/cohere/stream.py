@@ -1,4 +1,4 @@
-"""Chunks to events for Cohere's chat (docs.cohere.com/v2/docs/streaming). The terminal event is message-end."""
+"""Decodes the stream of Cohere's chat (docs.cohere.com/v2/docs/streaming). The terminal event is message-end."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -50,7 +50,7 @@ class _PieceAccumulator:
 
 
 class CohereStreamDecoder(StreamDecoder):
-    """Gathers the reply object that the stream describes, and emits an event for each change.
+    """Accumulates the reply object of the stream and emits an event for each change.
 
     Content parts and calls are counted apart on the wire; here they share one count, by order of arrival.
     """

@@ -169,7 +169,7 @@ class ReplyAccumulator:
         return self.blocked or (bool(every) and all(candidate.finished for candidate in every))
 
     def reply(self, *, broken: bool = False) -> dict[str, Any]:
-        """The reply object as far as it came."""
+        """Return the reply object so far."""
         natives = [self.candidates[index].native(broken=broken) for index in sorted(self.candidates)]
         return {**self._top, **({"candidates": natives} if natives else {})}
 

@@ -1,4 +1,4 @@
-"""Wire to canonical: replies, and requests in Google's format (docs/reference/wires/google.md)."""
+"""Decodes replies, and requests in Google's format (docs/reference/wires/google.md)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -47,7 +47,7 @@ def decode_message(
     facts: Mapping[str, Any],
     status: MessageStatus = MessageStatus.COMPLETE,
 ) -> Message:
-    """A whole reply object, or the one that a stream has gathered. The first candidate is the message."""
+    """Decode a whole reply, or the one that a stream has accumulated. The first candidate is the message."""
     top = camel_case_fields(native)
     candidates = native.get("candidates") or []
     is_blocked = "blockReason" in (top.get("promptFeedback") or {})
@@ -108,7 +108,7 @@ def finish_reason_name(native: Any, facts: Mapping[str, Any]) -> str | None:
 def _decode_stop_reason(
     reason: str | None, status: MessageStatus, *, has_calls: bool, is_blocked: bool
 ) -> StopReason | None:
-    """Calls finish with STOP as anything else does, so they are seen by looking. A blocked prompt has no reason."""
+    """Calls finish with STOP as anything else does, so the blocks decide. A blocked prompt has no reason."""
     if status is MessageStatus.CANCELLED:
         return StopReason.CANCELLED
     if status is MessageStatus.ERROR:

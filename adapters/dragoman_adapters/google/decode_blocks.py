@@ -37,7 +37,7 @@ def part_kind(part: Mapping[str, Any]) -> str:
 
 
 def decode_block(native: dict[str, Any], tool_use_id: str, provider: str, *, by_model: bool = True) -> ContentBlock:
-    """The block of a part; what the canonical form has no word for is kept whole. Only a model thinks and calls."""
+    """The block of a part; unknown blocks are kept whole. Only a model thinks and calls."""
     part, _ = to_camel_case(native)
     is_thinking = bool(part.get("thought"))
     match part_kind(part):

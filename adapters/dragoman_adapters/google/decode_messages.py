@@ -24,7 +24,7 @@ class _OpenCall:
 
 
 def decode_history(native: Mapping[str, Any], reader: HistoryReader) -> list[str]:
-    """Adds the messages of a request; gives the names of the fields that they speak for."""
+    """Add the messages of a request. Returns the names of the fields that they cover."""
     named, instruction = find_field(native, "systemInstruction")
     covered = ["contents"]
     if instruction:

@@ -31,7 +31,7 @@ _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
-    """Everything but the conversation and the tools."""
+    """Encode everything except the conversation and the tools."""
     encoded: dict[str, Any] = {}
     if config := _encode_generation_config(request, tools=tools):
         encoded["generationConfig"] = config
@@ -112,7 +112,7 @@ def _decode_tool_choice(config: Mapping[str, Any]) -> ToolChoice | None:
 def decode_options(
     native: Mapping[str, Any], target: Target, context: RequestContext, covered_names: Iterable[str]
 ) -> AdapterOptions:
-    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field.
+    """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``.
 
     ``conversation`` names the fields that the messages and tools speak for. Whether to stream stands in the path.
     """

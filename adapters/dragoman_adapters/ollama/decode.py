@@ -1,4 +1,4 @@
-"""Wire to canonical: replies, and requests in Ollama's format (docs/reference/wires/ollama.md)."""
+"""Decodes replies, and requests in Ollama's format (docs/reference/wires/ollama.md)."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def parse_reply(body: bytes) -> dict[str, Any]:
 def decode_message(
     native: dict[str, Any], reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE
 ) -> Message:
-    """A whole reply object, or the one that a stream has gathered."""
+    """Decode a whole reply, or the one that a stream has accumulated."""
     native_message = native["message"]
     calls = native_message.get("tool_calls") or []
     content = [
@@ -54,7 +54,7 @@ def decode_message(
 
 
 def _decode_stop_reason(native: str | None, has_calls: bool, status: MessageStatus) -> StopReason | None:
-    """The server says "stop" for calls as well, so calls are seen by looking."""
+    """The server says "stop" for calls as well, so the blocks decide."""
     if status is MessageStatus.CANCELLED:
         return StopReason.CANCELLED
     if status is MessageStatus.ERROR:

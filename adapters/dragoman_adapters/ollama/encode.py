@@ -1,4 +1,4 @@
-"""Canonical to wire: the body of a chat request (docs/reference/wires/ollama.md)."""
+"""Encodes the body of a chat request (docs/reference/wires/ollama.md)."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -31,7 +31,7 @@ ToolId = Callable[[str], str]
 
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
-    """The whole body."""
+    """Encode the whole body."""
     encoded: dict[str, Any] = {"model": request.target.model}
     names: dict[str, str] = {}
     encoded["messages"] = request.encode_history(

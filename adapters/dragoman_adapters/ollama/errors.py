@@ -14,7 +14,7 @@ _BY_MESSAGE: tuple[tuple[str, type[ProviderError]], ...] = (
 
 
 def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-    """The error of an error object, whichever way it came. Only its words tell what it means."""
+    """The error of an error object, by HTTP or in a stream. Only its words tell what it means."""
     error = native.get("error")
     inner = error if isinstance(error, dict) else {}
     failure = origin.failure(

@@ -59,7 +59,7 @@ class ItemAccumulator:
         return max(1, len(self.native.get("content") or ())) if self.kind == "message" else 1
 
     def add(self, field: str, position: int, text: str) -> None:
-        """A fragment. Joined once, at the end: adding to a string would copy it for every delta."""
+        """A fragment. Joined once, at the end: appending to a string would copy it for every delta."""
         if not isinstance(text, str):
             raise TypeError(f"a delta of an item's {field} is no text")
         if self.closed:

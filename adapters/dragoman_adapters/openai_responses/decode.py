@@ -1,4 +1,4 @@
-"""Wire to canonical: replies, and requests in the Responses format (docs/reference/wires/openai-responses.md)."""
+"""Decodes replies, and requests in the Responses format (docs/reference/wires/openai-responses.md)."""
 
 from collections.abc import Mapping
 from decimal import Decimal
@@ -60,7 +60,7 @@ def find_embedded_error(native: Mapping[str, Any]) -> dict[str, Any] | None:
 def decode_message(
     native: dict[str, Any], reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE
 ) -> Message:
-    """A whole response object, or the one that a stream has gathered."""
+    """Decode a whole response, or the one that a stream has accumulated."""
     calls = count()
     message = MessageAccumulator(reply.provider, Role.ASSISTANT, lambda call_id: reply.call_id(next(calls), call_id))
     for item in native["output"]:

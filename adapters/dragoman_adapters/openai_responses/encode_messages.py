@@ -34,7 +34,7 @@ _FOREIGN_NOTE: Mapping[str, Any] = {"string": True}
 text of the assistant's is a message of its own whose content is a string."""
 
 _UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("link_types", "names", "text_documents")
-"""What the wire has no place for in what others said."""
+"""Fields of other providers' blocks that the wire does not support."""
 
 ToolId = Callable[[str], str]
 Note = Mapping[str, Any]

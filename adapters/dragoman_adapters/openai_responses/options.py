@@ -23,7 +23,7 @@ _MAX_NAME_LENGTH = 64
 
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
-    """Everything but the conversation and the tools."""
+    """Encode everything except the conversation and the tools."""
     options, capabilities = request.options, request.target.capabilities
     encoded: dict[str, Any] = {}
     if options.max_output_tokens is not None:
@@ -107,7 +107,7 @@ def _encode_text_format(request: RequestBuilder, *, tools: bool) -> dict[str, An
 
 
 def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
-    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
+    """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``."""
     reasoning = native.get("reasoning") or {}
     form = (native.get("text") or {}).get("format") or {}
     has_tools = bool(native.get("tools"))

@@ -1,4 +1,4 @@
-"""Chunks to events for the Responses API (docs/reference/wires/openai-responses.md).
+"""Decodes the stream of the Responses API (docs/reference/wires/openai-responses.md).
 
 The terminal events are response.completed, response.incomplete and response.failed. Dialects leave out indexes, event
 names, items of the final object, or add a ``[DONE]``: what an event belongs to is then found by its item's id, or is

@@ -114,7 +114,7 @@ class BatchApi(ABC):
 
 
 def sum_counts(native: Any, *names: str) -> int | None:
-    """The sum of these counts; None if none of them is told."""
+    """The sum of these counts, or None if none of them is known."""
     found = [native[name] for name in names if isinstance(native, dict) and type(native.get(name)) is int]
     return sum(found) if found else None
 

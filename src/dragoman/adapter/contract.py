@@ -38,7 +38,7 @@ class Prices(Protocol):
     """A price table, as adapters see it."""
 
     def price(self, model_id: str, usage: TokenUsage, at: datetime) -> Usage:
-        """The usage with its cost; ``cost_usd`` is None if the table does not know."""
+        """The usage with its cost; ``cost_usd`` is None if the table has no price."""
         ...
 
 
@@ -196,8 +196,7 @@ class Adapter(ABC):
     ) -> WireRequest:
         """Encode a request. The same input gives the same bytes and losses in every process.
 
-        Raises CriticalLossError if a critical block would be lost and RequestError if an option cannot be
-        written at all.
+        Raises CriticalLossError if a critical block would be lost, and RequestError if an option cannot be encoded.
         """
 
     @abstractmethod
@@ -223,7 +222,7 @@ class Adapter(ABC):
 
     @property
     def batch_api(self) -> "BatchApi | None":
-        """The provider's batch API for this model; None if there is none, or none is spoken here."""
+        """The provider's batch API for this model; None if it has none or the adapter does not support it."""
         return None
 
     @property

@@ -36,10 +36,10 @@ _INFO, _WARNING = Severity.INFO, Severity.WARNING
 def find_lost_fields(
     block: ContentBlock, unsupported: Collection[BlockField], *, synthetic: bool = False, from_same_wire: bool = False
 ) -> Iterator[LostField]:
-    """The losses of a block on a wire that lacks those details.
+    """Return the losses of a block on a wire that does not support those fields.
 
-    ``made``: the block is none of the history's own. ``own``: it was read from that very wire, so that what it
-    says besides its content is nothing that the provider wants back.
+    ``synthetic``: the block is not the history's own. ``from_same_wire``: it was decoded from the same wire, so the
+    provider does not need those fields back.
     """
     match block:
         case TextBlock() if block.citations and "citations" in unsupported:

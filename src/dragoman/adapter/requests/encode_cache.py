@@ -112,7 +112,8 @@ def encode_chunk(items: list[Any]) -> tuple[bytes, ...]:
 
 
 def find_boundary(messages: Sequence[Message]) -> int:
-    """The last message that may begin what is not settled yet: where the side that speaks changes. 0 if none."""
+    """Return the index of the last message at which the side changes: the prefix may end before it. 0 if there is
+    none."""
     for index in range(len(messages) - 1, 0, -1):
         role, previous = messages[index].role, messages[index - 1].role
         if role is Role.USER and previous is Role.ASSISTANT and not messages[index - 1].tool_uses:

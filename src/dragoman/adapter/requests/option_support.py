@@ -24,7 +24,7 @@ def tool_choice(request: RequestBuilder, *, tools: bool, reasoning: bool) -> Too
 
 
 def sampling_value(request: RequestBuilder, name: str, *, reasoning: bool) -> Any:
-    """The value of a sampling parameter; None if none is asked for, or the model takes none."""
+    """Return the value of a sampling parameter; None if it is not set or the model does not support it."""
     value, rule = getattr(request.options, name), request.target.capabilities.sampling
     if value is None or rule == "allowed" or (rule == "without_reasoning" and not reasoning):
         return value

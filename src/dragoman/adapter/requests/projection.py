@@ -69,8 +69,8 @@ def project(
     ``keys`` are those of calls that were made before these messages. ``server_state``: the provider stores earlier
     turns, so results may belong to calls that are not in the messages.
 
-    Raises CriticalLossError if a critical block would be lost, and ProjectionError if the model refuses
-    thinking of others.
+    Raises CriticalLossError if a critical block would be lost, and ProjectionError if the model refuses the thinking
+    of others.
     """
     losses: list[Loss] = []
     turns = [Turn.of(message) for message in messages]

@@ -15,7 +15,7 @@ from dragoman.canonical.blocks import (
 
 
 def flatten_block(block: ContentBlock) -> TextBlock | None:
-    """The block as a text, or None if it is of a kind that wires know (specification part E)."""
+    """Return the block as text, or None if providers support its type."""
     match block:
         case ResourceBlock():
             body = block.content if block.content is not None else "[binary content left out]"
