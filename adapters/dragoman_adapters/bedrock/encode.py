@@ -40,7 +40,7 @@ _OPENING_TEXT = "Continue."
 _DOCUMENT_TEXT = "Attached:"
 _EMPTY_TEXT = "(empty)"
 _NO_CACHE_POINT_AFTER = {"document", "video"}
-"""Blocks right behind which no marker may stand."""
+"""Blocks that no marker may directly follow."""
 
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> Native:
@@ -165,7 +165,7 @@ def apply_note(encoded: Native, note: Note) -> Native:
 def encode_block(
     content: ContentBlock, tool_id: ToolId, names: NameFactory, note: Note | None = None, *, takes_text: bool
 ) -> Native:
-    """One block. ``note`` tells how the parts of a tool's answer were laid out when it was read."""
+    """Encode one block. ``note`` holds the original layout of a tool's result."""
     match content:
         case TextBlock():
             return _encode_text(content)
@@ -208,7 +208,7 @@ def _encode_tool_result(
         apply_note(encode_block(part, tool_id, names, takes_text=takes_text), notes.get(str(index), {}))
         for index, part in enumerate(plain)
     ]
-    texts = [part for part in parts if part.get("text", _EMPTY_TEXT).strip()]  # texts without words are refused
+    texts = [part for part in parts if part.get("text", _EMPTY_TEXT).strip()]  # blank texts are refused
     encoded: Native = {"toolUseId": tool_id(content.tool_use_id), "content": texts or [{"text": _EMPTY_TEXT}]}
     if content.is_error:
         encoded["status"] = "error"
@@ -245,7 +245,7 @@ def _encode_tool_config(request: RequestBuilder, usable: Sequence[ToolDefinition
 
 
 def _add_cache_points(encoded: Native, marker: Native) -> None:
-    """Asks for caching of the system prompt and of everything up to the last message."""
+    """Request caching of the system prompt and of everything up to the last message."""
     if "system" in encoded:
         encoded["system"] = [*encoded["system"], marker]
     content = encoded["messages"].new_items[-1]["content"] if encoded["messages"].new_items else []

@@ -196,7 +196,7 @@ class BedrockStreamDecoder(StreamDecoder):
 
 
 class _BlockAccumulator:
-    """A content block while it arrives; what it is shows only in what is said of it."""
+    """Accumulates a content block, whose type shows only in its deltas."""
 
     __slots__ = ("citations", "ended", "image", "kind", "parts", "redacted", "signatures", "start", "texts")
 
@@ -219,12 +219,12 @@ class _BlockAccumulator:
 
     @property
     def call(self) -> Native | None:
-        """The start of a call that is ours to answer."""
+        """Return the start event of a call that the caller answers."""
         call: Native | None = self.start.get("toolUse")
         return call if call is not None and decode.is_call(self.start) else None
 
     def native(self) -> Native:
-        """The block as a whole reply has it; the input of a call that is cut or malformed stays a text."""
+        """Return the block as in a whole reply; truncated or malformed input of a call stays text."""
         text = "".join(self.texts)
         if self.kind == "toolUse":
             arguments, malformed = wirejson.parse_arguments(text)
@@ -249,7 +249,7 @@ class _BlockAccumulator:
 
 
 def _join_base64(pieces: list[str]) -> str:
-    """Base64 in pieces as one: each piece is whole by itself."""
+    """Join base64 pieces, each of which is complete."""
     if len(pieces) == 1:
         return pieces[0]
     return base64.b64encode(b"".join(base64.b64decode(piece) for piece in pieces)).decode()

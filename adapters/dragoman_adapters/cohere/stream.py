@@ -28,7 +28,7 @@ DONE = b"[DONE]"
 
 
 class _PieceAccumulator:
-    """A piece of the message while it arrives: a content part, the plan or a call."""
+    """Accumulates a piece of the message: a content part, the plan or a call."""
 
     __slots__ = ("ended", "field", "fragments", "native")
 

@@ -1,4 +1,4 @@
-"""What a table of an endpoint may say; see endpoints.toml."""
+"""The fields of an endpoint's table; see endpoints.toml."""
 
 import re
 import tomllib

@@ -1,7 +1,7 @@
 """A user's own endpoints: tables as in endpoints.toml, in a file of the user's.
 
 That is the file which DRAGOMAN_ENDPOINTS names, else ``endpoints.toml`` in the folder where the platform keeps
-the configuration of ``dragoman``. A table under the name of a built-in endpoint changes what it says.
+the configuration of ``dragoman``. A table with the name of a built-in endpoint changes that endpoint.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The reply that the chunks of a stream add up to: parts that go on, counts that replace each other, an end."""
+"""Accumulates the reply of a stream: parts that continue, counts that replace each other, an end."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -139,7 +139,7 @@ class ReplyAccumulator:
         self._top: dict[str, Any] = {}
 
     def add(self, chunk: Mapping[str, Any]) -> list[PartChange]:
-        """Takes one chunk, and gives what is new in the first candidate."""
+        """Add a chunk. Returns what is new in the first candidate."""
         top = _to_camel_case(chunk)
         candidates = top.pop("candidates", None) or ()
         usage = top.pop("usageMetadata", None) or {}

@@ -30,7 +30,7 @@ STOP_REASONS = {
     "ESCALATION": StopReason.REFUSAL,
     "PUP_LIMITED_DISABLED": StopReason.REFUSAL,
 }
-"""All others say that something went wrong: a malformed call, a missing signature, what is still unknown."""
+"""All others mean an error: a malformed call, a missing signature, an unknown reason."""
 _UNSPECIFIED = ("", "FINISH_REASON_UNSPECIFIED")
 _MODALITIES = ("", "TEXT", "IMAGE", "VIDEO", "AUDIO", "DOCUMENT")
 _TRAFFIC = ("", "ON_DEMAND", "PROVISIONED_THROUGHPUT")
@@ -98,7 +98,7 @@ def _function_call(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def finish_reason_name(native: Any, facts: Mapping[str, Any]) -> str | None:
-    """A finish reason as its word, whether it came as that or as a number; None if none was given."""
+    """Return a finish reason's name, whether it came as a name or as a number; None if there is none."""
     if isinstance(native, int) and not isinstance(native, bool):
         words = facts["finish_reasons"]
         native = words[native] if 0 <= native < len(words) else f"reason {native}"
@@ -122,7 +122,7 @@ def _decode_stop_reason(
 
 
 def decode_usage(native: Mapping[str, Any] | None, searches: Mapping[str, int]) -> TokenUsage | None:
-    """The counts of a reply; None if they say nothing of the prompt. ``searches`` are billed beside the tokens.
+    """Decode the usage; None if it has no prompt count. ``searches`` are billed in addition to the tokens.
 
     A count that is missing is zero: Google leaves those out.
     """

@@ -1,4 +1,4 @@
-"""Options to generationConfig and toolConfig (docs/reference/wires/google.md)."""
+"""The options of generateContent, in both directions (docs/reference/wires/google.md)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -114,7 +114,7 @@ def decode_options(
 ) -> AdapterOptions:
     """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``.
 
-    ``conversation`` names the fields that the messages and tools speak for. Whether to stream stands in the path.
+    ``covered_names`` are the fields that the messages and tools cover. Only the path says whether to stream.
     """
     body = camel_case_fields(native, without=covered_names)
     config = body.get("generationConfig") or {}
@@ -150,7 +150,7 @@ def _decode_output_schema(config: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _extra_fields(native: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[str, Any]:
-    """What must be laid over what we would write to get the request as it was; ``...`` leaves a field out."""
+    """Return the overrides of our encoding that restore the request; ``...`` removes a field."""
     found: dict[str, Any] = {}
     for key, theirs in native.items():
         ours = encoded.get(key)

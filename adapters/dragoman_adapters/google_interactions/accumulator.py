@@ -1,4 +1,4 @@
-"""One step while its events arrive."""
+"""Accumulates one step from its events."""
 
 from typing import Any
 

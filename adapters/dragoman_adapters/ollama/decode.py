@@ -65,7 +65,7 @@ def _decode_stop_reason(native: str | None, has_calls: bool, status: MessageStat
 
 
 def decode_usage(native: dict[str, Any]) -> TokenUsage | None:
-    """Counts stand in the last object; the server leaves out those that are zero, and tells nothing of its cache."""
+    """Decode the counts of the last object; the server leaves out zeros and does not report its cache."""
     if "eval_count" not in native and "prompt_eval_count" not in native:
         return None
     raw = {key: value for key, value in native.items() if key.endswith(("_count", "_duration"))}
@@ -76,7 +76,7 @@ def decode_usage(native: dict[str, Any]) -> TokenUsage | None:
 
 
 def _decode_content(native: dict[str, Any]) -> list[ContentBlock]:
-    """What a message says, in the order in which models say it: thinking, text, images."""
+    """Decode the content of a message, in the order in which models produce it: thinking, text, images."""
     blocks: list[ContentBlock] = []
     if native.get("thinking"):
         blocks.append(ThinkingBlock(text=native["thinking"]))
@@ -158,7 +158,7 @@ def _pop_call(open_calls: list[tuple[str, str]], name: str | None) -> str | None
 
 
 def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
-    """The tools of a request."""
+    """Decode the tools of a request."""
     found: list[ToolDefinition] = []
     for item in native.get("tools") or ():
         function = item["function"]

@@ -21,8 +21,8 @@ OPTION_FIELDS = {
 
 
 def encode_options(request: RequestBuilder) -> dict[str, Any]:
-    """Encode everything except the conversation and the tools. The server streams unless told otherwise, so we always
-    say."""
+    """Encode everything except the conversation and the tools. The server streams by default, so ``stream`` is always
+    sent."""
     options = request.options
     encoded: dict[str, Any] = {"stream": options.stream}
     if (think := _encode_thinking(request)) is not None:

@@ -1,4 +1,4 @@
-"""One output item while its events arrive."""
+"""Accumulates one output item from its events."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ BlockEvent = TextDelta | ThinkingDelta | ToolUseStart | ToolUseInputDelta | Tool
 
 _TEXT_PARTS = {"content": "output_text", "summary": "summary_text"}
 _MAX_PARTS = 1024
-"""Far more than any item has: an index that is out of its mind must not fill the memory."""
+"""Far more than any item has: an absurd index must not fill the memory."""
 
 
 def item_name(native: Mapping[str, Any]) -> str | None:

@@ -1,4 +1,4 @@
-"""Items while they are read into one canonical message: its blocks, and what `items` needs to write them again."""
+"""Decodes items into one canonical message: its blocks, and the notes that `encode_messages` needs."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

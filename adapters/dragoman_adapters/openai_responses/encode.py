@@ -1,5 +1,5 @@
-"""Encodes the body of a Responses request (docs/reference/wires/openai-responses.md). Its items are made in
-`items`."""
+"""Encodes the body of a Responses request (docs/reference/wires/openai-responses.md). `encode_messages` encodes the
+items."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

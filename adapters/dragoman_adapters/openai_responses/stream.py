@@ -230,7 +230,7 @@ class ResponsesStreamDecoder(StreamDecoder):
         yield from self._release()
 
     def _emit(self, item: ItemAccumulator, event: BlockEvent) -> Iterable[StreamEvent]:
-        """Hands an event out in its turn: it waits with its item while a call before it is open."""
+        """Emit an event in order: it waits with its item while an earlier call is open."""
         if item.position == self._front_position and not item.queue:
             return (event,) if self._in_order(event) else ()
         item.queue.append(event)
