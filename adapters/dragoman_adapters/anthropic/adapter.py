@@ -65,7 +65,7 @@ class AnthropicAdapter(Adapter):
 
     @property
     def batch_api(self) -> "BatchApi":
-        from dragoman_adapters.anthropic.batch import AnthropicBatchApi  # few programs submit any
+        from dragoman_adapters.anthropic.batch import AnthropicBatchApi  # imported late: few programs submit batches
 
         return AnthropicBatchApi(self.provider, self.model)
 

@@ -37,7 +37,7 @@ class AnthropicBatchApi(BatchApi):
         return b'{"custom_id":' + wirejson.dumps(wire_id) + b',"params":' + request.body + b"}"
 
     def headers(self, requests: Sequence[WireRequest]) -> dict[str, str]:
-        """Of all versions the oldest, which takes what the newer ones take and sampling parameters as well."""
+        """Use the oldest version: it accepts what newer ones do, and sampling parameters too."""
         oldest = min(request.headers["anthropic-version"] for request in requests)
         same = [replace(each, headers={**each.headers, "anthropic-version": oldest}) for each in requests]
         return super().headers(same)
@@ -55,9 +55,9 @@ class AnthropicBatchApi(BatchApi):
         return self._state(self.parse_response(reply))
 
     def results(self, batch_id: str) -> Steps[tuple[WireRequest, ...]]:
-        # The batch's own results_url says the same with a host; the path leaves the host to the transport.
+        # The batch's results_url has a host; with the path alone, the transport chooses the host.
         return (get_request(f"{PATH}/{batch_id}/results", _VERSION),)
-        yield  # pragma: no cover - makes this a generator like its twins
+        yield  # pragma: no cover - makes this a generator, as in the other adapters
 
     def decode_line(self, line: bytes) -> BatchLine:
         native = wirejson.loads_object(line, what="a line of the batch's results")
@@ -93,7 +93,7 @@ class AnthropicBatchApi(BatchApi):
 
 
 def _decode_status(word: str, counts: Any) -> BatchStatus:
-    """A batch that has ended is what all that it lacks has in common; with one answer in it, it is complete."""
+    """Return the state of an ended batch: complete if it has any answer, else what all its requests have in common."""
     if word != "ended":
         return BatchStatus.IN_PROGRESS
     if not sum_counts(counts, "succeeded", "errored"):

@@ -1,4 +1,4 @@
-"""Wire to canonical: replies, and requests in Anthropic's format (wire reference 2.3 and 2.4)."""
+"""Decodes replies, and requests in Anthropic's format (docs/reference/wires/anthropic.md)."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def parse_reply(body: bytes) -> dict[str, Any]:
 def decode_message(
     native: dict[str, Any], reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE
 ) -> Message:
-    """A whole reply object, or the one that a stream has gathered."""
+    """Decode a whole reply, or the one that a stream has accumulated."""
     content: list[ContentBlock] = []
     notes: dict[str, Any] = {}
     for index, item in enumerate(native["content"]):
@@ -81,10 +81,10 @@ def _decode_stop_reason(native: str | None, status: MessageStatus) -> StopReason
 
 
 def decode_usage(native: dict[str, Any] | None) -> TokenUsage | None:
-    """Anthropic counts cached tokens beside input_tokens and thinking inside output_tokens (wire reference 8.6).
+    """Decode the usage. input_tokens excludes cached tokens; output_tokens includes thinking.
 
-    The top level leaves out the iterations that compacted the conversation, which are billed all the same. What an
-    advisor used was another model's: it is counted as a call of a tool, for whose price we have no word.
+    The top level leaves out the iterations that compacted the conversation, which are billed too. An advisor uses
+    another model: it counts as a call of a tool, whose price is unknown.
     """
     count = UsageReader.of(native)
     if count is None or native is None or native.get("input_tokens") is None:
@@ -112,7 +112,7 @@ def decode_usage(native: dict[str, Any] | None) -> TokenUsage | None:
 
 
 def decode_block(native: dict[str, Any], tool_use_id: str, provider: str) -> ContentBlock:
-    """One block of the provider's; what the canonical form has no word for is kept whole."""
+    """Decode one block; unknown blocks are kept whole."""
     match native["type"]:
         case "text":
             return TextBlock(text=native["text"], citations=tuple(map(_decode_citation, native.get("citations") or ())))
@@ -162,7 +162,7 @@ def _decode_source(native: dict[str, Any], provider: str) -> MediaSource | None:
 
 
 def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
-    """The system prompt and the messages of a request."""
+    """Decode the system prompt and the messages of a request."""
     system = native.get("system")
     if system:
         _add_message(reader, Role.SYSTEM, system, in_list=False)
@@ -172,7 +172,7 @@ def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
 
 
 def _add_message(reader: HistoryReader, role: Role, content: str | list[dict[str, Any]], *, in_list: bool) -> None:
-    """One native message; each tool result in it becomes a message of its own, and so does what stands around them."""
+    """Decode one native message. Each tool result becomes a separate message, and so does the content around them."""
     layout: dict[str, Any] = {"in_list": True} if in_list else {}
     if isinstance(content, str):
         reader.add(role, (TextBlock(text=content),), {"string": True, **layout})
@@ -230,7 +230,7 @@ def _add_tool_result(reader: HistoryReader, native: dict[str, Any], *, joins_pre
 
 
 def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
-    """The tools of a request. One that Anthropic runs itself is kept whole, under its name."""
+    """Decode the tools of a request. Server tools are kept whole, under their names."""
     found: list[ToolDefinition] = []
     for item in native.get("tools") or ():
         if not isinstance(item.get("input_schema"), dict):

@@ -1,4 +1,4 @@
-"""Canonical to wire: the body of a Messages request (wire reference 2.2, 2.3 and 2.5)."""
+"""Encodes the body of a Messages request (docs/reference/wires/anthropic.md)."""
 
 import base64
 from collections.abc import Callable, Sequence
@@ -32,11 +32,11 @@ SAMPLING_VERSION = "2023-06-01"
 """The last version that takes temperature, top_p and top_k."""
 
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
-"""The beta that `let_drop` belongs to (docs.claude.com/en/docs/build-with-claude/preserved-thinking)."""
+"""The beta header of `allow_thinking_drop` (docs.claude.com/en/docs/build-with-claude/preserved-thinking)."""
 
 
 _UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "resolution", "link_types")
-"""What the wire has no place for in what others said."""
+"""Fields of other providers' blocks that the wire does not support."""
 
 _BASE64_TYPES = ("application/pdf",)
 _PLAIN_TEXT = "text/plain"
@@ -45,7 +45,7 @@ ToolId = Callable[[str], str]
 
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
-    """The whole body; keys in the order in which the provider documents them."""
+    """Encode the whole body, with keys in the provider's documented order."""
     system, listed = _split_system(request.turns, request.provider)
     usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
     encoded: dict[str, Any] = {"model": request.target.model}
@@ -59,18 +59,18 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
 
 
 def allow_thinking_drop(encoded: dict[str, Any]) -> None:
-    """Asks that thinking whose signature is void be left out, where the request would be refused otherwise."""
+    """Ask the provider to drop thinking with a void signature instead of refusing the request."""
     binding = {"prefix_mismatch_behavior": "drop_block"}
     encoded["thinking"] = {"type": "adaptive", **encoded.get("thinking", {}), "block_binding": binding}
 
 
 def api_version(encoded: dict[str, Any]) -> str:
-    """The API version that a body needs: sampling parameters exist only in the older one (wire reference 2.1)."""
+    """Return the API version that a body needs: only the older one has sampling parameters."""
     return SAMPLING_VERSION if any(name in encoded for name in SAMPLING) else LATEST_VERSION
 
 
 def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
-    """A tool; one that the provider runs itself goes back as it was read."""
+    """Encode a tool; a server tool goes back unchanged."""
     raw = definition.provider_raw or {}
     if raw.get("by") == provider and "native" in raw:
         return dict(raw["native"])
@@ -81,7 +81,7 @@ def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
 
 
 def _split_system(turns: Sequence[Turn], provider: str) -> tuple[list[Turn], list[Turn]]:
-    """Leading system turns, and the rest. A system message that was read from inside the list stays there."""
+    """Split off leading system turns. A system message that was read from inside the list stays there."""
     for position, turn in enumerate(turns):
         if turn.role not in (Role.SYSTEM, Role.DEVELOPER) or turn.raw(provider).get("in_list"):
             return list(turns[:position]), list(turns[position:])
@@ -95,7 +95,7 @@ def _encode_system(request: RequestBuilder, turns: Sequence[Turn]) -> str | list
 
 
 def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[dict[str, Any]]:
-    """Tool results of one turn share one user message, in front of whatever the user adds (wire reference 8.2)."""
+    """Encode the tool results of one turn in one user message, before the user's own content."""
     encoded: list[dict[str, Any]] = []
     previous: Turn | None = None
     for turn in turns:
@@ -133,7 +133,7 @@ _ROLES = {
 
 
 def _compact_content(blocks: list[dict[str, Any]], *, only: bool = True) -> Any:
-    """A lone text without any extras, as a string."""
+    """Encode a single text without other fields as a string."""
     if only and len(blocks) == 1 and blocks[0].keys() == {"type", "text"}:
         return blocks[0]["text"]
     return blocks
@@ -154,7 +154,7 @@ def _encode_blocks(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
 
 
 def _record_text_type_losses(request: RequestBuilder, turn: Turn, index: int) -> None:
-    """Documents that are text are plain text here, of whatever type they were."""
+    """Encode text documents as plain text, whatever their type."""
     content = turn.blocks[index]
     for each in content.content if isinstance(content, ToolResultBlock) else (content,):
         if isinstance(each, DocumentBlock) and each.media_type is not None:
@@ -165,7 +165,7 @@ def _record_text_type_losses(request: RequestBuilder, turn: Turn, index: int) ->
 
 
 def encode_block(content: ContentBlock, tool_id: ToolId, note: dict[str, Any] | None = None) -> dict[str, Any]:
-    """One block. ``note`` tells how a tool's answer was laid out when it was read."""
+    """Encode one block. ``note`` holds the original layout of a tool's result."""
     match content:
         case TextBlock():
             encoded: dict[str, Any] = {"type": "text", "text": content.text}
@@ -212,7 +212,7 @@ def _encode_source(source: MediaSource, media_type: str) -> dict[str, Any]:
             return {"type": "text", "media_type": _PLAIN_TEXT, "data": source.data}
         case "base64" if media_type in _BASE64_TYPES or media_type.startswith("image/"):
             return {"type": "base64", "media_type": media_type, "data": source.data}
-        case "base64":  # the wire takes texts of any kind as plain ones alone (wire reference 2.3)
+        case "base64":  # the wire accepts text as text/plain only
             return {"type": "text", "media_type": _PLAIN_TEXT, "data": _decode_base64_text(source.data)}
         case "url":
             return {"type": "url", "url": source.data}
@@ -221,7 +221,7 @@ def _encode_source(source: MediaSource, media_type: str) -> dict[str, Any]:
 
 
 def _decode_base64_text(data: str) -> str:
-    """The text that base64 holds, up to where it was cut off; what is no UTF-8 in it is marked as such."""
+    """Decode base64 text up to a cut; invalid UTF-8 becomes replacement characters."""
     digits = data.rstrip("=")
-    whole = digits if len(digits) % 4 != 1 else digits[:-1]  # one digit alone is no byte
+    whole = digits if len(digits) % 4 != 1 else digits[:-1]  # a single digit is not a byte
     return base64.b64decode(whole + "==").decode(errors="replace")

@@ -1,4 +1,4 @@
-"""What Anthropic's errors mean, by HTTP and inside a stream (wire reference 2.5, specification D5.7)."""
+"""Decodes Anthropic's errors, by HTTP and inside a stream (docs/reference/wires/anthropic.md)."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ _OVERFLOW = ("prompt is too long", "exceed context", "context limit", "context w
 
 
 def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-    """The error of ``{"type": "error", "error": {...}}``, whichever way it came."""
+    """Return the error of ``{"type": "error", "error": {...}}``, by HTTP or in a stream."""
     inner = native.get("error")
     inner = inner if isinstance(inner, dict) else {}
     details = inner.get("details")

@@ -15,7 +15,7 @@ EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "
 
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
-    """Everything but the conversation and the tools."""
+    """Encode everything except the conversation and the tools."""
     options = request.options
     thinking = _encode_thinking(request)
     is_thinking = thinking is not None and thinking["type"] != "disabled"
@@ -41,14 +41,14 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
 
 
 def _default_max_tokens(request: RequestBuilder, thinking: Mapping[str, Any] | None) -> int:
-    """The limit of the output where the caller names none; thinking counts towards it, so a budget comes on top."""
+    """Return the default output limit. Thinking counts towards it, so a budget is added."""
     limit: int = request.target.capabilities.wire["default_max_tokens"]
     budget: int = (thinking or {}).get("budget_tokens", 0)
     return limit + budget
 
 
 def _encode_thinking(request: RequestBuilder) -> dict[str, Any] | None:
-    """Per model: a budget on older models, adaptive on newer ones, off only where it can be (wire reference 2.6)."""
+    """Encode thinking: a budget on older models, adaptive on newer ones, off if the model allows it."""
     options, facts = request.options, request.target.capabilities.wire
     if options.thinking is False or options.effort == "none":
         if request.target.capabilities.thinking_off:
@@ -98,7 +98,7 @@ def _encode_tool_choice(request: RequestBuilder, *, tools: bool, is_thinking: bo
 
 
 def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
-    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
+    """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``."""
     config = native.get("output_config") or {}
     thinking = native.get("thinking") or {}
     choice = native.get("tool_choice") or {}

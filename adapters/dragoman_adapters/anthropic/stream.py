@@ -1,4 +1,4 @@
-"""Chunks to events for the Messages API (wire reference 2.4). The terminal event is message_stop."""
+"""Decodes the stream of the Messages API (docs/reference/wires/anthropic.md). The terminal event is message_stop."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -33,7 +33,7 @@ _EMPTY_BLOCKS: dict[str, dict[str, Any]] = {
 
 
 class AnthropicStreamDecoder(StreamDecoder):
-    """Gathers the reply object that the stream describes, and emits an event for each change."""
+    """Accumulates the reply object of the stream and emits an event for each change."""
 
     def __init__(self, provider: str, context: RequestContext) -> None:
         super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))
@@ -82,7 +82,7 @@ class AnthropicStreamDecoder(StreamDecoder):
         content = self._native["content"]
         if index != len(content):
             raise ValueError(f"content block {index} starts where {len(content)} was due")
-        # What deltas add to may be left out where it is still empty, as llama.cpp does.
+        # Fields that deltas append to may be missing while they are empty, as with llama.cpp.
         native = {**_EMPTY_BLOCKS.get(native["type"], {}), **native}
         content.append(native)
         match native["type"]:
@@ -129,7 +129,7 @@ class AnthropicStreamDecoder(StreamDecoder):
         return (ToolUseInputDelta(self._reply.message_id, index, call, fragment),)
 
     def _append_fragment(self, index: int, fragment: str) -> None:
-        # Joined once, at the block's end: adding to a string in a dict would copy it for every delta.
+        # Joined once, at the block's end: appending to a string would copy it for every delta.
         if not isinstance(fragment, str):
             raise TypeError(f"a delta of content block {index} is no text")
         self._fragments[index].append(fragment)
@@ -143,14 +143,14 @@ class AnthropicStreamDecoder(StreamDecoder):
             yield ToolUseEnd(self._reply.message_id, index, call, block["input"])
 
     def _open_block(self, index: int) -> dict[str, Any]:
-        """Raises ValueError where the block has stopped, or not started: something was lost or doubled on the way."""
+        """Raises ValueError if the block has ended or not started: events are missing or repeated."""
         content: list[dict[str, Any]] = self._native["content"]
         if index in self._stopped or not 0 <= index < len(content):
             raise ValueError(f"content block {index} goes on, but is not open")
         return content[index]
 
     def _join_fragments(self, index: int, block: dict[str, Any]) -> None:
-        """Joins what a block's deltas brought. Input that is cut off or malformed stays text and runs nothing."""
+        """Join a block's deltas. Truncated or malformed input stays text, so that no tool runs with it."""
         joined = "".join(self._fragments.pop(index, ()))
         match block["type"]:
             case "text":
@@ -187,7 +187,7 @@ class AnthropicStreamDecoder(StreamDecoder):
         yield MessageComplete(decode.decode_message(self._finish_reply(), self._reply))
 
     def _finish_reply(self) -> dict[str, Any]:
-        """The reply object as far as it came."""
+        """Return the reply object so far."""
         for index, block in enumerate(self._native["content"]):
             if index not in self._stopped:
                 self._join_fragments(index, block)

@@ -42,9 +42,10 @@ _CLAUDE_ID = re.compile(r"(?:.*[./])?anthropic\.(claude-.+?)(?:-v\d+)?(?::[\dk]+
 
 
 class BedrockAdapter(Adapter):
-    """Converse with any model, or InvokeModel with Claude and Nova; see `forms` for how one is chosen.
+    """Converse with any model, or InvokeModel with Claude and Nova; see `body_formats` for how one is chosen.
 
-    The model is a model id, an inference profile or an ARN. See https://docs.aws.amazon.com/bedrock/latest/APIReference.
+    The model is a model id, an inference profile or an ARN. See
+    https://docs.aws.amazon.com/bedrock/latest/APIReference.
     """
 
     provider: ClassVar[str] = "bedrock"
@@ -107,7 +108,7 @@ class BedrockAdapter(Adapter):
 
 @cache
 def _find_capabilities(model: str) -> AdapterCapabilities:
-    """The declarations for one model id, inference profile or ARN."""
+    """Return the declarations of a model id, inference profile or ARN."""
     name = unquote(model)
     claude = _CLAUDE_ID.fullmatch(name)
     if claude is None:
@@ -117,7 +118,7 @@ def _find_capabilities(model: str) -> AdapterCapabilities:
 
 
 def _encode_messages_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
-    """The whole body. Model and streaming are said by the path; caching is asked for block by block."""
+    """Encode the whole body. The path holds the model and says whether to stream; cache markers belong to blocks."""
     encoded: dict[str, Any] = {"anthropic_version": _ANTHROPIC_VERSION, **anthropic_encode.encode_body(request, tools)}
     del encoded["model"]
     encoded.pop("stream", None)
@@ -130,5 +131,5 @@ def _encode_messages_body(request: RequestBuilder, tools: Sequence[ToolDefinitio
 
 
 def _decode_messages_reply(native: dict[str, Any], reply: ReplyBuilder) -> Message:
-    """A whole reply. Its name of the model is Anthropic's, by which Bedrock knows none: the one asked for counts."""
+    """Decode a whole reply. Its model name is Anthropic's, unknown to Bedrock, so the requested one counts."""
     return anthropic_decode.decode_message({**native, "model": None}, reply)

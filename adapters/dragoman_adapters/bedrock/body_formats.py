@@ -1,8 +1,8 @@
-"""The three forms in which Bedrock's runtime is spoken to. A body says itself which of them it is.
+"""The three body formats of Bedrock's runtime. The fields of a body show its format.
 
-Converse is the form that all models share, and the one that is written unless the caller asks for another. The
-other two are bodies of InvokeModel: Anthropic's Messages, asked for with the field ``anthropic_version``, and that of
-Nova, whose messages are Converse's own, asked for with ``schemaVersion``.
+All models support Converse, which is the default. The other two are bodies of InvokeModel: Anthropic's Messages,
+requested with the field ``anthropic_version``, and Nova's, whose messages are Converse's own, requested with
+``schemaVersion``.
 """
 
 from collections.abc import Mapping
@@ -35,14 +35,14 @@ _OPERATIONS = {
 
 
 def detect_format(body: Mapping[str, Any]) -> BodyFormat:
-    """The form of a request body, or of the fields that a caller wants in one."""
+    """Return the format of a request body, or of the caller's extra fields."""
     if "anthropic_version" in body:
         return BodyFormat.MESSAGES
     return BodyFormat.NOVA if "schemaVersion" in body else BodyFormat.CONVERSE
 
 
 def request_path(model: str, form: BodyFormat, *, stream: bool) -> str:
-    """Where a request goes. Names may be ARNs, with colons and slashes; one that is quoted already stays so.
+    """Return the path of a request. Names may be ARNs, with colons and slashes; one that is already quoted stays so.
 
     Raises RequestError for a name that no encoding can write.
     """
@@ -54,7 +54,7 @@ def request_path(model: str, form: BodyFormat, *, stream: bool) -> str:
 
 
 def drop_other_formats(request: RequestBuilder, form: BodyFormat) -> None:
-    """Leaves out what was said of messages in the words of another form: notes, native blocks, sources."""
+    """Drop what belongs to another format: notes, native blocks, sources."""
     fitted = (_fit_turn(request, turn, form) for turn in request.turns)
     request.turns = tuple(turn for turn in fitted if turn.blocks)
 

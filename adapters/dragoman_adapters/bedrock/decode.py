@@ -1,4 +1,4 @@
-"""Wire to canonical: replies and requests of Converse (docs.aws.amazon.com/bedrock/latest/APIReference, Converse)."""
+"""Decodes replies and requests of Converse (docs.aws.amazon.com/bedrock/latest/APIReference, Converse)."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -39,14 +39,14 @@ STOP_REASONS = {
 }
 
 CACHE_POINT = "cachePoint"
-"""A block that says nothing: it is noted, not read."""
+"""An empty block: it is noted, not decoded."""
 
 _COVERED_FIELDS = {"output", "usage"}
 _MEDIA = ("image", "document", "video", "audio")
 
 
 def decode_message(native: Native, reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE) -> Message:
-    """A whole reply object, or the one that a stream has gathered."""
+    """Decode a whole reply, or the one that a stream has accumulated."""
     native_blocks = map(_without_call_type, native["output"]["message"]["content"])
     content, notes = _decode_blocks(native_blocks, reply.call_id)
     raw: Native = {key: value for key, value in native.items() if key not in _COVERED_FIELDS}
@@ -69,10 +69,9 @@ def _decode_stop_reason(native: str | None, status: MessageStatus) -> StopReason
 
 
 def decode_usage(native: Mapping[str, Any]) -> TokenUsage | None:
-    """The cache counts stand beside inputTokens, which excludes them; the total is the sum of all four.
+    """Decode the usage. inputTokens excludes the cache counts; the total is the sum of all four.
 
-    Some models spell them cacheReadInputTokenCount. What the tier and the latency of the reply cost is told beside
-    the counts.
+    Some models spell them cacheReadInputTokenCount. The service tier and the latency mode are outside of the usage.
     """
     count, served = UsageReader.of(native.get("usage")), UsageReader(native)
     if count is None or native["usage"].get("inputTokens") is None:
@@ -96,7 +95,7 @@ def decode_usage(native: Mapping[str, Any]) -> TokenUsage | None:
 def _decode_blocks(
     natives: Iterable[Native], call_id: Callable[[int, str | None], str]
 ) -> tuple[list[ContentBlock], Native]:
-    """The blocks, and notes: what each holds beyond what our encoder would write, and the markers around it."""
+    """Decode the blocks and their notes: what each holds beyond our encoding, and the markers around it."""
     content: list[ContentBlock] = []
     blocks: dict[str, Native] = {}
     ahead: list[Native] = []
@@ -128,7 +127,7 @@ def is_call(native: Native) -> bool:
 
 
 def decode_block(native: Native, tool_use_id: str) -> ContentBlock:
-    """One block, which is named by its only key; what the canonical form has no word for is kept whole."""
+    """One block, which is named by its only key; unknown blocks are kept whole."""
     kind, value = _union_member(native)
     match kind:
         case "text":
@@ -154,7 +153,7 @@ def decode_block(native: Native, tool_use_id: str) -> ContentBlock:
 
 
 def _union_member(native: Native) -> tuple[str, Any]:
-    """The name of a union's member and its value."""
+    """Return the name and the value of a union's member."""
     return next(iter(native.items()), ("", None))
 
 
@@ -175,7 +174,7 @@ def _decode_citation(native: Native) -> Citation:
 
 
 def diff_block(native: Native, decoded: ContentBlock, tool_use_id: str) -> Native:
-    """What a block holds beyond ours: a residue, and under ``inner`` that of the object in its only field."""
+    """Return the difference of a block from our encoding; ``inner`` is that of the object in its only field."""
     ours = encode.encode_block(decoded, lambda _: tool_use_id, encode_blocks.DocumentNames().reserve, takes_text=True)
     kind, theirs = _union_member(native)
     encoded = ours.get(kind)
@@ -186,7 +185,7 @@ def diff_block(native: Native, decoded: ContentBlock, tool_use_id: str) -> Nativ
 
 
 def decode_history(native: Native, reader: HistoryReader) -> None:
-    """The system prompt and the messages of a request."""
+    """Decode the system prompt and the messages of a request."""
     if system := native.get("system"):
         content, notes = _decode_blocks(system, lambda *_: "")
         reader.add(Role.SYSTEM, content, {"form": str(BodyFormat.CONVERSE), **notes})
@@ -197,7 +196,8 @@ def decode_history(native: Native, reader: HistoryReader) -> None:
 
 
 def _add_message(reader: HistoryReader, native: Native, *, apart: bool) -> None:
-    """One native message; each tool result in the user's becomes a message of its own, and so does what is around."""
+    """Decode one native message. Each tool result of the user's becomes a separate message, as does the content
+    around."""
     role = Role(native["role"])
     layout: Native = {"form": str(BodyFormat.CONVERSE)}
     if role is Role.SYSTEM:
@@ -245,7 +245,7 @@ def _add_tool_result(reader: HistoryReader, native: Native, markers: list[Native
 
 
 def decode_tools(native: Native, provider: str) -> list[ToolDefinition]:
-    """The tools of a request. One that Bedrock runs itself is kept whole, under its name; markers are noted."""
+    """Decode the tools of a request. Server tools are kept whole, under their names; markers are noted."""
     found: list[ToolDefinition] = []
     for item in (native.get("toolConfig") or {}).get("tools") or ():
         kind, value = _union_member(item)

@@ -8,7 +8,7 @@ from dragoman_adapters.bedrock.encode_blocks import MEDIA_TYPES
 
 
 def decode_media(kind: str, native: Mapping[str, Any], provider: str) -> ContentBlock | None:
-    """The block of a medium, None where its source is of a kind that the canonical form has no word for."""
+    """The block of a medium, None if its source is of a kind that the canonical form has no word for."""
     source = _decode_source(native.get("source") or {}, provider)
     if source is None:
         return None

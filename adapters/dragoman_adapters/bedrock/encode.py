@@ -1,4 +1,4 @@
-"""Canonical to wire: the body of a Converse request (docs.aws.amazon.com/bedrock/latest/APIReference, Converse)."""
+"""Encodes the body of a Converse request (docs.aws.amazon.com/bedrock/latest/APIReference, Converse)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -35,16 +35,16 @@ ToolId = Callable[[str], str]
 NameFactory = Callable[[str | None], str]
 
 _UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "resolution", "guesses")
-"""What the wire has no place for in what others said."""
+"""Fields of other providers' blocks that the wire does not support."""
 _OPENING_TEXT = "Continue."
 _DOCUMENT_TEXT = "Attached:"
 _EMPTY_TEXT = "(empty)"
 _NO_CACHE_POINT_AFTER = {"document", "video"}
-"""Blocks right behind which no marker may stand."""
+"""Blocks that no marker may directly follow."""
 
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> Native:
-    """The whole body; keys in the order in which the provider documents them."""
+    """Encode the whole body, with keys in the provider's documented order."""
     system, listed = _split_system(request)
     encoded: Native = {"messages": request.encode_history(listed, partial(_encode_messages, request))}
     if system:
@@ -60,7 +60,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> Nat
 
 
 def _split_system(request: RequestBuilder) -> tuple[list[Turn], list[Turn]]:
-    """Leading system turns, and the rest. A system message that was read from inside the list stays there."""
+    """Split off leading system turns. A system message that was read from inside the list stays there."""
     for position, turn in enumerate(request.turns):
         if turn.role not in (Role.SYSTEM, Role.DEVELOPER) or turn.raw(PROVIDER).get("in_list"):
             return list(request.turns[:position]), list(request.turns[position:])
@@ -165,7 +165,7 @@ def apply_note(encoded: Native, note: Note) -> Native:
 def encode_block(
     content: ContentBlock, tool_id: ToolId, names: NameFactory, note: Note | None = None, *, takes_text: bool
 ) -> Native:
-    """One block. ``note`` tells how the parts of a tool's answer were laid out when it was read."""
+    """Encode one block. ``note`` holds the original layout of a tool's result."""
     match content:
         case TextBlock():
             return _encode_text(content)
@@ -208,7 +208,7 @@ def _encode_tool_result(
         apply_note(encode_block(part, tool_id, names, takes_text=takes_text), notes.get(str(index), {}))
         for index, part in enumerate(plain)
     ]
-    texts = [part for part in parts if part.get("text", _EMPTY_TEXT).strip()]  # texts without words are refused
+    texts = [part for part in parts if part.get("text", _EMPTY_TEXT).strip()]  # blank texts are refused
     encoded: Native = {"toolUseId": tool_id(content.tool_use_id), "content": texts or [{"text": _EMPTY_TEXT}]}
     if content.is_error:
         encoded["status"] = "error"
@@ -216,7 +216,7 @@ def _encode_tool_result(
 
 
 def encode_tool(definition: ToolDefinition) -> list[Native]:
-    """A tool, with the markers that stood behind it; one that Bedrock runs itself goes back as it was read."""
+    """A tool, with the markers that stood behind it; one that Bedrock runs itself goes back unchanged."""
     raw = definition.provider_raw or {}
     own = raw if raw.get("by") == PROVIDER else {}
     if "native" in own:
@@ -245,7 +245,7 @@ def _encode_tool_config(request: RequestBuilder, usable: Sequence[ToolDefinition
 
 
 def _add_cache_points(encoded: Native, marker: Native) -> None:
-    """Asks for caching of the system prompt and of everything up to the last message."""
+    """Request caching of the system prompt and of everything up to the last message."""
     if "system" in encoded:
         encoded["system"] = [*encoded["system"], marker]
     content = encoded["messages"].new_items[-1]["content"] if encoded["messages"].new_items else []

@@ -58,7 +58,7 @@ def decode_reply_error(native: dict[str, Any], origin: ErrorContext) -> Provider
 
 
 def decode_error(native: Mapping[str, Any], origin: ErrorContext, name: str) -> ProviderError:
-    """The error of an exception of that name, whichever way it came."""
+    """The error of an exception of that name, by HTTP or in a stream."""
     message = native.get("message") or native.get("Message") or native.get("originalMessage")
     failure, status = origin.failure(message=message, code=name or None), origin.status
     kind = BY_TYPE.get(name.lower().removesuffix("exception"))

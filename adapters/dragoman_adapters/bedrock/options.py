@@ -1,4 +1,4 @@
-"""Options to the fields of a Converse request, and to those that only one family of models reads."""
+"""The options of Converse and of single model families, in both directions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -20,13 +20,13 @@ OPTION_FIELDS = {"max_output_tokens": "maxTokens", "temperature": "temperature",
 MERGED_FIELDS = frozenset(
     {"inferenceConfig", "additionalModelRequestFields", "outputConfig", "textFormat", "toolConfig"}
 )
-"""Fields of which a caller may set a part: theirs are laid over ours one by one."""
+"""Fields whose objects are merged with the caller's."""
 
 _LEVELS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
 
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> Fields:
-    """Everything but the conversation and the tools."""
+    """Encode everything except the conversation and the tools."""
     options = request.options
     inference = {
         name: value for ours, name in OPTION_FIELDS.items() if (value := _allowed_option(request, ours)) is not None
@@ -55,7 +55,7 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> Fields:
 
 
 def _allowed_option(request: RequestBuilder, name: str) -> Any:
-    """An option's value, None where there is none or the model does not take it."""
+    """Return an option's value; None if it is not set or the model does not support it."""
     value = getattr(request.options, name)
     if value is None or name not in ("temperature", "top_p", "top_k"):
         return value
@@ -66,7 +66,7 @@ def _allowed_option(request: RequestBuilder, name: str) -> Any:
 
 
 def _assign(fields: Fields, path: list[str], value: Any) -> None:
-    """Puts a value where a path of names leads."""
+    """Set the value at a path of names."""
     *groups, last = path
     for name in groups:
         fields = fields.setdefault(name, {})
@@ -176,9 +176,9 @@ def cache_point(lifetime: str) -> Fields:
 
 
 def decode_options(native: Fields, target: Target, context: RequestContext) -> AdapterOptions:
-    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field.
+    """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``.
 
-    Whether a stream is wanted is said by the path alone.
+    Only the path says whether to stream.
     """
     inference = native.get("inferenceConfig") or {}
     config = native.get("toolConfig") or {}
@@ -213,7 +213,7 @@ def decode_options(native: Fields, target: Target, context: RequestContext) -> A
 
 
 def _lookup(fields: Mapping[str, Any], path: list[str]) -> Any:
-    """The value where a path of names leads, None where it leads nowhere."""
+    """Return the value at a path of names; None if there is none."""
     value: Any = fields if path else None
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None

@@ -1,4 +1,4 @@
-"""Chunks to events for Bedrock's three forms, which all arrive as AWS event streams.
+"""Decodes the stream of Bedrock's three forms, which all arrive as AWS event streams.
 
 Converse names its events in the frames; the terminal one is metadata, which brings the counts. InvokeModel wraps the
 model's own events in frames called chunk: Anthropic's, whose terminal event is message_stop, and Nova's, which are
@@ -40,7 +40,7 @@ _BEDROCK_PREFIX = "amazon-bedrock-"
 
 
 class BedrockStreamDecoder(StreamDecoder):
-    """Gathers the reply object that the stream describes, and emits an event for each change."""
+    """Accumulates the reply object of the stream and emits an event for each change."""
 
     def __init__(self, provider: str, context: RequestContext) -> None:
         super().__init__(provider, AwsEventStreamDecoder(context.frame_cap, context.body_cap))
@@ -190,13 +190,13 @@ class BedrockStreamDecoder(StreamDecoder):
         yield MessageComplete(decode.decode_message(self._accumulated_reply(), self._reply))
 
     def _accumulated_reply(self) -> Native:
-        """The reply object as far as it came."""
+        """Return the reply object so far."""
         message = {**self._native["output"]["message"], "content": [block.native() for block in self._blocks]}
         return {**self._native, "output": {"message": message}}
 
 
 class _BlockAccumulator:
-    """A content block while it arrives; what it is shows only in what is said of it."""
+    """Accumulates a content block, whose type shows only in its deltas."""
 
     __slots__ = ("citations", "ended", "image", "kind", "parts", "redacted", "signatures", "start", "texts")
 
@@ -212,19 +212,19 @@ class _BlockAccumulator:
         self.ended = False
 
     def require_kind(self, kind: str) -> None:
-        """Raises ValueError where the block is already of another kind, or of one that has to be announced."""
+        """Raises ValueError if the block is already of another kind, or of one that has to be announced."""
         if kind != (self.kind or ("" if kind in _STARTED_KINDS else kind)):
             raise ValueError(f"{kind} in a content block of another kind")
         self.kind = kind
 
     @property
     def call(self) -> Native | None:
-        """The start of a call that is ours to answer."""
+        """Return the start event of a call that the caller answers."""
         call: Native | None = self.start.get("toolUse")
         return call if call is not None and decode.is_call(self.start) else None
 
     def native(self) -> Native:
-        """The block as a whole reply has it; the input of a call that is cut or malformed stays a text."""
+        """Return the block as in a whole reply; truncated or malformed input of a call stays text."""
         text = "".join(self.texts)
         if self.kind == "toolUse":
             arguments, malformed = wirejson.parse_arguments(text)
@@ -249,7 +249,7 @@ class _BlockAccumulator:
 
 
 def _join_base64(pieces: list[str]) -> str:
-    """Base64 in pieces as one: each piece is whole by itself."""
+    """Join base64 pieces, each of which is complete."""
     if len(pieces) == 1:
         return pieces[0]
     return base64.b64encode(b"".join(base64.b64decode(piece) for piece in pieces)).decode()

@@ -1,4 +1,4 @@
-"""Wire to canonical: replies, and requests in Cohere's format (docs.cohere.com/reference/chat)."""
+"""Decodes replies, and requests in Cohere's format (docs.cohere.com/reference/chat)."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -53,9 +53,9 @@ def decode_message(
     pieces: Sequence[Piece] | None = None,
     cut: Collection[int] = (),
 ) -> Message:
-    """A whole reply object, or the one that a stream has gathered.
+    """Decode a whole reply, or the one that a stream has accumulated.
 
-    A stream hands in the pieces of the message in its own order, and at which positions calls were broken off.
+    A stream passes the pieces in order of arrival, and the positions of truncated calls.
     """
     native_message = native["message"]
     if pieces is None:
@@ -79,7 +79,7 @@ def decode_message(
 
 
 def _truncated_calls(pieces: Sequence[Piece], finish: str | None) -> list[int]:
-    """The position of a last call that the limit broke off before its arguments began; others show by parsing."""
+    """Return the position of a last call that the limit cut before its arguments; other cuts show in parsing."""
     if finish != "MAX_TOKENS" or not pieces or pieces[-1][0] != "tool_calls":
         return []
     function = pieces[-1][1].get("function") or {}
@@ -101,7 +101,7 @@ def _decode_stop_reason(
 
 
 def decode_usage(native: Any) -> TokenUsage | None:
-    """The billed units; where there are none, the tokens, among which those from the cache count.
+    """Decode the billed units, or the tokens, cached ones included, if there are no units.
 
     The tokens include a prompt of Cohere's own around ours, which is not billed, and say how much of all that came
     from a cache, which makes no difference to the price: ``raw`` keeps it. genai-prices bills by the units as well.
@@ -132,7 +132,7 @@ def decode_usage(native: Any) -> TokenUsage | None:
 
 
 def split_message(native: Mapping[str, Any]) -> list[Piece]:
-    """A message in pieces: its content, the plan behind its calls, the calls. Content of empty texts says nothing."""
+    """Split a message into pieces: its content, the plan of its calls, the calls. Empty texts are dropped."""
     content = native.get("content")
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
@@ -148,7 +148,7 @@ def split_message(native: Mapping[str, Any]) -> list[Piece]:
 def _decode_blocks(
     pieces: Sequence[Piece], call_id: Callable[[int, str | None], str], cut: Collection[int] = ()
 ) -> tuple[list[ContentBlock], dict[str, Any]]:
-    """The blocks of the pieces, and by position what our encoder would not write for them."""
+    """Decode the pieces to blocks, and note by position what our encoder would not write."""
     content: list[ContentBlock] = []
     notes: dict[str, Any] = {}
     for position, (field, value) in enumerate(pieces):
@@ -166,7 +166,7 @@ def _decode_blocks(
 
 
 def _decode_block(field: str, value: Any, tool_use_id: str, *, cut: bool = False) -> ContentBlock:
-    """One piece; what the canonical form has no word for is kept whole."""
+    """One piece; unknown blocks are kept whole."""
     if field == "tool_plan":
         return ThinkingBlock(text=value)
     if field == "tool_calls":
@@ -198,7 +198,7 @@ def _decode_tool_call(native: dict[str, Any], tool_use_id: str, *, cut: bool) ->
 
 
 def _decode_source(url: str) -> tuple[MediaSource, str | None]:
-    """A data URL's content and media type; other URLs as they are."""
+    """Split a data URL into content and media type; other URLs stay as they are."""
     head, comma, data = url.partition(",")
     if comma and head.startswith("data:") and head.endswith(";base64"):
         return MediaSource(kind="base64", data=data), head[5:-7] or None
@@ -245,7 +245,7 @@ def _decode_citation(native: dict[str, Any]) -> Citation:
 
 
 def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
-    """The messages of a request."""
+    """Decode the messages of a request."""
     for item in native["messages"]:
         role = Role(item["role"])
         if role is Role.TOOL:
@@ -280,7 +280,7 @@ def _add_tool_result(reader: HistoryReader, native: dict[str, Any]) -> None:
 
 
 def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
-    """The tools of a request. One that is no function is kept whole, under its type."""
+    """Decode the tools of a request. One that is not a function is kept whole, under its type."""
     found: list[ToolDefinition] = []
     for item in native.get("tools") or ():
         function = item.get("function")

@@ -1,4 +1,4 @@
-"""Canonical to wire: the body of a chat request (docs.cohere.com/reference/chat)."""
+"""Encodes the body of a chat request (docs.cohere.com/reference/chat)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -31,7 +31,7 @@ PROVIDER = "cohere"
 
 
 _UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "link_types", "text_documents")
-"""What the wire has no place for in what others said."""
+"""Fields of other providers' blocks that the wire does not support."""
 
 Piece = tuple[str, Any]
 """A field of a message and one value of it: a content part, the plan, a call."""
@@ -40,7 +40,7 @@ ToolId = Callable[[str], str]
 
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
-    """The whole body."""
+    """Encode the whole body."""
     history = request.encode_history(request.turns, partial(_encode_messages, request))
     encoded: dict[str, Any] = {"model": request.target.model, "messages": history}
     usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
@@ -51,7 +51,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
 
 
 def encode_tool(definition: ToolDefinition) -> dict[str, Any]:
-    """A tool, in the nested form of OpenAI's chat."""
+    """Encode a tool in the nested form of OpenAI's chat."""
     raw = definition.provider_raw or {}
     own = raw if raw.get("by") == PROVIDER else {}
     if "native" in own:
@@ -64,7 +64,7 @@ def encode_tool(definition: ToolDefinition) -> dict[str, Any]:
 
 
 def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[dict[str, Any]]:
-    """One message a turn; a turn of several tool results becomes several."""
+    """Encode one message for each turn; a turn with several tool results becomes several."""
     encoded: list[dict[str, Any]] = []
     for turn in turns:
         if turn.role is Role.TOOL:
@@ -77,7 +77,7 @@ def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[dic
 def _encode_turn(request: RequestBuilder, turn: Turn) -> dict[str, Any]:
     if (text := turn.plain_text(PROVIDER)) is not None:
         return {"role": turn.role.value, "content": text}
-    # A turn that was made because of a message, or has another role by now, is not the one that was noted.
+    # A synthetic turn, or one with another role now, does not have the message's notes.
     raw = turn.raw(PROVIDER) if turn.role is turn.message.role else {}
     notes = raw.get("blocks", {})
     pieces: list[Piece] = []
@@ -157,7 +157,7 @@ def encode_message(role: str, pieces: Iterable[Piece], raw: Note) -> dict[str, A
 
 
 def _compact_content(parts: list[dict[str, Any]], raw: Note) -> Any:
-    """A lone text without any extras as a string, unless the provider's own was a list."""
+    """Encode a single plain text as a string, unless the provider's own was a list."""
     if not parts:
         return ""
     if len(parts) == 1 and parts[0].keys() == {"type", "text"} and not raw.get("list"):
@@ -166,7 +166,7 @@ def _compact_content(parts: list[dict[str, Any]], raw: Note) -> Any:
 
 
 def _drop_covered(residue: Note | None, covered: set[str]) -> dict[str, Any]:
-    """A residue without the fields that blocks speak for."""
+    """Return a difference without the fields that blocks cover."""
     if not residue:
         return {}
     return {

@@ -35,7 +35,7 @@ _BY_MESSAGE: tuple[tuple[str, type[ProviderError]], ...] = (
 
 
 def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-    """The error of an error object, whichever way it came."""
+    """The error of an error object, by HTTP or in a stream."""
     failure = origin.failure(
         message=native.get("message") or native.get("error"),
         code=native.get("code") or native.get("error_code"),

@@ -20,7 +20,7 @@ OPTION_FIELDS = {
 
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
-    """Everything but the conversation and the tools."""
+    """Encode everything except the conversation and the tools."""
     options = request.options
     encoded: dict[str, Any] = {"stream": True} if options.stream else {}
     encoded |= {
@@ -77,7 +77,7 @@ def _encode_thinking(request: RequestBuilder) -> dict[str, Any] | None:
 
 
 def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
-    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
+    """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``."""
     thinking = native.get("thinking") or {}
     schema = (native.get("response_format") or {}).get("json_schema")
     is_native = structured_output.supports_native_schema(target.capabilities, tools=bool(native.get("tools")))

@@ -1,4 +1,4 @@
-"""Chunks to events for Cohere's chat (docs.cohere.com/v2/docs/streaming). The terminal event is message-end."""
+"""Decodes the stream of Cohere's chat (docs.cohere.com/v2/docs/streaming). The terminal event is message-end."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -28,7 +28,7 @@ DONE = b"[DONE]"
 
 
 class _PieceAccumulator:
-    """A piece of the message while it arrives: a content part, the plan or a call."""
+    """Accumulates a piece of the message: a content part, the plan or a call."""
 
     __slots__ = ("ended", "field", "fragments", "native")
 
@@ -50,7 +50,7 @@ class _PieceAccumulator:
 
 
 class CohereStreamDecoder(StreamDecoder):
-    """Gathers the reply object that the stream describes, and emits an event for each change.
+    """Accumulates the reply object of the stream and emits an event for each change.
 
     Content parts and calls are counted apart on the wire; here they share one count, by order of arrival.
     """
@@ -125,7 +125,7 @@ class CohereStreamDecoder(StreamDecoder):
         return position
 
     def _open(self, field: str, index: Any) -> tuple[int, _PieceAccumulator]:
-        """Raises ValueError where the piece has ended: what comes then was lost or doubled on the way."""
+        """Raises ValueError if the piece has ended: what comes then was lost or doubled on the way."""
         position = self._positions[field, index]
         if self._parts[position].ended:
             raise ValueError(f"{field} {index} goes on after its end")

@@ -33,16 +33,16 @@ def __getattr__(attribute: str) -> type[Adapter]:
 
 
 def user_endpoints() -> Mapping[str, Callable[[], type[Adapter]]]:
-    """The endpoints that the user's file adds, each made when it is first needed."""
+    """Return the endpoints of the user's file; each is built when it is first needed."""
     return {
         name: partial(_load_endpoint, name) for name in user_file.read_user_tables() if name not in built_in_tables()
     }
 
 
 def register_endpoint(name: str, table: Mapping[str, Any]) -> type[Adapter]:
-    """Makes an endpoint known in this process: a table as in endpoints.toml, as a dict.
+    """Register an endpoint in this process: a table as in endpoints.toml, as a dict.
 
-    ``like`` may name another endpoint, so that often a base_url is all that is left to say. Raises ConfigurationError
+    ``like`` may name another endpoint; then often a base_url is enough. Raises ConfigurationError
     with the field that is wrong, or where a provider of that name is installed.
     """
     origin = f"register_endpoint({name!r})"

@@ -1,4 +1,4 @@
-"""What a table of an endpoint may say; see endpoints.toml."""
+"""The fields of an endpoint's table; see endpoints.toml."""
 
 import re
 import tomllib
@@ -101,7 +101,7 @@ def _error_message(origin: str, section: str, error: ValidationError) -> str:
 
 
 def read_tables(path: Path) -> dict[str, Table]:
-    """The tables of a file, as they stand there. Raises ConfigurationError where it is no such file."""
+    """The tables of a file, as they stand there. Raises ConfigurationError if it is no such file."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -126,7 +126,7 @@ def _read_built_in() -> dict[str, Table]:
 def resolve_table(name: str, tables: Mapping[str, Table], origin: str) -> Table:
     """A table with the fields of those that it is like, and those for all.
 
-    Raises ConfigurationError where there is no such table.
+    Raises ConfigurationError if there is no such table.
     """
     table = dict(tables[name])
     seen = {name}

@@ -1,7 +1,7 @@
 """A user's own endpoints: tables as in endpoints.toml, in a file of the user's.
 
 That is the file which DRAGOMAN_ENDPOINTS names, else ``endpoints.toml`` in the folder where the platform keeps
-the configuration of ``dragoman``. A table under the name of a built-in endpoint changes what it says.
+the configuration of ``dragoman``. A table with the name of a built-in endpoint changes that endpoint.
 """
 
 import os
@@ -19,7 +19,7 @@ VARIABLE = "DRAGOMAN_ENDPOINTS"
 
 
 def find_user_file() -> Path | None:
-    """The user's file; None where there is none. Raises ConfigurationError where one is named that is not there."""
+    """The user's file; None if there is none. Raises ConfigurationError if one is named that is not there."""
     if configured := os.environ.get(VARIABLE, "").strip():
         path = Path(configured).expanduser()
         if not path.is_file():
@@ -30,7 +30,7 @@ def find_user_file() -> Path | None:
 
 
 def read_user_tables() -> Mapping[str, Table]:
-    """The tables of the user's file. Raises ConfigurationError where it cannot be read."""
+    """The tables of the user's file. Raises ConfigurationError if it cannot be read."""
     path = find_user_file()
     return {} if path is None else _read_file(path)
 

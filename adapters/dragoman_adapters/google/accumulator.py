@@ -1,4 +1,4 @@
-"""The reply that the chunks of a stream add up to: parts that go on, counts that replace each other, an end."""
+"""Accumulates the reply of a stream: parts that continue, counts that replace each other, an end."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -139,7 +139,7 @@ class ReplyAccumulator:
         self._top: dict[str, Any] = {}
 
     def add(self, chunk: Mapping[str, Any]) -> list[PartChange]:
-        """Takes one chunk, and gives what is new in the first candidate."""
+        """Add a chunk. Returns what is new in the first candidate."""
         top = _to_camel_case(chunk)
         candidates = top.pop("candidates", None) or ()
         usage = top.pop("usageMetadata", None) or {}
@@ -169,7 +169,7 @@ class ReplyAccumulator:
         return self.blocked or (bool(every) and all(candidate.finished for candidate in every))
 
     def reply(self, *, broken: bool = False) -> dict[str, Any]:
-        """The reply object as far as it came."""
+        """Return the reply object so far."""
         natives = [self.candidates[index].native(broken=broken) for index in sorted(self.candidates)]
         return {**self._top, **({"candidates": natives} if natives else {})}
 

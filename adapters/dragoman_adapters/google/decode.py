@@ -1,4 +1,4 @@
-"""Wire to canonical: replies, and requests in Google's format (wire reference 6)."""
+"""Decodes replies, and requests in Google's format (docs/reference/wires/google.md)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -30,7 +30,7 @@ STOP_REASONS = {
     "ESCALATION": StopReason.REFUSAL,
     "PUP_LIMITED_DISABLED": StopReason.REFUSAL,
 }
-"""All others say that something went wrong: a malformed call, a missing signature, what is still unknown."""
+"""All others mean an error: a malformed call, a missing signature, an unknown reason."""
 _UNSPECIFIED = ("", "FINISH_REASON_UNSPECIFIED")
 _MODALITIES = ("", "TEXT", "IMAGE", "VIDEO", "AUDIO", "DOCUMENT")
 _TRAFFIC = ("", "ON_DEMAND", "PROVISIONED_THROUGHPUT")
@@ -47,7 +47,7 @@ def decode_message(
     facts: Mapping[str, Any],
     status: MessageStatus = MessageStatus.COMPLETE,
 ) -> Message:
-    """A whole reply object, or the one that a stream has gathered. The first candidate is the message."""
+    """Decode a whole reply, or the one that a stream has accumulated. The first candidate is the message."""
     top = camel_case_fields(native)
     candidates = native.get("candidates") or []
     is_blocked = "blockReason" in (top.get("promptFeedback") or {})
@@ -98,7 +98,7 @@ def _function_call(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def finish_reason_name(native: Any, facts: Mapping[str, Any]) -> str | None:
-    """A finish reason as its word, whether it came as that or as a number; None where none was given."""
+    """Return a finish reason's name, whether it came as a name or as a number; None if there is none."""
     if isinstance(native, int) and not isinstance(native, bool):
         words = facts["finish_reasons"]
         native = words[native] if 0 <= native < len(words) else f"reason {native}"
@@ -108,7 +108,7 @@ def finish_reason_name(native: Any, facts: Mapping[str, Any]) -> str | None:
 def _decode_stop_reason(
     reason: str | None, status: MessageStatus, *, has_calls: bool, is_blocked: bool
 ) -> StopReason | None:
-    """Calls finish with STOP as anything else does, so they are seen by looking. A blocked prompt has no reason."""
+    """Calls finish with STOP as anything else does, so the blocks decide. A blocked prompt has no reason."""
     if status is MessageStatus.CANCELLED:
         return StopReason.CANCELLED
     if status is MessageStatus.ERROR:
@@ -122,7 +122,7 @@ def _decode_stop_reason(
 
 
 def decode_usage(native: Mapping[str, Any] | None, searches: Mapping[str, int]) -> TokenUsage | None:
-    """The counts of a reply; None where they say nothing of the prompt. ``searches`` are billed beside the tokens.
+    """Decode the usage; None if it has no prompt count. ``searches`` are billed in addition to the tokens.
 
     A count that is missing is zero: Google leaves those out.
     """
@@ -151,7 +151,7 @@ def decode_usage(native: Mapping[str, Any] | None, searches: Mapping[str, int]) 
 
 
 class _ModalityCounts:
-    """The tokens of one medium within a count; None where the reply does not say."""
+    """The tokens of one medium within a count; None if the reply does not say."""
 
     def __init__(self, count: UsageReader) -> None:
         self._count = count

@@ -32,12 +32,12 @@ _YOUTUBE = ("youtube.com", "www.youtube.com", "m.youtube.com", "youtu.be")
 
 
 def part_kind(part: Mapping[str, Any]) -> str:
-    """The name of a part's data field; empty where it has none."""
+    """The name of a part's data field; empty if it has none."""
     return next((key for key in part if key not in FLAGS), "")
 
 
 def decode_block(native: dict[str, Any], tool_use_id: str, provider: str, *, by_model: bool = True) -> ContentBlock:
-    """The block of a part; what the canonical form has no word for is kept whole. Only a model thinks and calls."""
+    """The block of a part; unknown blocks are kept whole. Only a model thinks and calls."""
     part, _ = to_camel_case(native)
     is_thinking = bool(part.get("thought"))
     match part_kind(part):
@@ -120,7 +120,7 @@ def decode_tool_result(native: dict[str, Any], tool_use_id: str, provider: str) 
 
 
 def note_part(native: dict[str, Any], encoded: dict[str, Any]) -> dict[str, Any]:
-    """What a part holds beyond our encoding of its block; empty where nothing."""
+    """What a part holds beyond our encoding of its block; empty if nothing."""
     camel_cased, spelling = to_camel_case(native)
     camel_cased, base64_spelling = to_standard_part(camel_cased)
     found: dict[str, Any] = {"spelling": spelling} if spelling else {}

@@ -1,4 +1,4 @@
-"""Requests in Google's format: their instruction, contents and tools (wire reference 6)."""
+"""Requests in Google's format: their instruction, contents and tools (docs/reference/wires/google.md)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class _OpenCall:
 
 
 def decode_history(native: Mapping[str, Any], reader: HistoryReader) -> list[str]:
-    """Adds the messages of a request; gives the names of the fields that they speak for."""
+    """Add the messages of a request. Returns the names of the fields that they cover."""
     named, instruction = find_field(native, "systemInstruction")
     covered = ["contents"]
     if instruction:

@@ -1,4 +1,4 @@
-"""Canonical to wire: the body of a generateContent request (wire reference 6 and 8)."""
+"""Encodes the body of a generateContent request (docs/reference/wires/google.md)."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -21,7 +21,7 @@ DECLARATIONS_FIELD = "functionDeclarations"
 def encode_body(
     request: RequestBuilder, definitions: Sequence[ToolDefinition], capabilities_of: CapabilitiesOf
 ) -> dict[str, Any]:
-    """The whole body; the model and whether to stream stand in the path."""
+    """Encode the whole body. The path holds the model and says whether to stream."""
     system, listed = _split_system(request.turns)
     encoded: dict[str, Any] = {}
     encoded |= _encode_system(request, system)
@@ -32,7 +32,7 @@ def encode_body(
 
 
 def _split_system(turns: Sequence[Turn]) -> tuple[Sequence[Turn], Sequence[Turn]]:
-    """Leading system turns, and the rest."""
+    """Split off leading system turns."""
     for position, turn in enumerate(turns):
         if turn.role is not Role.SYSTEM:
             return turns[:position], turns[position:]

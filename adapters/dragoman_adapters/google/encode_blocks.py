@@ -1,7 +1,7 @@
-"""Parts and blocks: one part of a content is one block, either way (wire reference 6).
+"""Encodes blocks as parts: one part of a content is one block (docs/reference/wires/google.md).
 
-What a part holds beyond what we would write for its block (its spelling, a signature, flags) is its note. The note
-stays with the message and makes the part whole again, byte for byte, for the provider that wrote it.
+The note of a part is what it holds beyond our encoding of its block: its spelling, a signature, flags. It stays with
+the message, so that the provider gets its own part back byte for byte.
 """
 
 import base64
@@ -26,7 +26,7 @@ from dragoman_adapters.google.base64_text import restore_base64
 from dragoman_adapters.google.spelling import restore_spelling
 
 Note = Mapping[str, Any]
-"""What an adapter remembers of something that it has read."""
+"""The adapter's note on a decoded object."""
 
 Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 

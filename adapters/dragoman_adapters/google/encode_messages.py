@@ -19,7 +19,7 @@ CONTINUE_TEXT = "Continue."
 _UNSUPPORTED_RESULT_FIELDS: tuple[BlockField, ...] = ("resolution", "title", "note", "order")
 _RESOLUTIONS = ("low", "medium", "high", "ultra_high")
 UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "guesses", "seams", "text_documents")
-"""What the wire has no place for in what others said."""
+"""Fields of other providers' blocks that the wire does not support."""
 
 CapabilitiesOf = Callable[[str], AdapterCapabilities]
 """Returns what a model of the same provider can do."""
@@ -27,7 +27,7 @@ CapabilitiesOf = Callable[[str], AdapterCapabilities]
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call as its answer must name it. ``id`` is None where its issuer gave it none."""
+    """A call as its answer must name it. ``id`` is None if its issuer gave it none."""
 
     name: str
     id: str | None

@@ -1,4 +1,4 @@
-"""What Google's errors mean: google.rpc.Status, by HTTP and inside a stream (specification D5.7)."""
+"""Decodes Google's errors, google.rpc.Status, by HTTP and inside a stream (docs/reference/wires/google.md)."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Options to generationConfig and toolConfig (wire reference 6 and 8.4)."""
+"""The options of generateContent, in both directions (docs/reference/wires/google.md)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -31,7 +31,7 @@ _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
-    """Everything but the conversation and the tools."""
+    """Encode everything except the conversation and the tools."""
     encoded: dict[str, Any] = {}
     if config := _encode_generation_config(request, tools=tools):
         encoded["generationConfig"] = config
@@ -112,9 +112,9 @@ def _decode_tool_choice(config: Mapping[str, Any]) -> ToolChoice | None:
 def decode_options(
     native: Mapping[str, Any], target: Target, context: RequestContext, covered_names: Iterable[str]
 ) -> AdapterOptions:
-    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field.
+    """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``.
 
-    ``conversation`` names the fields that the messages and tools speak for. Whether to stream stands in the path.
+    ``covered_names`` are the fields that the messages and tools cover. Only the path says whether to stream.
     """
     body = camel_case_fields(native, without=covered_names)
     config = body.get("generationConfig") or {}
@@ -150,7 +150,7 @@ def _decode_output_schema(config: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _extra_fields(native: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[str, Any]:
-    """What must be laid over what we would write to get the request as it was; ``...`` leaves a field out."""
+    """Return the overrides of our encoding that restore the request; ``...`` removes a field."""
     found: dict[str, Any] = {}
     for key, theirs in native.items():
         ours = encoded.get(key)

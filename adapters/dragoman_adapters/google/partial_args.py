@@ -18,7 +18,7 @@ class ArgumentsAccumulator:
         self._pieces: list[str] = []
 
     def add(self, native: Mapping[str, Any]) -> None:
-        """One value. Raises ValueError where its path is none, or leads to a place that cannot be."""
+        """One value. Raises ValueError if its path is none, or leads to a place that cannot be."""
         path = native["jsonPath"]
         if path != self._path:
             self._close_place()

@@ -1,6 +1,6 @@
 """camelCase and snake_case: Google reads its fields in either, and clients write both, sometimes in one object.
 
-Adapters read the camelCase form. What was written otherwise is remembered, so that it goes back as it came.
+Adapters read the camelCase form. Other spellings are noted, so that they go back unchanged.
 """
 
 import re
@@ -24,19 +24,19 @@ def to_camel_case(value: Any) -> tuple[Any, list[str]]:
 
 
 def camel_case_fields(native: Mapping[str, Any], without: Iterable[str] = ("candidates",)) -> dict[str, Any]:
-    """An object's fields in camelCase, but for those that parts lie in."""
+    """Return an object's fields in camelCase, except those that hold parts."""
     found: dict[str, Any] = to_camel_case({key: value for key, value in native.items() if key not in without})[0]
     return found
 
 
 def restore_spelling(value: Any, names: Iterable[str]) -> Any:
-    """The way back: the value with those names spelled as they were."""
+    """Restore the original spelling of those names."""
     spelling = {camel_case_name(name): name for name in names}
     return _rename_keys(value, spelling) if spelling else value
 
 
 def find_field(native: Mapping[str, Any], name: str) -> tuple[str, Any]:
-    """The field of that camelCase name in whichever spelling is there, and its value; None where it is not."""
+    """The field of that camelCase name in whichever spelling is there, and its value; None if it is not."""
     if native.get(name) is not None:
         return name, native[name]
     for key, value in native.items():

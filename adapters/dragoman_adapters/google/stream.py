@@ -1,4 +1,4 @@
-"""Chunks to events for streamGenerateContent (wire reference 6): server-sent events, or one JSON array.
+"""Decodes the stream of streamGenerateContent (docs/reference/wires/google.md): server-sent events, or one JSON array.
 
 Each chunk is a small reply. The last content brings a finish reason; counts may follow it, so that only the end of
 the bytes, and of the array, ends the stream.
@@ -65,7 +65,7 @@ class ReplyFrameDecoder:
 
 
 class GoogleStreamDecoder(StreamDecoder):
-    """Gathers the reply object that the chunks add up to, and emits an event for each change."""
+    """Accumulates the reply object of the stream and emits an event for each change."""
 
     def __init__(self, provider: str, context: RequestContext, facts: Mapping[str, Any]) -> None:
         self._frames = ReplyFrameDecoder(context.frame_cap, context.body_cap)

@@ -1,4 +1,4 @@
-"""One step while its events arrive."""
+"""Accumulates one step from its events."""
 
 from typing import Any
 
@@ -70,7 +70,7 @@ class StepAccumulator:
         self.native["content"].append(native)
 
     def add_text(self, text: str) -> None:
-        """A piece of the last content. Adding to a string in a dict would copy it for every delta."""
+        """A piece of the last content. Appending to a string would copy it for every delta."""
         self._texts.setdefault(len(self.contents) - 1, []).append(_require_text(text))
 
     def add_arguments(self, text: str) -> None:
@@ -84,7 +84,8 @@ class StepAccumulator:
         self._arguments.clear()
 
     def to_native(self) -> dict[str, Any]:
-        """The step's object as far as it came. Arguments that are cut off or malformed stay text and run nothing."""
+        """Return the step's object so far. Truncated or malformed arguments stay text, so that no tool runs with
+        them."""
         native = dict(self.native)
         if self._texts:
             native["content"] = [

@@ -1,4 +1,4 @@
-"""Wire to canonical: interactions, and requests for them."""
+"""Decodes interactions, and requests for them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -33,7 +33,7 @@ _COUNTED_TOOLS = {"google_search": "web_search"}
 def decode_message(
     native: dict[str, Any], reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE
 ) -> Message:
-    """A whole interaction, or the one that a stream has gathered. Input that is repeated in it is passed over."""
+    """Decode a whole interaction, or the one that a stream has accumulated. Repeated input is ignored."""
     steps = [step for step in native.get("steps") or () if step["type"] not in ("user_input", "function_result")]
     content, notes = _decode_steps(
         steps, lambda position, native_id: reply.call_id(position, native_id), reply.provider
@@ -159,7 +159,7 @@ def _note_block(notes: dict[str, Any], index: int, native: dict[str, Any], encod
 
 
 def decode_history(native: Mapping[str, Any], reader: HistoryReader) -> list[str]:
-    """Adds the messages of a request; gives the names of the fields that they speak for."""
+    """Add the messages of a request. Returns the names of the fields that they cover."""
     covered = ["model"]
     if isinstance(native.get("system_instruction"), str):
         reader.add(Role.SYSTEM, (TextBlock(text=native["system_instruction"]),))

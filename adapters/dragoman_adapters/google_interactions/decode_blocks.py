@@ -29,7 +29,7 @@ _MEDIA: dict[str, type[ImageBlock | AudioBlock | VideoBlock | DocumentBlock]] = 
 
 
 def decode_block(native: dict[str, Any], provider: str) -> ContentBlock:
-    """The block of a content; what the canonical form has no word for is kept whole."""
+    """The block of a content; unknown blocks are kept whole."""
     kind = native["type"]
     if kind == "text":
         text = native["text"]

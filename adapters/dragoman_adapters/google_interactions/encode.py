@@ -1,4 +1,4 @@
-"""Canonical to wire: the body of a request for an interaction."""
+"""Encodes the body of a request for an interaction."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ def has_stored_history(extra: Mapping[str, Any]) -> bool:
 
 
 def encode_body(request: RequestBuilder, definitions: Sequence[ToolDefinition]) -> dict[str, Any]:
-    """The whole body."""
+    """Encode the whole body."""
     listed = [turn for turn in request.turns if turn.role is not Role.SYSTEM]
     instruction = _encode_system(request)
     agent = "agent" in request.options.extra.get(request.provider, {})
@@ -57,7 +57,7 @@ def _encode_system(request: RequestBuilder) -> str:
 
 
 def encode_tool(definition: ToolDefinition, own: Note) -> dict[str, Any]:
-    """A function, flat; a tool that Google runs itself goes back as it was read."""
+    """A function, flat; a tool that Google runs itself goes back unchanged."""
     if "native" in own:
         return dict(own["native"])
     encoded: dict[str, Any] = {"type": "function", "name": definition.name}
@@ -161,7 +161,7 @@ def _is_output(step: Mapping[str, Any]) -> bool:
 
 
 def _step_starts(turn: Turn, own: Note) -> dict[int, str] | None:
-    """Which blocks begin a step or are one by themselves; None where the turn is not as it was read."""
+    """Which blocks begin a step or are one by themselves; None if the turn is not as it was read."""
     if "steps" not in own or turn.origins != tuple(range(len(turn.message.content))):
         return None
     found: dict[int, str] = {}

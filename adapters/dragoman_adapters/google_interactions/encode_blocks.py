@@ -1,4 +1,4 @@
-"""Contents of steps and blocks: one content is one block, either way."""
+"""Encodes blocks as contents of steps: one content is one block."""
 
 from typing import Any
 

@@ -16,7 +16,7 @@ _TOOL_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
-    """Everything but the conversation and the tools."""
+    """Encode everything except the conversation and the tools."""
     options = request.options
     encoded: dict[str, Any] = {"stream": True} if options.stream else {}
     config: dict[str, Any] = {name: value for name in OPTION_FIELDS if (value := getattr(options, name)) is not None}
@@ -58,7 +58,7 @@ def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
 def decode_options(
     native: Mapping[str, Any], target: Target, context: RequestContext, conversation: list[str]
 ) -> AdapterOptions:
-    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
+    """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``."""
     config = native.get("generation_config") or {}
     options = AdapterOptions(
         max_output_tokens=config.get("max_output_tokens"),

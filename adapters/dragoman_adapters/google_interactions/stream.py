@@ -33,7 +33,7 @@ _MEDIA = ("image", "audio", "video", "document")
 
 
 class InteractionsStreamDecoder(StreamDecoder):
-    """Gathers the interaction that the stream describes, and emits an event for each change."""
+    """Accumulates the interaction and emits an event for each change."""
 
     def __init__(self, provider: str, context: RequestContext) -> None:
         super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))
@@ -113,7 +113,7 @@ class InteractionsStreamDecoder(StreamDecoder):
                 yield ThinkingDelta(self._reply.message_id, step.first_block, thought.text, thought.signature)
 
     def _open_step(self, index: int) -> StepAccumulator:
-        """Raises ValueError where the step has stopped, or not started: something was lost or doubled on the way."""
+        """Raises ValueError if the step has ended or not started: events are missing or repeated."""
         if not 0 <= index < len(self._steps) or self._steps[index].stopped:
             raise ValueError(f"step {index} goes on, but is not open")
         return self._steps[index]
@@ -202,7 +202,7 @@ class InteractionsStreamDecoder(StreamDecoder):
         yield MessageComplete(message)
 
     def _accumulated_reply(self) -> dict[str, Any]:
-        """The interaction as far as it came."""
+        """Return the interaction so far."""
         return {**self._native, "steps": [step.to_native() for step in self._steps]}
 
 

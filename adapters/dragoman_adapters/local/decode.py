@@ -1,4 +1,4 @@
-"""Wire to canonical: replies, and requests in the format of `encode`."""
+"""Decodes replies, and requests in the format of `encode`."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def parse_reply(body: bytes) -> dict[str, Any]:
 def decode_message(
     native: dict[str, Any], reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE
 ) -> Message:
-    """A whole reply object, or the one that a stream has gathered."""
+    """Decode a whole reply, or the one that a stream has accumulated."""
     content = [
         decode_block(item, reply.call_id(index, item.get("id")) if item["type"] == "call" else "")
         for index, item in enumerate(native["content"])
@@ -64,7 +64,7 @@ def decode_usage(native: dict[str, Any] | None) -> TokenUsage | None:
 
 
 def decode_block(native: dict[str, Any], tool_use_id: str) -> ContentBlock:
-    """One part; what the canonical form has no word for is kept whole."""
+    """One part; unknown blocks are kept whole."""
     match native["type"]:
         case "text":
             return TextBlock(text=native["text"])

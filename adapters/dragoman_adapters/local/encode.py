@@ -1,4 +1,4 @@
-"""Canonical to wire: the body that `dragoman.transport.local` runs.
+"""Encodes the body that `dragoman.transport.local` runs.
 
 A body names the model, how it is to be prompted, the messages as lists of parts, the tools and the options::
 
@@ -25,7 +25,7 @@ ToolId = Callable[[str], str]
 
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
-    """The whole body."""
+    """Encode the whole body."""
     encoded: dict[str, Any] = {"model": request.target.model}
     encoded["prompting"] = request.target.capabilities.wire["prompting"]
     encoded["messages"] = request.encode_history(

@@ -22,7 +22,7 @@ BY_TYPE: dict[str, type[ProviderError]] = {
 
 
 def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-    """The error of an error object, whichever way it came."""
+    """The error of an error object, by HTTP or in a stream."""
     inner = native.get("error")
     inner = inner if isinstance(inner, dict) else {}
     failure = origin.failure(

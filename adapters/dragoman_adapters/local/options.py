@@ -20,7 +20,7 @@ OPTION_FIELDS = {
 
 
 def encode_options(request: RequestBuilder) -> dict[str, Any]:
-    """Everything but the conversation and the tools."""
+    """Encode everything except the conversation and the tools."""
     options = request.options
     encoded: dict[str, Any] = {}
     if options.tool_choice is not None:
@@ -57,7 +57,7 @@ def _record_unsupported_options(request: RequestBuilder) -> None:
 
 
 def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
-    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
+    """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``."""
     settings = native.get("options") or {}
     values: dict[str, Any] = {ours: settings.get(theirs) for ours, theirs in OPTION_FIELDS.items()}
     options = AdapterOptions(

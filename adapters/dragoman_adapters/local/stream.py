@@ -129,6 +129,6 @@ class LocalStreamDecoder(StreamDecoder):
         self._pieces.clear()
 
     def _accumulated_reply(self) -> dict[str, Any]:
-        """The reply object as far as it came."""
+        """Return the reply object so far."""
         self._join_fragments()
         return {**self._native, "content": self._content}

@@ -1,4 +1,4 @@
 """Mistral's chat API: its dialect and its models.
 
-What is read and written, errors too, is the business of ``dragoman_adapters.openai_chat``: the rooms are there.
+``dragoman_adapters.openai_chat`` encodes and decodes, errors included.
 """

@@ -23,7 +23,7 @@ MISTRAL = Dialect(
     reasoning_replay="always",
     failed=("error",),
 )
-"""What differs from OpenAI's wire (wire reference 7 and 8)."""
+"""What differs from OpenAI's wire."""
 
 
 class MistralAdapter(ChatAdapter):

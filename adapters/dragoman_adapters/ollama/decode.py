@@ -1,4 +1,4 @@
-"""Wire to canonical: replies, and requests in Ollama's format (wire reference 5)."""
+"""Decodes replies, and requests in Ollama's format (docs/reference/wires/ollama.md)."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def parse_reply(body: bytes) -> dict[str, Any]:
 def decode_message(
     native: dict[str, Any], reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE
 ) -> Message:
-    """A whole reply object, or the one that a stream has gathered."""
+    """Decode a whole reply, or the one that a stream has accumulated."""
     native_message = native["message"]
     calls = native_message.get("tool_calls") or []
     content = [
@@ -54,7 +54,7 @@ def decode_message(
 
 
 def _decode_stop_reason(native: str | None, has_calls: bool, status: MessageStatus) -> StopReason | None:
-    """The server says "stop" for calls as well (wire reference 5), so calls are seen by looking."""
+    """The server says "stop" for calls as well, so the blocks decide."""
     if status is MessageStatus.CANCELLED:
         return StopReason.CANCELLED
     if status is MessageStatus.ERROR:
@@ -65,7 +65,7 @@ def _decode_stop_reason(native: str | None, has_calls: bool, status: MessageStat
 
 
 def decode_usage(native: dict[str, Any]) -> TokenUsage | None:
-    """Counts stand in the last object; the server leaves out those that are zero, and tells nothing of its cache."""
+    """Decode the counts of the last object; the server leaves out zeros and does not report its cache."""
     if "eval_count" not in native and "prompt_eval_count" not in native:
         return None
     raw = {key: value for key, value in native.items() if key.endswith(("_count", "_duration"))}
@@ -76,7 +76,7 @@ def decode_usage(native: dict[str, Any]) -> TokenUsage | None:
 
 
 def _decode_content(native: dict[str, Any]) -> list[ContentBlock]:
-    """What a message says, in the order in which models say it: thinking, text, images."""
+    """Decode the content of a message, in the order in which models produce it: thinking, text, images."""
     blocks: list[ContentBlock] = []
     if native.get("thinking"):
         blocks.append(ThinkingBlock(text=native["thinking"]))
@@ -158,7 +158,7 @@ def _pop_call(open_calls: list[tuple[str, str]], name: str | None) -> str | None
 
 
 def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
-    """The tools of a request."""
+    """Decode the tools of a request."""
     found: list[ToolDefinition] = []
     for item in native.get("tools") or ():
         function = item["function"]

@@ -1,4 +1,4 @@
-"""Canonical to wire: the body of a chat request (wire reference 5)."""
+"""Encodes the body of a chat request (docs/reference/wires/ollama.md)."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ _UNSUPPORTED_FIELDS: tuple[BlockField, ...] = (
     "resolution",
     "types",
 )
-"""What the wire has no place for."""
+"""Fields that the wire does not support."""
 
 _ROLES = {Role.DEVELOPER: "system"}
 
@@ -31,7 +31,7 @@ ToolId = Callable[[str], str]
 
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
-    """The whole body."""
+    """Encode the whole body."""
     encoded: dict[str, Any] = {"model": request.target.model}
     names: dict[str, str] = {}
     encoded["messages"] = request.encode_history(
@@ -45,7 +45,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
 
 
 def encode_tool(definition: ToolDefinition) -> dict[str, Any]:
-    """A tool, in the nested form of OpenAI's chat."""
+    """Encode a tool in the nested form of OpenAI's chat."""
     raw = definition.provider_raw or {}
     function: dict[str, Any] = {"name": definition.name, "description": definition.description}
     function["parameters"] = definition.input_schema
@@ -103,13 +103,13 @@ def encode_message(role: str, blocks: Sequence[ContentBlock]) -> dict[str, Any]:
 
 
 def encode_tool_call(block: ToolUseBlock, tool_id: ToolId, note: dict[str, Any]) -> dict[str, Any]:
-    """A call; its arguments are an object here, not a string."""
+    """Encode a call. Its arguments are an object, not a string."""
     function = apply_diff({"name": block.name, "arguments": block.input}, note.get("function"))
     return apply_diff({"id": tool_id(block.id), "function": function}, note)
 
 
 def encode_tool_result(block: ToolResultBlock, tool_id: ToolId, names: dict[str, str]) -> dict[str, Any]:
-    """A tool's answer. Servers before tool_call_id go by the tool's name, so both are sent."""
+    """Encode a tool result. Older servers use the tool's name instead of tool_call_id, so both are sent."""
     encoded = encode_message("tool", block.content)
     if name := names.get(block.tool_use_id):
         encoded["tool_name"] = name

@@ -1,4 +1,5 @@
-"""What Ollama's errors mean: ``{"error": "text"}``, by HTTP and as a line of a stream (wire reference 5)."""
+"""What Ollama's errors mean: ``{"error": "text"}``, by HTTP and as a line of a stream
+(docs/reference/wires/ollama.md)."""
 
 from typing import Any
 
@@ -13,7 +14,7 @@ _BY_MESSAGE: tuple[tuple[str, type[ProviderError]], ...] = (
 
 
 def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-    """The error of an error object, whichever way it came. Only its words tell what it means."""
+    """The error of an error object, by HTTP or in a stream. Only its words tell what it means."""
     error = native.get("error")
     inner = error if isinstance(error, dict) else {}
     failure = origin.failure(

@@ -21,7 +21,8 @@ OPTION_FIELDS = {
 
 
 def encode_options(request: RequestBuilder) -> dict[str, Any]:
-    """Everything but the conversation and the tools. The server streams unless told otherwise, so we always say."""
+    """Encode everything except the conversation and the tools. The server streams by default, so ``stream`` is always
+    sent."""
     options = request.options
     encoded: dict[str, Any] = {"stream": options.stream}
     if (think := _encode_thinking(request)) is not None:
@@ -66,7 +67,7 @@ def _encode_thinking(request: RequestBuilder) -> bool | str | None:
 
 
 def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
-    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
+    """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``."""
     settings = native.get("options") or {}
     think = native.get("think")
     schema = native.get("format")

@@ -1,4 +1,5 @@
-"""Chunks to events for Ollama's chat: one JSON object a line, the last with done true (wire reference 5)."""
+"""Decodes the stream of Ollama's chat: one JSON object a line, the last with done true
+(docs/reference/wires/ollama.md)."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -83,7 +84,7 @@ class OllamaStreamDecoder(StreamDecoder):
         return self._indexes.setdefault(part, len(self._indexes))
 
     def _accumulated_reply(self) -> dict[str, Any]:
-        """The reply object as far as it came."""
+        """Return the reply object so far."""
         texts = {name: "".join(pieces) for name, pieces in self._texts.items() if pieces or name == "content"}
         message = {**self._native["message"], **texts}
         if self._calls:

@@ -1,4 +1,4 @@
-"""What the deltas of a stream add up to: pieces in the order of their arrival, and fields gathered blindly."""
+"""Accumulates the deltas of a stream: pieces in order of arrival, and other fields by type."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from dragoman_adapters.openai_chat.encode_blocks import Piece
 
 
 class FieldAccumulator:
-    """Fields of many deltas: strings are joined and lists extended; of anything else the last value stands."""
+    """Merges fields of deltas: strings are joined, lists extended, other values replaced."""
 
     def __init__(self) -> None:
         self._values: dict[str, list[Any]] = {}
@@ -43,7 +43,7 @@ class TextAccumulator:
         self.ended = False
 
     def add_reference(self, source: dict[str, Any]) -> None:
-        """A part that backs the text: what is said behind it is another text."""
+        """Add a part that backs the text; text after it starts a new piece."""
         self.native.setdefault(REFERENCES, []).append(source)
         self.ended = True
 
@@ -56,7 +56,7 @@ class TextAccumulator:
 
 
 class AudioAccumulator:
-    """Spoken audio: its data and its transcript come in fragments."""
+    """Audio of the model: data and transcript arrive in fragments."""
 
     def __init__(self) -> None:
         self._fields = FieldAccumulator()
@@ -73,7 +73,7 @@ class AudioAccumulator:
 
 
 class PartAccumulator:
-    """A content part of another kind, which comes whole."""
+    """A content part of another type, which arrives whole."""
 
     def __init__(self, native: dict[str, Any]) -> None:
         self._native = native
@@ -85,7 +85,7 @@ class PartAccumulator:
 class CallAccumulator:
     """A tool call. Its id and name come once, or with every delta; its arguments come in fragments or whole.
 
-    ``index`` is what the provider counts its calls by, None where it does not.
+    ``index`` is the provider's number of the call, None if it has none.
     """
 
     def __init__(self, field: str, index: Any) -> None:
@@ -97,7 +97,7 @@ class CallAccumulator:
         self.ended = False
         self.fragments: list[str] = []
         self.pending: list[str] = []
-        """Fragments that came before the name did: a call is announced under its name."""
+        """Fragments that arrived before the name: the start event of a call needs its name."""
         self._object: dict[str, Any] | None = None
         self._kind = "function"
         self._native = FieldAccumulator()
@@ -107,7 +107,7 @@ class CallAccumulator:
         return self._kind == "custom"
 
     def add(self, delta: Mapping[str, Any]) -> str:
-        """Takes a delta in; the fragment of arguments that it brought."""
+        """Add a delta. Returns its fragment of the arguments."""
         if delta.get("type"):
             self._kind = delta["type"]
         function = delta if self.field == "function_call" else delta.get(self._kind) or delta.get("function") or {}
@@ -127,7 +127,7 @@ class CallAccumulator:
         return arguments or ""
 
     def is_continued_by(self, delta: Mapping[str, Any]) -> bool:
-        """Whether a delta goes on with this call: a name under another id, or one more without any index, does not."""
+        """Whether a delta continues this call: a name with another id, or a second name without an index, does not."""
         function = delta if self.field == "function_call" else delta.get("function") or delta.get("custom") or {}
         if not function.get("name"):
             return True

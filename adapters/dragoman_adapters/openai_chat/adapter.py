@@ -1,4 +1,4 @@
-"""The adapter for Chat Completions: OpenAI's own, and the base of all others that speak it."""
+"""The adapter for Chat Completions: OpenAI's own, and the base of all other endpoints with this wire."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -69,8 +69,8 @@ class ChatAdapter(Adapter):
 
     @property
     def batch_api(self) -> "BatchApi | None":
-        """Endpoints that merely speak this wire have no batches, or others."""
-        from dragoman_adapters.openai_platform.batch import OpenAIBatchApi  # few programs submit any
+        """Other endpoints with this wire have no batch API, or a different one."""
+        from dragoman_adapters.openai_platform.batch import OpenAIBatchApi  # imported late: few programs submit batches
 
         return OpenAIBatchApi(self.provider, self.model, self.dialect.path) if type(self) is ChatAdapter else None
 

@@ -1,4 +1,4 @@
-"""Wire to canonical: replies, and requests in the format of Chat Completions (wire reference 4)."""
+"""Decodes replies, and requests in the format of Chat Completions (docs/reference/wires/openai-chat.md)."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -50,9 +50,9 @@ def decode_message(
     pieces: Sequence[Piece] | None = None,
     cut: Collection[int] = (),
 ) -> Message:
-    """A whole reply object, or the one that a stream has gathered. Only the first choice becomes the message.
+    """Decode a whole reply, or the one that a stream has accumulated. Only the first choice becomes the message.
 
-    A stream hands in what was said in its own order, and at which positions of it calls were broken off.
+    A stream passes the pieces in order of arrival, and the positions of truncated calls.
     """
     choice = first_choice(native)
     native_message = choice["message"]
@@ -84,13 +84,13 @@ def decode_message(
 
 
 def first_choice(native: Mapping[str, Any]) -> dict[str, Any]:
-    """The choice with the index 0, or without any."""
+    """Return the choice with index 0, or without index."""
     choices: list[dict[str, Any]] = native["choices"]
     return next((choice for choice in choices if not choice.get("index")), choices[0])
 
 
 def truncated_calls(pieces: Sequence[Piece], finish: str | None) -> list[int]:
-    """The position of a last call that the limit broke off before its arguments began; others show by parsing."""
+    """Return the position of a last call that the limit cut before its arguments; other cuts show in parsing."""
     if finish != "length" or not pieces or not decode_blocks.is_call(pieces[-1]):
         return []
     field, value = pieces[-1]
@@ -105,7 +105,7 @@ def _uncovered_values(native: Mapping[str, Any], covered: Collection[str]) -> di
 def _decode_stop_reason(
     native: str | None, content: Iterable[ContentBlock], pieces: Iterable[Piece], status: MessageStatus
 ) -> StopReason | None:
-    """Many servers say "stop", or nothing, for calls and refusals as well, so those are seen by looking."""
+    """Many servers say "stop", or nothing, for calls and refusals as well, so the blocks decide."""
     if status is MessageStatus.CANCELLED:
         return StopReason.CANCELLED
     if status is MessageStatus.ERROR:
@@ -127,14 +127,14 @@ def _decode_blocks(
     difference: DiffFunction,
     cut: Collection[int] = (),
 ) -> tuple[list[ContentBlock], dict[str, Any]]:
-    """The blocks of the pieces, and by position what our encoder would not write for them."""
+    """Decode the pieces to blocks, and note by position what our encoder would not write."""
     content: list[ContentBlock] = []
     notes: dict[str, Any] = {}
     for position, piece in enumerate(pieces):
         tool_use_id = call_id(position, decode_blocks.native_id(piece)) if decode_blocks.is_call(piece) else ""
         block, note = decode_blocks.decode_block(piece, tool_use_id, provider, cut=position in cut)
         content.append(block)
-        if piece[0] != "audio":  # what a model spoke goes back as its transcript
+        if piece[0] != "audio":  # audio of the model goes back as its transcript
             own_id = decode_blocks.native_id(piece) or ""
             ours = encode_blocks.encode_block(block, note, lambda _, own_id=own_id: own_id, dialect)  # type: ignore[misc]
             note |= difference(piece, ours)
@@ -144,7 +144,7 @@ def _decode_blocks(
 
 
 def _attach_citations(content: list[ContentBlock], annotations: Any) -> list[ContentBlock]:
-    """The sources of an answer stand beside it and count its characters: they belong to its first text."""
+    """Attach the citations of a message to its first text, whose characters they count."""
     if not annotations:
         return content
     citations = tuple(_decode_citation(item) for item in annotations)
@@ -171,7 +171,8 @@ def _decode_citation(native: dict[str, Any] | str) -> Citation:
 
 
 def decode_history(native: dict[str, Any], reader: HistoryReader, dialect: Dialect) -> None:
-    """The messages of a request. A result of the older form names no call: it answers the latest one without an id."""
+    """Decode the messages of a request. A result in the older form has no call id: it answers the latest call without
+    one."""
     call_without_id: str | None = None
     for item in native["messages"]:
         if item["role"] in ("tool", "function"):
@@ -204,7 +205,7 @@ def _diff_message(
     raw: Mapping[str, Any],
     dialect: Dialect,
 ) -> dict[str, Any] | None:
-    """What a message holds in the fields that its blocks do not speak for."""
+    """Return the fields of a message that its blocks do not cover."""
     noted = [(block, notes.get(str(index), {})) for index, block in enumerate(content)]
     ours = encode.encode_message(native["role"], encode.encode_pieces(noted, str, dialect), raw, dialect)
     covered = {"role", *(field for field, _ in pieces)}
@@ -229,7 +230,8 @@ def _add_tool_result(reader: HistoryReader, native: dict[str, Any], tool_use_id:
 
 
 def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
-    """The tools of a request, and the functions of its older form. A tool that is no function is kept whole."""
+    """Decode the tools of a request, or the functions of the older form. A tool that is not a function is kept
+    whole."""
     found: list[ToolDefinition] = []
     for item in native.get("tools") or ():
         if isinstance(item.get("function"), dict):
@@ -255,7 +257,7 @@ def _decode_tool(
 
 
 def decode_usage(native: Mapping[str, Any], dialect: Dialect) -> TokenUsage | None:
-    """The counts of a reply or a chunk, made disjoint; None where it holds none.
+    """Decode the usage of a reply or a chunk into disjoint counts; None if it has none.
 
     prompt_tokens includes what was read from or written to a cache, completion_tokens includes reasoning.
     """
@@ -271,9 +273,9 @@ def decode_usage(native: Mapping[str, Any], dialect: Dialect) -> TokenUsage | No
         if dialect.reasoning_beside or (dialect.reasoning_beside is None and reasoning and outside == reasoning):
             output += reasoning or 0
         elif outside > 0 and outside == audio:
-            prompt += outside  # then audio was counted beside the prompt
+            prompt += outside  # then the prompt excludes audio
         elif dialect.reasoning_beside is None and outside > 0 and reasoning is None:
-            output += outside  # reasoning that only the total tells of
+            output += outside  # reasoning that only the total includes
     cached, cache_writes = count(*dialect.cached_tokens), count(*dialect.cache_write_tokens)
     rest = count.uncached(prompt, cached, cache_writes)
     cached = min(cached, prompt)

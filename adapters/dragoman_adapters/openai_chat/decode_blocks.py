@@ -20,11 +20,11 @@ from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_chat.encode_blocks import Piece
 
 REFERENCES = "references"
-"""The field of a text part, of ours alone, that holds the parts which back it."""
+"""Our own field of a text part for the parts that back it."""
 
 
 def split_message(native: Mapping[str, Any], dialect: Dialect) -> list[Piece]:
-    """A message in pieces, in the order in which models say them."""
+    """Split a message into pieces, in the order in which models produce them."""
     filled = ((name, native.get(name)) for name in dialect.reasoning_fields)
     pieces: list[Piece] = [(name, text) for name, text in filled if text and isinstance(text, str)][:1]
     detailed = (native.get(thinking_details.DETAILS_FIELD) if dialect.reasoning_details else None) or ()
@@ -46,7 +46,7 @@ def split_message(native: Mapping[str, Any], dialect: Dialect) -> list[Piece]:
 
 
 def _split_content(content: Sequence[dict[str, Any]], dialect: Dialect) -> list[Piece]:
-    """The parts of a content; what backs a text joins it."""
+    """Split a content into its parts; a reference joins the text before it."""
     pieces: list[Piece] = []
     for part in content:
         before = pieces[-1][1] if pieces else {}
@@ -58,7 +58,7 @@ def _split_content(content: Sequence[dict[str, Any]], dialect: Dialect) -> list[
 
 
 def native_id(piece: Piece) -> str | None:
-    """The provider's id of a call."""
+    """Return the provider's id of a call."""
     field, value = piece
     return value.get("id") or None if field == "tool_calls" else None
 
@@ -70,7 +70,7 @@ def is_call(piece: Piece) -> bool:
 def decode_block(
     piece: Piece, tool_use_id: str, provider: str, *, cut: bool = False
 ) -> tuple[ContentBlock, dict[str, Any]]:
-    """The block that a piece is, and where it stood if not in its usual place. ``cut``: a call that was broken off."""
+    """Decode a piece to a block and its note. ``cut``: the call was truncated."""
     field, value = piece
     match field:
         case "content":
@@ -109,7 +109,7 @@ def _decode_part(part: dict[str, Any], provider: str) -> tuple[ContentBlock, dic
 def _decode_tool_call(
     call: dict[str, Any], tool_use_id: str, provider: str, *, cut: bool
 ) -> tuple[ContentBlock, dict[str, Any]]:
-    """A call. What a custom tool is given, which is free text, becomes the one argument ``input``."""
+    """Decode a call. The free text of a custom tool becomes the argument ``input``."""
     if isinstance(call.get("function"), dict):
         return _decode_function_call(call["function"], tool_use_id, cut=cut), {}
     if call["type"] == "custom":
@@ -128,7 +128,7 @@ def _decode_function_call(function: Mapping[str, Any], tool_use_id: str, *, cut:
 
 
 def decode_arguments(function: Mapping[str, Any], *, cut: bool) -> tuple[dict[str, Any], str | None]:
-    """The input of a call and, where it is no object or was cut off, the text as received."""
+    """Decode the input of a call, and the text as received if it is truncated or not an object."""
     arguments = function.get("arguments")
     if isinstance(arguments, dict):  # some servers send the object itself
         return ({}, wirejson.dumps_text(arguments)) if cut else (arguments, None)
@@ -136,7 +136,7 @@ def decode_arguments(function: Mapping[str, Any], *, cut: bool) -> tuple[dict[st
 
 
 def diff_piece(piece: Piece, ours: Piece) -> dict[str, Any]:
-    """What a piece of a request holds beyond ours; an id that the provider left out is not missed."""
+    """Return what a piece of a request holds beyond our encoding; a missing id is ignored."""
     value, encoded = piece[1], ours[1]
     if not isinstance(value, dict):
         return {}
@@ -153,7 +153,7 @@ def diff_piece(piece: Piece, ours: Piece) -> dict[str, Any]:
 
 
 def diff_reply_piece(piece: Piece, ours: Piece) -> dict[str, Any]:
-    """As `difference`, for a piece that the provider itself wrote: what it left out we still say."""
+    """As `diff_piece`, for a piece of a reply: fields that the provider left out are still sent."""
     note = diff_piece(piece, ours)
     if piece[0] == thinking_details.DETAILS_FIELD:
         return note

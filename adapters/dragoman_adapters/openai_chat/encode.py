@@ -1,4 +1,4 @@
-"""Canonical to wire: the body of a chat request (wire reference 4 and 8.1 to 8.2)."""
+"""Encodes the body of a chat request (docs/reference/wires/openai-chat.md)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -30,7 +30,7 @@ PiecesByField = dict[str, list[Any]]
 
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition], dialect: Dialect) -> dict[str, Any]:
-    """The whole body."""
+    """Encode the whole body."""
     usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
     encoded: dict[str, Any] = {"model": request.target.model}
     encoded |= options.encode_options(request, dialect, tools=bool(usable))
@@ -45,7 +45,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition], dialec
 
 
 def encode_messages(request: RequestBuilder, dialect: Dialect, turns: Sequence[Turn]) -> list[dict[str, Any]]:
-    """One message a turn, and one for each result of a turn of results."""
+    """Encode one message for each turn, and one for each tool result."""
     encoded: list[dict[str, Any]] = []
     names: dict[str, str] = {}
     for turn in turns:
@@ -76,7 +76,7 @@ def _content_parts(message: Mapping[str, Any]) -> list[Any]:
 def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[str, Any]:
     if (text := turn.plain_text(request.provider)) is not None:
         return {"role": turn.role.value, "content": text}
-    # A turn that was made because of a message, or has another role by now, is not the one that was noted.
+    # A synthetic turn, or one with another role now, does not have the message's notes.
     raw = turn.raw(request.provider) if turn.role is turn.message.role else {}
     blocks = [
         (block if _allows_malformed_arguments(turn, request, dialect) else _drop_raw_input(block), note)
@@ -97,14 +97,14 @@ def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[
 
 
 def _blocks_with_notes(turn: Turn, raw: Note) -> Iterator[tuple[ContentBlock, Note]]:
-    """The blocks of a turn with their notes; one that the projection made or changed has none."""
+    """Return the blocks of a turn with their notes; a block that the projection made or changed has none."""
     notes = raw.get("blocks", {})
     for block, origin in zip(turn.blocks, turn.origins, strict=True):
         yield block, notes.get(str(origin), {}) if origin != SYNTHETIC else {}
 
 
 def _should_send(request: RequestBuilder, turn: Turn, index: int, note: Note, dialect: Dialect) -> bool:
-    """Whether a block has a place on this wire; what has none, or only in part, is named as a loss."""
+    """Whether the wire supports a block. Unsupported blocks and fields are recorded as losses."""
     if not turn.raw(request.provider):
         request.record_field_losses(turn, index, *_unsupported_fields(turn.blocks[index], dialect))
     match turn.blocks[index]:
@@ -133,7 +133,7 @@ def _should_send(request: RequestBuilder, turn: Turn, index: int, note: Note, di
 
 
 def _unsupported_fields(block: ContentBlock, dialect: Dialect) -> tuple[BlockField, ...]:
-    """What the wire has no place for in what others said."""
+    """Fields of other providers' blocks that the wire does not support."""
     found: tuple[BlockField, ...] = ("note", "link_types", "kept_titles", "text_documents")
     if not (dialect.reasoning_details or dialect.thinking_parts):
         found = (*found, "signatures")
@@ -145,24 +145,24 @@ def _unsupported_fields(block: ContentBlock, dialect: Dialect) -> tuple[BlockFie
 
 
 def _allows_malformed_arguments(turn: Turn, request: RequestBuilder, dialect: Dialect) -> bool:
-    """Whether arguments may be no JSON: where the endpoint takes back what its own model wrote."""
+    """Whether arguments may be invalid JSON: if the endpoint accepts its own model's text back."""
     return dialect.free_arguments and bool(turn.raw(request.provider))
 
 
 def _drop_raw_input(block: ContentBlock) -> ContentBlock:
-    """A call with what could be read of its arguments, which is nothing where they were no object."""
+    """Return a call with the arguments that could be parsed, empty if they were not an object."""
     if isinstance(block, ToolUseBlock) and block.raw_input is not None:
         return block.model_copy(update={"raw_input": None})
     return block
 
 
 def _has_references(text: TextBlock, dialect: Dialect) -> bool:
-    """Whether all sources of a text are parts that stand behind it."""
+    """Whether all citations of a text are parts after it."""
     return dialect.references and all(source.kind == "reference" and source.data for source in text.citations)
 
 
 def encode_pieces(blocks: Sequence[tuple[ContentBlock, Note]], tool_id: ToolId, dialect: Dialect) -> PiecesByField:
-    """Blocks, each with its note, as pieces by field."""
+    """Encode blocks with their notes as pieces by field."""
     pieces: PiecesByField = {}
     for block, note in blocks:
         field, value = encode_blocks.encode_block(block, note, tool_id, dialect)
@@ -173,7 +173,7 @@ def encode_pieces(blocks: Sequence[tuple[ContentBlock, Note]], tool_id: ToolId, 
 
 
 def encode_message(role: str, pieces: PiecesByField, raw: Note, dialect: Dialect) -> dict[str, Any]:
-    """A message. What ``raw`` notes about the fields of the provider's own one goes where no block speaks for them."""
+    """Encode a message. Fields noted in ``raw`` are restored if no block covers them."""
     encoded: dict[str, Any] = {"role": role, "content": _encode_content(role, pieces, raw, dialect)}
     for field, values in pieces.items():
         if field in ("tool_calls", thinking_details.DETAILS_FIELD):
@@ -184,7 +184,7 @@ def encode_message(role: str, pieces: PiecesByField, raw: Note, dialect: Dialect
 
 
 def _encode_content(role: str, pieces: PiecesByField, raw: Note, dialect: Dialect) -> Any:
-    """A lone text without extras as a string, others as a list; null where a call or a refusal speaks instead."""
+    """Encode a single plain text as a string, other content as a list; null if there is a call or a refusal instead."""
     values = pieces.get("content", [])
     if not values:
         return "" if pieces.keys().isdisjoint(("tool_calls", "function_call", "refusal")) else None
@@ -197,7 +197,7 @@ def _encode_content(role: str, pieces: PiecesByField, raw: Note, dialect: Dialec
 
 
 def _drop_covered(residue: Note | None, pieces: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
-    """A residue without the fields that blocks speak for, and without reasoning where none is sent."""
+    """Return a difference without fields that blocks cover, and without reasoning if none is sent."""
     if not residue:
         return {}
     reasoning = {*dialect.reasoning_fields, thinking_details.DETAILS_FIELD}
@@ -229,7 +229,7 @@ def _encode_tool_results(
 
 
 def encode_tool_result(block: ToolResultBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> dict[str, Any]:
-    """A tool's answer. Texts are joined by line feeds (specification D5.4), unless the provider's own was a list."""
+    """Encode a tool result. Texts are joined by line feeds, unless the provider's own was a list."""
     notes = note.get("parts", {})
     parts_of = [(part, notes.get(str(index), {})) for index, part in enumerate(block.content)]
     pieces = encode_pieces(parts_of, tool_id, dialect)
@@ -244,7 +244,7 @@ def _own_note(definition: ToolDefinition, provider: str) -> Mapping[str, Any]:
 
 
 def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
-    """A tool, or a function of the older form; a tool that is no function goes back as it was read."""
+    """Encode a tool, or a function of the older form; a tool that is not a function goes back unchanged."""
     is_own = _own_note(definition, provider)
     if "native" in is_own:
         return dict(is_own["native"])

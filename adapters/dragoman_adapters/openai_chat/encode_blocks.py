@@ -1,9 +1,9 @@
-"""The pieces of a message and the blocks that they are, in both directions (wire reference 4).
+"""Encodes blocks as pieces of a message (docs/reference/wires/openai-chat.md).
 
-A piece is a field of a message and one value of it: a content part, a tool call, the refusal, the reasoning. What a
-native piece holds beyond what we would write for its block is its note, kept in provider_raw. A note is a residue,
-with these keys besides: ``field`` where the block is written to another field than usual, ``kind`` where it is
-written as another type, and ``inner`` for the residue of the object under the piece's own type name.
+A piece is a field of a message and one value of it: a content part, a tool call, the refusal, the reasoning. The note
+of a piece, kept in provider_raw, is what it holds beyond our encoding of its block. It has more keys: ``field`` if the
+block belongs in another field than usual, ``kind`` if it has another type, and ``inner`` for the difference of the
+object under the piece's type name.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ ToolId = Callable[[str], str]
 
 
 def encode_block(content: ContentBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> Piece:
-    """The piece that is written for a block, with what its note says beyond it."""
+    """Encode a block and apply its note."""
     field, value = _encode_plain(content, note, tool_id, dialect)
     return field, _apply_note(value, note) if isinstance(value, dict) else value
 

@@ -1,4 +1,4 @@
-"""Errors of Chat Completions: OpenAI's shapes, and where a reply or a chunk of the stream may hide one."""
+"""Errors of Chat Completions: OpenAI's shapes, and errors inside a reply or a chunk with status 200."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ __all__ = ["decode_error", "find_embedded_error"]
 
 
 def find_embedded_error(native: Mapping[str, Any], dialect: Dialect) -> Mapping[str, Any] | None:
-    """The error that a reply or a chunk holds under a good status, as an object to read; None where it is well."""
+    """Return the error object in a reply or a chunk with a good status; None if there is none."""
     if error := first_filled(native, dialect.errors):
         return {**native, "error": error}
     if native.get("object") == "error":

@@ -1,4 +1,4 @@
-"""Media as content parts, in both directions (wire reference 4 and 8.1)."""
+"""Encodes and decodes media as content parts (docs/reference/wires/openai-chat.md)."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ _AUDIO_TYPES = {"mp3": "audio/mpeg", "wav": "audio/wav"}
 
 
 def decode_media(part: dict[str, Any], provider: str) -> ContentBlock | None:
-    """The block that a part is; None where it is no media, or in a form that is unknown here."""
+    """Decode a part; None if it is not media or its form is unknown."""
     match part["type"]:
         case "image_url":
             image = part["image_url"]
@@ -51,7 +51,7 @@ def _decode_file(file: dict[str, Any], provider: str) -> ContentBlock | None:
 
 
 def _decode_source(url: str) -> tuple[MediaSource, str | None]:
-    """A data URL's content and media type; other URLs as they are."""
+    """Split a data URL into content and media type; other URLs stay as they are."""
     head, comma, data = url.partition(",")
     if comma and head.startswith("data:") and head.endswith(";base64"):
         return MediaSource(kind="base64", data=data), head[5:-7] or None
@@ -59,7 +59,7 @@ def _decode_source(url: str) -> tuple[MediaSource, str | None]:
 
 
 def encode_media(content: ImageBlock | VideoBlock | AudioBlock | DocumentBlock, dialect: Dialect) -> dict[str, Any]:
-    """The part that is written for a block."""
+    """Encode a block as a part."""
     match content:
         case ImageBlock():
             image = {"url": _encode_url(content.source, content.media_type or "image/png")}
@@ -78,7 +78,7 @@ def encode_media(content: ImageBlock | VideoBlock | AudioBlock | DocumentBlock, 
 
 
 def _encode_document(content: DocumentBlock, dialect: Dialect) -> dict[str, Any]:
-    """A file; plain text, which the wire has no file for, goes as text under its title."""
+    """Encode a file. The wire has no plain text files: they are sent as text with their title."""
     source = content.source
     if source.kind == "text":
         return {"type": "text", "text": f"[document {content.title or 'without a title'}]\n{source.data}"}

@@ -1,4 +1,4 @@
-"""Options and the parameters of a chat request, in both directions (wire reference 3, 4 and 8.4)."""
+"""The options of Chat Completions, in both directions (docs/reference/wires/openai-chat.md)."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -17,11 +17,12 @@ from dragoman_adapters.openai_platform.strict_schema import strict_schema
 LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 SCHEMA_NAME = "answer"
-"""The wire wants a name for a schema; it is of no consequence."""
+"""The wire requires a name for a schema; it has no meaning."""
 
 
 def encode_options(request: RequestBuilder, dialect: Dialect, *, tools: bool) -> dict[str, Any]:
-    """Everything but the model, the conversation and the tools. Caching is automatic, but for models that say so."""
+    """Encode everything except the model, the conversation and the tools. Caching is automatic, except for models that
+    say otherwise."""
     options = request.options
     encoded: dict[str, Any] = {}
     if options.stream:
@@ -63,7 +64,7 @@ def may_reason(request: RequestBuilder) -> bool:
 
 
 def _encode_thinking(request: RequestBuilder, dialect: Dialect, encoded: dict[str, Any], *, tools: bool) -> str | None:
-    """Writes what switches and measures reasoning; the level at which the model will reason, None if it is unknown."""
+    """Encode the reasoning options. Returns the level at which the model will reason, None if unknown."""
     options, facts = request.options, request.target.capabilities.wire
     capabilities = request.target.capabilities
     is_off = options.thinking is False or options.effort == "none"
@@ -91,7 +92,7 @@ def _encode_thinking(request: RequestBuilder, dialect: Dialect, encoded: dict[st
 
 
 def _choose_effort(request: RequestBuilder, dialect: Dialect, requested: str | None, *, tools: bool) -> str | None:
-    """The effort to ask for, moved to the nearest that the model has; None leaves it to the model."""
+    """Return the model's level nearest to the requested effort; None leaves it to the model."""
     facts, model = request.target.capabilities.wire, request.target.model
     levels: list[str] | None = facts.get("efforts")
     if tools and facts.get("tools_effort"):
@@ -118,7 +119,7 @@ def _choose_effort(request: RequestBuilder, dialect: Dialect, requested: str | N
 
 
 def _rank(level: str) -> int:
-    """A level's place among ours; a word of the endpoint's own, such as default, stands in the middle."""
+    """Return a level's rank among ours; a value of the endpoint's own, such as default, ranks in the middle."""
     return LEVELS.index(level if level in LEVELS else "medium")
 
 
@@ -141,7 +142,7 @@ def _encode_sampling(request: RequestBuilder, dialect: Dialect, encoded: dict[st
 
 
 def _encode_response_format(request: RequestBuilder, dialect: Dialect, encoded: dict[str, Any], *, tools: bool) -> None:
-    """A schema is binding only in strict mode; one that has no strict form goes as a hint."""
+    """Encode the output schema. Only strict mode is binding; a schema without a strict form is sent as a hint."""
     if not structured_output.should_send_schema(request, tools=tools):
         if dialect.schema_format == "json_object" and not tools:
             encoded["response_format"] = {"type": "json_object"}
@@ -176,7 +177,7 @@ def _encode_tool_choice(
 
 
 def decode_options(native: dict[str, Any], target: Target, context: RequestContext, dialect: Dialect) -> AdapterOptions:
-    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
+    """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``."""
     stop = native.get("stop") or ()
     schema = lookup_path(native, "response_format.json_schema.schema")
     tool_fields = [key for key in ("tools", "functions") if native.get(key)]
@@ -207,7 +208,7 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
 
 
 def _decode_tool_choice(native: Any, dialect: Dialect) -> Any:
-    """Ours for the provider's word or object; a choice among several tools counts as its mode."""
+    """Decode the tool choice; a choice among several tools counts as its mode."""
     if isinstance(native, str):
         return next((ours for ours, theirs in dialect.tool_choices.items() if theirs == native), None)
     if not isinstance(native, dict):
@@ -218,7 +219,7 @@ def _decode_tool_choice(native: Any, dialect: Dialect) -> Any:
 
 
 def _decode_thinking(native: Mapping[str, Any], dialect: Dialect) -> bool | None:
-    """What the switches of the dialect say; None where they say nothing."""
+    """Decode the dialect's reasoning switches; None if they are not set."""
     for thinking, fields in ((False, dialect.thinking_off), (True, dialect.thinking_on)):
         if fields and all(_includes(native.get(name), value) for name, value in fields.items()):
             return thinking

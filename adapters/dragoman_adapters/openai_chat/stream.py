@@ -1,4 +1,5 @@
-"""Chunks to events for Chat Completions (wire reference 4 and 7). The terminal event is [DONE], by dialect."""
+"""Decodes the stream of Chat Completions (docs/reference/wires/openai-chat.md). The terminal event is [DONE], by
+dialect."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -41,7 +42,7 @@ _COVERED_CHOICE_FIELDS = frozenset({"index", "delta", "message", "finish_reason"
 
 
 class ChatStreamDecoder(StreamDecoder):
-    """Gathers the reply object that the chunks add up to, and emits an event for each change of its first choice."""
+    """Accumulates the reply object of the stream and emits an event for each change of its first choice."""
 
     def __init__(self, provider: str, context: RequestContext, dialect: Dialect) -> None:
         super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))
@@ -117,7 +118,7 @@ class ChatStreamDecoder(StreamDecoder):
         return MessageStart(self._reply.message_id, self._head.get("model") or self._model)
 
     def _other_choice(self, index: int, choice: dict[str, Any]) -> None:
-        """A further choice, which only provider_raw keeps."""
+        """Another choice, which is kept in provider_raw only."""
         accumulator = self._others.setdefault(index, {"index": index, "message": FieldAccumulator()})
         for field, value in (choice.get("delta") or {}).items():
             accumulator["message"].add(field, value)
@@ -127,9 +128,9 @@ class ChatStreamDecoder(StreamDecoder):
     def _first_choice(self, choice: dict[str, Any]) -> Iterator[StreamEvent]:
         delta = choice.get("delta") or {}
         detailed = (delta.get(thinking_details.DETAILS_FIELD) if self._dialect.reasoning_details else None) or ()
-        for detail in detailed:  # first, as models think before they speak
+        for detail in detailed:  # first, as models think before they answer
             yield from self._detail(detail)
-        if not (detailed and any(map(thinking_details.detail_text, detailed))):  # else the plain text only repeats them
+        if not (detailed and any(map(thinking_details.detail_text, detailed))):  # otherwise the plain text repeats them
             for field in self._dialect.reasoning_fields:
                 if delta.get(field):
                     yield from self._thinking(field, delta[field])
@@ -167,7 +168,7 @@ class ChatStreamDecoder(StreamDecoder):
                 return ()
 
     def _open_text(self, field: str, kind: str) -> tuple[int, TextAccumulator]:
-        """The piece that goes on, or a new one behind what was said since."""
+        """Return the piece that continues, or a new one if another came since."""
         last = self._pieces_so_far[-1] if self._pieces_so_far else None
         if not isinstance(last, TextAccumulator) or last.ended or last.field != field or last.kind != kind:
             last = TextAccumulator(field, kind)
@@ -180,7 +181,7 @@ class ChatStreamDecoder(StreamDecoder):
         return TextDelta(self._reply.message_id, position, text)
 
     def _thinking(self, field: str, text: str) -> Iterable[StreamEvent]:
-        """Some servers send the same reasoning under two names: the first that is filled counts."""
+        """Some servers send the same reasoning in two fields: the first filled one counts."""
         if self._reasoning is None:
             self._reasoning = field
         if field != self._reasoning:
@@ -190,7 +191,7 @@ class ChatStreamDecoder(StreamDecoder):
         return (ThinkingDelta(self._reply.message_id, position, text),)
 
     def _detail(self, native: dict[str, Any]) -> Iterable[StreamEvent]:
-        """A fragment goes on with the latest detail that it belongs to, or begins one."""
+        """Add a fragment to the latest detail that it continues, or begin a new one."""
         for position in range(len(self._pieces_so_far) - 1, -1, -1):
             accumulator = self._pieces_so_far[position]
             if isinstance(accumulator, DetailAccumulator) and accumulator.is_continued_by(native):
@@ -243,13 +244,13 @@ class ChatStreamDecoder(StreamDecoder):
         if not call.started:
             call.started = True
             yield ToolUseStart(self._reply.message_id, position, call_id, call.name)
-        if not call.is_custom:  # what a custom tool is given is no JSON
+        if not call.is_custom:  # the input of a custom tool is not JSON
             for accumulator in call.pending:
                 yield ToolUseInputDelta(self._reply.message_id, position, call_id, accumulator)
         call.pending.clear()
 
     def _open_call(self, field: str, delta: dict[str, Any]) -> tuple[int, CallAccumulator]:
-        """The call that a delta goes on with: that of its index, or else the last of all."""
+        """Return the call that a delta continues: that of its index, or else the last one."""
         index = delta.get("index")
         for position in range(len(self._pieces_so_far) - 1, -1, -1):
             accumulator = self._pieces_so_far[position]
@@ -266,7 +267,7 @@ class ChatStreamDecoder(StreamDecoder):
         return len(self._pieces_so_far) - 1, call
 
     def _end_calls(self) -> Iterator[StreamEvent]:
-        """The ends of the calls whose arguments are whole. One that was cut off, or is no object, never ends."""
+        """Return the end events of the calls with complete arguments. A truncated call has none."""
         for position, call in enumerate(self._pieces_so_far):
             if not isinstance(call, CallAccumulator) or call.ended or not call.started:
                 continue
@@ -280,7 +281,7 @@ class ChatStreamDecoder(StreamDecoder):
 
     def _finish(self) -> Iterator[StreamEvent]:
         if not self._pieces_so_far and not self._choice.get("finish_reason"):
-            yield from super().end()  # a marker behind nothing at all
+            yield from super().end()  # a marker without any reply
         yield from self._end_calls()
         yield MessageComplete(
             decode.decode_message(self._accumulated_reply(), self._reply, self._dialect, pieces=self._pieces())
@@ -290,7 +291,7 @@ class ChatStreamDecoder(StreamDecoder):
         return [item.piece() for item in self._pieces_so_far]
 
     def _accumulated_reply(self) -> dict[str, Any]:
-        """The reply object as far as it came, without what was said."""
+        """Return the reply object so far, without its content."""
         choice = {**self._choice, "message": self._rest.fields()}
         if logprobs := self._logprobs.fields():
             choice["logprobs"] = logprobs

@@ -1,7 +1,7 @@
-"""Reasoning in typed details, as routers send it beside its plain text (wire reference 7, OpenRouter).
+"""Typed reasoning details, which routers send in addition to plain text (docs/reference/wires/openai-chat.md).
 
-A detail is a text with its signature, a summary, or data that only the upstream model can read. They go back
-unchanged and in order, to models of the family that gave them; what a block does not hold of its detail is its note.
+A detail is a text with its signature, a summary, or data that only the upstream model can read. Details go back
+unchanged and in order, to models of the same family; the note of a block holds what the block does not.
 """
 
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ _CONTENT = {TEXT: "text", SUMMARY: "summary"}
 
 
 def detail_text(native: Mapping[str, Any]) -> str:
-    """What a detail lets read; empty for those that are sealed, or unknown."""
+    """Return the readable text of a detail; empty if it is encrypted or unknown."""
     return native.get(_CONTENT.get(native["type"], "")) or ""
 
 
 def decode_detail(native: dict[str, Any], provider: str) -> tuple[ContentBlock, dict[str, Any]]:
-    """The block that a detail is, and its note."""
+    """Decode a detail to a block and its note."""
     match native["type"]:
         case "reasoning.text":
             return ThinkingBlock(text=detail_text(native), signature=native.get("signature") or None), {
@@ -37,7 +37,7 @@ def decode_detail(native: dict[str, Any], provider: str) -> tuple[ContentBlock, 
 
 
 def encode_detail(content: ThinkingBlock | RedactedThinkingBlock, note: Mapping[str, Any]) -> dict[str, Any]:
-    """The detail that is written for a block."""
+    """Encode a block as a detail."""
     if isinstance(content, RedactedThinkingBlock):
         return {"type": ENCRYPTED, "data": content.data}
     if note.get("kind") == SUMMARY:
@@ -46,7 +46,7 @@ def encode_detail(content: ThinkingBlock | RedactedThinkingBlock, note: Mapping[
 
 
 class DetailAccumulator:
-    """A detail while it streams: its text comes in fragments, its signature behind them."""
+    """Accumulates a detail: its text arrives in fragments, its signature after them."""
 
     def __init__(self, native: Mapping[str, Any]) -> None:
         self._native: dict[str, Any] = {}
@@ -54,7 +54,7 @@ class DetailAccumulator:
         self.add(native)
 
     def is_continued_by(self, native: Mapping[str, Any]) -> bool:
-        """Whether a fragment belongs to this one: text of the same kind and place, until it is signed."""
+        """Whether a fragment continues this detail: text of the same type and index, until it is signed."""
         same = all(native.get(key) == self._native.get(key) for key in ("type", "index"))
         return same and native["type"] in _CONTENT and not (self._native.get("signature") and detail_text(native))
 

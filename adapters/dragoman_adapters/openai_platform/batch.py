@@ -22,7 +22,7 @@ from dragoman_adapters.openai_platform import errors
 
 PATH = "/batches"
 _FILES = "/files"
-_WINDOW = "24h"  # the only one that there is
+_WINDOW = "24h"  # the only supported value
 
 _STATUS = {
     "validating": BatchStatus.QUEUED,
@@ -41,7 +41,7 @@ class OpenAIBatchApi(BatchApi):
     max_bytes: ClassVar[int] = 200_000_000
 
     def __init__(self, provider: str, model: str, path: str) -> None:
-        """``path`` is where one such request would go by itself."""
+        """``path`` is the path of a single such request."""
         super().__init__(provider, model)
         self._endpoint = f"/v1{path}"
 
@@ -107,7 +107,7 @@ class OpenAIBatchApi(BatchApi):
 
 
 def _decode_problem(native: dict[str, Any]) -> str | None:
-    """What the file was refused for, line by line."""
+    """The reasons why the file was refused, line by line."""
     faults = native.get("errors")
     listed = faults.get("data") if isinstance(faults, dict) else None
     if not isinstance(listed, list):
@@ -117,7 +117,7 @@ def _decode_problem(native: dict[str, Any]) -> str | None:
 
 
 def _encode_multipart(lines: bytes) -> tuple[str, bytes]:
-    """A multipart form with the file in it, and its content type. The same lines give the same bytes."""
+    """Build a multipart form with the file, and its content type. The same lines give the same bytes."""
     boundary = hashlib.sha256(lines).hexdigest()
     disposition = 'Content-Disposition: form-data; name="{}"'
     parts = (

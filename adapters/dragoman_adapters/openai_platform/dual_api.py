@@ -1,8 +1,7 @@
-"""One endpoint that speaks both of OpenAI's APIs under one name.
+"""An endpoint that supports both of OpenAI's APIs under one name.
 
-What arrives, a reply, a stream or a request, says by its shape which API it is in. What is sent goes in the API that
-the conversation was had in so far, so that its native items and details find their way back; a new conversation
-begins in the first of ``apis``.
+The shape of a reply, a stream or a request shows its API. A request uses the API of the conversation so far, so that
+native items and details go back unchanged; a new conversation uses the first of ``apis``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,9 +25,9 @@ from dragoman_adapters.openai_responses.adapter import ResponsesAdapter
 Api = Literal["chat", "responses"]
 
 _API_NOTE = "api"
-"""The key of provider_raw under which a message keeps the API that it was read in."""
+"""The key of provider_raw for the API that a message came from."""
 _STORED_FIELDS = ("previous_response_id", "conversation")
-"""Fields that go on from what the Responses API stored."""
+"""Fields that continue from state that the Responses API stored."""
 
 
 class DualApiAdapter(Adapter):
@@ -43,7 +42,7 @@ class DualApiAdapter(Adapter):
 
     @property
     def capabilities(self) -> AdapterCapabilities:
-        """Those in the API that a new conversation begins in."""
+        """The capabilities in the API of a new conversation."""
         return self._adapters[self._first].capabilities
 
     def to_wire(
@@ -71,7 +70,7 @@ class DualApiAdapter(Adapter):
         return self._adapters[self._first].error(status, body, headers)
 
     def _choose_api(self, messages: Sequence[Message], options: AdapterOptions) -> Api:
-        """The API that the earliest message was had in: so it stays the same as the history grows."""
+        """Return the API of the earliest message, so that it stays the same as the history grows."""
         extra = options.extra.get(self.provider, {})
         if any(extra.get(name) for name in _STORED_FIELDS):
             return "responses"
@@ -83,7 +82,7 @@ class DualApiAdapter(Adapter):
         return raw.get(_API_NOTE) if raw is not None and raw.get("by") == self.provider else None
 
     def _for_api(self, message: Message, api: Api) -> Message:
-        """The message without what only the other API has words for; native blocks are left to be named as lost."""
+        """Remove what only the other API supports; native blocks stay, so that their loss is recorded."""
         raw = message.metadata.provider_raw
         if raw is None or self._noted_api(message) in (None, api):
             return message
@@ -106,7 +105,7 @@ class DualApiAdapter(Adapter):
 
 
 def _detect_api(native: Mapping[str, Any]) -> Api | None:
-    """The API of a reply or of an event; None where it may be either, as errors are."""
+    """Return the API of a reply or of an event; None if it may be either, as for errors."""
     if "choices" in native:
         return "chat"
     is_response = native.get("object") == "response" or "output" in native
@@ -119,7 +118,7 @@ def _with_api_note(message: Message, api: Api) -> Message:
 
 
 class _DualApiStreamDecoder(StreamDecoder):
-    """The first event that tells decides whose stream it is."""
+    """Decides by the first distinctive event which API the stream is in."""
 
     def __init__(self, provider: str, context: RequestContext, adapters: Mapping[Api, Adapter], first: Api) -> None:
         super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))
@@ -135,9 +134,9 @@ class _DualApiStreamDecoder(StreamDecoder):
         decoder = self._decoder or self._choose_decoder(frame)
         count = decoder.frames_received
         for event in decoder.read(frame):
-            if decoder is self._decoder:  # a frame that says nothing of its API can report an error, and no more
+            if decoder is self._decoder:  # a frame that fits both APIs can only be an error
                 yield self._with_note(event)
-        self.frames_received += decoder.frames_received - count  # keep-alives count as nothing
+        self.frames_received += decoder.frames_received - count  # keep-alives do not count
 
     def partial(self, status: MessageStatus) -> Message | None:
         message = self._decoder.partial(status) if self._decoder else None
@@ -148,7 +147,7 @@ class _DualApiStreamDecoder(StreamDecoder):
             yield self._with_note(event)
 
     def _choose_decoder(self, frame: Frame) -> StreamDecoder:
-        """A decoder for this frame; it is kept once a frame says which API it is."""
+        """Return a decoder for this frame; it is kept once a frame shows the API."""
         try:
             found = _detect_api(wirejson.loads_object(frame.data, what="a stream event"))
         except MalformedReplyError:

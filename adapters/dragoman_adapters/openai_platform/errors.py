@@ -1,4 +1,4 @@
-"""What errors in OpenAI's shapes mean, by HTTP and inside a stream (wire reference 4 and 7, specification D5.7).
+"""Decodes errors in OpenAI's shapes, by HTTP and inside a stream (docs/reference/wires/openai-responses.md).
 
 Both of OpenAI's APIs and all endpoints that copy them answer with one of these::
 
@@ -50,7 +50,7 @@ BY_CODE: dict[str, type[ProviderError]] = {
     "server_error": ServerError,
     "vector_store_timeout": ServerError,
 }
-"""Codes that say more than the status does; also looked up by type, for endpoints that put them there."""
+"""Codes that are more precise than the status; also looked up by type, for endpoints that put them there."""
 
 BY_TYPE: dict[str, type[ProviderError]] = {
     "invalid_request_error": InvalidRequestError,
@@ -64,7 +64,7 @@ BY_TYPE: dict[str, type[ProviderError]] = {
     "timeout_error": RequestTimeoutError,
     "api_error": ServerError,
 }
-"""Types decide only where there is no status: a wrong key is an ``invalid_request_error`` with status 401."""
+"""Types decide only if there is no status: a wrong key is an ``invalid_request_error`` with status 401."""
 
 _OVERFLOW_MESSAGES = (
     "maximum context length", "context window", "context length", "prompt is too long",
@@ -74,7 +74,8 @@ _BAD_KEY_MESSAGES = ("incorrect api key", "invalid api key", "api key not valid"
 
 
 def decode_error(native: Mapping[str, Any], origin: ErrorContext) -> ProviderError:
-    """The error that an object describes, whichever way it came. ``native`` holds ``error``, or is the error."""
+    """Return the error that an object describes, by HTTP or in a stream. ``native`` holds ``error``, or is the
+    error."""
     inner = native.get("error")
     if isinstance(inner, str):
         inner = {**native, "message": inner}
@@ -90,7 +91,8 @@ def decode_error(native: Mapping[str, Any], origin: ErrorContext) -> ProviderErr
 
 
 def _message(inner: Mapping[str, Any]) -> Any:
-    """What was said; a router that only says "Provider returned error" has the provider's words beside it."""
+    """Return the message; a router that only says "Provider returned error" has the provider's own text in another
+    field."""
     text = inner.get("message") or inner.get("detail")
     if isinstance(text, dict):
         text = text.get("detail") or text
@@ -103,7 +105,7 @@ def _message(inner: Mapping[str, Any]) -> Any:
 
 
 def _fault_text(fault: Any) -> str:
-    """One fault of a list of them, as servers that check a body by its fields give it."""
+    """Return one entry of a list of validation errors."""
     if not isinstance(fault, dict) or "msg" not in fault:
         return str(fault)
     place = fault.get("loc")
@@ -116,7 +118,7 @@ def _error_class(failure: Failure, code: Any, kind_word: Any) -> type[ProviderEr
             return found
     status = failure.status
     if status is None and isinstance(code, int) and 400 <= code <= 599:
-        status = code  # routers give the HTTP status as the code
+        status = code  # routers send the HTTP status as the code
     kind = BY_TYPE.get(str(kind_word)) if status is None else class_for_status(status)
     text = failure.text.lower()
     if kind in (InvalidRequestError, None) and any(words in text for words in _OVERFLOW_MESSAGES):

@@ -1,7 +1,7 @@
-"""JSON Schemas as OpenAI's strict mode wants them (wire reference 3.3).
+"""Converts JSON Schemas for OpenAI's strict mode (docs/reference/wires/openai-responses.md).
 
-Strict mode is what makes a schema binding, and it takes only objects that list every property as required and
-allow no other. Whatever obeys the stricter schema obeys the one that was asked for.
+Only strict mode makes a schema binding. It requires objects to list every property as required and to allow no other.
+A value that is valid for the stricter schema is valid for the original one.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ class _NoStrictFormError(Exception):
 
 
 def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The schema made strict; None where it has no strict form, such as an object with free keys."""
+    """Return the strict form of a schema; None if it has none, such as an object with free keys."""
     if schema.get("type") != "object":
         return None
     try:
@@ -32,7 +32,7 @@ def _make_strict(schema: Any) -> dict[str, Any]:
         raise _NoStrictFormError
     strict = dict(schema)
     if "$ref" in schema:
-        # A reference stands alone in strict mode; what only describes it may go.
+        # In strict mode a reference has no siblings; descriptions may be dropped.
         if schema.keys() - _ANNOTATIONS != {"$ref"}:
             raise _NoStrictFormError
         return {"$ref": schema["$ref"]}

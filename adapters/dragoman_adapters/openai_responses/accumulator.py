@@ -1,4 +1,4 @@
-"""One output item while its events arrive."""
+"""Accumulates one output item from its events."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ BlockEvent = TextDelta | ThinkingDelta | ToolUseStart | ToolUseInputDelta | Tool
 
 _TEXT_PARTS = {"content": "output_text", "summary": "summary_text"}
 _MAX_PARTS = 1024
-"""Far more than any item has: an index that is out of its mind must not fill the memory."""
+"""Far more than any item has: an absurd index must not fill the memory."""
 
 
 def item_name(native: Mapping[str, Any]) -> str | None:
@@ -59,7 +59,7 @@ class ItemAccumulator:
         return max(1, len(self.native.get("content") or ())) if self.kind == "message" else 1
 
     def add(self, field: str, position: int, text: str) -> None:
-        """A fragment. Joined once, at the end: adding to a string would copy it for every delta."""
+        """A fragment. Joined once, at the end: appending to a string would copy it for every delta."""
         if not isinstance(text, str):
             raise TypeError(f"a delta of an item's {field} is no text")
         if self.closed:

@@ -67,8 +67,8 @@ class ResponsesAdapter(Adapter):
 
     @property
     def batch_api(self) -> "BatchApi | None":
-        """Endpoints that merely speak this wire have no batches, or others."""
-        from dragoman_adapters.openai_platform.batch import OpenAIBatchApi  # few programs submit any
+        """Other endpoints with this wire have no batch API, or a different one."""
+        from dragoman_adapters.openai_platform.batch import OpenAIBatchApi  # imported late: few programs submit batches
 
         return OpenAIBatchApi(self.provider, self.model, PATH) if type(self) is ResponsesAdapter else None
 

@@ -1,4 +1,4 @@
-"""Wire to canonical: replies, and requests in the Responses format (wire reference 3.1 to 3.4)."""
+"""Decodes replies, and requests in the Responses format (docs/reference/wires/openai-responses.md)."""
 
 from collections.abc import Mapping
 from decimal import Decimal
@@ -41,7 +41,7 @@ _REQUEST_FIELDS = {
     "top_p", "top_logprobs", "text", "truncation", "metadata", "user", "safety_identifier", "prompt_cache_key",
     "prompt_cache_retention", "frequency_penalty", "presence_penalty", "background", "prompt",
 }  # fmt: skip
-"""Fields of a reply that only repeat the request."""
+"""Fields of a reply that repeat the request."""
 
 _COVERED_FIELDS = {"object", "model", "output", "output_text", "usage", "created_at", "completed_at"} | _REQUEST_FIELDS
 
@@ -51,7 +51,7 @@ def parse_reply(body: bytes) -> dict[str, Any]:
 
 
 def find_embedded_error(native: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The error that a reply is, in the shape that HTTP errors have; None where it is an answer."""
+    """The error that a reply is, in the shape that HTTP errors have; None if it is an answer."""
     if native.get("status") == "failed" or (native.get("error") and "output" not in native):
         return {"error": native.get("error") or {"code": "server_error", "message": "the response failed"}}
     return None
@@ -60,7 +60,7 @@ def find_embedded_error(native: Mapping[str, Any]) -> dict[str, Any] | None:
 def decode_message(
     native: dict[str, Any], reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE
 ) -> Message:
-    """A whole response object, or the one that a stream has gathered."""
+    """Decode a whole response, or the one that a stream has accumulated."""
     calls = count()
     message = MessageAccumulator(reply.provider, Role.ASSISTANT, lambda call_id: reply.call_id(next(calls), call_id))
     for item in native["output"]:
@@ -80,7 +80,7 @@ def decode_message(
 
 
 def _decode_stop_reason(native: Mapping[str, Any], status: MessageStatus) -> StopReason:
-    """The wire names no reason for a stop: it follows from the status and the items (wire reference 8.5)."""
+    """The wire has no stop reason: it follows from the status and the items."""
     if status is MessageStatus.CANCELLED:
         return StopReason.CANCELLED
     if status is MessageStatus.ERROR:
@@ -103,7 +103,7 @@ def _refuses(item: Mapping[str, Any]) -> bool:
 
 
 def decode_usage(native: Mapping[str, Any]) -> TokenUsage | None:
-    """OpenAI counts cached tokens inside input_tokens and reasoning inside output_tokens (wire reference 8.6)."""
+    """Decode the usage. input_tokens includes cached tokens; output_tokens includes reasoning."""
     count, served = UsageReader.of(native.get("usage")), UsageReader(native)
     if count is None or count.native.get("input_tokens") is None:
         return None
@@ -203,7 +203,7 @@ def _decode_role(item: Mapping[str, Any], *, replying: bool) -> Role:
 
 
 def decode_tools(native: Mapping[str, Any], provider: str) -> list[ToolDefinition]:
-    """The tools of a request. One that the provider runs itself is kept whole, under its name."""
+    """Decode the tools of a request. Server tools are kept whole, under their names."""
     found: list[ToolDefinition] = []
     for item in native.get("tools") or ():
         if item.get("type") != "function":

@@ -16,7 +16,7 @@ from dragoman_adapters.openai_responses.encode_blocks import PART_PREFIX
 
 
 def decode_block(native: dict[str, Any], provider: str) -> ContentBlock:
-    """One part; what the canonical form has no word for is kept whole."""
+    """One part; unknown blocks are kept whole."""
     match native.get("type"):
         case "input_text" | "output_text" | "text":
             return TextBlock(

@@ -1,4 +1,4 @@
-"""Items while they are read into one canonical message: its blocks, and what `items` needs to write them again."""
+"""Decodes items into one canonical message: its blocks, and the notes that `encode_messages` needs."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -47,7 +47,7 @@ class MessageAccumulator:
         self._messages: list[tuple[int, dict[str, Any], list[dict[str, Any]]]] = []
 
     def add(self, native: dict[str, Any]) -> None:
-        """One item; what the canonical form has no word for is kept whole."""
+        """One item; unknown blocks are kept whole."""
         match item_kind(native):
             case "message" if self._is_own_message(native):
                 self._add_message(native)

@@ -1,4 +1,5 @@
-"""Canonical to wire: the body of a Responses request (wire reference 3.1 and 3.3). Its items are made in `items`."""
+"""Encodes the body of a Responses request (docs/reference/wires/openai-responses.md). `encode_messages` encodes the
+items."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -32,7 +33,7 @@ def has_stored_history(messages: Sequence[Message], extra: Mapping[str, Any]) ->
 
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
-    """The whole body."""
+    """Encode the whole body."""
     encoded: dict[str, Any] = {"model": request.target.model}
     turns = request.turns
     if instructions := _instructions_text(turns, request.provider):
@@ -101,7 +102,7 @@ def _record_channel_losses(request: RequestBuilder, turns: Sequence[Turn]) -> No
 
 
 def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
-    """A tool; one that the provider runs itself goes back as it was read.
+    """A tool; one that the provider runs itself goes back unchanged.
 
     ``strict`` is always said: left out, the API would try the strict form, which makes optional arguments required.
     """

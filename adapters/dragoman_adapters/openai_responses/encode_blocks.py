@@ -1,4 +1,5 @@
-"""Content parts, both ways: what stands in a message's content and in a tool's output (wire reference 3.2)."""
+"""Encodes content parts of messages and of tool outputs
+(docs/reference/wires/openai-responses.md)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -35,7 +36,7 @@ def is_part(block: ContentBlock) -> bool:
 
 
 def encode_block(block: ContentBlock, side: str, note: Mapping[str, Any]) -> dict[str, Any]:
-    """One part. ``side`` is ``input`` or ``output``; ``note`` is what `note` said of it when it was read."""
+    """Encode one part. ``side`` is ``input`` or ``output``; ``note`` is from `decode_blocks.note_part`."""
     match block:
         case TextBlock() if note.get("form") == "refusal":
             return {"type": "refusal", "refusal": block.text}

@@ -1,4 +1,4 @@
-"""Input items from turns: messages, reasoning, calls and their outputs (wire reference 3.2)."""
+"""Input items from turns: messages, reasoning, calls and their outputs (docs/reference/wires/openai-responses.md)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ _FOREIGN_NOTE: Mapping[str, Any] = {"string": True}
 text of the assistant's is a message of its own whose content is a string."""
 
 _UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("link_types", "names", "text_documents")
-"""What the wire has no place for in what others said."""
+"""Fields of other providers' blocks that the wire does not support."""
 
 ToolId = Callable[[str], str]
 Note = Mapping[str, Any]
@@ -107,7 +107,7 @@ def _drop_foreign_citations(request: RequestBuilder, turn: Turn, index: int, blo
 
 
 def _encode_item(request: RequestBuilder, turn: Turn, index: int, note: Note) -> dict[str, Any] | None:
-    """The item of a block that is one by itself, or None where it cannot be sent."""
+    """The item of a block that is one by itself, or None if it cannot be sent."""
     match turn.blocks[index]:
         case ThinkingBlock() | RedactedThinkingBlock() as block:
             item = request.restore_block(turn, index, encode_thinking(block, note))

@@ -23,7 +23,7 @@ _MAX_NAME_LENGTH = 64
 
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
-    """Everything but the conversation and the tools."""
+    """Encode everything except the conversation and the tools."""
     options, capabilities = request.options, request.target.capabilities
     encoded: dict[str, Any] = {}
     if options.max_output_tokens is not None:
@@ -53,7 +53,7 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
 
 
 def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
-    """Effort and summary, as far as the model has them (wire reference 3.5, model rules)."""
+    """Effort and summary, as far as the model has them."""
     options, capabilities = request.options, request.target.capabilities
     if options.thinking_budget is not None:
         request.record_option_loss("thinking_budget", f"{request.target.model} takes an effort, not a budget")
@@ -84,7 +84,7 @@ def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
 
 
 def _nearest_effort(requested: str, levels: Sequence[str]) -> str | None:
-    """The level of the model that is nearest to the wanted one, the lower of two; None where there is no such word."""
+    """The level of the model that is nearest to the wanted one, the lower of two; None if there is no such word."""
     if requested in levels:
         return requested
     if requested not in EFFORTS or not levels:
@@ -107,7 +107,7 @@ def _encode_text_format(request: RequestBuilder, *, tools: bool) -> dict[str, An
 
 
 def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
-    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
+    """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``."""
     reasoning = native.get("reasoning") or {}
     form = (native.get("text") or {}).get("format") or {}
     has_tools = bool(native.get("tools"))

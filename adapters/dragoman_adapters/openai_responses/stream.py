@@ -1,4 +1,4 @@
-"""Chunks to events for the Responses API (wire reference 3.5).
+"""Decodes the stream of the Responses API (docs/reference/wires/openai-responses.md).
 
 The terminal events are response.completed, response.incomplete and response.failed. Dialects leave out indexes, event
 names, items of the final object, or add a ``[DONE]``: what an event belongs to is then found by its item's id, or is
@@ -230,7 +230,7 @@ class ResponsesStreamDecoder(StreamDecoder):
         yield from self._release()
 
     def _emit(self, item: ItemAccumulator, event: BlockEvent) -> Iterable[StreamEvent]:
-        """Hands an event out in its turn: it waits with its item while a call before it is open."""
+        """Emit an event in order: it waits with its item while an earlier call is open."""
         if item.position == self._front_position and not item.queue:
             return (event,) if self._in_order(event) else ()
         item.queue.append(event)

@@ -28,7 +28,7 @@ OPENROUTER = Dialect(
     server_tools="server_tool_use_details",
     failed=("error",),
 )
-"""What differs from OpenAI's wire (wire reference 7 and 8)."""
+"""What differs from OpenAI's wire."""
 
 _ENDPOINT = Endpoint(
     base_url="https://openrouter.ai/api/v1",

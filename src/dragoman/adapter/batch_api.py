@@ -1,8 +1,8 @@
-"""Many requests in one, answered within a day at a lower price (specification D5.9): what an adapter knows of it.
+"""What an adapter knows about a provider's batch API (docs/reference/contract.md#batches).
 
-An operation is a generator: it gives out one request after another, is sent the reply to each, and returns what came of
-it. So it does no I/O itself, and is driven with await or without. Before a reply is sent in, the driver has raised what
-is no success.
+A batch holds many requests, answered within a day at a lower price. An operation is a generator: it yields requests,
+receives the reply to each, and returns the result. It does no I/O, so sync and async code can drive it. The driver
+raises the error of a failed reply and sends in successful ones only.
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ Steps = Generator[WireRequest, WireResponse, T]
 
 
 class BatchStatus(StrEnum):
-    """The specification's five, and cancelled: what was answered before a cancellation can still be fetched."""
+    """``cancelled``: the answers that came before the cancellation can still be fetched."""
 
     QUEUED = "queued"
     IN_PROGRESS = "in_progress"
@@ -36,9 +36,9 @@ class BatchStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BatchState:
-    """How far a batch is. Counts are of requests, None where the provider does not say.
+    """The progress of a batch. Counts are of requests, None if the provider does not report them.
 
-    ``problem`` is why a batch failed as a whole; ``raw`` is what the provider said.
+    ``problem`` is why the batch failed as a whole; ``raw`` is the provider's own object.
     """
 
     status: BatchStatus
@@ -49,7 +49,7 @@ class BatchState:
 
 
 class BatchLine(NamedTuple):
-    """The answer to one request of a batch: a reply as the adapter reads it, or why there is none."""
+    """The answer to one request of a batch: a reply, or the error."""
 
     wire_id: str
     outcome: WireResponse | ProviderError
@@ -67,15 +67,15 @@ class BatchApi(ABC):
 
     @abstractmethod
     def accepts(self, custom_id: str) -> bool:
-        """Whether the provider takes this as the id of a request."""
+        """Whether the provider accepts this as the id of a request."""
 
     @abstractmethod
     def encode_line(self, wire_id: str, request: WireRequest) -> bytes:
-        """One request, as it stands in the batch."""
+        """One request as an entry of the batch."""
 
     @abstractmethod
     def submit(self, lines: list[bytes], headers: Mapping[str, str]) -> Steps[str]:
-        """Hands the batch in, with its headers. Returns the provider's id for it."""
+        """Submit the batch with its headers. Returns the provider's id."""
 
     @abstractmethod
     def poll(self, batch_id: str) -> Steps[BatchState]: ...
@@ -92,7 +92,7 @@ class BatchApi(ABC):
         """One line of a download. Raises MalformedReplyError."""
 
     def headers(self, requests: Sequence[WireRequest]) -> dict[str, str]:
-        """Those of the whole batch. Raises InvalidRequestError where its requests need different ones."""
+        """The headers of the whole batch. Raises InvalidRequestError if its requests need different ones."""
         first = dict(requests[0].headers)
         if any(dict(request.headers) != first for request in requests):
             raise InvalidRequestError(
@@ -106,7 +106,7 @@ class BatchApi(ABC):
         return wirejson.loads_object(response.body, what="what the provider says of the batch")
 
     def require_text(self, native: Mapping[str, Any], name: str) -> str:
-        """A text that must be there. Raises MalformedReplyError."""
+        """Return a required text. Raises MalformedReplyError."""
         value = native.get(name)
         if not isinstance(value, str) or not value:
             raise MalformedReplyError(f"the batch has no {name}", provider=self.provider, model=self.model)
@@ -114,7 +114,7 @@ class BatchApi(ABC):
 
 
 def sum_counts(native: Any, *names: str) -> int | None:
-    """The sum of these counts; None where none of them is told."""
+    """The sum of these counts, or None if none of them is known."""
     found = [native[name] for name in names if isinstance(native, dict) and type(native.get(name)) is int]
     return sum(found) if found else None
 

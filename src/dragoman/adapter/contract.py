@@ -1,4 +1,4 @@
-"""The adapter contract (DESIGN section 5, specification D5): from the canonical form to one provider's wire and back.
+"""The adapter contract: from the canonical form to one provider's wire and back (docs/reference/contract.md).
 
 An adapter is bound to one model and pure: it does no I/O and has no clock and no randomness of its own. Ids, time
 and prices come from the `RequestContext`.
@@ -38,7 +38,7 @@ class Prices(Protocol):
     """A price table, as adapters see it."""
 
     def price(self, model_id: str, usage: TokenUsage, at: datetime) -> Usage:
-        """The usage with its cost; ``cost_usd`` is None where the table does not know."""
+        """The usage with its cost; ``cost_usd`` is None if the table has no price."""
         ...
 
 
@@ -52,10 +52,10 @@ def bundled_prices() -> Prices:
 
 @dataclass(slots=True, kw_only=True)
 class RequestContext:
-    """What a request needs to know beyond what is said: who asks, which ids are in use, what time it is.
+    """The identity, ids, clock and prices that a request is made with.
 
-    ``tool_ids`` lives as long as the session, and so may ``encodings``, which saves encoding again what was encoded for
-    an earlier request; everything else may change with each request.
+    ``tool_ids`` and ``encode_cache`` live as long as the session; the cache keeps what earlier requests encoded.
+    Everything else may change with each request.
     """
 
     model: str
@@ -64,11 +64,11 @@ class RequestContext:
     tool_ids: ToolIdMap = field(default_factory=ToolIdMap)
     encode_cache: EncodeCache = field(default_factory=EncodeCache)
     tool_names: ToolNames | None = None
-    """Set by `Adapter.to_wire` where tools were offered under names that are not their own."""
+    """Set by `Adapter.to_wire` if tools were sent under other names than their own."""
     answer_tool: AnswerTool | None = None
-    """Set by `Adapter.to_wire` where the reply's text comes as the input of a tool."""
+    """Set by `Adapter.to_wire` if the reply's text comes as the input of a tool."""
     prefix_note: Mapping[str, Any] | None = None
-    """What the prefix ledger notes on the reply, if that holds signed thinking; set by `Adapter.to_wire`."""
+    """The prefix ledger's note for the reply, if it holds signed thinking; set by `Adapter.to_wire`."""
     prices: Prices | None = None
     new_id: Callable[[], str] = new_message_id
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -104,7 +104,7 @@ ToolChoice = Literal["auto", "none", "required"] | NamedTool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterOptions:
-    """How to answer. None always means: leave it to the provider; no default of ours is ever sent."""
+    """The options of a request. None leaves an option to the provider; Dragoman sends no defaults of its own."""
 
     max_output_tokens: int | None = None
     temperature: float | None = None
@@ -112,26 +112,26 @@ class AdapterOptions:
     top_k: int | None = None
     seed: int | None = None
     stop_sequences: tuple[str, ...] = ()
-    """A single text is one sequence, not its letters."""
+    """A plain string counts as one sequence."""
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     output_schema: Mapping[str, Any] | None = None
     """A JSON Schema that the answer's text obeys."""
     effort: str | None = None
-    """Reasoning effort: none, minimal, low, medium, high, xhigh or max; the adapter maps it to what the model has."""
+    """Reasoning effort: none, minimal, low, medium, high, xhigh or max. The adapter maps it to the model's levels."""
     thinking: bool | None = None
-    """Whether to reason, and to show it where the model would hide it."""
+    """Whether to reason, and to return the reasoning if the model hides it by default."""
     thinking_budget: int | None = None
-    """Reasoning tokens, on models that take a budget."""
+    """The limit of reasoning tokens, for models that accept a budget."""
     prompt_cache: Literal["5m", "1h"] | None = None
-    """Asks for prompt caching with that lifetime, where caching is not automatic."""
+    """Request prompt caching with that lifetime, if caching is not automatic."""
     strict_prefix: bool = False
-    """Refuses, with a ProjectionError, a request that would void signed thinking of earlier turns."""
+    """Raise ProjectionError for a request that would void signed thinking of earlier turns."""
     stream: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
     extra: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Body fields by provider name: laid over that provider's body as they are, ignored by all others. A field
-    whose value is ``...`` is left out of the body."""
+    """Body fields by provider name. They override that provider's body and are ignored by all others. The value ``...``
+    removes a field from the body."""
     context: RequestContext | None = None
 
     def __post_init__(self) -> None:
@@ -144,10 +144,10 @@ class AdapterOptions:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a provider is reached and how it knows the caller.
+    """The address of a provider and the way it authenticates callers.
 
-    ``key_variables`` are environment variables, first found first used. ``key_header`` and ``key_prefix`` say how
-    the key travels. ``base_url_variable`` overrides ``base_url``, which may hold names of environment variables in
+    ``key_variables`` are environment variables; the first one that is set counts. The key is sent in ``key_header``
+    after ``key_prefix``. ``base_url_variable`` overrides ``base_url``, which may hold names of environment variables in
     braces, e.g. ``{AZURE_OPENAI_ENDPOINT}/openai/v1``.
     """
 
@@ -162,7 +162,7 @@ class Endpoint:
 class Adapter(ABC):
     """One model behind one wire. Subclasses declare ``provider`` and ``endpoint`` and implement the abstract methods.
 
-    ``transport`` names what carries the requests: ``http``, or ``local`` for a model in this process.
+    ``transport`` names the transport of the requests: ``http``, or ``local`` for a model in this process.
     """
 
     provider: ClassVar[str]
@@ -194,60 +194,59 @@ class Adapter(ABC):
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        """The request as bytes, with all losses. The same input gives the same bytes in every process.
+        """Encode a request. The same input gives the same bytes and losses in every process.
 
-        Raises CriticalLossError where a critical block would be lost and RequestError where an option cannot be
-        written at all.
+        Raises CriticalLossError if a critical block would be lost, and RequestError if an option cannot be encoded.
         """
 
     @abstractmethod
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
-        """The assistant's message. Raises the reply's own ProviderError for a status of 400 and over."""
+        """Decode the assistant's message. Raises the provider's error for a status of 400 and over."""
 
     @abstractmethod
     def decoder(self, context: RequestContext) -> StreamDecoder:
-        """A fresh decoder for one streamed reply."""
+        """Return a new decoder for one streamed reply."""
 
     @abstractmethod
     def from_wire_request(
         self, body: bytes | Mapping[str, Any], context: RequestContext
     ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
-        """A request in the provider's format, read: messages, tools and options whose context is the one given.
+        """Decode a request in the provider's format. The options carry the given context.
 
-        Raises RequestError where it is no such request.
+        Raises RequestError if the body is not such a request.
         """
 
     @abstractmethod
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
-        """The error that a reply means. Never fails, whatever the body is."""
+        """Return the error of a failed reply. Never raises, whatever the body is."""
 
     @property
     def batch_api(self) -> "BatchApi | None":
-        """The provider's batch API for this model; None where there is none, or none is spoken here."""
+        """The provider's batch API for this model; None if it has none or the adapter does not support it."""
         return None
 
     @property
     def default_output_tokens(self) -> int:
-        """The most that a reply may have where the options set no limit."""
+        """The output limit that applies if the options set none."""
         limit = self.capabilities.max_output_tokens
         return min(limit, int(self.capabilities.wire.get("default_max_tokens", limit)))
 
     def estimate_input_tokens(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> int:
-        """A local estimate, at least 1 (specification D5.3); see `dragoman.adapter.facts.token_estimate`.
+        """Estimate the input tokens locally, at least 1 (docs/reference/contract.md#estimates).
 
-        Options count not: an output schema, or reasoning that is switched on, makes some providers add to the prompt.
+        Options are not counted: an output schema, or reasoning, makes some providers add to the prompt.
         """
         return estimate_tokens(str(self.model_id), messages, tools, self.capabilities.token_estimate)
 
     def reply_decoder(self, context: RequestContext) -> StreamDecoder:
-        """The decoder for the reply to the request that was made with this context."""
+        """Return the decoder for the reply to the request that was made with this context."""
         decoder = self.decoder(context)
         translations = (context.tool_names, context.answer_tool)
         decoder.translators = tuple(each.translate for each in translations if each is not None)
         return decoder
 
     def stream_response(self, chunks: AsyncIterator[WireChunk], context: RequestContext) -> AsyncIterator[StreamEvent]:
-        """The events of a streamed reply; the last is message_complete or error, and then it ends."""
+        """Yield the events of a streamed reply. The last one is message_complete or error."""
         return decode_stream_async(chunks, self.reply_decoder(context))
 
     def iter_stream(self, chunks: Iterable[WireChunk], context: RequestContext) -> Iterator[StreamEvent]:

@@ -1,4 +1,4 @@
-"""What can go wrong, one class a meaning, the same for HTTP statuses and for errors inside a stream.
+"""All errors. A class stands for one meaning, whether it came as an HTTP status or inside a stream.
 
 DragomanError
 ├── ConfigurationError          the program is set up wrongly
@@ -37,7 +37,7 @@ DragomanError
     ├── RequestCancelledError   the caller cancelled
     └── UnclassifiedError       none of the above
 
-Messages never hold a key; what the provider says is masked and cut to a bounded length.
+Messages never hold a key; the provider's own text is masked and truncated.
 """
 
 import re
@@ -60,7 +60,7 @@ SECRET = re.compile(
 
 
 def mask_secrets(text: str) -> str:
-    """The text without anything shaped like a key, at most 600 characters long."""
+    """Mask everything that looks like a key and truncate the text to 600 characters."""
     masked = SECRET.sub(lambda found: (found["name"] or "") + "***", text[:_MAX_SEARCHED])
     return masked if len(masked) <= _MAX_MESSAGE else masked[:_MAX_MESSAGE] + "…"
 
@@ -112,7 +112,7 @@ class CriticalLossError(ProjectionError):
 
 
 class SwapRefusedError(ProjectionError):
-    """``reasons`` are all of them, not the first."""
+    """``reasons`` lists every reason."""
 
     def __init__(self, model: str, reasons: list[str]) -> None:
         self.model = model
@@ -121,7 +121,7 @@ class SwapRefusedError(ProjectionError):
 
 
 class CompactionError(ProjectionError):
-    """``reply`` is the summarising Message that was of no use, where there is one: it has been paid for."""
+    """``reply`` is the summary that could not be used, if there is one: it has been paid for."""
 
     def __init__(self, message: str, reply: Any = None) -> None:
         self.reply = reply
@@ -129,8 +129,8 @@ class CompactionError(ProjectionError):
 
 
 class NoModelError(DragomanError):
-    """Nothing was sent. ``candidates`` are the models in the order in which they were considered: each with who
-    proposed it, and with what spoke against it, by name and in words.
+    """Nothing was sent. ``candidates`` are the models in the order in which they were considered, each with the rule
+    that proposed it and the reasons against it, by name and as text.
     """
 
     def __init__(self, candidates: Iterable[tuple[str, str, tuple[tuple[str, str], ...]]]) -> None:
@@ -144,7 +144,7 @@ class NoModelError(DragomanError):
 
     @property
     def reasons(self) -> dict[str, tuple[str, ...]]:
-        """The names of what spoke against each model."""
+        """The names of the reasons against each model."""
         return {model: tuple(name for name, _ in against) for model, _, against in self.candidates}
 
 
@@ -210,10 +210,11 @@ class UnpricedModelError(BudgetExceededError):
 
 
 class ProviderError(DragomanError):
-    """Something between us and the model's answer failed.
+    """The provider failed, or the way to it.
 
-    ``status`` is the HTTP status, None inside a stream or before an answer; ``code`` the provider's own word;
-    ``retry_after`` seconds, as the provider asked; ``retryable`` whether sending the same again may help.
+    ``status`` is the HTTP status, None inside a stream or before an answer; ``code`` the provider's own code;
+    ``retry_after`` the seconds to wait, if the provider says so; ``retryable`` whether the same request may succeed
+    later.
     """
 
     error_class: ClassVar[str] = "other"
@@ -240,7 +241,7 @@ class ProviderError(DragomanError):
         self.attempts: tuple[Any, ...] = ()
         """One record for each try."""
         self.partial: Any = None
-        """The Message as far as it had arrived, where a stream broke."""
+        """The message as far as it had arrived, if a stream broke."""
         super().__init__(self.message)
 
     def __str__(self) -> str:
@@ -336,7 +337,7 @@ _BY_STATUS: dict[int, type[ProviderError]] = {
 
 
 def class_for_status(status: int) -> type[ProviderError]:
-    """The class of an HTTP status that carries no better hint (specification D5.7)."""
+    """The class of an HTTP status without a more precise code (docs/reference/contract.md#errors)."""
     if found := _BY_STATUS.get(status):
         return found
     if status >= 500:

@@ -1,4 +1,4 @@
-"""What a projection could not carry, named (DESIGN section 5, specification D5.6)."""
+"""Losses: what a request could not carry (docs/reference/contract.md#lossy-projection)."""
 
 import logging
 from dataclasses import dataclass
@@ -39,9 +39,9 @@ class LossKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """One thing that reached the wire changed, or not at all.
+    """One thing that was changed or left out on its way to the wire.
 
-    ``message_id`` is empty and ``block_index`` -1 where the loss is of the request as a whole, such as an option.
+    ``message_id`` is empty and ``block_index`` is -1 for losses of the whole request, such as an option.
     """
 
     kind: LossKind
@@ -53,7 +53,7 @@ class Loss:
 
 
 def log_losses(losses: tuple[Loss, ...], *, session_id: str, adapter: str) -> None:
-    """One record a loss, with the five fields that specification D5.6 asks for; a warning unless it is mere form."""
+    """Write one log record for each loss, with five fields: a warning if content is lost, else information."""
     for loss in losses:
         logger.log(
             logging.WARNING if loss.severity is Severity.WARNING else logging.INFO,

@@ -1,6 +1,6 @@
-"""Adapters by name. They are found through the entry-point group ``dragoman.adapters``, ours and others' alike.
+"""Adapters by name. All of them, third parties' included, are found through the entry points ``dragoman.adapters``.
 
-Names that are not installed may be registered by the program, or stand in the user's configuration; see `sources`.
+A program may register others, and so may the user's configuration; see `sources`.
 """
 
 import difflib
@@ -18,9 +18,9 @@ GROUP = "dragoman.adapters"
 
 
 def get_adapter(model: str) -> Adapter:
-    """The adapter for ``provider:model``.
+    """Return the adapter for ``provider:model``.
 
-    Raises UnknownProviderError, with the nearest names, where no such provider is installed or the id is malformed.
+    Raises UnknownProviderError, with the nearest names, if the provider is not installed or the id is malformed.
     """
     try:
         provider, name = ModelId.parse(model)
@@ -35,9 +35,9 @@ def providers() -> tuple[str, ...]:
 
 
 def register_adapter(name: str, adapter: sources.AdapterKind) -> None:
-    """Makes a provider known in this process: by its adapter's class, or by what makes it when it is first needed.
+    """Register a provider in this process: an adapter class, or a callable that returns one when it is first needed.
 
-    Raises ConfigurationError where a provider of that name is installed: its key must go to no one else.
+    Raises ConfigurationError if a provider of that name is installed: its key must not go elsewhere.
     """
     if name in _entries():
         raise ConfigurationError(f"the provider {name!r} is installed: choose another name")
@@ -47,9 +47,9 @@ def register_adapter(name: str, adapter: sources.AdapterKind) -> None:
 
 @cache
 def adapter_class(provider: str) -> type[Adapter]:
-    """The class behind a provider's name.
+    """Return the adapter class of a provider.
 
-    Raises UnknownProviderError, and ConfigurationError where what is known under the name is no adapter.
+    Raises UnknownProviderError, and ConfigurationError if the registered object is not an adapter.
     """
     if entry := _entries().get(provider):
         return _load_adapter_class(provider, entry.value, entry.load)

@@ -1,7 +1,7 @@
-"""Adapters beyond the installed ones: those that a program registers, and those of a user's configuration.
+"""Adapters that are not installed: registered by the program, or named in the user's configuration.
 
 A package that makes adapters from a configuration registers a callable under the entry-point group
-``dragoman.adapter_sources``; it returns adapters by provider name, and is asked only for names that nothing else knows.
+``dragoman.adapter_sources``. It returns adapters by provider name, and is called only for names that are unknown.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from dragoman.adapter.errors import ConfigurationError
 GROUP = "dragoman.adapter_sources"
 
 AdapterKind = type[Adapter] | Callable[[], type[Adapter]]
-"""An adapter's class, or what makes it when it is first needed."""
+"""An adapter class, or a callable that returns one when it is first needed."""
 
 AdapterSource = Callable[[], Mapping[str, AdapterKind]]
 
@@ -22,14 +22,14 @@ _registered: dict[str, AdapterKind] = {}
 
 
 def register(name: str, adapter: AdapterKind) -> None:
-    """Makes an adapter known in this process, in place of what was registered under the name before."""
+    """Register an adapter in this process. It replaces an earlier one of that name."""
     _registered[name] = adapter
 
 
 def extra_adapters() -> dict[str, AdapterKind]:
-    """All adapters by name; what a program registers stands before what is configured.
+    """Return all of these adapters by name. Registered ones override configured ones.
 
-    Raises ConfigurationError where a configuration cannot be read.
+    Raises ConfigurationError if a configuration cannot be read.
     """
     configured: dict[str, AdapterKind] = {}
     for source in _load_sources():

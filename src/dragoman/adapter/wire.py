@@ -1,4 +1,4 @@
-"""What goes over a wire, in bytes: adapters make and read these, transports carry them."""
+"""Requests and replies in bytes: adapters encode and decode them, transports send them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ WireChunk = bytes
 
 
 class Headers(Mapping[str, str]):
-    """Read-only headers whose names compare without regard to case."""
+    """Read-only headers with case-insensitive names."""
 
     __slots__ = ("_items",)
 
@@ -35,8 +35,8 @@ class Headers(Mapping[str, str]):
 class WireRequest:
     """A request, without host and key: those belong to the transport.
 
-    ``path`` starts with a slash and is relative to the provider's base URL. ``losses`` is what the history lost
-    on the way here. The repr shows neither body nor headers: they hold the conversation, and a key at times.
+    ``path`` starts with a slash and is relative to the provider's base URL. ``losses`` is what the history lost in the
+    encoding. The repr shows neither body nor headers: they hold the conversation, and a key at times.
     """
 
     method: str
@@ -49,7 +49,7 @@ class WireRequest:
 
 @dataclass(frozen=True, slots=True)
 class WireResponse:
-    """A whole reply. Header names compare without regard to case. ``attempts``: the tries it took, if that is known."""
+    """A whole reply. Header names are case-insensitive. ``attempts``: the number of tries, if known."""
 
     status: int
     body: bytes = field(repr=False)

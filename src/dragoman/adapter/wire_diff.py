@@ -1,8 +1,8 @@
-"""What a native object holds beyond what our encoder would write for it.
+"""The difference between a native object and its encoding by our own encoder.
 
-An adapter that reads a native object encodes the result again and keeps the difference, in provider_raw. Sending
-the message back to the same provider lays the difference over the encoding, so the return trip is faithful,
-unknown fields included, while the canonical fields stay the only source of what was said.
+An adapter that decodes a native object encodes the result again and keeps the difference in provider_raw. When the
+message goes back to the same provider, the difference is applied to the encoding. So the round trip is exact,
+unknown fields included, and the canonical fields stay the only source of the content.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def diff_objects(native: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[str, Any] | None:
-    """``{"set": fields to lay over, "drop": fields to leave out}``, or None where nothing differs."""
+    """``{"set": fields to lay over, "drop": fields to leave out}``, or None if nothing differs."""
     missing = object()
     changed = {key: value for key, value in native.items() if not _is_same_json(encoded.get(key, missing), value)}
     surplus = [key for key in encoded if key not in native]
@@ -23,7 +23,7 @@ def diff_objects(native: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[
 
 
 def apply_diff(encoded: Mapping[str, Any], difference: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The encoding with a residue laid over it."""
+    """Apply a difference to the encoding."""
     if not difference:
         return dict(encoded)
     dropped = difference.get("drop", ())

@@ -1,8 +1,8 @@
-"""JSON as the wires speak it: exact integers, no NaN, no guessing.
+"""JSON as providers use it: exact integers, no NaN, no repair.
 
-pydantic-core's parser refuses NaN, integers of over 4,300 digits and more than 200 levels; the same library writes.
-A number beyond a double's range, such as 1e999, still parses as infinity. To look for it here would take longer than
-the parsing itself, for every event of a stream; the canonical form refuses it where a message would hold it.
+pydantic-core's parser refuses NaN, integers of over 4,300 digits and more than 200 levels; the same library writes. A
+number beyond a double's range, such as 1e999, still parses as infinity. To look for it here would take longer than the
+parsing itself, for every event of a stream; the canonical form refuses it in a message.
 """
 
 from functools import partial
@@ -17,7 +17,7 @@ _parse = partial(from_json, allow_inf_nan=False, cache_strings="keys")
 
 
 def loads(data: bytes | str, *, what: str = "the reply") -> Any:
-    """Raises MalformedReplyError where the data is not JSON."""
+    """Parse JSON. Raises MalformedReplyError if the data is not JSON."""
     try:
         return _parse(data)
     except ValueError as error:
@@ -25,7 +25,7 @@ def loads(data: bytes | str, *, what: str = "the reply") -> Any:
 
 
 def loads_object(data: bytes | str, *, what: str = "the reply") -> dict[str, Any]:
-    """Raises MalformedReplyError where the data is not a JSON object."""
+    """Raises MalformedReplyError if the data is not a JSON object."""
     try:
         value = _parse(data)
     except ValueError as error:
@@ -42,7 +42,7 @@ def _not_json_error(what: str, error: ValueError) -> MalformedReplyError:
 def dumps(value: Any) -> bytes:
     """Compact UTF-8 in insertion order: the same value gives the same bytes in every process.
 
-    Raises RequestError where the value is no JSON: NaN, infinity, a lone surrogate, an object of another kind.
+    Raises RequestError if the value cannot be written as JSON: NaN, infinity, a lone surrogate, another type.
     """
     try:
         data = to_json(value)
@@ -58,7 +58,7 @@ def dumps_text(value: Any) -> str:
 
 
 def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
-    """A tool call's arguments: the object, or an empty one and the text as received where it is no object.
+    """Parse a tool call's arguments: the object, or an empty one and the text as received if it is not an object.
 
     Empty text means no arguments. Half an object is never completed: it could run with other defaults. An object that
     no message holds (a number beyond a double's range, too many levels) stays a text like any other.

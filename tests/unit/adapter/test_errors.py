@@ -101,7 +101,7 @@ def test_every_error_can_be_pickled(error: DragomanError) -> None:
     ],
 )  # fmt: skip
 def test_a_status_has_its_class(status: int, kind: type[ProviderError]) -> None:
-    """As specification D5.7 sorts them."""
+    """As docs/reference/contract.md#errors sorts them."""
     assert class_for_status(status) is kind
 
 
@@ -119,7 +119,7 @@ def test_a_status_has_its_class(status: int, kind: type[ProviderError]) -> None:
     ],
 )  # fmt: skip
 def test_a_class_has_its_word(kind: type[ProviderError], word: str, retryable: bool) -> None:
-    """The error class of specification D5.7, and whether the same request may succeed later."""
+    """The error class (docs/reference/contract.md#errors), and whether the same request may succeed later."""
     assert (kind.error_class, kind.retryable) == (word, retryable)
 
 

@@ -114,7 +114,7 @@ class TestResidue:
 
 
 def test_losses_are_logged_with_five_fields(caplog: pytest.LogCaptureFixture) -> None:
-    """Content lost is a warning, a change of form is information (specification D5.6)."""
+    """Content lost is a warning, a change of form is information (docs/reference/contract.md#lossy-projection)."""
     losses = (
         Loss(LossKind.MEDIA, "m1", 0, "takes no image", Severity.WARNING, "image"),
         Loss(LossKind.ROLE, "m2", -1, "no developer", Severity.INFO),

@@ -1,6 +1,6 @@
-"""What a model can do, as its adapter declares it (specification D5.2, DESIGN section 5).
+"""The capabilities of a model, as its adapter declares them (docs/reference/contract.md#capabilities).
 
-The declarations are data: each adapter package carries a models.toml whose rows are read by `ModelTable`.
+The declarations are data: `ModelTable` reads the rows of each adapter's models.toml.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from dragoman.canonical.blocks import FrozenModel
 
 
 class Support(StrEnum):
-    """Truthy unless absent. ``emulated``: the adapter gets there by another way, which costs something."""
+    """Truthy unless absent. ``emulated``: the adapter uses another way, which has a cost."""
 
     NATIVE = "native"
     EMULATED = "emulated"
@@ -32,20 +32,20 @@ class Support(StrEnum):
 NATIVE, EMULATED, ABSENT = Support.NATIVE, Support.EMULATED, Support.ABSENT
 
 _MIN_DERIVED = 6
-"""Characters beyond the prefix: with fewer, a long session could run out of ids."""
+"""Characters after the prefix: with fewer, a long session could run out of ids."""
 _ALPHANUMERIC = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _DIGEST_LENGTH = 8
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9_]+")
 
 
 class ToolIdRule(FrozenModel):
-    """Which tool ids a provider accepts, and what those that we make for it look like."""
+    """Which tool ids a provider accepts, and the form of the ids that Dragoman makes for it."""
 
     alphabet: str = _ALPHANUMERIC + "_-"
     min_length: int = 1
     max_length: int = 64
     prefix: str = ""
-    """What ids made for this provider start with; ids of others need not have it."""
+    """The prefix of ids made for this provider; ids of others need not have it."""
 
     @model_validator(mode="after")
     def _leaves_room(self) -> Self:
@@ -60,23 +60,23 @@ class ToolIdRule(FrozenModel):
 
 
 class SchemaRule(FrozenModel):
-    """What a target takes of JSON Schema. An empty table or list takes everything."""
+    """The part of JSON Schema that a target supports. An empty table or list means everything."""
 
     keywords: tuple[str, ...] = ()
     values: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
-    """The values that a keyword may have, such as formats, for keywords that are taken with some values only."""
+    """The values that a keyword may have, such as formats, for keywords that are supported with some values only."""
     renamed: dict[str, str] = Field(default_factory=dict)
-    """Keywords with another name there: oneOf as anyOf, or const as an enum of one."""
+    """Keywords with another name on the wire: oneOf as anyOf, or const as an enum of one."""
     closed: bool = False
-    """Whether every object must say that it allows no other properties."""
+    """Whether every object must forbid other properties."""
     requires: bool = False
     """Whether every object must require one of its properties."""
     root: Literal["any", "object"] = "any"
-    """object: the outermost schema says that it is an object, and is no union."""
+    """``object``: the outermost schema must be an object's, not a union."""
 
 
 class ToolNameRule(FrozenModel):
-    """Which names of tools a provider accepts: those that match ``pattern`` as a whole. An empty one accepts any."""
+    """Which tool names a provider accepts: those that ``pattern`` fully matches. An empty pattern accepts any."""
 
     pattern: str = r"[A-Za-z0-9_-]+"
     max_length: int = 64
@@ -94,7 +94,7 @@ class ToolNameRule(FrozenModel):
         return len(name) <= self.max_length and re.fullmatch(self.pattern, name, re.ASCII) is not None
 
     def make_legal(self, name: str) -> str:
-        """The name, or one that is made from it: what is plain in it, and a digest of all of it."""
+        """Return the name, or a legal one: its plain characters and a digest of the whole name."""
         if self.accepts(name):
             return name
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_LENGTH]
@@ -105,11 +105,10 @@ class ToolNameRule(FrozenModel):
 class ThinkingPolicy(FrozenModel):
     """What a model does with thinking in its history.
 
-    ``reads_from`` are globs over full model ids whose signed blocks this model can read; in a models.toml
-    ``{vendor}`` stands for what precedes a slash in the model's own name. ``prefix_bound``: a
-    signature is void when anything before it changes. ``must_echo``: leaving its own thinking out is an error.
-    ``accepts_unsigned``: thinking without a signature may be sent. ``foreign``: what thinking that the model
-    cannot read becomes.
+    ``reads_from`` are globs over full model ids whose signed blocks this model can read; in a models.toml ``{vendor}``
+    is the part of the model's name before a slash. ``prefix_bound``: a signature is void when anything before it
+    changes. ``must_echo``: leaving its own thinking out is an error. ``accepts_unsigned``: thinking without a signature
+    may be sent. ``foreign`` says what happens to thinking that the model cannot read.
     """
 
     reads_from: tuple[str, ...] = ()
@@ -119,7 +118,7 @@ class ThinkingPolicy(FrozenModel):
     own_unsigned: bool = False
     """Its own thinking may go back without a signature: the provider finds it again by an id."""
     sealed: bool = True
-    """Whether the wire has a place for thinking of which nothing can be read."""
+    """Whether the wire supports redacted thinking."""
     foreign: Literal["drop", "text", "refuse"] = "drop"
 
     def can_read(self, model: str | None) -> bool:
@@ -134,27 +133,27 @@ class AdapterCapabilities(FrozenModel):
     supports_system_prompt: Support = NATIVE
     supports_structured_output: Support = ABSENT
     structured_output_by: Literal["native", "tool", "prompt"] = "native"
-    """How an answer comes to obey a schema. By tool: the model is made to call one whose input is the answer, where
-    the request offers no others. By prompt: the model is asked for it, and nothing holds it to it."""
+    """How the answer is made to follow a schema. ``tool``: the model is forced to call a tool whose input is the
+    answer, if the request has no other tools. ``prompt``: the prompt asks for it, without any guarantee."""
     structured_output_with_tools: Support = NATIVE
-    """Emulated: in a request that offers tools, the schema is asked for by prompt."""
+    """Emulated: in a request with tools, the prompt asks for the schema."""
     output_schemas: SchemaRule = Field(default_factory=SchemaRule)
     tool_schemas: SchemaRule = Field(default_factory=SchemaRule)
-    """What the wire takes of JSON Schema."""
+    """The part of JSON Schema that the wire supports."""
     supports_streaming: Support = NATIVE
     supports_streaming_tool_calls: Support = NATIVE
     supports_parallel_tool_calls: Support = NATIVE
     supports_prompt_caching: Support = ABSENT
     supports_system_messages_in_list: Support = NATIVE
-    """False where leading system messages are hoisted out of the list."""
+    """False if leading system messages move out of the list."""
     supports_mid_conversation_system: Support = NATIVE
     supports_developer_role: Support = ABSENT
     supports_prefill: Support = ABSENT
     """Whether the last message of a request may be the assistant's."""
     supports_neighbours: Support = ABSENT
-    """Whether neighbouring messages of the assistant count as one turn, so that results may follow the last."""
+    """Whether consecutive messages of the assistant count as one turn, so that results may follow the last one."""
     channels: tuple[str, ...] = ()
-    """The channels of the assistant's messages that the wire has a word for."""
+    """The channels of the assistant's messages that the wire supports."""
     supports_batch_api: Support = ABSENT
 
     supports_images: Support = ABSENT
@@ -163,15 +162,15 @@ class AdapterCapabilities(FrozenModel):
     supports_documents: Support = ABSENT
     supports_media_urls: Support = NATIVE
     supports_tool_result_media: Support = ABSENT
-    """Emulated: media in a tool's answer travels in a user message right behind it."""
+    """Emulated: media in a tool's result is sent in a user message directly after it."""
     supports_empty_text: Support = NATIVE
     accepted_image_media_types: tuple[str, ...] = ()
     accepted_media_types: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """IANA types by kind of block, for the other media; a kind that is not named takes any."""
+    """IANA types by type of block, for the other media; a type that is not listed accepts any."""
     media_sources: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Kinds of source (base64, url, text, file_id) by kind of block; a kind that is not named takes any."""
+    """Kinds of source (base64, url, text, file_id) by type of block; a type that is not listed accepts any."""
     media_roles: tuple[str, ...] = ("user", "assistant", "developer")
-    """Whose messages may hold media."""
+    """The roles whose messages may hold media."""
 
     max_context_tokens: int = 8192
     max_output_tokens: int = 4096
@@ -184,16 +183,16 @@ class AdapterCapabilities(FrozenModel):
     thinking_off: Support = NATIVE
     """Whether reasoning can be switched off."""
     max_stop_sequences: int | None = None
-    """How many stop sequences a request may hold; 0 where the model takes none, None where no limit is known."""
+    """How many stop sequences a request may hold; 0 if the model takes none, None if no limit is known."""
     native_from: tuple[str, ...] = ()
-    """Providers besides its own whose native blocks this one reads."""
+    """Other providers whose native blocks this one reads."""
 
     token_estimate: TokenEstimate = Field(default_factory=TokenEstimate)
-    """What tokenizers.toml does not say, or says otherwise, about the size of requests."""
+    """Overrides of tokenizers.toml for token estimates."""
     wire: dict[str, Any] = Field(default_factory=dict)
     """Facts that only this adapter's encoder reads, e.g. the name of a field."""
     evidence: dict[str, str] = Field(default_factory=dict)
-    """Where a declaration comes from: a cassette, or a provider's page."""
+    """The source of a declaration: a cassette, or a provider's page."""
 
 
 class ModelTable:
@@ -206,7 +205,7 @@ class ModelTable:
 
     @classmethod
     def of(cls, package: str, *names: str) -> "ModelTable":
-        """The table in an adapter's package: models.toml, or the named files, of which later ones override."""
+        """Load the table of an adapter's package: models.toml, or the named files; later ones override earlier ones."""
         default: dict[str, Any] = {}
         rows: list[dict[str, Any]] = []
         for name in names or ("models.toml",):
@@ -216,7 +215,7 @@ class ModelTable:
         return cls({"default": default, "model": rows})
 
     def capabilities(self, model: str) -> AdapterCapabilities:
-        """The declarations for one model name, without its provider."""
+        """Return the declarations for a model's name, without its provider."""
         if model not in self._cache:
             found = dict(self._default)
             for row in self._rows:
@@ -227,17 +226,17 @@ class ModelTable:
         return self._cache[model]
 
     def extend(self, default: Mapping[str, Any], rows: Sequence[Mapping[str, Any]] = ()) -> "ModelTable":
-        """A table with further defaults laid over these, and with rows behind these."""
+        """Return a table with more defaults, which override these, and more rows, which come after these."""
         return ModelTable({"default": deep_merge(self._default, default), "model": [*self._rows, *rows]})
 
     @property
     def listed(self) -> tuple[str, ...]:
-        """The models that the table names outright, for `dragoman models`."""
+        """The models that the table lists, for `dragoman models`."""
         return tuple(name for row in self._rows for name in row.get("listed", ()))
 
 
 def _expand_vendor(fields: dict[str, Any], model: str) -> dict[str, Any]:
-    """The capabilities with the model's vendor, what precedes a slash in its name, where ``reads_from`` asks for it."""
+    """Replace ``{vendor}`` in ``reads_from`` by the model's vendor, the part of its name before a slash."""
     policy = fields.get("thinking_policy", {})
     if "reads_from" not in policy:
         return fields
@@ -247,7 +246,7 @@ def _expand_vendor(fields: dict[str, Any], model: str) -> dict[str, Any]:
 
 
 def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Two tables as one: what ``over`` says counts, in tables within them too."""
+    """Merge two tables at any depth; values of ``over`` win."""
     found = dict(base)
     for key, value in over.items():
         old = found.get(key)

@@ -1,4 +1,4 @@
-"""What an image weighs, by the rules that providers publish."""
+"""The tokens of an image, by the rules that providers publish."""
 
 from math import ceil, sqrt
 from typing import Literal
@@ -7,15 +7,15 @@ from dragoman.adapter.facts.media_size import Size
 from dragoman.canonical.blocks import FrozenModel
 
 _DEFAULT_SIZE = Size(1024, 768)
-"""What an image is taken for whose size is not to be seen, such as one by URL."""
+"""The assumed size of an image whose size is unknown, such as one by URL."""
 
 
 class ImageRule(FrozenModel):
     """One of four ways to count, after scaling the image down (never up) to ``longest`` and ``shortest`` pixels a side.
 
     ``flat``: ``fixed`` tokens whatever the size. ``area``: one for each ``pixels``. ``tiles``: ``fixed`` and ``each``
-    for each square of ``side`` pixels. ``patches``: the same, where an image of over ``most`` squares is scaled to
-    that many. No image weighs over ``most`` tokens or squares; ``low`` is what one of low detail weighs, where that
+    for each square of ``side`` pixels. ``patches``: the same, where an image of over ``most`` squares is scaled to that
+    many. No image counts more than ``most`` tokens or squares; ``low`` is the count of an image in low detail, if it
     differs.
     """
 

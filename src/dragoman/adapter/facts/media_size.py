@@ -1,4 +1,4 @@
-"""How large an image, a document or a recording is, from its first bytes; nothing is decoded but those."""
+"""The size of an image, a document or a recording, from its first bytes; nothing else is decoded."""
 
 import base64
 import re
@@ -6,9 +6,9 @@ import struct
 from typing import NamedTuple
 
 _MAX_HEAD = 64 * 1024
-"""Base64 characters that are looked at: an image's size stands in front, behind a camera's notes at most."""
+"""The number of base64 characters that are read: an image's size is at the start, after a camera's metadata at most."""
 _MAX_PDF_SCAN = 2 * 1024 * 1024
-"""Of a longer document a part is looked at, and the rest taken to be like it."""
+"""Of a longer document only a part is read, and the rest is assumed to be similar."""
 _PAGE = re.compile(rb"/Type\s*/Page\b")
 _BYTES_PER_PAGE = 60_000
 _MP3_BYTES_PER_SECOND = 16_000
@@ -22,7 +22,7 @@ class Size(NamedTuple):
 
 
 def image_size(data: str) -> Size | None:
-    """The size of a PNG, JPEG, GIF or WebP in base64; None where it does not say, or is none of these."""
+    """Return the size of a PNG, JPEG, GIF or WebP in base64; None if it is missing or the format is another one."""
     head = _decode_base64(data[:_MAX_HEAD])
     try:
         if head.startswith(b"\x89PNG"):
@@ -39,14 +39,14 @@ def image_size(data: str) -> Size | None:
 
 
 def pdf_pages(data: str) -> int:
-    """The pages of a PDF in base64, at least 1; by its length where the pages are not listed in the open."""
+    """Return the pages of a PDF in base64, at least 1; estimated from its length if the page list is compressed."""
     scanned = data[:_MAX_PDF_SCAN]
     counted = len(_PAGE.findall(_decode_base64(scanned)))
     return counted * len(data) // max(1, len(scanned)) or 1 + len(data) * 3 // 4 // _BYTES_PER_PAGE
 
 
 def audio_seconds(data: str) -> float:
-    """How long a recording in base64 lasts: exact for WAV, by its length at 128 kbit/s for anything else."""
+    """Return the length of a recording in base64 in seconds: exact for WAV, else estimated at 128 kbit/s."""
     size = len(data) * 3 // 4
     head = _decode_base64(data[:64])
     if head.startswith(b"RIFF") and head[8:12] == b"WAVE" and len(head) >= 32:
@@ -63,7 +63,7 @@ def _decode_base64(data: str) -> bytes:
 
 
 def _jpeg_size(head: bytes) -> Size | None:
-    """The size in the frame header, behind any number of other segments."""
+    """Return the size in the frame header, after any number of other segments."""
     at = 2
     while head[at] == 0xFF:
         marker = head[at + 1]

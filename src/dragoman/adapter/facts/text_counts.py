@@ -1,4 +1,4 @@
-"""What of a text a tokenizer counts: words, digits, marks, other scripts. A few passes in C, whatever the length.
+"""Counts the parts of a text that tokenizers count: words, digits, marks, other scripts. A few passes in C.
 
 Every tokenizer of today is a byte-pair encoding behind a similar rule of splitting: a short word, with the blank in
 front of it, is one token, a long one several; marks and digits go by themselves; other scripts than the Latin one take
@@ -35,8 +35,8 @@ class TextCounts(NamedTuple):
 
 
 def count_text(texts: Iterable[str]) -> TextCounts:
-    """The counts of all texts together, none of which runs into the next."""
-    # A lone surrogate cannot stand in a message, and a count is no place to fail over one.
+    """Count all texts together; none is joined with the next."""
+    # A message cannot hold a lone surrogate, and a count should not fail because of one.
     data = ("\x00" + "\x00".join(texts)).encode("utf-8", "replace")
     classes = data.translate(_CLASSES, _CONTINUATION_BYTES)
     words = classes.translate(_IS_LETTER)
@@ -79,7 +79,7 @@ def _class_table(classes: str, shown: str) -> bytes:
 
 _CLASSES = "".join(map(_character_class, range(256))).encode()
 _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
-"""What follows the first byte of a character."""
+"""The bytes after the first byte of a character."""
 _IS_LETTER, _IS_DIGIT, _IS_MARK, _IS_LINE = (
     _class_table("aAe", "a"),
     _class_table("0", "0"),

@@ -1,7 +1,8 @@
-"""How many tokens a request will have, without the provider's tokenizer (specification D5.3).
+"""Estimates the tokens of a request without the provider's tokenizer (docs/reference/contract.md#estimates).
 
-What is measured is the same for all; what it weighs is data: tokenizers.toml says which model has which tokenizer,
-token_weights.toml what a tokenizer's tokens weigh, fitted to the counts that providers reported for recorded requests.
+The measures are the same for all models; the weights are data. tokenizers.toml says which model has which tokenizer,
+token_weights.toml has the weights of each tokenizer, fitted to the counts that providers reported for recorded
+requests.
 """
 
 import tomllib
@@ -40,12 +41,12 @@ from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 
 _FALLBACK_SECONDS = 10.0
-"""What a recording is taken for whose length is not to be seen."""
+"""The assumed length of a recording whose length is unknown."""
 
 
 class TokenEstimate(FrozenModel):
-    """How a model's requests are estimated, where its adapter knows better than tokenizers.toml: the name of a
-    tokenizer there, weights in place of its own, and fields of an `ImageRule`."""
+    """An adapter's overrides of tokenizers.toml for a model: the name of a tokenizer there, weights that replace its
+    own, and fields of an `ImageRule`."""
 
     tokenizer: str | None = None
     weights: dict[str, float] = Field(default_factory=dict)
@@ -54,7 +55,7 @@ class TokenEstimate(FrozenModel):
 
 @dataclass(frozen=True, slots=True)
 class RequestMeasures:
-    """What a request holds, as far as it is counted. ``nodes`` are the keywords of the tools' schemas."""
+    """The measured parts of a request. ``nodes`` are the keywords of the tools' schemas."""
 
     text: TextCounts
     schema_text: TextCounts
@@ -63,7 +64,7 @@ class RequestMeasures:
     calls: int = 0
     results: int = 0
     toolbox: int = 0
-    """1 where there are tools: most models are then told how to call them."""
+    """1 if there are tools: most models then get a prompt on how to call them."""
     tools: int = 0
     nodes: int = 0
     native_tools: int = 0
@@ -80,7 +81,7 @@ class RequestMeasures:
 
 
 class Weights(FrozenModel):
-    """Tokens for one of each. ``start`` is once a request; see `TextCounts` and `Measures` for the others."""
+    """Tokens for one of each. ``start`` counts once in a request; see `TextCounts` and `Measures` for the others."""
 
     start: float = Field(default=0, ge=0)
     messages: float = Field(default=4, ge=0)
@@ -131,9 +132,9 @@ PARTS = tuple(
 def estimate_tokens(
     model: str, messages: Sequence[Message], tools: Sequence[ToolDefinition], overrides: TokenEstimate | None = None
 ) -> int:
-    """The tokens of a request to that model (``provider:name``), at least 1; never fewer where something is added.
+    """Estimate the tokens of a request to a model (``provider:name``), at least 1. A longer request never counts less.
 
-    Raises ConfigurationError where ``known`` names no tokenizer, or weights that there are not.
+    Raises ConfigurationError if ``known`` names an unknown tokenizer or an unknown weight.
     """
     return weights_for(model, overrides or _NO_OVERRIDES).tokens(measure_request(messages, tools))
 
@@ -142,7 +143,7 @@ _NO_OVERRIDES = TokenEstimate()
 
 
 def weights_for(model: str, overrides: TokenEstimate = _NO_OVERRIDES) -> Weights:
-    """What a model's tokens weigh. Raises ConfigurationError as `estimate` does."""
+    """Return the weights of a model's tokens. Raises ConfigurationError as `estimate_tokens` does."""
     return _weights(model, overrides.tokenizer, tuple(overrides.weights.items()), tuple(overrides.image.items()))
 
 
@@ -179,7 +180,7 @@ def _read_toml(name: str) -> dict[str, Any]:
 
 
 def measure_request(messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> RequestMeasures:
-    """What a request holds. Cheap: some microseconds a message."""
+    """Measure a request: some microseconds for each message."""
     content = _ContentMeasures()
     systems = 0
     for message in messages:
@@ -275,7 +276,7 @@ def _duration(source: MediaSource, length: int | None) -> float:
 
 @dataclass(slots=True)
 class _SchemaMeasures:
-    """What tools say in words, and how much schema is around it: providers write schemas in forms of their own."""
+    """Return the texts of the tools and the size of their schemas, which providers write in their own forms."""
 
     texts: list[str] = field(default_factory=list)
     tools: int = 0

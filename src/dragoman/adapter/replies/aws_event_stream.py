@@ -1,4 +1,4 @@
-"""Bytes to frames: AWS event streams (application/vnd.amazon.eventstream), cut anywhere, in linear time.
+"""Splits bytes into frames: AWS event streams (application/vnd.amazon.eventstream), in linear time.
 
 A message is a prelude (its own length, the length of its headers, a checksum of both), headers, a payload and a
 checksum of all that, numbers being big-endian. Source: docs.aws.amazon.com/AmazonS3/latest/API, "RESTSelectObject
@@ -14,7 +14,7 @@ from dragoman.adapter.errors import FrameTooLargeError, MalformedReplyError
 from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP, Frame
 
 EXCEPTION_PREFIX = "exception:"
-"""What the name of a frame begins with that reports a failure; the rest is the provider's name of it."""
+"""The prefix of the name of a frame that reports an error; the rest is the provider's name of the error."""
 
 _PRELUDE = struct.Struct(">III")
 _CHECKSUM = struct.Struct(">I")
@@ -25,10 +25,10 @@ _HEADER_VALUE_SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 
 
 class AwsEventStreamDecoder:
-    """Chunks in, frames out, and the same frames before the same error however the bytes are cut.
+    """Turns chunks into frames. The frames, and the error after them, do not depend on where the bytes are cut.
 
-    A frame is named after its event, and after its failure with `EXCEPTION` in front. Its data is the payload as it
-    came. Both checksums of a message are checked, since nothing of one that is damaged can be believed.
+    A frame has the name of its event, or the name of its error after `EXCEPTION`. Its data is the payload unchanged.
+    Both checksums of a message are verified.
     """
 
     def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
@@ -40,10 +40,10 @@ class AwsEventStreamDecoder:
         self._error: MalformedReplyError | None = None
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        """The frames that this chunk completes.
+        """Return the frames that this chunk completes.
 
-        Raises FrameTooLargeError over either cap, and MalformedReplyError where a checksum is wrong or a message is
-        none. The frames before that are handed out first; the next call raises.
+        Raises FrameTooLargeError over either cap, and MalformedReplyError if a checksum or a message is invalid. The
+        frames before it are returned first; the next call raises.
         """
         frames: list[Frame] = []
         if self._error is None:
@@ -57,7 +57,7 @@ class AwsEventStreamDecoder:
         return frames
 
     def finish(self) -> list[Frame]:
-        """Nothing: a message says its own length, so what is unfinished is cut. Raises the error still to be told."""
+        """Return nothing: a message states its length, so an unfinished one is truncated. Raises a pending error."""
         if self._error is not None:
             raise self._error
         return []
@@ -82,7 +82,7 @@ class AwsEventStreamDecoder:
             raise FrameTooLargeError(f"the reply is over {self._body_cap} bytes: raise the body cap if that is meant")
 
     def _length(self, start: int) -> int:
-        """The length of the message that begins there, which its prelude tells."""
+        """Return the length of the message that begins there, from its prelude."""
         total, headers, checksum = _PRELUDE.unpack_from(self._buffer, start)
         if zlib.crc32(self._buffer[start : start + _PRELUDE.size - _CHECKSUM.size]) != checksum:
             raise MalformedReplyError("the reply is no event stream, or is damaged: a prelude's checksum is wrong")
@@ -106,7 +106,7 @@ def _parse_message(message: bytes) -> Frame:
     match headers.get(":message-type"):
         case "exception":
             return Frame(EXCEPTION_PREFIX + headers.get(":exception-type", ""), payload)
-        case "error":  # a failure that has no payload: all is in its headers
+        case "error":  # an error without payload: everything is in its headers
             payload_json = wirejson.dumps({"message": headers.get(":error-message", "")})
             return Frame(EXCEPTION_PREFIX + headers.get(":error-code", ""), payload_json)
         case _:
@@ -114,7 +114,7 @@ def _parse_message(message: bytes) -> Frame:
 
 
 def _iter_headers(data: bytes) -> Iterator[tuple[str, str]]:
-    """The headers that are texts; others are read over. Raises IndexError, KeyError, ValueError and struct.error."""
+    """Return the headers that are texts. Raises IndexError, KeyError, ValueError and struct.error."""
     place = 0
     while place < len(data):
         size = data[place]

@@ -1,4 +1,4 @@
-"""From a failing reply to its error: what all providers' error readers share."""
+"""Builds errors from failed replies, for all providers."""
 
 import math
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ REQUEST_ID_HEADERS = (
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What a provider said about a failure. ``message`` may be anything: it is made a bounded text."""
+    """A provider's report of an error. ``message`` may be any value: it becomes a bounded text."""
 
     provider: str
     model: str | None
@@ -34,7 +34,7 @@ class Failure:
         return str(text).strip() if text else f"status {self.status} without a message"
 
     def error(self, kind: type[ProviderError] | None) -> ProviderError:
-        """The error of that class, or of the status's class where None is given."""
+        """Return the error of that class, or of the status's class if None is given."""
         if kind is None:
             kind = class_for_status(self.status) if self.status is not None else UnclassifiedError
         request_id = self.request_id or next((v for h in REQUEST_ID_HEADERS if (v := self.headers.get(h))), None)
@@ -51,7 +51,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class ErrorContext:
-    """Where an error came from: a reply, with its status, headers and body, or a stream, which has none of its own."""
+    """The origin of an error: a reply, with its status, headers and body, or a stream, which has none of these."""
 
     provider: str
     model: str | None
@@ -60,12 +60,12 @@ class ErrorContext:
     body: bytes = b""
 
     def failure(self, *, message: Any, code: Any, request_id: Any = None) -> Failure:
-        """The failure that its object tells of; the body speaks for itself where the object has no message."""
+        """Return the reported error; the body is its message if the object has none."""
         return Failure(self.provider, self.model, message or self.body, self.status, code, request_id, self.headers)
 
 
 def parse_error_body(body: bytes) -> dict[str, Any]:
-    """The JSON object of an error body; an empty one where it is anything else (HTML, text, an array)."""
+    """Parse the JSON object of an error body; an empty one if it is anything else (HTML, text, an array)."""
     try:
         value = wirejson.loads(body)
     except MalformedReplyError:
@@ -76,10 +76,10 @@ def parse_error_body(body: bytes) -> dict[str, Any]:
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """Seconds to wait, as the provider asks: retry-after-ms, then retry-after as seconds or as an HTTP date.
+    """Return the seconds to wait: retry-after-ms, then retry-after as seconds or as an HTTP date.
 
-    A wait of 0 says nothing where the other header says more: some servers round what is left down to it. None where
-    there is no such header or its value is not a time (NaN, infinite, negative, garbage).
+    A wait of 0 is ignored if the other header has a value: some servers round down to 0. None if there is no such
+    header or its value is not a time (NaN, infinite, negative, garbage).
     """
     waits: list[float] = []
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):

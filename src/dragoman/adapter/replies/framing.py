@@ -1,8 +1,9 @@
-"""Bytes to frames: server-sent events, JSON lines and JSON arrays, cut anywhere, in linear time.
+"""Splits bytes into frames: server-sent events, JSON lines and JSON arrays, in linear time.
 
 SSE follows the WHATWG event stream grammar: LF, CRLF and CR end a line, a byte order mark at the start is dropped,
-lines that start with a colon are comments, several data lines join with a line feed. U+2028 and its like are data,
-which is why nothing here uses `str.splitlines`. Frames stay bytes: the JSON parser checks their UTF-8.
+lines that start with a colon are comments, several data lines join with a line feed. U+2028 and similar characters are
+data, so nothing here uses `str.splitlines`. Frames stay bytes; the JSON parser checks their UTF-8
+(docs/reference/streams.md#framing).
 """
 
 import re
@@ -20,20 +21,20 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(slots=True)
 class Frame:
-    """One event: its name (empty where the stream gave none) and its data, undecoded."""
+    """One event: its name (empty if it has none) and its data, undecoded."""
 
     event: str
     data: bytes
 
 
 class LineSplitter:
-    """Lines without their ends. A CR ends a line at once; an LF at the start of the next chunk belongs to it."""
+    """Splits chunks into lines without line ends. A CR ends a line at once; an LF after it belongs to it."""
 
     def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
         self._line = bytearray()
         self._total = 0
         self._after_cr = False
-        self._head: bytes | None = b""  # what may become a byte order mark; None once that is settled
+        self._head: bytes | None = b""  # the start, while it may be a byte order mark; then None
         self._frame_cap = frame_cap
         self._body_cap = body_cap
 
@@ -41,7 +42,7 @@ class LineSplitter:
         """The lines that this chunk completes, then FrameTooLargeError where it goes over either cap."""
         self._total += len(chunk)
         if self._total <= self._body_cap and len(self._line) + len(chunk) <= self._frame_cap:
-            return self._split(chunk)  # too short for a line that is too long: the usual case
+            return self._split(chunk)  # the usual case: too short to exceed the cap
         return self._split_within_caps(chunk)
 
     def _split_within_caps(self, chunk: bytes) -> Iterator[bytes]:
@@ -54,7 +55,7 @@ class LineSplitter:
             raise FrameTooLargeError(f"the reply is over {self._body_cap} bytes: raise the body cap if that is meant")
 
     def finish(self) -> bytes:
-        """The unfinished last line; empty where there is none."""
+        """Return the unfinished last line; empty if there is none."""
         rest = (self._head or b"") + self._line
         self._head = None
         self._line.clear()
@@ -92,9 +93,9 @@ class LineSplitter:
 
 
 class _CappedDecoder(ABC):
-    """Chunks in, frames out, and the same frames before the same error however the bytes are cut.
+    """Turns chunks into frames. The frames, and the error after them, do not depend on where the bytes are cut.
 
-    So the frames before an error are handed out first; the next call raises it.
+    The frames before an error are returned first; the next call raises it.
     """
 
     def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
@@ -103,7 +104,7 @@ class _CappedDecoder(ABC):
         self._error: FrameTooLargeError | None = None
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        """The frames that this chunk completes. Raises FrameTooLargeError over either cap."""
+        """Return the frames that this chunk completes. Raises FrameTooLargeError over either cap."""
         frames: list[Frame] = []
         if self._error is None:
             try:
@@ -113,10 +114,10 @@ class _CappedDecoder(ABC):
         return self._raise_or_return(frames)
 
     def finish(self) -> list[Frame]:
-        """What the end of the bytes leaves unfinished. Raises FrameTooLargeError over either cap.
+        """Return the frame that the end of the bytes leaves unfinished. Raises FrameTooLargeError over either cap.
 
-        The caller takes such a frame only if its data parses: a JSON object says itself whether it is whole, and a
-        reply that lost nothing but its last line feed is not to be called cut.
+        The caller uses such a frame only if its data parses: an incomplete JSON object does not, and a reply that lacks
+        only its last line feed is complete.
         """
         frames: list[Frame] = []
         if self._error is None:
@@ -133,15 +134,15 @@ class _CappedDecoder(ABC):
 
     @abstractmethod
     def _read(self, chunk: bytes, frames: list[Frame]) -> None:
-        """Adds the frames that this chunk completes; those before an error are added before it is raised."""
+        """Add the frames that this chunk completes; those before an error are added before it is raised."""
 
     @abstractmethod
     def _flush(self, frames: list[Frame]) -> None:
-        """Adds what the end of the bytes leaves unfinished."""
+        """Add the frame that the end of the bytes leaves unfinished."""
 
 
 class SseDecoder(_CappedDecoder):
-    """Server-sent events. Ids and retry times are read over: no provider of ours uses them."""
+    """Server-sent events. Ids and retry times are ignored: no provider uses them."""
 
     def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
         super().__init__(frame_cap, body_cap)
@@ -177,7 +178,7 @@ class SseDecoder(_CappedDecoder):
             self._event = value.removeprefix(b" ")
 
     def _add(self, data: bytes) -> None:
-        self._size += len(data) + 1 if self._data else len(data)  # a line feed joins it to the one before
+        self._size += len(data) + 1 if self._data else len(data)  # plus the line feed that joins it to the one before
         if self._size > self._frame_cap:
             raise FrameTooLargeError(f"one event of the reply is over {self._frame_cap} bytes")
         self._data.append(data)
@@ -217,10 +218,10 @@ _MARK_IN_SCALAR = re.compile(rb'["{}\[\],\s]')
 
 
 class JsonArrayDecoder(_CappedDecoder):
-    """One JSON array that arrives in pieces: a frame for each element. A lone value counts as an array of one.
+    """A JSON array that arrives in pieces: one frame for each element. A single value counts as an array of one.
 
-    Only where elements begin and end is looked at. What stands outside of the array is a frame as well, so that the
-    JSON parser refuses it instead of its being passed over. ``closed`` is set at the array's end.
+    Only the start and the end of elements are parsed. Data outside of the array is a frame as well, so that the JSON
+    parser refuses it. ``closed`` is set at the array's end.
     """
 
     def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
@@ -271,12 +272,12 @@ class JsonArrayDecoder(_CappedDecoder):
             self.closed = True
             return position + 1
         self._inside = bool(mark)
-        if mark in (b"]", b"}"):  # closes nothing: an element by itself, which no parser takes
+        if mark in (b"]", b"}"):  # closes nothing: a frame that no parser accepts
             self._depth = 1
         return position
 
     def _scan(self, chunk: bytes, position: int) -> tuple[int, bool]:
-        """How far the element reaches in this chunk, and whether it ends there."""
+        """Return the end of the element in this chunk, and whether it is complete."""
         while position < len(chunk):
             if self._escaped:
                 self._escaped = False

@@ -1,4 +1,4 @@
-"""From what an adapter read to a canonical Message: one way for whole replies and for streamed ones."""
+"""Builds canonical messages from decoded replies, whole or streamed."""
 
 import logging
 from collections.abc import Hashable, Iterable
@@ -27,9 +27,9 @@ logger = logging.getLogger("dragoman.adapter")
 
 
 class ReplyBuilder:
-    """One reply while it is read: its message id, and the canonical id of each of its calls.
+    """Builds one reply: its message id, and the canonical id of each of its calls.
 
-    A stream names a call when it starts and builds the message when it ends; both ask here, so both get one id.
+    A stream needs a call's id when the call starts and again when the message is built; both get it here.
     """
 
     def __init__(self, context: "RequestContext", provider: str) -> None:
@@ -39,7 +39,7 @@ class ReplyBuilder:
         self._calls: dict[Hashable, str] = {}
 
     def call_id(self, position: Hashable, native: str | None) -> str:
-        """The canonical id of the call at a position of this reply."""
+        """Return the canonical id of the call at a position of this reply."""
         if position not in self._calls:
             self._calls[position] = self.context.tool_ids.receive(self.provider, native)
         return self._calls[position]
@@ -55,7 +55,7 @@ class ReplyBuilder:
         status: MessageStatus = MessageStatus.COMPLETE,
         channel: Channel | None = None,
     ) -> Message:
-        """The assistant's message, priced. ``model`` is the provider's name of the model that served."""
+        """Return the assistant's message with its cost. ``model`` is the provider's name of the model that answered."""
         context = self.context
         now = context.clock()
         served = f"{self.provider}:{model}" if model else context.model
@@ -67,7 +67,7 @@ class ReplyBuilder:
             and (translated := tuple(map(context.answer_tool.translate_block, blocks))) != blocks
         ):
             blocks = translated
-            # What the provider noted about the call would not fit the text.
+            # The provider's notes on the call do not apply to the text.
             raw = {name: raw[name] for name in ("id",) if name in raw}
             stop_reason = StopReason.END_TURN if stop_reason is StopReason.TOOL_USE else stop_reason
         tool_ids = {
@@ -102,7 +102,8 @@ class ReplyBuilder:
         )
 
     def _build_usage(self, usage: TokenUsage, served: str, now: datetime, status: MessageStatus) -> Usage:
-        """The usage with its price. What is wrong with it is said once a reply; of a broken reply it is incomplete."""
+        """Return the usage with its cost. Problems are logged once for each reply; the usage of a broken reply is
+        incomplete."""
         if usage.unread:
             logger.warning(
                 "%s: the usage holds no count at %s: the cost is a lower bound", served, ", ".join(usage.unread)
@@ -118,9 +119,9 @@ class ReplyBuilder:
         return priced
 
     def _read_transformations(self, native: Any) -> tuple[InputTransformation, ...] | None:
-        """What the provider left out of the request by its own account, each with a warning.
+        """Log a warning for everything that the provider reports to have left out of the request.
 
-        Anthropic says type, reason and path, OpenAI type, action, reason and the item's id.
+        Anthropic reports type, reason and path; OpenAI reports type, action, reason and the item's id.
         """
         found: list[InputTransformation] = []
         for each in filter(_is_object, native if isinstance(native, list) else ()):
@@ -155,7 +156,7 @@ def _is_object(value: Any) -> bool:
 
 
 def final_message(events: Iterable[StreamEvent]) -> Message | None:
-    """The message of a finished stream: message_complete is authoritative. None where the stream broke."""
+    """Return the message of a finished stream: that of message_complete. None if the stream broke."""
     for event in events:
         if isinstance(event, MessageComplete):
             return event.message
@@ -163,9 +164,9 @@ def final_message(events: Iterable[StreamEvent]) -> Message | None:
 
 
 def fold_deltas(events: Iterable[StreamEvent]) -> tuple[ContentBlock, ...]:
-    """The blocks that the deltas alone add up to, in order of their index; unfinished calls are left out.
+    """Build the blocks from the deltas alone, in order of their index; unfinished calls are left out.
 
-    Native blocks and citations do not travel as deltas, so this can be less than message_complete holds.
+    Native blocks and citations have no deltas, so message_complete may hold more.
     """
     texts: dict[int, str] = {}
     thoughts: dict[int, tuple[str, str | None]] = {}
@@ -184,7 +185,7 @@ def fold_deltas(events: Iterable[StreamEvent]) -> tuple[ContentBlock, ...]:
                 calls[event.content_block_index] = ToolUseBlock(
                     id=event.tool_use_id, name=names[event.tool_use_id], input=event.final_input
                 )
-            case _:  # fragments of input: the end of the call carries all of it
+            case _:  # fragments of input: the end of the call has the whole input
                 pass
     blocks: dict[int, ContentBlock] = {index: TextBlock(text=text) for index, text in texts.items()}
     blocks |= {index: ThinkingBlock(text=text, signature=sig) for index, (text, sig) in thoughts.items()}

@@ -1,9 +1,9 @@
-"""The stream decoder that every adapter fills in: bytes in, events out, and never a lie about the end.
+"""The base class of stream decoders. A stream ends with the complete message or with an error.
 
-Subclasses read one parsed frame at a time and gather the provider's own reply object while they emit events; at the
-terminal event they decode that object as they would a whole reply. So a stream and its unstreamed twin agree by
-construction. This class sees to framing, to the order at the end, and to turning every kind of garbage into a
-typed error that carries the partial message.
+Subclasses read one parsed frame at a time and accumulate the provider's own reply object while they emit events. At
+the terminal event they decode that object as they would a whole reply, so both forms give the same message. This class
+does the framing, orders the last events, and turns invalid data into a typed error with the partial message
+(docs/reference/streams.md#terminal-rule).
 """
 
 import logging
@@ -40,7 +40,7 @@ _TEXT_GETTERS: dict[type, Callable[[Any], object]] = {
     ThinkingDelta: attrgetter("text"),
     ToolUseInputDelta: attrgetter("partial_json"),
 }
-"""What consumers join together: it is a text, or the provider has sent something else."""
+"""The fields of deltas that consumers join: each must be a text, or the frame is malformed."""
 
 logger = logging.getLogger("dragoman.adapter")
 
@@ -51,35 +51,35 @@ class Framing(Protocol):
     def finish(self) -> list[Frame]: ...
 
 
-# What reading a reply of the wrong shape raises; anything else is a bug of ours and shows itself.
+# The exceptions of reading a malformed reply; any other exception is a bug and is not caught.
 MALFORMED_ERRORS = (KeyError, IndexError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 
 
 class StreamDecoder(ABC):
-    """Feed it chunks; `done` is set once the last event was handed out."""
+    """Takes chunks and returns events; `done` is set once the last event was returned."""
 
     def __init__(self, provider: str, framing: Framing) -> None:
         self.provider = provider
         self.done = False
         self.message: Message | None = None
-        """The whole reply, once it has arrived."""
+        """The complete message, once it has arrived."""
         self.frames_received = 0
-        """How many frames have said something: keep-alives do not count."""
+        """The number of frames with content; keep-alives do not count."""
         self.translators: Sequence[Callable[[Iterable[StreamEvent]], Iterable[StreamEvent]]] = ()
-        """What the events are told as, where that is not what they are; each takes what the one before gives."""
+        """Functions that rewrite the events, applied in order."""
         self._framing = framing
         self._unknown: set[str] = set()
 
     @abstractmethod
     def read(self, frame: Frame) -> Iterable[StreamEvent]:
-        """The events of one frame; MessageComplete ends the stream. Raises ProviderError on an error frame."""
+        """Return the events of one frame; MessageComplete ends the stream. Raises ProviderError on an error frame."""
 
     @abstractmethod
     def partial(self, status: MessageStatus) -> Message | None:
-        """What has arrived so far; calls whose arguments are unfinished keep them as raw_input."""
+        """Return the message so far; calls with unfinished arguments keep them as raw_input."""
 
     def skip_unknown(self, kind: str) -> Iterable[StreamEvent]:
-        """An event of a kind that this version does not know: passed over, with one warning a stream and kind."""
+        """Ignore an event of an unknown type, with one warning for each stream and type."""
         if kind not in self._unknown:
             self._unknown.add(kind)
             logger.warning(
@@ -88,19 +88,19 @@ class StreamDecoder(ABC):
         return ()
 
     def skip_keep_alive(self) -> Iterable[StreamEvent]:
-        """A frame that says nothing but that the connection lives."""
+        """Handle a frame that only keeps the connection alive."""
         self.frames_received -= 1
         return ()
 
     def end(self) -> Iterable[StreamEvent]:
-        """The bytes are over and no terminal event came. Adapters without a marker of their own decide here."""
+        """Handle the end of the bytes without a terminal event. Adapters whose wire has no end marker decide here."""
         raise StreamTruncatedError(
             "the stream ended before its terminal event: the reply is incomplete, ask again",
             provider=self.provider,
         )
 
     def feed(self, chunk: bytes) -> list[StreamEvent]:
-        """Never raises: what goes wrong is the last event."""
+        """Decode a chunk. Never raises: an error is the last event."""
         if self.done:
             return []
         events: list[StreamEvent] = []
@@ -117,7 +117,7 @@ class StreamDecoder(ABC):
         return events
 
     def finish(self) -> list[StreamEvent]:
-        """The end of the bytes: nothing more where the stream is done, else what its terminal rule says."""
+        """Handle the end of the bytes: no events if the stream is done, else those of the terminal rule."""
         if self.done:
             return []
         events: list[StreamEvent] = []
@@ -134,7 +134,7 @@ class StreamDecoder(ABC):
         return events
 
     def fail(self, error: DragomanError) -> list[StreamEvent]:
-        """Ends the stream with an error and what had arrived."""
+        """End the stream with an error and the partial message."""
         if self.done:
             return []
         self.done = True
@@ -176,9 +176,9 @@ def decode_stream(
     idle_timeout: float | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[StreamEvent]:
-    """The events of a stream. Whatever the chunks raise ends it with a typed error.
+    """Yield the events of a stream. An exception from the chunks ends it with a typed error.
 
-    ``silence``: the seconds after which a stream that says nothing has stalled, be its connection kept alive or not.
+    ``silence``: the seconds without data after which the stream times out, even if keep-alives arrive.
     """
     stall_timer = _StallTimer(decoder, idle_timeout, clock)
     try:
@@ -200,7 +200,7 @@ async def decode_stream_async(
     idle_timeout: float | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> AsyncGenerator[StreamEvent, None]:
-    """The async twin of `decode`."""
+    """The async twin of `decode_stream`."""
     stall_timer = _StallTimer(decoder, idle_timeout, clock)
     try:
         async for chunk in chunks:
@@ -218,11 +218,11 @@ async def decode_stream_async(
 
 
 _MIN_PROGRESS_BYTES = 256
-"""Bytes: a larger chunk that completes no frame is a piece of one; a smaller one may be no more than a keep-alive."""
+"""Bytes: a larger chunk that completes no frame is part of one; a smaller one may be a keep-alive."""
 
 
 class _StallTimer:
-    """How long a stream has said nothing. Comments and pings come from whoever waits himself: they do not count."""
+    """Measures how long a stream has sent no data. Comments and pings do not count."""
 
     def __init__(self, decoder: StreamDecoder, idle_timeout: float | None, clock: Callable[[], float]) -> None:
         self._decoder = decoder
@@ -232,7 +232,7 @@ class _StallTimer:
         self._last_progress = 0.0 if idle_timeout is None else clock()
 
     def check(self, chunk: bytes) -> None:
-        """Raises RequestTimeoutError where the chunk was none to wait any longer for."""
+        """Raises RequestTimeoutError if the stream has sent no data for too long."""
         if self._timeout is None:
             return
         now = self._clock()
@@ -253,10 +253,10 @@ def _as_network_error(error: Exception) -> DragomanError:
 
 @contextmanager
 def wrap_malformed(provider: str, *, request: bool = False) -> Iterator[None]:
-    """Turns what a reply, or a request, of the wrong shape raises into MalformedReplyError, or RequestError."""
+    """Turn the exceptions of a malformed reply into MalformedReplyError, or those of a request into RequestError."""
     try:
         yield
-    except RequestError as error:  # of a value in the reply that nothing can write again
+    except RequestError as error:  # a value in the reply that cannot be encoded
         if request:
             raise
         raise MalformedReplyError(f"the reply is not what the protocol says: {error}", provider=provider) from error
@@ -277,6 +277,6 @@ def _is_complete(data: bytes) -> bool:
 
 
 def replay(decoder: StreamDecoder, chunks: Sequence[bytes]) -> list[StreamEvent]:
-    """All events of a stream that has already arrived."""
+    """Return all events of a stream that has already arrived."""
     events = [event for chunk in chunks for event in decoder.feed(chunk)]
     return events + decoder.finish()

@@ -1,7 +1,8 @@
-"""The counts in a provider's usage object, read so that nothing is summed that is no count (specification D4).
+"""Reads token counts from a provider's usage object and ignores values that are not counts
+(docs/reference/pricing.md#buckets).
 
-A reply is not lost for a usage that makes no sense: what cannot be read is left out and named in ``unread``, and
-the cost of the reply is then a lower bound.
+An invalid usage does not fail the reply: values that cannot be read are left out and named in ``unread``, and the cost
+of the reply is then a lower bound.
 """
 
 import logging
@@ -12,13 +13,13 @@ from typing import Any, Self
 logger = logging.getLogger("dragoman.adapter")
 
 MAX_COUNT = 10**12
-"""More than this is no count of one reply, whatever it is."""
+"""No count of one reply is larger than this."""
 _MAX_DOLLARS = Decimal(10**9)
 _MAX_PATH_LENGTH = 80
 
 
 class UsageReader:
-    """Reads one usage object by paths, names with dots between them. ``unread`` names what was no count."""
+    """Reads one usage object by dotted paths. ``unread`` names the values that are not counts."""
 
     def __init__(self, native: Mapping[str, Any]) -> None:
         self.native = native
@@ -26,31 +27,31 @@ class UsageReader:
 
     @classmethod
     def of(cls, native: Any) -> Self | None:
-        """None where there is no usage object, with a warning where something else stands in its place."""
+        """Return None if there is no usage object, with a warning if another value is in its place."""
         if native and not isinstance(native, dict):
             logger.warning("a usage that is no object is passed over: %s", type(native).__name__)
         return cls(native) if native and isinstance(native, dict) else None
 
     def __call__(self, *paths: str) -> int:
-        """The count at the first of the paths that holds any; 0 where there is none."""
+        """Return the count at the first path that has one; 0 if none has."""
         return self.optional(*paths) or 0
 
     def required(self, path: str) -> int:
-        """A count that the format promises: where it is missing, that is remembered."""
+        """Return a count that the format requires; a missing one is added to ``unread``."""
         count = self.optional(path)
         if count is None:
             self._mark_unread(path)
         return count or 0
 
     def optional(self, *paths: str) -> int | None:
-        """The count at the first of the paths that holds any, None where the provider does not tell."""
+        """Return the count at the first path that has one; None if none has."""
         for path in paths:
             if (value := self._find(path)) is not None:
                 return self._count(path, value)
         return None
 
     def text(self, path: str) -> str | None:
-        """A word that says how a reply was served."""
+        """Return a text, such as the service tier."""
         value = self._find(path)
         if value is None or isinstance(value, str):
             return value or None
@@ -58,7 +59,7 @@ class UsageReader:
         return None
 
     def objects(self, path: str) -> list[dict[str, Any]]:
-        """The objects of a list; empty where there is none."""
+        """Return the objects of a list; empty if there is none."""
         value = self._find(path)
         if value is None:
             return []
@@ -68,11 +69,11 @@ class UsageReader:
         return value
 
     def count_at(self, path: str, native: Any) -> int:
-        """A count that the caller found at that path himself; 0 where it is None."""
+        """Return a count that the caller has read at that path, or 0 if it is None."""
         return 0 if native is None else self._count(path, native) or 0
 
     def counts_by_name(self, path: str) -> dict[str, int]:
-        """Counts by name, without those that are zero."""
+        """Return counts by name, without those that are zero."""
         value = self._find(path)
         if value is None:
             return {}
@@ -82,7 +83,7 @@ class UsageReader:
         return {name: count for name, each in value.items() if (count := self.count_at(f"{path}.{name}", each))}
 
     def dollars(self, path: str, unit: Decimal = Decimal(1)) -> Decimal | None:
-        """What the provider says that the reply costs; ``unit`` is what one of it is in US dollars."""
+        """Return the provider's own figure of the cost; ``unit`` is the worth of one in US dollars."""
         value = self._find(path)
         if value is None:
             return None
@@ -96,7 +97,7 @@ class UsageReader:
         return None
 
     def uncached(self, prompt: int, *cached: int) -> int:
-        """The prompt without what was read from or written to a cache, where the provider counts that inside of it."""
+        """Subtract cached tokens from the prompt, for providers that count them inside it."""
         rest = prompt - sum(cached)
         if rest < 0:
             self._mark_unread("more cached tokens than the prompt has")
@@ -115,7 +116,8 @@ class UsageReader:
         return value
 
     def _count(self, path: str, value: Any) -> int | None:
-        """A whole number that is not negative; written as 12.0 it still is one, as some providers do."""
+        """Return a count: a whole number that is not negative, which some providers write as 12.0. None for other
+        values."""
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT:

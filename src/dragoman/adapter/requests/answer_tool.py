@@ -1,7 +1,7 @@
-"""An answer that came as the input of a tool, told as the text that it stands for (specification D5.2).
+"""The answer tool: its input is the answer, and callers see it as text (docs/reference/contract.md#capabilities).
 
-Where a model is held to a schema by being made to call one tool, callers see no call: its arguments are the answer,
-in a message and in its stream alike.
+Some models obey a schema only as the input of a tool. They are made to call one tool; its arguments become the text
+of the message, in streams as well.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ class AnswerTool:
         self._texts: dict[str, str] = {}
 
     def translate(self, events: Iterable[StreamEvent]) -> Iterator[StreamEvent]:
-        """The events with text in place of the call; what was told is remembered for the message."""
+        """Replace the call with text in the events, and remember which call it was for the message."""
         for event in events:
             match event:
                 case ToolUseStart(tool_name=name, tool_use_id=call) if name == ANSWER_TOOL_NAME:
@@ -37,7 +37,7 @@ class AnswerTool:
                     yield event
 
     def translate_block(self, block: ContentBlock) -> ContentBlock:
-        """The block, as text if it is the call."""
+        """Return the block as text if it is the call."""
         if not (isinstance(block, ToolUseBlock) and block.name == ANSWER_TOOL_NAME):
             return block
         text = block.raw_input if block.raw_input is not None else wirejson.dumps_text(block.input)

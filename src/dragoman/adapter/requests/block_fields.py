@@ -1,4 +1,4 @@
-"""What a block says besides its content, and what of it is lost on a wire that has no place for it."""
+"""The fields of a block that a wire may not support, and the losses that follow."""
 
 from collections.abc import Collection, Iterator
 from typing import Literal
@@ -20,7 +20,7 @@ BlockField = Literal[
     "citations", "arguments", "signatures", "errors", "seams", "order", "resolution", "title", "note", "names",
     "link_names", "kept_titles", "text_documents", "types", "link_types", "guesses",
 ]  # fmt: skip
-"""What a wire may lack.
+"""The fields that a wire may not support.
 
 Of texts, calls, thinking: their sources, arguments that are no JSON object, signatures. Of a tool's answer: a flag for
 failure, the seams between its texts, the order of texts and media. Of media: the resolution of an image; the title of
@@ -36,10 +36,10 @@ _INFO, _WARNING = Severity.INFO, Severity.WARNING
 def find_lost_fields(
     block: ContentBlock, unsupported: Collection[BlockField], *, synthetic: bool = False, from_same_wire: bool = False
 ) -> Iterator[LostField]:
-    """The losses of a block on a wire that lacks those details.
+    """Return the losses of a block on a wire that does not support those fields.
 
-    ``made``: the block is none of the history's own. ``own``: it was read from that very wire, so that what it
-    says besides its content is nothing that the provider wants back.
+    ``synthetic``: the block is not the history's own. ``from_same_wire``: it was decoded from the same wire, so the
+    provider does not need those fields back.
     """
     match block:
         case TextBlock() if block.citations and "citations" in unsupported:

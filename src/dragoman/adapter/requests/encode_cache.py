@@ -1,8 +1,8 @@
-"""The settled part of a history: projected and encoded once, and sent again as the bytes that it became.
+"""Caches the encoded prefix of a history, so that a turn encodes only new messages.
 
-A session sends a history that only grows, so that a turn need cost no more than what is new in it. What comes before
-the last place where the assistant's side and the other's change is settled: whatever is said later, its turns, its
-items on the wire and its losses stay what they are (the prefix law, DESIGN section 5).
+The history of a session only grows. The prefix up to the last change between the assistant's side and the other
+side no longer changes: its turns, its items on the wire and its losses stay the same, whatever follows
+(docs/reference/tool-ids.md#prefix-law).
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -25,7 +25,8 @@ INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 
 @dataclass(frozen=True, slots=True)
 class EncodedPrefix:
-    """What is settled for one target: messages, what they lost, and their items as JSON, in runs without brackets."""
+    """The encoded prefix for one target: messages, their losses, and their items as JSON, in chunks without
+    brackets."""
 
     tool_ids: ToolIdMap | None = None
     options: Any = None
@@ -34,14 +35,14 @@ class EncodedPrefix:
     losses: tuple[Loss, ...] = ()
     keys: CallKeys = field(default_factory=CallKeys)
     with_prefix_note: tuple[Message, ...] = ()
-    """Those of the messages that the prefix ledger has a note on."""
+    """The messages that carry a note of the prefix ledger."""
     encoder_state: Mapping[str, Any] = field(default_factory=dict)
-    """What the adapter must know of these messages when it encodes later ones."""
+    """The adapter's state after these messages, needed to encode later ones."""
 
     def extend(
         self, messages: Sequence[Message], items: list[Any], losses: Sequence[Loss], encoder_state: Mapping[str, Any]
     ) -> "EncodedPrefix":
-        """With what follows: messages, their items and losses, and all that is to be known by then."""
+        """Append messages with their items, their losses and the adapter's state after them."""
         return replace(
             self,
             messages=(*self.messages, *messages),
@@ -63,8 +64,8 @@ EMPTY_PREFIX = EncodedPrefix()
 
 
 class EncodeCache:
-    """What is settled, by target: a model, and whoever writes for it, because two APIs of one provider have items of
-    different forms. Lives as long as a session; a session's id map must be the same throughout."""
+    """Encoded prefixes by target. The key holds the model and the adapter's type, because two APIs of one provider have
+    different items. Lives as long as a session, whose id map must stay the same."""
 
     def __init__(self) -> None:
         self._prefixes: dict[Hashable, EncodedPrefix] = {}
@@ -72,7 +73,7 @@ class EncodeCache:
     def find(self, target: Hashable, fallback: EncodedPrefix, messages: Sequence[Message]) -> EncodedPrefix:
         """What is settled of ``said``, the history behind its leading instructions, or ``empty`` where nothing is.
 
-        The very same message objects count, not equal ones: to compare would cost as much as to encode.
+        Messages are compared by identity: a comparison by value would cost as much as to encode them.
         """
         found = self._prefixes.get(target)
         if (
@@ -91,27 +92,28 @@ class EncodeCache:
 
 @dataclass(slots=True)
 class EncodedHistory:
-    """A list of a body: the JSON of the items that stand in front, and those that were encoded just now."""
+    """The message list of a body: the JSON of the cached items, and the new ones."""
 
     prefix_chunks: tuple[bytes, ...]
-    """Runs of items as JSON."""
+    """Chunks of items as JSON."""
     new_items: list[Any]
 
     def __bool__(self) -> bool:
         return bool(self.prefix_chunks or self.new_items)
 
     def json_chunks(self) -> tuple[bytes, ...]:
-        """The JSON of all items; a comma belongs between each two runs."""
+        """The JSON of all items; the caller joins the chunks with commas."""
         return (*self.prefix_chunks, *encode_chunk(self.new_items))
 
 
 def encode_chunk(items: list[Any]) -> tuple[bytes, ...]:
-    """The JSON of items without brackets, as one run; none where there is no item."""
+    """The JSON of the items without brackets, as one chunk; no chunk if there are no items."""
     return (wirejson.dumps(items)[1:-1],) if items else ()
 
 
 def find_boundary(messages: Sequence[Message]) -> int:
-    """The last message that may begin what is not settled yet: where the side that speaks changes. 0 where none."""
+    """Return the index of the last message at which the side changes: the prefix may end before it. 0 if there is
+    none."""
     for index in range(len(messages) - 1, 0, -1):
         role, previous = messages[index].role, messages[index - 1].role
         if role is Role.USER and previous is Role.ASSISTANT and not messages[index - 1].tool_uses:
@@ -122,9 +124,9 @@ def find_boundary(messages: Sequence[Message]) -> int:
 
 
 def find_first_turn(message: Message, turns: Sequence[Turn]) -> int:
-    """Where the message's turns begin, provided that it is sent as itself and behind one of the other side; else 0.
+    """Return the index of the message's first turn, or 0 if it was changed or does not follow a turn of the other side.
 
-    Both must say something: a wire may leave out a turn without words, and what is around it then stands together.
+    Both turns must have content: a wire may leave out an empty turn and join its neighbours.
     """
     for index in range(len(turns) - 1, 0, -1):
         turn, previous = turns[index], turns[index - 1]

@@ -1,4 +1,4 @@
-"""Options that a model may refuse, for all wires alike: what is left of them to send, with the rest named as lost."""
+"""Filters options by what the model supports and records the rest as losses."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from dragoman.adapter.requests.request_builder import RequestBuilder
 
 
 def tool_choice(request: RequestBuilder, *, tools: bool, reasoning: bool) -> ToolChoice | None:
-    """The choice that may be asked for; None leaves it to the model. Without tools every wire refuses a choice."""
+    """Return the tool choice to send; None leaves it to the model. Without tools every provider refuses a choice."""
     choice, rule = request.options.tool_choice, request.target.capabilities.forced_tool_choice
     forced = choice == "required" or isinstance(choice, NamedTool)
     if not tools:
@@ -24,7 +24,7 @@ def tool_choice(request: RequestBuilder, *, tools: bool, reasoning: bool) -> Too
 
 
 def sampling_value(request: RequestBuilder, name: str, *, reasoning: bool) -> Any:
-    """The value of a sampling parameter; None where none is asked for, or the model takes none."""
+    """Return the value of a sampling parameter; None if it is not set or the model does not support it."""
     value, rule = getattr(request.options, name), request.target.capabilities.sampling
     if value is None or rule == "allowed" or (rule == "without_reasoning" and not reasoning):
         return value
@@ -37,7 +37,7 @@ def sampling_value(request: RequestBuilder, name: str, *, reasoning: bool) -> An
 
 
 def stop_sequences(request: RequestBuilder) -> list[str]:
-    """As many stop sequences as the model takes, the first ones."""
+    """Return the stop sequences to send: the first ones, up to the model's limit."""
     requested, limit = request.options.stop_sequences, request.target.capabilities.max_stop_sequences
     if requested and limit == 0:
         request.record_option_loss("stop_sequences", f"{request.target.model} takes none")
@@ -48,7 +48,7 @@ def stop_sequences(request: RequestBuilder) -> list[str]:
 
 
 def record_cache_hint_loss(request: RequestBuilder) -> None:
-    """Names a wish for prompt caching that has no place on this wire. Nothing of what is said depends on it."""
+    """Record a request for prompt caching that the wire cannot express. The reply does not depend on it."""
     if request.options.prompt_cache is None:
         return
     can_cache = bool(request.target.capabilities.supports_prompt_caching)

@@ -1,7 +1,7 @@
-"""Calls and results, paired as every provider demands: each call answered once, right behind its turn.
+"""Pairs calls with results as every provider requires: one result for each call, directly after its turn.
 
-Ids are told apart by occurrence: a provider that uses an id again, in one turn or in a later one, means another
-call. The second call of an id gets the key ``<id>~2``, which becomes an id of its own on every wire.
+Calls are distinguished by occurrence: if a provider repeats an id, in one turn or in a later one, it is another call.
+The second call of an id gets the key ``<id>~2``, which becomes a separate id on every wire.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,7 +37,7 @@ class CallKeys:
                 return key
 
     def with_calls(self, tool_use_ids: Iterable[str]) -> "CallKeys":
-        """A copy that has seen these calls as well."""
+        """Return a copy that also holds these calls."""
         later = CallKeys()
         later._seen, later._keys = self._seen.copy(), self._keys.copy()
         for tool_use_id in tool_use_ids:
@@ -75,9 +75,9 @@ class _Pairing:
     keys: CallKeys
     paired: list[Turn] = field(default_factory=list)
     open_calls: list[_OpenCall] = field(default_factory=list)
-    """The calls of the latest assistant turn without a result."""
+    """The calls of the latest assistant turn that have no result yet."""
     deferred: list[Turn] = field(default_factory=list)
-    """What must not stand between a call and the results still to come."""
+    """Turns that must move behind the results still to come."""
 
     def add(self, turn: Turn) -> None:
         if turn.role is Role.TOOL:
@@ -101,7 +101,8 @@ class _Pairing:
         return self.paired
 
     def _extract_results(self, turn: Turn) -> Turn:
-        """Results that a user message holds, which specification D3 forbids, count as a tool's."""
+        """Results inside a user message, which the canonical form forbids, count as a tool's
+        (docs/reference/canonical.md)."""
         results = [origin for block, origin in turn.iter_blocks() if isinstance(block, ToolResultBlock)]
         if not results:
             return turn
@@ -143,7 +144,7 @@ class _Pairing:
         return None
 
     def _close_calls(self) -> None:
-        """Answers what is still open before anything else is said."""
+        """Add results for the calls that are still open."""
         for call in self.open_calls:
             reason = "a call without a result: answered as interrupted"
             self.losses.append(

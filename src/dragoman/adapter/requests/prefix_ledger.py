@@ -1,9 +1,9 @@
-"""The prefix ledger: what stood before a reply's signed thinking when it was signed (DESIGN section 5, prefix law).
+"""The prefix ledger: what preceded signed thinking when it was signed (docs/reference/tool-ids.md#prefix-ledger).
 
-Some models bind a signature to everything before it: the system prompt, the tools and all earlier messages. Sent
-behind anything else the block is void, and the provider leaves it out or refuses the request
-(docs.claude.com/en/docs/build-with-claude/preserved-thinking). So a digest of what a request said is noted on the
-signed reply that it got, and compared before each later request that sends this reply again.
+Some models bind a signature to everything before it: the system prompt, the tools and all earlier messages. After any
+other prefix the block is void, and the provider leaves it out or refuses the request
+(docs.claude.com/en/docs/build-with-claude/preserved-thinking). So a digest of the request is noted on the signed reply,
+and compared before each later request that sends this reply again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,11 +15,11 @@ from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, Think
 from dragoman.canonical.message import Message
 
 PREFIX_NOTE = "sealed_prefix"
-"""The name of the note among what an adapter keeps of its provider's reply."""
+"""The name of the note in provider_raw."""
 
 _FRAME_FIELDS = ("system", "instructions", "tools")
 _FREE_FIELDS = ("cache_control",)
-"""What may change without voiding anything."""
+"""Fields that may change without voiding a signature."""
 _DIGEST_BYTES = 16
 
 
@@ -29,7 +29,7 @@ def prefix_note(body: Mapping[str, Any], items: bytes) -> dict[str, Any]:
 
 
 def find_void_messages(messages: Iterable[Message], body: Mapping[str, Any], items: bytes) -> list[Message]:
-    """Those of the sealed messages, given in their order, before which something else would stand now."""
+    """Return the signed messages, given in order, whose prefix has changed."""
     frame, rest = _digest_frame(body), memoryview(items)
     digest, position = _digest(b""), 0
     found: list[Message] = []
@@ -41,7 +41,7 @@ def find_void_messages(messages: Iterable[Message], body: Mapping[str, Any], ite
             continue
         digest.update(rest[position:length])
         position = length
-        # Behind the digested bytes the next item must begin: the last one before it must not have grown.
+        # The next item must begin after the digested bytes: the last item before it must not have grown.
         ends = items[length : length + 1] in (b",", b"")
         if not (ends and note["frame"] == frame and note["items"] == digest.hexdigest()):
             found.append(message)
@@ -54,7 +54,7 @@ def has_prefix_note(message: Message) -> bool:
 
 
 def is_signed(block: ContentBlock) -> bool:
-    """Whether a block means something only behind what it was signed behind."""
+    """Whether a block is valid only after the prefix that it was signed with."""
     return isinstance(block, RedactedThinkingBlock) or (isinstance(block, ThinkingBlock) and bool(block.signature))
 
 

@@ -1,6 +1,6 @@
-"""How every request begins: tools under legal names, a schema where it can be said, the history projected.
+"""Prepares a request: legal tool names, a supported form of the output schema, the projected history.
 
-What is sent in another way than it was asked for is noted in the context, so that the reply is read as it was meant.
+Records in the context what is sent differently, so that the reply can be mapped back.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def prepare_request(
     server_state: bool = False,
     whole: bool = False,
 ) -> tuple[RequestBuilder, Tools]:
-    """The request and the tools that it offers; see `Outgoing.begin`. Raises CriticalLossError."""
+    """Return the request and its tools; see `RequestBuilder.from_history`. Raises CriticalLossError."""
     if options.context is not None:
         options.context.tool_names = options.context.answer_tool = None
     losses: list[Loss] = []
@@ -61,8 +61,8 @@ def _rename_tools(
 def _emulate_schema(
     target: Target, messages: Sequence[Message], tools: Tools, options: AdapterOptions, losses: list[Loss]
 ) -> tuple[Sequence[Message], Tools, AdapterOptions]:
-    """Where the wire has no place for the schema that is asked for, it is said as the input of the only tool, or in
-    the system prompt."""
+    """If the wire has no field for the output schema, send it as the input of the only tool, or in the system
+    prompt."""
     abilities, schema = target.capabilities, options.output_schema
     has_tools = bool(tools) and bool(abilities.supports_tools)
     if (

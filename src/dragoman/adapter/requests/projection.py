@@ -1,8 +1,8 @@
-"""Projection: any history onto what one model can be sent, with every loss named (DESIGN section 5).
+"""Projects any history onto what one model supports, with every loss recorded (docs/reference/tool-ids.md#projection).
 
-The history itself is never rewritten: projection yields `Turn`s, views of messages whose blocks may be fewer, or
-others, than the message holds. The steps apply in the order of their names in `project`; each is deterministic and
-looks only backwards (except at the very end of the history), so a longer history only appends turns.
+The history is never rewritten: projection returns `Turn`s, views of messages whose blocks may differ from the
+message's. The steps run in the order of `project`. Each is deterministic and looks only backwards (except at the end
+of the history), so a longer history only appends turns.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -64,13 +64,13 @@ class Projection:
 def project(
     messages: Sequence[Message], target: Target, *, keys: CallKeys | None = None, server_state: bool = False
 ) -> Projection:
-    """The turns to send and what they lost.
+    """Return the turns to send and their losses.
 
     ``keys`` are those of calls that were made before these messages. ``server_state``: the provider stores earlier
     turns, so results may belong to calls that are not in the messages.
 
-    Raises CriticalLossError where a critical block would be lost, and ProjectionError where the model refuses
-    thinking of others.
+    Raises CriticalLossError if a critical block would be lost, and ProjectionError if the model refuses the thinking
+    of others.
     """
     losses: list[Loss] = []
     turns = [Turn.of(message) for message in messages]
@@ -96,7 +96,7 @@ def project(
 
 
 def refuse_critical(messages: Sequence[Message], losses: Iterable[Loss]) -> None:
-    """Raises CriticalLossError where one of the losses is of a block marked critical."""
+    """Raises CriticalLossError if one of the losses concerns a block marked critical."""
     critical = {message.id: message.metadata.critical for message in messages if message.metadata.critical}
     for loss in losses:
         marked = critical.get(loss.message_id, False)
@@ -116,7 +116,7 @@ class _Projector:
         self._losses = losses
 
     def rename_calls(self, turn: Turn) -> Turn:
-        """Calls of tools whose names the wire refuses go under the names that such tools are offered under."""
+        """Rename calls of tools whose names the provider refuses, as the tools themselves are renamed."""
         rule = self._capabilities.tool_name_rule
         if turn.role is not Role.ASSISTANT:
             return turn
@@ -131,7 +131,7 @@ class _Projector:
         return turn.map_blocks(change)
 
     def flatten_tools(self, turn: Turn) -> Turn:
-        """Calls and results become text where the model knows no tools."""
+        """Turn calls and results into text if the model does not support tools."""
         if self._capabilities.supports_tools:
             return turn
         why = f"{self._target.model} knows no tools: sent as text"
@@ -148,13 +148,13 @@ class _Projector:
         return replace(turn.map_blocks(change), role=Role.USER if turn.role is Role.TOOL else turn.role)
 
     def filter_thinking(self, turn: Turn) -> Turn:
-        """Thinking goes back to whoever can read it; what foreign thinking becomes is the model's policy."""
+        """Keep thinking that the model can read; the model's policy decides about the rest."""
         if turn.role is not Role.ASSISTANT:
             return turn
         policy = self._capabilities.thinking_policy
         issuer = turn.message.metadata.model
         is_own = policy.can_read(issuer)
-        # What a model never hears again on this wire is no loss to it.
+        # Thinking that the wire never sends back to its own model is not a loss.
         is_same_model = not is_own and issuer == f"{self._target.provider}:{self._target.model}"
 
         def is_readable(block: ContentBlock) -> bool:
@@ -184,7 +184,7 @@ class _Projector:
         return turn.map_blocks(change)
 
     def filter_media(self, turns: Iterable[Turn]) -> Iterable[Turn]:
-        """Media that the model does not take becomes a short note; media in tool answers may move behind them."""
+        """Replace unsupported media with a short note; media in tool results may move after them."""
         moved: list[ContentBlock] = []
         source: Turn | None = None
         for turn in turns:
@@ -201,7 +201,7 @@ class _Projector:
             yield Turn.synthetic(source.message, Role.USER, tuple(moved))
 
     def _filter_turn_media(self, turn: Turn) -> tuple[Turn, list[ContentBlock]]:
-        """The turn with media that the model takes, and the media that must follow it in a user's turn."""
+        """Return the turn with supported media, and the media that must follow in a user's turn."""
         follows: list[ContentBlock] = []
 
         def change(block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
@@ -226,7 +226,7 @@ class _Projector:
     def _filter_result_part(
         self, turn: Turn, part: ContentBlock, index: int, follows: list[ContentBlock]
     ) -> tuple[ContentBlock, ...]:
-        """What becomes of one block inside a tool's answer, which sits at ``index`` of its message."""
+        """Project one block of a tool's result, which is at ``index`` of its message."""
         if isinstance(part, Media):
             return (self._filter_result_media(turn, part, index, follows),)
         if isinstance(part, TextBlock) and part.citations and not turn.raw(self._target.provider):
@@ -286,11 +286,11 @@ class _Projector:
         return None
 
     def filter_native(self, turn: Turn) -> Turn:
-        """Native blocks go to their issuer alone; resources and prompts become text."""
+        """Keep native blocks for their issuer only; turn resources and prompts into text."""
         return turn.map_blocks(lambda block, index: self._to_known_block(turn, block, index))
 
     def _to_known_block(self, turn: Turn, block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
-        """The block as one of a kind that the model's wire has, if it can be."""
+        """Return the block as a type that the wire supports, if possible."""
         if isinstance(block, ProviderBlock):
             if block.provider == self._target.provider or block.provider in self._capabilities.native_from:
                 return (block,)
@@ -308,7 +308,7 @@ class _Projector:
         return (block,)
 
     def map_roles(self, turns: Iterable[Turn]) -> Iterable[Turn]:
-        """Roles that the wire lacks: developer becomes system, a late system message a user's."""
+        """Replace unsupported roles: developer becomes system, a late system message becomes the user's."""
         leading = True
         for turn in turns:
             if turn.plain and turn.role in _CONVERSATION_ROLES and turn.message.channel is None:
@@ -338,7 +338,7 @@ class _Projector:
         return replace(turn, role=role)
 
     def _drop_misplaced(self, turn: Turn) -> Turn:
-        """Blocks that a role may not hold on any wire are left out (see the table in `rules`)."""
+        """Leave out blocks that a role may not hold on any wire; see `_ALLOWED_BY_ROLE`."""
         allowed = _ALLOWED_BY_ROLE[turn.role]
         if turn.plain and "text" in allowed:
             return turn
@@ -352,7 +352,7 @@ class _Projector:
         return turn.map_blocks(change)
 
     def drop_empty(self, turns: Iterable[Turn]) -> Iterable[Turn]:
-        """Empty texts go where the wire refuses them; a message that holds nothing is not sent."""
+        """Drop empty texts if the wire refuses them, and messages without content."""
         takes_empty = self._capabilities.supports_empty_text
         for turn in turns:
             if not (takes_empty or turn.plain):
@@ -365,14 +365,14 @@ class _Projector:
                 )
 
     def _drop_if_empty(self, turn: Turn, block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
-        # What the provider said itself goes back as it was: signed thinking behind it would not bear a change.
+        # The provider's own messages go back unchanged: a change would void signed thinking after them.
         own = bool(turn.raw(self._target.provider))
 
         def has_words(part: ContentBlock) -> bool:
             return not isinstance(part, TextBlock) or bool(part.text.strip()) or (own and bool(part.text))
 
         kept: tuple[ContentBlock, ...] = (block,) if has_words(block) else ()
-        # An answer that is nothing but one empty text is an empty answer, which every wire has.
+        # A result with nothing but one empty text is an empty result, which every wire supports.
         if isinstance(block, ToolResultBlock) and len(block.content) > 1 and not all(map(has_words, block.content)):
             kept = (block.model_copy(update={"content": tuple(filter(has_words, block.content))}),)
         if not (kept and kept[0] is block):
@@ -381,9 +381,9 @@ class _Projector:
         return kept
 
     def add_opening_turn(self, turns: list[Turn], messages: Sequence[Message]) -> list[Turn]:
-        """Instructions of mid-conversation stay such where nothing is left of what was said before them.
+        """Add a user's turn before mid-conversation instructions that would otherwise become the first turn.
 
-        They would become leading ones, which stand elsewhere on many wires and must not change.
+        Leading instructions have another place on many wires and must not change.
         """
         leading = {id(message) for message in takewhile(lambda message: message.role in _INSTRUCTION_ROLES, messages)}
         place = next((index for index, turn in enumerate(turns) if id(turn.message) not in leading), len(turns))
@@ -395,7 +395,7 @@ class _Projector:
         return [*turns[:place], Turn.synthetic(first.message, Role.USER, (TextBlock(text=_CONTINUE),)), *turns[place:]]
 
     def join_neighbours(self, turns: list[Turn]) -> list[Turn]:
-        """Where results must stand right behind the message that calls, the assistant's next message joins it."""
+        """Join neighbouring messages of the assistant if results must directly follow the message with the calls."""
         if self._capabilities.supports_neighbours:
             return turns
         joined: list[Turn] = []
@@ -411,7 +411,7 @@ class _Projector:
         return joined
 
     def add_closing_turn(self, turns: list[Turn]) -> list[Turn]:
-        """Where the last word may not be the assistant's, the user asks it to go on."""
+        """Add a user's turn if the last turn may not be the assistant's."""
         if turns and turns[-1].role is Role.ASSISTANT and not self._capabilities.supports_prefill:
             last = turns[-1]
             self._record_loss(
@@ -422,9 +422,9 @@ class _Projector:
         return turns
 
     def has_content(self, turns: Sequence[Turn], messages: Sequence[Message]) -> bool:
-        """Whether anything is left of what was said, instructions apart.
+        """Whether any turn is left besides instructions.
 
-        A history of instructions alone stays one where the wire takes them anywhere, and was sent it like this.
+        A history of instructions alone is kept if the wire accepts them anywhere and the history came from it.
         """
         if all(message.role in _INSTRUCTION_ROLES for message in messages):
             anywhere = (
@@ -435,7 +435,7 @@ class _Projector:
         return any(turn.role not in _INSTRUCTION_ROLES for turn in turns)
 
     def add_placeholder_turn(self, turns: list[Turn], messages: Sequence[Message]) -> list[Turn]:
-        """Where nothing is left of a history, the user's word stands for it: no wire takes a request without any."""
+        """Add a user's turn if nothing is left of the history: no provider accepts an empty request."""
         if not messages:
             return []
         placeholder = Turn.synthetic(messages[-1], Role.USER, (TextBlock(text=_CONTINUE),))

@@ -1,4 +1,4 @@
-"""A request while it is written: projected turns, the ids to use, and the losses so far. Every adapter starts here."""
+"""Builds one request: the projected turns, the tool ids, and the losses so far. Every adapter uses it."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
@@ -32,7 +32,7 @@ from dragoman.canonical.tools import ToolDefinition
 
 @dataclass(slots=True)
 class RequestBuilder:
-    """``turns`` are those of the leading instructions and of everything that is not settled yet (see `settled`)."""
+    """``turns`` are the leading instructions and all turns that are not in the cached prefix (see `encode_cache`)."""
 
     target: Target
     options: AdapterOptions
@@ -41,13 +41,13 @@ class RequestBuilder:
     losses: list[Loss]
     prefix: EncodedPrefix = EMPTY_PREFIX
     instruction_turns: int = 0
-    """How many of the turns are those of leading instructions."""
+    """The number of turns that are leading instructions."""
     uncached: tuple[Message, ...] = ()
-    """What may be settled by this request."""
+    """The messages that this request may add to the cached prefix."""
     at_list_start: bool = True
-    """Whether what is encoded right now begins the list."""
+    """Whether the turns that are being encoded begin the list."""
     encoder_state: dict[str, Any] = field(default_factory=dict)
-    """What one stretch of turns leaves for the encoding of the next; kept with what is settled."""
+    """The encoder's state between two stretches of turns; stored with the cached prefix."""
     _void_found: bool | None = field(default=None, init=False)
 
     @classmethod
@@ -60,13 +60,13 @@ class RequestBuilder:
         server_state: bool = False,
         whole: bool = False,
     ) -> "RequestBuilder":
-        """Projects the history. Raises CriticalLossError where a critical block would be lost.
+        """Project the history. Raises CriticalLossError if a critical block would be lost.
 
-        ``whole``: the turns of everything are wanted, because the wire has rules that look at all of them.
+        ``whole``: do not use the cache, because the wire has rules that look at all turns.
         """
         context = options.context or RequestContext(model=str(ModelId(target.provider, target.model)))
         instructions = tuple(takewhile(lambda message: message.role in INSTRUCTION_ROLES, messages))
-        # Instructions that are sent as the user's may become one with what the user says next.
+        # Instructions that are sent as the user's may merge with the user's next message.
         whole = whole or server_state or (bool(instructions) and not target.capabilities.supports_system_prompt)
         cache_options, messages_after_lead = replace(options, context=None, stream=False), messages[len(instructions) :]
         prefix = EncodedPrefix(context.tool_ids, cache_options)
@@ -88,9 +88,9 @@ class RequestBuilder:
         )
 
     def encode_history(self, turns: Sequence[Turn], encode: Callable[[Sequence[Turn]], list[Any]]) -> EncodedHistory:
-        """The list of the body: what is settled already, and the items of ``turns``, the last ones of this request.
+        """Encode the message list: the cached prefix, followed by ``turns``, the last ones of this request.
 
-        ``encode`` is called for one stretch after the other, with ``opens`` set where a stretch begins the list.
+        ``encode`` is called for each stretch in order; `at_list_start` is set for the one that begins the list.
         """
         lead_count = self.instruction_turns - (len(self.turns) - len(turns))  # the wire may have hoisted leading turns
         if lead_count < 0:
@@ -103,7 +103,7 @@ class RequestBuilder:
         return EncodedHistory((*lead_chunks, *self.prefix.json_chunks), encode(rest[cached_turns:]))
 
     def _extend_prefix(self, turns: Sequence[Turn], encode: Callable[[Sequence[Turn]], list[Any]]) -> int:
-        """Settles what can be; the first turn that is not."""
+        """Extend the cached prefix. Returns the index of the first turn that is not in it."""
         count = find_boundary(self.uncached)
         cached_turns = find_first_turn(self.uncached[count], turns) if count else 0
         if cached_turns:
@@ -123,15 +123,15 @@ class RequestBuilder:
         return self.target.provider
 
     def tool_id(self, key: str) -> str:
-        """The provider's id for a call."""
+        """Return the provider's id of a call."""
         return self.context.tool_ids.id_for(key, self.provider, self.target.capabilities.tool_id_rule)
 
     def restore_block(self, turn: Turn, index: int, encoded: Mapping[str, Any]) -> dict[str, Any]:
-        """A block's encoding with what the provider's own block held beyond it."""
+        """Restore what the provider's own block held beyond our encoding."""
         return turn.restore_block(index, encoded, self.provider)
 
     def usable_tools(self, tools: Sequence[ToolDefinition]) -> list[ToolDefinition]:
-        """The tools that this provider can be told of: tools that only another provider runs are losses."""
+        """Return the tools that this provider can use; tools that only another provider runs are losses."""
         kept: list[ToolDefinition] = []
         for tool in tools:
             raw = tool.provider_raw or {}
@@ -146,17 +146,17 @@ class RequestBuilder:
     def record_block_loss(
         self, turn: Turn, index: int, kind: LossKind, reason: str, severity: Severity = Severity.WARNING
     ) -> None:
-        """Notes a block that the wire cannot carry after all. Raises CriticalLossError where it is marked critical."""
+        """Record the loss of a block. Raises CriticalLossError if it is marked critical."""
         loss = Loss(kind, turn.message.id, turn.origins[index], reason, severity, turn.blocks[index].type)
         refuse_critical([turn.message], [loss])
         self.losses.append(loss)
 
     def record_message_loss(self, turn: Turn, kind: LossKind, reason: str) -> None:
-        """Notes a message that reaches the wire in another form."""
+        """Record a message that is sent in another form."""
         self.losses.append(Loss(kind, turn.message.id, SYNTHETIC, reason, Severity.INFO))
 
     def record_field_losses(self, turn: Turn, index: int, *unsupported: BlockField) -> None:
-        """Notes what a block says besides its content, where the wire lacks a place for it."""
+        """Record the fields of a block that the wire does not support."""
         synthetic, from_same_wire = turn.origins[index] == SYNTHETIC, bool(turn.raw(self.provider))
         for kind, reason, severity in block_fields.find_lost_fields(
             turn.blocks[index], unsupported, synthetic=synthetic, from_same_wire=from_same_wire
@@ -164,17 +164,17 @@ class RequestBuilder:
             self.record_block_loss(turn, index, kind, reason, severity)
 
     def record_loss(self, kind: LossKind, reason: str, severity: Severity = Severity.WARNING) -> None:
-        """Notes a loss of the request as a whole."""
+        """Record a loss of the whole request."""
         self.losses.append(Loss(kind, "", -1, reason, severity))
 
     def record_option_loss(self, name: str, reason: str) -> None:
-        """Notes an option that this model does not take."""
+        """Record an option that the model does not support."""
         self.record_loss(LossKind.OPTION, f"{name}: {reason}")
 
     def has_void_thinking(self, body: Mapping[str, Any]) -> bool:
-        """Whether signed thinking in the history is void, because something else stood before it when it was signed.
+        """Whether signed thinking in the history is void because its prefix has changed since.
 
-        Each such block is a loss. Raises ProjectionError where the caller asked for that.
+        Each such block is a loss. Raises ProjectionError if the options say ``strict_prefix``.
         """
         if self._void_found is None:
             history = next((value for value in body.values() if isinstance(value, EncodedHistory)), None)
@@ -206,14 +206,14 @@ class RequestBuilder:
         return bool(void)
 
     def merge_list_header(self, name: str, value: str) -> dict[str, str]:
-        """A header whose values are a list: ours behind the caller's own."""
+        """Return a header with our value appended to the caller's own list."""
         matching = {key: text for key, text in self.options.headers.items() if key.lower() == name}
         others = {key: text for key, text in self.options.headers.items() if key not in matching}
         self.options = replace(self.options, headers=others)
         return {name: ",".join((*matching.values(), value))}
 
     def drop_extra(self, *names: str) -> None:
-        """Leaves out fields of the caller's own that would now hide what the conversation or an option says."""
+        """Drop the caller's extra fields that would override the conversation or an option."""
         own = self.options.extra.get(self.provider, {})
         kept = {name: value for name, value in own.items() if name not in names}
         self.options = replace(self.options, extra={**self.options.extra, self.provider: kept})
@@ -226,10 +226,10 @@ class RequestBuilder:
         *,
         merged: Collection[str] = (),
     ) -> WireRequest:
-        """The finished request: the caller's own fields for this provider are laid over the body.
+        """Return the finished request. The caller's extra fields for this provider override the body.
 
-        ``merged`` names fields whose objects are laid over ours field by field, at any depth; a null of the caller's
-        yields to what stands there.
+        ``merged`` names fields whose objects are merged field by field, at any depth; there, a null of the caller's
+        does not override our value.
         """
         merged_body = _overlay(body, self.options.extra.get(self.provider, {}), merged)
         self.has_void_thinking(merged_body)
@@ -246,7 +246,7 @@ class RequestBuilder:
 
 
 def _overlay(body: Mapping[str, Any], extra: Mapping[str, Any], merged: Collection[str]) -> dict[str, Any]:
-    """The body with the caller's own fields; one whose value is ``...`` is left out."""
+    """Override the body with the caller's fields; ``...`` removes one."""
     merged_body = dict(body)
     for name, value in extra.items():
         current = merged_body.get(name)
@@ -258,12 +258,12 @@ def _overlay(body: Mapping[str, Any], extra: Mapping[str, Any], merged: Collecti
 
 
 def _count_turns_of(messages: Sequence[Message], turns: Sequence[Turn]) -> int:
-    """How many of the turns in front belong to those messages."""
+    """Count the leading turns that belong to those messages."""
     return sum(any(turn.message is message for message in messages) for turn in turns[: len(messages)])
 
 
 def _dump_body(body: Mapping[str, Any]) -> bytes:
-    """The body as JSON; of a history, what is settled goes in as it is."""
+    """Encode the body as JSON. Cached chunks of the history are inserted unchanged."""
     parts: list[bytes] = []
     for name, value in body.items():
         parts += (b"," if parts else b"{", wirejson.dumps(name), b":")
@@ -278,7 +278,7 @@ def _dump_body(body: Mapping[str, Any]) -> bytes:
 def _remember_issued_ids(
     messages: Sequence[Message], provider: str, context: RequestContext, known_keys: CallKeys
 ) -> None:
-    """Takes over the provider's own ids of calls, each under the key of the very call that its message notes it of."""
+    """Store the provider's own ids of calls, each under the key of its call."""
     ids_by_message = {
         message.id: ids
         for message in messages

@@ -1,4 +1,4 @@
-"""A provider's request while it is read: messages in order, each with what its adapter must remember of it."""
+"""Reads a provider's request: messages in order, each with the adapter's notes on it."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from dragoman.canonical.message import Channel, Message, MessageMetadata, Role
 
 
 class HistoryReader:
-    """Gathers the messages of one request. Calls get canonical ids as they are met, by occurrence."""
+    """Collects the messages of one request. Calls get canonical ids in order of occurrence."""
 
     def __init__(self, provider: str, model: str, context: RequestContext) -> None:
         self.provider = provider
@@ -22,14 +22,15 @@ class HistoryReader:
         self._calls: dict[str, str] = {}
 
     def call_id(self, native: str | None) -> str:
-        """The canonical id of a call met in an assistant's message."""
+        """Return the canonical id of a call in an assistant's message."""
         canonical = self.context.tool_ids.receive(self.provider, native)
         if native:
             self._calls[canonical] = native
         return canonical
 
     def result_id(self, native: str | None) -> str:
-        """The canonical id of the call that a result names: the latest of that id, or a new one for an orphan."""
+        """Return the canonical id of the call that a result refers to: the latest of that id, or a new one for an
+        orphan."""
         found = self.context.tool_ids.find(self.provider, native) if native else None
         return found or self.context.tool_ids.receive(self.provider, native)
 
@@ -41,7 +42,7 @@ class HistoryReader:
         *,
         channel: Channel | None = None,
     ) -> Message:
-        """One message. ``raw`` is for this provider's encoder; an assistant's message counts as the model's own."""
+        """Add a message. ``raw`` is for this provider's encoder; an assistant's message counts as the model's own."""
         content = tuple(blocks)
         note: dict[str, Any] = {"by": self.provider, **(raw or {})}
         fields: dict[str, Any] = {}
@@ -68,10 +69,10 @@ class HistoryReader:
 def extra_fields(
     native: Mapping[str, Any], encoded: Mapping[str, Any], conversation: Iterable[str], *, merged: Collection[str] = ()
 ) -> dict[str, Any]:
-    """The fields that our encoder would write otherwise, to be laid over its body; ``...`` leaves a field out.
+    """Return the fields that our encoder would write differently, as overrides of its body; ``...`` removes a field.
 
-    ``conversation`` names the fields that the canonical messages and tools speak for, ``merged`` those whose objects
-    are compared field by field, at any depth, as `Outgoing.wire` lays them over ours.
+    ``covered`` names the fields that the canonical messages and tools cover, ``merged`` those whose objects are
+    compared field by field, at any depth, as `RequestBuilder.build` merges them.
     """
     covered = set(conversation)
     extra: dict[str, Any] = {}
@@ -88,7 +89,7 @@ def extra_fields(
 
 
 def parse_request(body: bytes | Mapping[str, Any]) -> dict[str, Any]:
-    """The body as an object. Raises RequestError where it is none."""
+    """Parse the body. Raises RequestError if it is not a JSON object."""
     if isinstance(body, Mapping):
         return dict(body)
     try:

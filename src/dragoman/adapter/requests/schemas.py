@@ -1,7 +1,7 @@
-"""JSON Schemas as each target takes them (wire reference 2.5, 3.3, 5, 6 and 8.2).
+"""Fits JSON Schemas to what each target supports (docs/reference/canonical.md#schema-subset).
 
-Providers read different parts of JSON Schema. A target says in its models.toml what it takes; a schema is fitted to
-that, and what had to go is told to the model in the description beside it, so that it is still asked for.
+Providers support different parts of JSON Schema; each target's models.toml says which. Keywords that the target does
+not support move into the description, so that the model still sees them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ Schema = dict[str, Any]
 
 @dataclass(slots=True)
 class FittedSchema:
-    """``dropped`` are JSON paths of constraints that are no longer made, ``changed`` of what has another form."""
+    """``dropped`` are JSON paths of constraints that are gone, ``changed`` of those in another form."""
 
     schema: Schema
     dropped: list[str] = field(default_factory=list)
@@ -31,18 +31,18 @@ _SCHEMA_LIST_KEYWORDS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SCHEMA_MAP_KEYWORDS = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
 _UNIONS = ("anyOf", "oneOf")
 _META = frozenset({"$schema", "$id", "$comment", "$anchor"})
-"""Keywords that say nothing of the value: they go without a word."""
+"""Keywords that do not describe the value: they are dropped silently."""
 _ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
-"""Keywords that forbid nothing."""
+"""Keywords that do not constrain the value."""
 _OMITTED_KEYWORDS = frozenset({"title", "deprecated", "readOnly", "writeOnly", "definitions", "$defs"})
-"""Keywords that the model need not be told of."""
+"""Keywords that do not go into the description."""
 _NESTED_REFERENCES = 8
-"""How far references within references are followed; each may be used many times over."""
+"""The depth to which nested references are followed."""
 _REFERENCES = ("#/$defs/", "#/definitions/")
 
 
 def fit_schema(schema: Mapping[str, Any], rule: SchemaRule) -> FittedSchema:
-    """The schema as a target takes it. The given one stays as it is."""
+    """Return the schema in the target's form. The argument is not changed."""
     walk = _SchemaFitter(rule, schema)
     fitted = FittedSchema(dict(schema))
     if rule.root == "object":
@@ -53,7 +53,7 @@ def fit_schema(schema: Mapping[str, Any], rule: SchemaRule) -> FittedSchema:
 
 
 def fit_tool_schemas(request: RequestBuilder, tools: Iterable[ToolDefinition]) -> list[ToolDefinition]:
-    """The tools with schemas as the target takes them; what was read from its own wire goes back as it was."""
+    """Return the tools with schemas in the target's form; tools that came from its own wire go back unchanged."""
     rule = request.target.capabilities.tool_schemas
     return [_fit_tool(request, tool, rule) for tool in tools]
 
@@ -67,7 +67,7 @@ def _fit_tool(request: RequestBuilder, tool: ToolDefinition, rule: SchemaRule) -
 
 
 def fit_output_schema(request: RequestBuilder) -> Schema:
-    """The schema of the answer as the target takes it."""
+    """Return the output schema in the target's form."""
     fitted = fit_schema(request.options.output_schema or {}, request.target.capabilities.output_schemas)
     _record_schema_losses(request, LossKind.OPTION, "output_schema", fitted)
     return fitted.schema
@@ -94,7 +94,7 @@ class _SchemaFitter:
         self._takes = frozenset(rule.keywords)
 
     def fit_root(self, schema: Schema, fitted: FittedSchema) -> Schema:
-        """The outermost schema as an object's."""
+        """Turn the outermost schema into an object's."""
         if isinstance(schema.get("$ref"), str) and (resolved := self._resolve_reference(schema["$ref"])) is not None:
             fitted.changed.append("$.$ref")
             schema = {**resolved, **{key: value for key, value in schema.items() if key != "$ref"}}
@@ -108,7 +108,7 @@ class _SchemaFitter:
         return _add_to_description(kept, {key: schema[key] for key in unions})
 
     def fit(self, schema: Any, path: str, fitted: FittedSchema, inside: tuple[str, ...]) -> Any:
-        """One schema and those in it. ``inside`` are the references that were followed to get here."""
+        """Fit one schema and its inner ones. ``inside`` are the references that were followed so far."""
         if not isinstance(schema, Mapping):
             return schema
         schema, path_of = dict(schema), path
@@ -150,13 +150,14 @@ class _SchemaFitter:
         return value is None or key not in self._rule.values or value in self._rule.values[key]
 
     def _is_mere_form(self, key: str, value: Any) -> bool:
-        """Whether leaving a keyword out allows nothing more: annotations, and definitions whose references are gone."""
+        """Whether a keyword can be dropped without loss: annotations, and definitions that nothing refers to any
+        more."""
         if key == "additionalProperties":
             return value is True and not self._rule.closed
         return key in _ANNOTATIONS or (key in ("definitions", "$defs") and not self._is_taken("$ref"))
 
     def _unwrap_single(self, schema: Schema, path: str, fitted: FittedSchema) -> Schema:
-        """An allOf of one, or a union with null alone where there are no unions, as what it holds."""
+        """Replace an allOf of one, or a union with null if unions are not supported, by its only branch."""
         for key in ("allOf", *_UNIONS):
             branches = schema.get(key)
             if self._is_taken(self._rule.renamed.get(key, key)) or not isinstance(branches, list):
@@ -177,7 +178,8 @@ class _SchemaFitter:
         return schema
 
     def _fit_object(self, schema: Schema, path: str, fitted: FittedSchema) -> Schema:
-        """What the target wants every object to say. It only becomes stricter, so whatever obeys it obeys the first."""
+        """Add what the target requires of every object. The schema only becomes stricter: valid values stay valid
+        before it."""
         kind = schema.get("type")
         if not (kind == "object" or "properties" in schema or (isinstance(kind, list) and "object" in kind)):
             return schema
@@ -201,7 +203,7 @@ class _SchemaFitter:
 
 
 def _add_to_description(schema: Schema, keywords: Mapping[str, Any]) -> Schema:
-    """The schema whose description says what its keywords no longer can."""
+    """Add the dropped keywords to the schema's description."""
     if not keywords:
         return schema
     text = "; ".join(f"{key}: {wirejson.dumps_text(value)}" for key, value in keywords.items())

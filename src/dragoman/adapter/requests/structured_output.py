@@ -1,8 +1,7 @@
-"""An answer that obeys a schema, from models whose wire has no place for one (specification D5.2).
+"""Structured output from models whose wire has no field for a schema (docs/reference/contract.md#capabilities).
 
-Such a model is made to call a tool whose input is the answer, or is asked for it in the system prompt: behind whatever
-the conversation's own says, so that the same options give the same beginning turn after turn. What comes back is text
-like any other.
+Such a model is made to call a tool whose input is the answer, or the system prompt asks for it. That text comes after
+the conversation's own instructions, so that every turn has the same prefix. The reply is text like any other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,18 +20,18 @@ _SCHEMA_PROMPT = (
 )
 _INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 _MESSAGE_ID = "msg_output_schema"
-"""The message is made anew for each request: it has no id of its own, and no time."""
+"""The message is built for each request, so it has a fixed id and time."""
 
 
 def supports_native_schema(abilities: AdapterCapabilities, *, tools: bool) -> bool:
-    """Whether the wire itself takes the schema; some take none in a request that offers tools."""
+    """Whether the wire supports a schema; some do not in a request with tools."""
     if tools and abilities.structured_output_with_tools is not NATIVE:
         return False
     return abilities.structured_output_by == "native" and bool(abilities.supports_structured_output)
 
 
 def can_use_answer_tool(abilities: AdapterCapabilities, options: AdapterOptions, *, has_tools: bool) -> bool:
-    """Whether the model can be made to call a tool with such an input, and has no others that it might want to call."""
+    """Whether the model can be forced to call the answer tool and the request has no other tools."""
     if abilities.structured_output_by != "tool" or has_tools or (options.output_schema or {}).get("type") != "object":
         return False
     is_thinking = options.thinking or options.thinking_budget or options.effort not in (None, "none")
@@ -41,7 +40,7 @@ def can_use_answer_tool(abilities: AdapterCapabilities, options: AdapterOptions,
 
 
 def add_schema_prompt(messages: Sequence[Message], schema: Mapping[str, Any]) -> Sequence[Message]:
-    """The messages with a request for the schema behind the conversation's own instructions."""
+    """Add a request for the schema after the conversation's own instructions."""
     position = next((at for at, each in enumerate(messages) if each.role not in _INSTRUCTION_ROLES), len(messages))
     text = _SCHEMA_PROMPT + wirejson.dumps_text(dict(schema))
     request = Message.system(text, id=_MESSAGE_ID, created_at=datetime.fromtimestamp(0, UTC))
@@ -49,7 +48,7 @@ def add_schema_prompt(messages: Sequence[Message], schema: Mapping[str, Any]) ->
 
 
 def should_send_schema(request: RequestBuilder, *, tools: bool) -> bool:
-    """Whether the schema is to be written on the wire; where it is not, that is named."""
+    """Whether to send the schema in the wire's own field; if not, the loss is recorded."""
     abilities, model = request.target.capabilities, request.target.model
     if request.options.output_schema is None or supports_native_schema(abilities, tools=tools):
         return request.options.output_schema is not None

@@ -1,7 +1,7 @@
-"""The per-session map of tool ids (DESIGN section 5, specification D4).
+"""The map of tool ids of a session (docs/reference/tool-ids.md).
 
-Every call gets a canonical id of ours when it arrives. Its issuer is later sent its own id again; every other
-provider gets an id made from the canonical one: legal for its rule, the same in every process, and distinct from
+Every call gets a canonical id when it arrives. Its issuer gets its own id back; every other provider gets an id derived
+from the canonical one: legal for its rule, the same in every process, and distinct from
 every other id in the session.
 """
 
@@ -18,7 +18,7 @@ _MAX_ATTEMPTS = 1000
 
 
 class ToolIdMap:
-    """Two-way between canonical ids and each provider's. Serialise with `dump`, restore with `load`."""
+    """Maps canonical ids to each provider's, and back. Serialize with `dump`, restore with `load`."""
 
     def __init__(self, mint: Callable[[], str] = new_tool_use_id) -> None:
         self._mint = mint
@@ -34,30 +34,31 @@ class ToolIdMap:
         return len(self._issued)
 
     def receive(self, provider: str, native: str | None) -> str:
-        """A canonical id for a call that just arrived; an id that a provider repeats gets a new one each time."""
+        """Return a canonical id for a new call; a repeated id of the provider gets a new one each time."""
         canonical = self._mint()
         self.remember(canonical, provider, native or "")
         return canonical
 
     def remember(self, canonical: str, provider: str, native: str) -> None:
-        """Notes who issued a call, and under which id. The first note of a canonical id stands; an empty id is none."""
+        """Store the issuer of a call and its id. The first entry of a canonical id counts; an empty id counts as
+        none."""
         if native and canonical not in self._issued:
             self._issued[canonical] = (provider, native)
             self._latest[provider, native] = canonical
 
     def find(self, provider: str, native: str) -> str | None:
-        """The canonical id of the provider's latest call of that id."""
+        """Return the canonical id of the provider's latest call of that id."""
         return self._latest.get((provider, native))
 
     def native_id(self, canonical: str, provider: str) -> str | None:
-        """The id that the provider itself gave the call, if it issued it."""
+        """Return the provider's own id of the call, if it issued it."""
         issuer, native = self._issued.get(canonical, ("", ""))
         return native if issuer == provider else None
 
     def id_for(self, canonical: str, provider: str, rule: ToolIdRule) -> str:
-        """The id to write for that provider: its own where it issued the call, else a made one. Never changes.
+        """Return the id to send to that provider: its own if it issued the call, else a derived one. It never changes.
 
-        Raises ConfigurationError where the rule allows so few ids that none is left.
+        Raises ConfigurationError if the rule allows so few ids that none is free.
         """
         sent = self._sent.setdefault(provider, {})
         if canonical not in sent:
@@ -96,7 +97,7 @@ class ToolIdMap:
 
 
 def _derive_id(canonical: str, attempt: int, rule: ToolIdRule) -> str:
-    """An id that is legal for the rule, from letters and digits where it knows any."""
+    """Derive an id that is legal for the rule, from letters and digits if it allows them."""
     alphabet = [character for character in rule.alphabet if character.isalnum()] or rule.alphabet
     length = max(rule.min_length, min(rule.max_length, _DERIVED_LENGTH)) - len(rule.prefix)
     digest = hashlib.shake_256(f"{canonical}/{attempt}".encode()).digest(4 * length)

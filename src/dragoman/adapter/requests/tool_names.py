@@ -1,6 +1,6 @@
-"""Names of tools that a wire refuses: sent under another one, and read back under their own (wire reference 8.1).
+"""Renames tools whose names a provider refuses, and maps calls back (docs/reference/tool-ids.md#tool-names).
 
-A made name is the same in every process, as it depends on the name alone; names that are legal stay as they are.
+A made name depends on the tool's name alone, so it is the same in every process. Legal names are not changed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ from dragoman.canonical.tools import ToolDefinition
 
 
 class ToolNames:
-    """The made names of one request's tools, and whose they are."""
+    """The made names of one request's tools, with their own names."""
 
     def __init__(self, own: Mapping[str, str]) -> None:
         self._own = own
@@ -23,7 +23,7 @@ class ToolNames:
         return self._own
 
     def translate(self, events: Iterable[StreamEvent]) -> Iterator[StreamEvent]:
-        """The events with each call under the name that its tool has here."""
+        """Give each call in the events its tool's own name."""
         for event in events:
             if isinstance(event, ToolUseStart) and (own := self._own.get(event.tool_name)):
                 yield ToolUseStart(event.message_id, event.content_block_index, event.tool_use_id, own)
@@ -31,13 +31,13 @@ class ToolNames:
                 yield event
 
     def translate_block(self, block: ContentBlock) -> ContentBlock:
-        """The block, as a call of the tool that it means."""
+        """Give a call its tool's own name."""
         if isinstance(block, ToolUseBlock) and (own := self._own.get(block.name)):
             return block.model_copy(update={"name": own})
         return block
 
 
 def make_legal_names(tools: Iterable[ToolDefinition], rule: ToolNameRule, provider: str) -> dict[str, str]:
-    """Made names by the own ones, of the tools that need any. Tools of the provider's own are named by it."""
+    """Return made names by own names, for the tools that need one. The provider's own tools keep theirs."""
     names = (tool.name for tool in tools if (tool.provider_raw or {}).get("by") != provider)
     return {name: rule.make_legal(name) for name in names if not rule.accepts(name)}

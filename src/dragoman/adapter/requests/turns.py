@@ -1,4 +1,4 @@
-"""Turn: one message as it is to be sent, with a way back to the message that it came from."""
+"""Turn: one message as it will be sent, linked to the message that it came from."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -9,15 +9,16 @@ from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, To
 from dragoman.canonical.message import Message, Role
 
 SYNTHETIC = -1
-"""The origin of a block that no message holds."""
+"""The origin of a block that is in no message."""
 _FIRST_ORIGIN = (0,)
 
 
 @dataclass(slots=True)
 class Turn:
-    """``origins[i]`` is the index in ``message.content`` that ``blocks[i]`` came from, or MADE. Nobody changes a turn.
+    """``origins[i]`` is the index in ``message.content`` that ``blocks[i]`` came from, or SYNTHETIC. Turns
+    are immutable.
 
-    ``plain``: the turn is one text with words and nothing else, so that most of what can be lost is not in it.
+    ``plain``: the turn is one text that is not blank, so most kinds of loss cannot occur in it.
     """
 
     message: Message
@@ -38,11 +39,11 @@ class Turn:
 
     @classmethod
     def synthetic(cls, message: Message, role: Role, blocks: tuple[ContentBlock, ...]) -> "Turn":
-        """A turn that no message stands for; ``message`` is the one that it was made because of."""
+        """Create a turn that no message stands for; ``message`` is its cause."""
         return cls(message, role, blocks, (SYNTHETIC,) * len(blocks))
 
     def plain_text(self, provider: str) -> str | None:
-        """The text of a turn that is nothing else, to that provider: no sources, and no notes of its own."""
+        """Return the text if the turn is nothing else for that provider: no citations and no notes of its own."""
         if not self.plain or self.raw(provider):
             return None
         (block,) = self.blocks
@@ -53,7 +54,7 @@ class Turn:
         return zip(self.blocks, self.origins, strict=True)
 
     def map_blocks(self, change: Callable[[ContentBlock, int], tuple[ContentBlock, ...]]) -> "Turn":
-        """Each block replaced by what ``change(block, origin)`` gives; a changed block loses its origin."""
+        """Replace each block by the result of ``change(block, origin)``; a changed block loses its origin."""
         changed = [change(block, origin) for block, origin in self.iter_blocks()]
         for new, block in zip(changed, self.blocks, strict=True):
             if len(new) != 1 or new[0] is not block:
@@ -69,7 +70,7 @@ class Turn:
         return replace(self, blocks=blocks, origins=origins, plain=False)
 
     def texts_after_calls(self) -> Iterator[int]:
-        """Texts and thinking behind a call: on some wires all words of a message come before its calls."""
+        """Texts and thinking after a call: on some wires all text of a message comes before its calls."""
         seen_call = False
         for index, block in enumerate(self.blocks):
             seen_call = seen_call or isinstance(block, ToolUseBlock)
@@ -77,18 +78,18 @@ class Turn:
                 yield index
 
     def late_thinking(self) -> Iterator[int]:
-        """Thinking that does not begin its message: on some wires it has a field of its own, which comes first."""
+        """Thinking that is not at the start: on some wires it has a separate field, which comes first."""
         for index, block in enumerate(self.blocks):
             if index and isinstance(block, ThinkingBlock) and _has_content(block):
                 yield index
 
     def raw(self, provider: str) -> Mapping[str, Any]:
-        """What that provider's adapter noted about the message; empty where another adapter wrote it."""
+        """The notes of that provider's adapter on the message; empty if another adapter wrote them."""
         raw = self.message.metadata.provider_raw
         return raw if raw is not None and raw.get("by") == provider else {}
 
     def restore_block(self, index: int, encoded: Mapping[str, Any], provider: str) -> dict[str, Any]:
-        """The encoding of a block with what the provider's own block held beyond it."""
+        """Restore what the provider's own block held beyond our encoding."""
         origin = self.origins[index]
         blocks = self.raw(provider).get("blocks")
         return apply_diff(encoded, blocks.get(str(origin)) if blocks and origin != SYNTHETIC else None)

@@ -1,4 +1,4 @@
-"""Blocks that no provider's wire has, as text."""
+"""Turns blocks that no provider supports into text."""
 
 from dragoman.adapter import wirejson
 from dragoman.canonical.blocks import (
@@ -15,7 +15,7 @@ from dragoman.canonical.blocks import (
 
 
 def flatten_block(block: ContentBlock) -> TextBlock | None:
-    """The block as a text, or None where it is of a kind that wires know (specification part E)."""
+    """Return the block as text, or None if providers support its type."""
     match block:
         case ResourceBlock():
             body = block.content if block.content is not None else "[binary content left out]"
@@ -32,18 +32,18 @@ def flatten_block(block: ContentBlock) -> TextBlock | None:
 
 
 def document_as_text(document: DocumentBlock) -> TextBlock:
-    """A document of plain text, under its title and with the note that goes with it."""
+    """Return a document of plain text as text, with its title and its note."""
     head = [f"[document {document.title or 'without a title'}]", *([document.context] if document.context else ())]
     return TextBlock(text="\n".join([*head, document.source.data]))
 
 
 def call_as_text(call: ToolUseBlock) -> TextBlock:
-    """A call, for a model that knows no tools."""
+    """Return a call as text, for a model without tools."""
     arguments = call.raw_input if call.raw_input is not None else wirejson.dumps_text(call.input)
     return TextBlock(text=f"[call of the tool {call.name} with {arguments}]")
 
 
 def result_as_text(result: ToolResultBlock) -> tuple[ContentBlock, ...]:
-    """A result as what the user says: a label and the parts."""
+    """Return a result as the user's text: a label and the parts."""
     label = "[error of an earlier tool call]" if result.is_error else "[result of an earlier tool call]"
     return (TextBlock(text=label), *result.content)

@@ -1,4 +1,4 @@
-"""Wire to canonical: replies, and requests in Acme's format."""
+"""Decodes replies, and requests in Acme's format."""
 
 from dataclasses import replace
 from typing import Any
@@ -34,7 +34,7 @@ _ROLES = {speaker: role for role, speaker in encode.SPEAKERS.items()}
 def decode_message(
     native: dict[str, Any], reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE
 ) -> Message:
-    """A whole reply, or the one that a stream has gathered."""
+    """Decode a whole reply, or the one that a stream has accumulated."""
     content = []
     for position, part in enumerate(native["turn"]["parts"]):
         if part["kind"] == "ask":

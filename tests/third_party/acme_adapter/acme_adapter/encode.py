@@ -1,4 +1,4 @@
-"""Canonical to wire: the body of a request."""
+"""Encodes the body of a request."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +23,7 @@ SPEAKERS = {Role.SYSTEM: "briefing", Role.USER: "person", Role.ASSISTANT: "engin
 OPTION_FIELDS = {"max_output_tokens": "limit", "temperature": "warmth", "top_p": "breadth"}
 
 _UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "arguments", "signatures", "resolution")
-"""What the wire has no place for: `lose_details` names each as a loss."""
+"""Fields that the wire does not support: `record_field_losses` records each as a loss."""
 
 _UNSUPPORTED_OPTIONS = (
     "top_k",
@@ -49,7 +49,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
 
 
 def encode_options(request: RequestBuilder) -> dict[str, Any]:
-    """Everything but the conversation and the tools."""
+    """Encode everything except the conversation and the tools."""
     options = request.options
     encoded: dict[str, Any] = {
         theirs: value for ours, theirs in OPTION_FIELDS.items() if (value := getattr(options, ours)) is not None

@@ -84,5 +84,5 @@ def test_a_body_over_the_cap_is_refused() -> None:
 
 
 def test_the_caps_are_generous() -> None:
-    """16 MiB a frame, 64 MiB a body (DESIGN section 6)."""
+    """16 MiB a frame, 64 MiB a body (docs/reference/streams.md#caps)."""
     assert (DEFAULT_FRAME_CAP, DEFAULT_BODY_CAP) == (16 * 2**20, 64 * 2**20)
