@@ -24,10 +24,11 @@ class Slot(Generic[ClientT]):
 
 
 class Pool(Generic[ClientT]):
-    """Lends clients to calls. ``make`` is told how many connections its client may have. Threads may share a pool.
+    """Lends clients to calls. Thread-safe.
 
-    ``client_size``: the most connections to one client; None for as many as the pool may have. ``owned``: whether the
-    clients are the pool's to close; those of a caller are never handed out for that.
+    The factory gets the number of connections of its client. ``client_size`` is the maximum of connections per client;
+    None means all of the pool's. ``owned``: whether the pool closes the clients; a caller's own client is never
+    returned for closing.
     """
 
     def __init__(
