@@ -26,7 +26,7 @@ DISTRIBUTION = "genai-prices"
 
 # Files carry the provider names of this project.
 NAMES = {"aws": "bedrock", "azure": "azure-openai", "x-ai": "xai"}
-# Providers that bill by the file of another one; what runs on one's own machine is free like the embedded model.
+# Providers with the prices of another one; models on the user's machine are free like the embedded model.
 SAME_PRICES = {
     "google-interactions": "google",
     "google-openai": "google",
@@ -41,9 +41,9 @@ SAME_PRICES = {
     "vllm": "local",
     "z-ai": "zai",
 }
-# Routers that serve a model by whoever is named behind its colon, at that one's prices.
+# Routers that name the serving provider after a colon, at that provider's prices.
 ROUTERS = {"huggingface": "huggingface_{}"}
-# Providers that the library speaks to without knowing their prices, and why.
+# Supported providers without known prices, and the reason.
 UNPRICED = {
     "alibaba": "Model Studio's prices differ by region and by length of the prompt; the source does not have them",
     "compatible": "an endpoint of your own: only you know what it asks",
@@ -102,7 +102,7 @@ def _parse_arguments() -> argparse.Namespace:
 
 
 def _read_origin(released: datetime.date | None) -> dict[str, Any]:
-    """Where the figures come from. A package does not know the day of its release: it is kept in index.toml."""
+    """The origin of the figures. The package does not contain its release date, so index.toml keeps it."""
     release = metadata.version(DISTRIBUTION)
     recorded = tomllib.loads(_read(FOLDER / "index.toml") or "").get("origin", {})
     if released is None and recorded.get("release") == release:
@@ -184,13 +184,13 @@ def _array_lines(name: str, rows: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def _source(comment: str | None) -> str | None:
-    """The page behind a model's prices: the first link about prices in the source's remarks, else the first."""
+    """The page behind a model's prices: the first link about prices in the source's remarks, else the first link."""
     links = [link.rstrip(".,;:") for link in _LINK.findall(comment or "")]
     return next((link for link in links if "pric" in link), links[0] if links else None)
 
 
 def _prices(model: types.ModelInfo) -> Iterator[dict[str, Any]]:
-    """The source's list, where the last entry that applies counts, as rows with disjoint validity."""
+    """The source's list, in which the last matching entry counts, as rows with disjoint validity."""
     model_prices = model.prices
     entries = (
         [types.ConditionalPrice(prices=model_prices)] if isinstance(model_prices, types.ModelPrice) else model_prices
@@ -207,13 +207,15 @@ def _prices(model: types.ModelInfo) -> Iterator[dict[str, Any]]:
 
 
 def _free(model: types.ModelInfo, prices: types.ModelPrice) -> dict[str, Any]:
-    """No price at all means free only where somebody says so; elsewhere nobody knew it."""
+    """A missing price means free only if the source says so; otherwise it is unknown."""
     is_declared_free = model.id.endswith(":free") or "free of charge" in (model.price_comments or "").lower()
     return {"free": True} if is_declared_free and not prices.__dict__ else {}
 
 
 def _variants(model: types.ModelInfo) -> Iterator[dict[str, Any]]:
-    """The variants that a reply can name, each until the next of its kind. No reply tells a route or a search type."""
+    """The variants that a reply can name, each valid until the next of its kind. Replies do not state a route or a
+    search type.
+    """
     rows = [
         variant.when | _validity(variant.constraint) | rates
         for variant in model.price_variants or ()
@@ -255,7 +257,7 @@ def _rates(prices: types.ModelPrice) -> dict[str, Any]:
 
 
 def _match_rule(clause: object) -> dict[str, Any]:
-    """A clause as lists of texts by kind, any of which may hold; `all` holds rules that must hold together."""
+    """A clause as lists of texts by kind, any of which may match; `all` contains rules that must match together."""
     match clause:
         case types.ClauseOr():
             rule: dict[str, Any] = {}
@@ -283,7 +285,7 @@ def _match_rule(clause: object) -> dict[str, Any]:
 
 
 def _to_toml(value: object) -> str:
-    """A value as TOML on one line; decimals as strings, so that no reader makes a float of them."""
+    """A value as TOML on one line; decimals are strings, so that no reader turns them into floats."""
     match value:
         case bool():
             return str(value).lower()

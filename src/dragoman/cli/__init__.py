@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> None:
-    """Runs the command line; without the `cli` extra it says how to get it, and exits with 2."""
+    """Runs the command line; without the `cli` extra it says how to install it, and exits with 2."""
     try:
         from dragoman.cli.app import run
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The commands, gathered. Each lives in a file of its own."""
+"""Registers the commands. Each has its own file."""
 
 import logging
 
@@ -31,8 +31,8 @@ app.command("view")(view.view)
 
 
 def run() -> None:
-    """Runs the app. What goes wrong on purpose is one line on stderr and exit code 2, without a traceback."""
-    # The commands show losses themselves; the log records of the library are for programs.
+    """Runs the app. Expected errors are one line on stderr and exit code 2, without a traceback."""
+    # The commands show losses themselves; the library's log records are for programs.
     logging.getLogger("dragoman").addHandler(logging.NullHandler())
     logging.getLogger("dragoman").propagate = False
     try:

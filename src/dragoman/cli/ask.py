@@ -20,7 +20,7 @@ def ask(
     base_url: Annotated[str | None, typer.Option(help="Another address for the provider.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Leave out the line on tokens and cost.")] = False,
 ) -> None:
-    """Asks a model one question. The answer goes to stdout, tokens and cost to stderr."""
+    """Sends one prompt to a model. The answer goes to stdout, tokens and cost to stderr."""
     question = sys.stdin.read() if prompt == "-" else prompt
     if not question.strip():
         raise ConfigurationError("the prompt is empty")

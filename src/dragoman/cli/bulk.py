@@ -1,4 +1,4 @@
-"""`dragoman bulk FILE`: one prompt for each row of a file, put to one model or to several."""
+"""`dragoman bulk FILE`: one prompt for each row of a file, sent to one or several models."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _WIDTH = 110
 _UNFINISHED = 3
-"""The exit code where rows are left, and the same command goes on with them."""
+"""The exit code if rows are left; the same command resumes the run."""
 
 
 def bulk(
@@ -55,11 +55,11 @@ def bulk(
     base_url: Annotated[str | None, typer.Option(help="Another address for the first model's provider.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
 ) -> None:
-    """Asks each row of a file, and writes the rows with their answers in the same order.
+    """Sends a prompt for each row of a file, and writes the rows with their answers in the same order.
 
-    The same command goes on with a run that was cut off, and pays for no answer twice.
+    The same command resumes an interrupted run, and pays for no answer twice.
     """
-    from dragoman.bulk import bulk as run  # its extra is asked for where it is needed
+    from dragoman.bulk import bulk as run  # its extra is needed only here
 
     output_path = output or file.with_name(f"{file.stem}.answers{file.suffix}")
     providers = {model[0].partition(":")[0]: {"base_url": base_url}} if base_url else {}
@@ -93,7 +93,7 @@ def bulk(
 
 @contextmanager
 def _show_progress(out: Console, quiet: bool) -> Iterator[Any]:
-    """A line that says how far the run is, while it runs."""
+    """A progress line during the run."""
     if quiet:
         yield None
         return
@@ -102,7 +102,7 @@ def _show_progress(out: Console, quiet: bool) -> Iterator[Any]:
 
 
 def progress_line(progress: "Progress") -> str:
-    """How far a run is, in a line."""
+    """The progress of a run as one line."""
     parts = [f"{progress.done:,} of {progress.total:,}"]
     if progress.errors:
         parts.append(f"{progress.errors:,} errors")

@@ -1,4 +1,4 @@
-"""`dragoman cassette …`: what lies in cassette files, whether they may stay, and where others come from."""
+"""`dragoman cassette …`: lists, shows, checks, scrubs and imports cassette files."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ Paths = Annotated[list[Path], typer.Argument(help="Cassette files, or folders of
 
 @app.command("list")
 def list_(paths: Paths) -> None:
-    """One line a file: how many exchanges, with whom, when."""
+    """One line per file: the number of exchanges, the providers, the date."""
     from rich.table import Table
 
     table = Table("file", "exchanges", "server", "recorded", "asked", box=None, pad_edge=False)
@@ -38,7 +38,7 @@ def list_(paths: Paths) -> None:
 
 @app.command()
 def show(path: Annotated[Path, typer.Argument(help="A cassette file.")]) -> None:
-    """What was asked and answered, in words."""
+    """Shows the requests and replies of a cassette as text."""
     from dragoman.testing.cassettes.summary import describe_reply
 
     out, recording = console(), _load(path)
@@ -53,7 +53,7 @@ def check(
     days: Annotated[int, typer.Option(help="Recordings older than so many days are reported as stale.")] = 180,
     strict: Annotated[bool, typer.Option(help="Stale files and unreadable replies fail as well.")] = False,
 ) -> None:
-    """Reads every file again: secrets and damage fail, what is stale is reported."""
+    """Checks every file: secrets and damage fail, stale recordings are reported."""
     from dragoman.testing.cassettes.check import check as remarks
     from dragoman.testing.cassettes.vcrpy import today
 
@@ -69,7 +69,7 @@ def check(
 
 @app.command()
 def scrub(paths: Paths) -> None:
-    """Masks, in place, what looks like a secret. A file that is clean is not touched."""
+    """Masks, in place, what looks like a secret. A clean file is not touched."""
     from dragoman.testing.cassettes.file import dumps
     from dragoman.testing.cassettes.leaks import find_leaks
     from dragoman.testing.cassettes.scrub import scrub_recording
@@ -92,7 +92,7 @@ def import_(
         bool, typer.Option("--scrub", help="Mask what looks like a secret, instead of refusing it.")
     ] = False,
 ) -> None:
-    """Reads other recorders' cassettes and writes ours."""
+    """Converts cassettes of other recorders to ours."""
     from dragoman.testing.cassettes.file import dumps
     from dragoman.testing.cassettes.importer import SUFFIXES, import_recording
     from dragoman.testing.cassettes.scrub import scrub_recording
@@ -108,13 +108,13 @@ def import_(
 
 
 def iter_cassettes(paths: list[Path]) -> Iterator[Path]:
-    """The files that are named, and those in the folders that are. Raises ConfigurationError where there are none."""
+    """The named files, and those in the named folders. Raises ConfigurationError if there are none."""
     for path, _ in _iter_files(paths, (".yaml",)):
         yield path
 
 
 def _iter_files(paths: list[Path], suffixes: tuple[str, ...]) -> Iterator[tuple[Path, Path]]:
-    """Each file, and its place below the folder that was named."""
+    """Each file, with its path relative to the named folder."""
     for path in paths:
         if not path.exists():
             raise ConfigurationError(f"{path} is not there")

@@ -1,4 +1,4 @@
-"""`dragoman chat MODEL`: a conversation in the terminal that changes its model on the way."""
+"""`dragoman chat MODEL`: a conversation in the terminal that can change its model."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +29,7 @@ def chat(
     load: Annotated[Path | None, typer.Option(help="A session that /save wrote.", exists=True, dir_okay=False)] = None,
     base_url: Annotated[str | None, typer.Option(help="Another address for the provider.")] = None,
 ) -> None:
-    """Talks with a model; /help lists what can be done besides."""
+    """Chats with a model; /help lists the other commands."""
     out = console()
     providers = {model.partition(":")[0]: {"base_url": base_url}} if base_url else {}
     if load is not None:

@@ -1,4 +1,4 @@
-"""`dragoman conform`: whether a package's adapters keep their promises, as a scorecard."""
+"""`dragoman conform`: checks a package's adapters against the conformance kit, with a scorecard."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,10 +24,10 @@ def conform(
     histories: Annotated[int, typer.Option(help="How many histories of each kind are tried.", min=1)] = 25,
     show_all: Annotated[bool, typer.Option("--all", help="Show the laws that hold as well.")] = False,
 ) -> None:
-    """Tries the laws of the conformance kit on the adapters of a package, without their provider.
+    """Tests the adapters of a package against the laws of the conformance kit, without their provider.
 
-    Exits with 1 where a law is broken, and with 3 where none is but those of replies could not be tried, because the
-    package does not say how its provider answers.
+    Exits with 1 if a law is broken, and with 3 if none is but the laws about replies could not be tested, because the
+    package does not describe its provider's replies.
     """
     from dataclasses import replace
 

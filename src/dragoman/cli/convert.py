@@ -1,4 +1,4 @@
-"""`dragoman convert SOURCE TARGET --to SHAPE`: conversations from one shape into another, and what got lost."""
+"""`dragoman convert SOURCE TARGET --to SHAPE`: converts conversations between formats, and lists the losses."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -28,9 +28,9 @@ def convert(
     only: Annotated[str | None, typer.Option(help="The one conversation of that name, of a source with many.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over files that are there.")] = False,
 ) -> None:
-    """Converts conversations between the shapes that people have them in. What a shape cannot carry is listed.
+    """Converts conversations between common formats. Content that a format cannot carry is listed.
 
-    Of a directory every file is tried; those that cannot be converted are named, and the exit code is then 1.
+    In a directory every file is tried; those that cannot be converted are named, and the exit code is then 1.
     """
     out = console()
     if not source.exists():
@@ -55,7 +55,9 @@ def convert(
 def _convert_directory(
     source: Path, target: Path, *, of: str | None, to: str, model: str | None, overwrite: bool
 ) -> list[tuple[Path, str]]:
-    """Every file below the source, to the same place below the target. Gives those that failed, with the reason."""
+    """Converts every file below the source to the same path below the target. Returns the failures with their
+    reasons.
+    """
     failed: list[tuple[Path, str]] = []
     losses: list[Loss] = []
     files = list(iter_files(source, target))
@@ -79,7 +81,7 @@ def _convert_directory(
 
 
 def _print_losses(losses: Sequence[Loss]) -> None:
-    """The losses by reason, those that weigh most first."""
+    """The losses by reason, the most severe first."""
     out = console()
     if not losses:
         out.print("[green]nothing was lost[/]")

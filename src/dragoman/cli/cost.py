@@ -1,4 +1,4 @@
-"""`dragoman cost FILE...`: what was spent, by model, day, user and the like, or what it would have cost elsewhere."""
+"""`dragoman cost FILE...`: spending by model, day, user and so on, or what it would have cost on another model."""
 
 import json
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from dragoman.pricing.quote import EXACT
 
 _WIDTH = 110
 _MAX_GAPS = 8
-"""Named below the table; the JSON has them all."""
+"""Gaps named below the table; the JSON has all of them."""
 
 
 class By(StrEnum):
@@ -56,10 +56,9 @@ def cost(
     plot: Annotated[Path | None, typer.Option(help="Draw it, too: a file .html, .svg or .png.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON, with every digit.")] = False,
 ) -> None:
-    """Adds up what replies cost. Sessions, messages and stores count as they were recorded, usages
-    at the prices of their time.
+    """Adds up what replies cost. Sessions, messages and stores count as recorded, usages at the prices of their time.
 
-    Days are those of UTC. What is not known is counted and named, never taken for nothing.
+    Days are in UTC. Unknown costs are counted and named, never taken for zero.
     """
     groups = [each.value for each in by or [By.MODEL]]
     table = None

@@ -1,4 +1,4 @@
-"""`dragoman demo`: one session over three recorded wires and a live model, without key or network."""
+"""`dragoman demo`: one session over three recorded wires and a live model, without a key or network."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the demo says, and to whom: the same script is recorded from a real server and replayed from the cassette."""
+"""The demo's script: the same prompts are recorded from a real server and replayed from the cassette."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from dragoman.canonical.ids import format_ulid
 from dragoman.session import Tool, tool
 
 RECORDED_MODEL = "qwen2.5-coder-0.5b"
-"""The model behind the recorded server (llama.cpp), which speaks three providers' wires."""
+"""The model behind the recorded server (llama.cpp), which serves three providers' wires."""
 
 CASSETTE = "llama-server/swap/three_wires.yaml"
 
@@ -17,7 +17,7 @@ LOCAL_MODEL = "local:smollm2-135m"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One turn of the demo: which provider's wire, and what the user says."""
+    """One turn of the demo: the provider's wire and the user's prompt."""
 
     provider: str
     wire: str
@@ -36,7 +36,7 @@ FREE_SERVER = {
     }
     for provider in ("anthropic", "openai")
 }
-"""A price overlay: the recorded model cost nothing, whoever's wire it spoke."""
+"""A price overlay: the recorded model was free on every wire."""
 
 RECORDED_PARTS = (
     Part("anthropic", "Anthropic's Messages", "Use read_file to read config.toml and tell me the port."),
@@ -78,17 +78,17 @@ def add(a: float, b: float) -> str:
 TOOLS: tuple[Tool, ...] = (read_file, add)
 
 BASE_PATHS = {"anthropic": "", "openai": "/v1", "openai-chat": "/v1"}
-"""What follows the recorded server's origin in each provider's base URL."""
+"""The path after the recorded server's origin in each provider's base URL."""
 
 
 def sequential_ids() -> Callable[[], str]:
-    """Ids that are the same in every run, so that a replayed request equals the recorded one."""
+    """The same ids in every run, so that a replayed request equals the recorded one."""
     numbers: Iterator[int] = iter(range(1, 1 << 30))
     return lambda: format_ulid(next(numbers))
 
 
 def ticking_clock() -> Callable[[], datetime]:
-    """A clock that moves on by a millisecond each time it is read."""
+    """A clock that advances by a millisecond at each reading."""
     ticks: Iterator[int] = iter(range(1 << 30))
     start = datetime(2026, 11, 21, tzinfo=UTC)
     return lambda: start + timedelta(milliseconds=next(ticks))

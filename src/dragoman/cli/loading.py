@@ -1,4 +1,4 @@
-"""Loading a model of this process before it is asked, so that a person sees what the seconds are for."""
+"""Loads a model in this process before the first request, and shows progress."""
 
 import time
 from contextlib import ExitStack
@@ -10,15 +10,14 @@ from dragoman.adapter.registry import get_adapter
 
 
 def load_local(out: Console, model: str) -> None:
-    """Load the model if it runs in this process and is not loaded yet, and print how long that took.
+    """Loads the model if it runs in this process and is not loaded yet, and prints how long that took.
 
-    Meanwhile a terminal shows a spinner, and any other output has a line that says so. Raises as a request to that
-    model does.
+    Meanwhile a terminal shows a spinner; other outputs get a line of text. Raises as a request to that model does.
     """
     adapter = get_adapter(model)
     if adapter.transport != "local":
         return
-    from dragoman.transport.local.model import get_model  # most commands ask a provider
+    from dragoman.transport.local.model import get_model  # most commands use a provider
 
     took_time = False
     began = time.monotonic()

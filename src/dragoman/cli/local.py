@@ -1,4 +1,4 @@
-"""`dragoman local install`: fetches the embedded model."""
+"""`dragoman local install`: downloads the embedded model."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -13,7 +13,7 @@ class Action(StrEnum):
 
 
 def local(action: Annotated[Action, typer.Argument(help="install fetches the embedded model's file.")]) -> None:
-    """Looks after the embedded model, which needs the extra `dragoman[local]` and one file of 98 MB."""
+    """Manages the embedded model, which needs the extra `dragoman[local]` and one file of 98 MB."""
     from dragoman.transport.local.install import install
 
     assert action is Action.INSTALL  # the only one so far

@@ -1,4 +1,4 @@
-"""`dragoman models`: what the known models can do, as their adapters declare it."""
+"""`dragoman models`: lists the known models with their capabilities, as their adapters declare them."""
 
 from typing import Annotated
 
@@ -24,7 +24,7 @@ _LABELS = {Support.NATIVE: "yes", Support.EMULATED: "emulated", Support.ABSENT: 
 def models(
     name: Annotated[str | None, typer.Argument(help="A provider, or provider:model; all where left out.")] = None,
 ) -> None:
-    """Lists models and their capabilities. Any other name of a provider works as well, by its family's rules."""
+    """Lists models and their capabilities. Other model names work as well, by the rules of their family."""
     if name is not None and ":" in name:
         _show_model(name)
         return

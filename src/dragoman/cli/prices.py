@@ -1,4 +1,4 @@
-"""`dragoman prices MODEL`: what a model costs today, or cost by an older table, and from which source."""
+"""`dragoman prices MODEL`: the price of a model today, or by an older table, and its source."""
 
 from datetime import UTC, datetime
 from pathlib import Path

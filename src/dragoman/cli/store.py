@@ -1,4 +1,4 @@
-"""`dragoman store …`: what is done with a store as a whole."""
+"""`dragoman store …`: commands for a whole store."""
 
 from datetime import date, datetime
 from pathlib import Path
@@ -26,9 +26,9 @@ def export(
     text: Annotated[bool, typer.Option("--text", help="With what was said.")] = False,
     overwrite: Annotated[bool, typer.Option("--all", help="Days that have not changed, too.")] = False,
 ) -> None:
-    """Writes what each reply used and cost as Parquet, one file a day, for `dragoman cost FOLDER`.
+    """Writes the usage and cost of each reply as Parquet, one file per day, for `dragoman cost FOLDER`.
 
-    Run again, it writes the days that have changed.
+    Run it again to update the days that have changed.
     """
     from dragoman.store import Store  # its extra is asked for where it is needed
 
@@ -47,7 +47,7 @@ def export(
 
 @app.command()
 def citus() -> None:
-    """Prints the SQL that spreads a store over a Citus cluster: `dragoman store citus | psql URL`."""
+    """Prints the SQL that distributes a store over a Citus cluster: `dragoman store citus | psql URL`."""
     from dragoman.store import citus_statements
 
     for statement in citus_statements():
@@ -59,7 +59,7 @@ def _day(at: datetime | None) -> date | None:
 
 
 def _url(name: str | None) -> str | None:
-    """Raises ConfigurationError where there is no such file: an export does not make what it is to read."""
+    """Raises ConfigurationError if there is no such file: an export must not create the store that it reads."""
     if name is None:
         return None
     url = name if "://" in name else f"sqlite:///{name}"

@@ -1,4 +1,4 @@
-"""`dragoman view SOURCE`: a conversation as one page of HTML, to look at."""
+"""`dragoman view SOURCE`: a conversation as one HTML page."""
 
 from pathlib import Path
 from typing import Annotated
@@ -26,7 +26,7 @@ def view(
     raw: Annotated[bool, typer.Option(help="With the raw requests and replies.")] = True,
     open_browser: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
 ) -> None:
-    """Writes a conversation as one page of HTML. It needs nothing else, and asks no network for anything."""
+    """Writes a conversation as one HTML page. It is self-contained and uses no network."""
     from dragoman.view import page
 
     loaded = load_conversation(source, of=of, only=only, store=store, model=model)

@@ -1,4 +1,4 @@
-"""Sessions that survive: a store in SQLite or PostgreSQL. It needs the extra ``dragoman[store]``."""
+"""A store for sessions in SQLite or PostgreSQL. It needs the extra ``dragoman[store]``."""
 
 from dragoman.adapter.errors import MissingExtraError
 

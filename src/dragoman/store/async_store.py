@@ -1,4 +1,4 @@
-"""AsyncStore: the same store for asyncio and trio. Its calls run in threads."""
+"""AsyncStore: the store for asyncio and trio. Its calls run in threads."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
@@ -21,14 +21,14 @@ Result = TypeVar("Result")
 _PAGE_SIZE = 1000
 
 _MAX_THREADS = 16
-"""At once, for one store; SQLite lets one of them write."""
+"""Concurrent threads of one store; SQLite lets one of them write."""
 
 
 class AsyncStore:
-    """A `Store` whose calls are awaited: ``async with AsyncStore(Store("sqlite:///chats.db")) as store``.
+    """A `Store` with async calls: ``async with AsyncStore(Store("sqlite:///chats.db")) as store``.
 
-    A call that is cancelled is finished first, so that nobody is left in doubt whether its turn was kept. Arguments
-    and errors are those of `Store`, which stays usable beside it.
+    A cancelled call is finished first, so that it is always known whether its turn was kept. Arguments and errors are
+    those of `Store`, which can still be used.
     """
 
     def __init__(self, store: Store) -> None:

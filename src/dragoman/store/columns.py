@@ -1,4 +1,4 @@
-"""Values on their way into a column and back: text, time and JSON."""
+"""Converts values to columns and back: text, time and JSON."""
 
 import re
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 MALFORMED_DATA_ERRORS = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
-"""What reading data of any shape may raise; pydantic's ValidationError is a ValueError."""
+"""Errors that reading malformed data may raise; pydantic's ValidationError is a ValueError."""
 
 
 def encode_text(value: str) -> str:
-    """PostgreSQL's text holds every character but U+0000, so that one is written as ``\\0``, and ``\\`` doubled.
+    """Encodes U+0000, which PostgreSQL's text cannot hold, as ``\\0``, and doubles ``\\``.
 
-    Raises StoreError where the text has a lone surrogate.
+    Raises StoreError if the text has a lone surrogate.
     """
     try:
         check_text(value)
@@ -33,7 +33,7 @@ def encode_text(value: str) -> str:
 
 
 def decode_text(stored: str) -> str:
-    """What `text` was given."""
+    """The inverse of `encode_text`."""
     return stored if "\\" not in stored else re.sub(r"\\([\\0])", lambda found: _ESCAPES[found[1]], stored)
 
 
@@ -49,7 +49,7 @@ def decode_optional(stored: str | None) -> str | None:
 
 
 def encode_id(value: str, what: str) -> str:
-    """An id. Raises StoreError where no index can hold it."""
+    """Encodes an id. Raises StoreError if no index can hold it."""
     stored = encode_text(value)
     if not 0 < len(stored) <= MAX_ID:
         raise StoreError(f"{what} has {len(value)} characters: an id in the store has 1 to {MAX_ID}")
@@ -61,7 +61,7 @@ def encode_optional_id(value: str | None, what: str) -> str | None:
 
 
 def to_micros(time: datetime) -> int:
-    """Raises StoreError where the time has no zone."""
+    """Microseconds since 1970, UTC. Raises StoreError if the time has no zone."""
     if time.tzinfo is None:
         raise StoreError("a time without a zone is no moment: give it tzinfo=UTC")
     return (time - _EPOCH) // _MICROSECOND
@@ -72,7 +72,7 @@ def from_micros(stored: int) -> datetime:
 
 
 def encode_json(value: Any) -> str:
-    """Raises StoreError where the value is no JSON."""
+    """The value as JSON text. Raises StoreError if it is not JSON."""
     try:
         return wirejson.dumps_text(copy_json(value, MAX_DOCUMENT_DEPTH))
     except (ValueError, RequestError) as error:
@@ -80,12 +80,12 @@ def encode_json(value: Any) -> str:
 
 
 def decode_json(stored: str | None) -> Any:
-    """None where there is none. Raises ValueError and TypeError where it is no JSON."""
+    """None for None. Raises ValueError and TypeError if it is not JSON."""
     return None if stored is None else copy_json(from_json(stored, allow_inf_nan=False), MAX_DOCUMENT_DEPTH)
 
 
 def decode_json_object(stored: str | None) -> dict[str, Any] | None:
-    """As `json_value`. Raises ValueError where it is no object."""
+    """As `decode_json`. Raises ValueError if it is not an object."""
     value = decode_json(stored)
     if value is not None and not isinstance(value, dict):
         raise ValueError(f"a JSON object is due, not a {type(value).__name__}")
@@ -97,5 +97,5 @@ def encode_optional_json(value: Mapping[str, Any] | None) -> str | None:
 
 
 def unreadable_error(what: str, error: Exception) -> UnreadableError:
-    """The error for a row or a line. What it holds is not shown."""
+    """The error for a malformed row or line. It does not show the content."""
     return UnreadableError(f"{what} cannot be read: {type(error).__name__}: {error!s:.300}")

@@ -1,7 +1,7 @@
-"""One database and its transactions: what differs between SQLite and PostgreSQL, and what neither shows a caller.
+"""One database and its transactions. Hides the differences between SQLite and PostgreSQL.
 
-A transaction is a function of a connection. It is run again, from its beginning, where the database was held by
-others; so it does nothing but talk to that connection.
+A transaction is a function of a connection. It is run again from its beginning if other writers blocked it, so it must
+do nothing but use that connection.
 """
 
 import os
@@ -29,23 +29,23 @@ Synchronous = Literal["full", "normal"]
 
 _WRITES = "dragoman_writes"
 _MIN_SQLITE_VERSION = (3, 35)
-"""The first that knows RETURNING."""
+"""The first version with RETURNING."""
 _BUSY_TIMEOUT = 0.1
-"""Seconds that SQLite itself waits for a lock, before the loop here begins again."""
+"""Seconds that SQLite itself waits for a lock, before the loop here retries."""
 _MAX_PAUSE = 0.02
 _SQLITE_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _POSTGRES_RETRY_CODES = {"40001", "40P01"}
-"""Serialization failure, deadlock: run it again."""
+"""Serialization failure and deadlock: run the transaction again."""
 _POSTGRES_LOCK_TIMEOUT = "55P03"
 
 
 class Mode(Enum):
-    """What a transaction does."""
+    """The kind of a transaction."""
 
     READ = auto()
     WRITE = auto()
     STATEMENT = auto()
-    """It writes with its first statement alone."""
+    """Only its first statement writes."""
 
 
 _POSTGRES_OPTIONS: dict[Mode, dict[str, Any]] = {
@@ -56,7 +56,7 @@ _POSTGRES_OPTIONS: dict[Mode, dict[str, Any]] = {
 
 
 class Database:
-    """``timeout`` is seconds that a transaction may wait for others, in all."""
+    """``timeout`` is the total of seconds that a transaction may wait for others."""
 
     def __init__(self, url: str | URL, *, timeout: float, synchronous: Synchronous, pool_size: int) -> None:
         self.url = parse_url(url)
@@ -72,16 +72,16 @@ class Database:
         _open_databases.add(self)
 
     def read(self, work: Callable[[Connection], Result]) -> Result:
-        """The result of a transaction that changes nothing and sees one moment of the database."""
+        """Runs a read-only transaction on a snapshot of the database, and returns its result."""
         return self._run(work, Mode.READ)
 
     def write(self, work: Callable[[Connection], Result], *, single_statement: bool = False) -> Result:
-        """The result of a transaction that is kept as a whole, or not at all where this raises.
+        """Runs a transaction that is committed as a whole, or not at all if this raises, and returns its result.
 
-        ``at_once``: the work changes something in its first statement alone. PostgreSQL keeps a statement as a whole
-        anyway, and is spared two round trips.
+        ``single_statement``: only the first statement writes. PostgreSQL makes a statement atomic anyway, which saves
+        two round trips.
 
-        Raises StoreBusyError, and StoreError where the database fails.
+        Raises StoreBusyError, and StoreError if the database fails.
         """
         return self._run(work, Mode.STATEMENT if single_statement else Mode.WRITE)
 
@@ -90,7 +90,7 @@ class Database:
             self.engine.dispose()
 
     def after_fork(self) -> None:
-        """For a child process: its parent's connections are left alone, and its parent's locks are gone."""
+        """Runs in a child process: it must not use its parent's connections, nor its parent's locks."""
         self._lock = threading.RLock()
         self.engine.dispose(close=False)
 
@@ -102,7 +102,7 @@ class Database:
                     return self._run_once(work, mode)
             except DBAPIError as error:
                 if error.connection_invalidated and not reconnected:
-                    reconnected = True  # a pooled connection that the server had closed meanwhile
+                    reconnected = True  # the server had closed this pooled connection
                     continue
                 if not _is_transient(error):
                     raise _to_store_error(error) from error
@@ -116,7 +116,7 @@ class Database:
             pause = min(2 * pause, _MAX_PAUSE)
 
     def _run_once(self, work: Callable[[Connection], Result], mode: Mode) -> Result:
-        sent = False  # whether the database may have kept it already
+        sent = False  # whether the database may have committed it already
         try:
             with self.engine.connect() as connection:
                 connection.execution_options(**self._options(mode))
@@ -155,7 +155,7 @@ class Database:
         return engine
 
     def _configure_connection(self, connection: Any, synchronous: Synchronous) -> None:
-        connection.isolation_level = None  # transactions are begun here, not guessed by the driver
+        connection.isolation_level = None  # this class begins transactions, not the driver
         connection.execute(f"PRAGMA busy_timeout = {int(1000 * min(_BUSY_TIMEOUT, self.timeout))}")
         deadline = time.monotonic() + self.timeout
         while True:
@@ -163,7 +163,7 @@ class Database:
                 connection.execute("PRAGMA journal_mode = WAL")
                 break
             except sqlite3.OperationalError as error:
-                # Two programs that open a new file at once: this switch does not wait for its lock.
+                # If two programs open a new file at once, this statement does not wait for the lock.
                 if not _is_busy(error) or time.monotonic() >= deadline:
                     raise
                 time.sleep(random.uniform(0, _MAX_PAUSE))
@@ -192,8 +192,9 @@ class Database:
 
 
 def parse_url(url: str | URL) -> URL:
-    """Raises ConfigurationError where it is no URL of a database that the store knows. The URL is not shown: it may
-    hold a password."""
+    """Raises ConfigurationError if it is not a URL of a supported database. The message does not show the URL: it may
+    hold a password.
+    """
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
@@ -208,7 +209,7 @@ def parse_url(url: str | URL) -> URL:
 
 
 def default_url() -> URL:
-    """The file sessions.db in the user's data folder, which is made, for that user alone, where it is missing."""
+    """The file sessions.db in the user's data folder. Creates a missing folder for that user only."""
     from platformdirs import user_data_path
 
     folder = Path(user_data_path("dragoman", appauthor=False))
@@ -221,7 +222,7 @@ def default_url() -> URL:
 
 @contextmanager
 def store_errors(message: str) -> Iterator[None]:
-    """Puts a sentence of ours before what the database says."""
+    """Converts database errors to StoreError with the given message."""
     try:
         yield
     except SQLAlchemyError as error:
@@ -236,8 +237,9 @@ def _begin_transaction(connection: Connection) -> None:
 
 
 def _check_connection_open(connection: Any, _: Any, __: Any) -> None:
-    """A server says when it closes an idle connection. To look for that costs nothing, and a statement that is sent
-    into a closed connection might be taken for one that was kept. The pool then makes another connection."""
+    """Detects a connection that the server has closed, so that the pool replaces it. This costs nothing; a statement
+    sent into a closed connection may look like one that was committed.
+    """
     with getattr(selectors, "PollSelector", selectors.SelectSelector)() as selector:
         selector.register(connection.fileno(), selectors.EVENT_READ)
         if selector.select(0):
@@ -249,7 +251,7 @@ def _sqlstate(error: DBAPIError) -> Any:
 
 
 def _is_busy(error: Any) -> bool:
-    # The low byte is the kind; what is above it says why.
+    # The low byte is the kind; the other bytes are the reason.
     return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF in _SQLITE_BUSY
 
 
@@ -258,7 +260,7 @@ def _is_transient(error: DBAPIError) -> bool:
 
 
 def _database_message(error: SQLAlchemyError) -> str:
-    """The database's own first line; the parameters, which hold what people said, are never in it."""
+    """The first line of the database's message; it never contains the parameters, which hold the conversation."""
     lines = str(getattr(error, "orig", None) or error).splitlines()
     return mask_secrets(lines[0] if lines else type(error).__name__)
 

@@ -17,7 +17,7 @@ class StoreError(DragomanError):
 
 
 class ConflictError(StoreError):
-    """``expected`` and ``found`` are versions of the session; both are None where something else is there already."""
+    """``expected`` and ``found`` are versions of the session; both are None if an id is taken."""
 
     def __init__(self, message: str, *, expected: int | None = None, found: int | None = None) -> None:
         self.expected = expected

@@ -1,6 +1,6 @@
 """A session as JSON lines: a header, then a line for each message and each attempt.
 
-The header says how many lines follow, so that a file that was cut off is told from a whole one.
+The header states the number of lines, so that a truncated file is detected.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ from dragoman.store.errors import StoreVersionError, UnreadableError
 from dragoman.store.records import SessionRecord, StoredSession
 
 VERSION = 1
-"""Every version ever written stays readable."""
+"""The current version. Every version ever written stays readable."""
 
 
 def write(stored: StoredSession) -> Iterator[str]:
@@ -41,8 +41,9 @@ def write(stored: StoredSession) -> Iterator[str]:
 
 
 def read(lines: Iterable[str | bytes]) -> StoredSession:
-    """What `write` wrote; empty lines are passed over. Raises UnreadableError, naming the line, where it is something
-    else or not all of it, and StoreVersionError where it is of a newer version."""
+    """Reads the output of `write`; empty lines are skipped. Raises UnreadableError, naming the line, for malformed or
+    missing lines, and StoreVersionError for a newer version.
+    """
     numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
     header = _parse_object(*next(numbered, (1, "null")))
     version = header.get("dragoman_store")

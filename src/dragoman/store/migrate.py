@@ -1,4 +1,4 @@
-"""Opening: a new database gets its tables, an older one its missing steps, and a newer one is refused."""
+"""Opens a database: creates missing tables, migrates older ones, and refuses newer ones."""
 
 import re
 from importlib.resources import files
@@ -10,13 +10,13 @@ from dragoman.store.errors import StoreError, StoreVersionError
 from dragoman.store.schema import HEAD, VERSION_TABLE, metadata
 
 _ADVISORY_LOCK = 0x647261676F6D616E
-"""Of PostgreSQL, for one migration at a time: any number that other programs do not take."""
+"""PostgreSQL's lock for one migration at a time: an arbitrary number that other programs are unlikely to use."""
 
 
 def migrate(database: Database) -> None:
-    """Several programs may open one database at once: the first one migrates it, and the others wait.
+    """Migrates the database. If several programs open it at once, the first one migrates and the others wait.
 
-    Raises StoreVersionError where a newer version has written it, and StoreError where another program has.
+    Raises StoreVersionError if a newer version wrote it, and StoreError if another program did.
     """
     if database.read(_version) != HEAD:
         database.write(_upgrade)
@@ -35,7 +35,7 @@ def _upgrade(connection: Connection) -> None:
 
 
 def _version(connection: Connection) -> str | None:
-    """The step that the database is at; None where it has no tables of ours. Raises StoreVersionError."""
+    """The database's migration; None without our tables. Raises StoreVersionError."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     with store_errors(f"the table {VERSION_TABLE} cannot be read"):
@@ -62,7 +62,7 @@ def _refuse_foreign(connection: Connection) -> None:
 
 
 def _run_migrations(connection: Connection) -> None:
-    # Imported here: it takes long, and a database that is up to date does not need it.
+    # Imported here: the import is slow, and an up-to-date database does not need it.
     from alembic import command
     from alembic.config import Config
 

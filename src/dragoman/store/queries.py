@@ -1,4 +1,4 @@
-"""Transactions that change nothing. Each takes the connection whose transaction it runs in."""
+"""Read-only transactions. Each takes the connection that it runs on."""
 
 import base64
 from datetime import datetime
@@ -84,7 +84,7 @@ def search(
     sqlite: bool,
     indexed: bool,
 ) -> tuple[SearchHit, ...]:
-    """The newest first."""
+    """The newest hits first."""
     encode_text(query)
     folded_query = fold(query)
     if not folded_query:

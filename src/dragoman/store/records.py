@@ -1,4 +1,4 @@
-"""What a store gives back."""
+"""The records that a store returns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,10 +13,10 @@ from dragoman.canonical.message import Message
 
 
 class SessionRecord(FrozenModel):
-    """One session, without what was said in it.
+    """One session, without its messages.
 
-    ``version`` counts its turns, and is what `Store.append` compares. ``metadata`` is the caller's own. A fork names
-    the session and the last message that it was made from.
+    ``version`` counts its turns; `Store.append` compares it. ``metadata`` is the caller's own. A fork names the session
+    and the last message that it was copied from.
     """
 
     id: Text
@@ -36,11 +36,11 @@ class SessionRecord(FrozenModel):
 
 @dataclass(frozen=True, slots=True)
 class StoredSession:
-    """A session as far as it had come at one moment.
+    """A session at one moment.
 
-    ``tool_ids`` is what `ToolIdMap.load` takes. ``attempts`` are replies that broke and were billed. ``extensions``
-    are by message id. The first ``inherited`` messages are those of the session that it was forked from, which was
-    billed for them.
+    ``tool_ids`` is the input of `ToolIdMap.load`. ``attempts`` are replies that broke and were billed. ``extensions``
+    are by message id. The first ``inherited`` messages are copies from the session that this one was forked from, which
+    was billed for them.
     """
 
     record: SessionRecord
@@ -65,7 +65,7 @@ class StoredSession:
 
 @dataclass(frozen=True, slots=True)
 class SessionPage:
-    """Some sessions; ``cursor`` asks for those that follow, and is None at the end."""
+    """Some sessions; ``cursor`` fetches the next page, and is None at the end."""
 
     sessions: tuple[SessionRecord, ...]
     cursor: str | None = None
@@ -73,7 +73,7 @@ class SessionPage:
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """A message that holds what was searched for. ``seq`` is its place in the session, from 0."""
+    """A message that contains the searched text. ``seq`` is its index in the session, from 0."""
 
     session_id: str
     seq: int
@@ -82,9 +82,9 @@ class SearchHit:
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """The days of an export of replies: written anew; as they were; and taken away, where no reply is left.
+    """The days of an export of replies: written, unchanged, and removed because no reply is left.
 
-    ``replies`` is how many were written.
+    ``replies`` is the number that was written.
     """
 
     written: tuple[date, ...]

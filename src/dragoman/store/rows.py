@@ -1,4 +1,4 @@
-"""Messages and sessions as rows of their tables."""
+"""Converts messages and sessions to rows of their tables and back."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -34,7 +34,7 @@ _USAGE_COLUMNS = (
 
 
 def session_row(record: SessionRecord, next_seq: int = 0) -> dict[str, Any]:
-    """Raises StoreError where an id is too long, or anything is no text that can be stored."""
+    """Raises StoreError if an id is too long, or a text cannot be stored."""
     return {
         "id": encode_id(record.id, "the session's id"),
         "version": record.version,
@@ -77,7 +77,7 @@ def record_from_row(row: RowMapping) -> SessionRecord:
 
 
 def attempt_row(message: Message, session_id: str, seq: int) -> dict[str, Any]:
-    """The columns that messages and attempts share. ``session_id`` is the session's own id, as it is in its row."""
+    """The columns that messages and attempts share. ``session_id`` is the encoded id of the session's row."""
     raw: dict[str, Any] = from_json(write_message(message))
     content, metadata = raw.pop("content", []), raw.pop("metadata", {})
     for repeated in ("id", "role", "created_at", "schema_version"):
@@ -119,9 +119,9 @@ def message_row(
 
 
 def message_from_row(row: RowMapping) -> Message:
-    """The message, whatever an earlier version or another program has written. Raises UnreadableError.
+    """The message, whatever an earlier version or another program wrote. Raises UnreadableError.
 
-    A message of no session is one of the session that holds it.
+    A message without a session belongs to the session that contains it.
     """
     try:
         return read_message(

@@ -1,12 +1,12 @@
-"""The tables (specification D8), as the newest migration leaves them.
+"""The tables (docs/reference/canonical.md#tables), as the newest migration leaves them.
 
-Every time is an integer: microseconds since 1970 in UTC. JSON is stored as text, as it was written: a database's own
-JSON type would reorder keys and refuse U+0000. What the columns beside it repeat is for reports and searches alone;
-reading a message back uses the JSON, the id, the role and the time.
+Every time is an integer: microseconds since 1970 in UTC. JSON is stored as text, exactly as written: a database's own
+JSON type would reorder keys and refuse U+0000. Columns that repeat a part of the JSON serve reports and searches only;
+reading a message uses the JSON, the id, the role and the time.
 
-Every key begins with the session's id, so that a cluster can keep each session on one of its machines. SQLite numbers
-the rows of some tables besides, where PostgreSQL does not: its full-text index needs that, and the keys are UNIQUE
-there. No statement here knows of it, but for the search.
+Every key begins with the session's id, so that a cluster can keep each session on one of its machines. On SQLite the
+rows of some tables also have numbers, because its full-text index needs them, and the keys are UNIQUE. Only the search
+uses these numbers.
 """
 
 from decimal import Decimal
@@ -31,18 +31,18 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 HEAD = "0002"
-"""The newest migration. They are numbered, so that an older version of this library can tell that a store is newer."""
+"""The newest migration. Migrations are numbered, so that an older version of this library recognizes a newer store."""
 
 VERSION_TABLE = "dragoman_version"
 SEARCH_TABLE = "message_search"
-"""SQLite's full-text index over messages.search_text. PostgreSQL has none of ours, and no SQLite without FTS5."""
+"""SQLite's full-text index over messages.search_text. There is none on PostgreSQL, nor on SQLite without FTS5."""
 
 MAX_ID = 200
-"""Characters of an id: what PostgreSQL can index, in any script."""
+"""The maximum of characters of an id: what PostgreSQL can index, in any script."""
 
 
 class ExactDecimal(TypeDecorator[Decimal]):
-    """Money: NUMERIC where the database has it, and text on SQLite, which would make a float of it."""
+    """Money: NUMERIC if the database has it, and text on SQLite, which would use a float."""
 
     impl = Text
     cache_ok = True
@@ -58,7 +58,7 @@ class ExactDecimal(TypeDecorator[Decimal]):
 
 
 Number = BigInteger().with_variant(Integer(), "sqlite")
-"""SQLite counts up only what it calls INTEGER."""
+"""SQLite autoincrements only the type INTEGER."""
 
 metadata = MetaData()
 
@@ -90,7 +90,7 @@ def _of_session() -> Column[str]:
 
 
 def _message_columns() -> list[Column[Any]]:
-    """What messages and attempts have in common."""
+    """The columns that messages and attempts share."""
     return [
         Column("id", String(MAX_ID), nullable=False),
         _of_session(),
@@ -130,13 +130,14 @@ messages = Table(
     UniqueConstraint("session_id", "id", name="messages_once"),
     Index("messages_by_time", "session_id", "created_at"),
 )
-"""``seq`` counts from 0 without a gap. ``inherited``: a fork's copy, which its first session has been billed for.
-``fields_json`` has the message's other fields. ``search_text`` is folded (see `search.folded`)."""
+"""``seq`` counts from 0 without a gap. ``inherited``: a fork's copy, which its first session was billed for.
+``fields_json`` has the message's other fields. ``search_text`` is folded (see `search.fold`).
+"""
 
 attempts = Table(
     "attempts", metadata, *_message_columns(), PrimaryKeyConstraint("session_id", "seq", name="attempts_in_order")
 )
-"""Replies that broke and were billed; no part of the history. ``seq`` counts for itself."""
+"""Replies that broke and were billed; not part of the history. ``seq`` counts attempts only."""
 
 tool_calls = Table(
     "tool_calls",
@@ -156,8 +157,9 @@ tool_calls = Table(
     PrimaryKeyConstraint("session_id", "seq", "position", name="tool_calls_in_order"),
     Index("tool_calls_by_status", "session_id", "status"),
 )
-"""One row a call: the block at ``position`` of the assistant's message ``seq``. A history from elsewhere may use an id
-twice, so ``id`` is no key."""
+"""One row per call: the block at ``position`` of the assistant's message ``seq``. A history from elsewhere may use an
+id twice, so ``id`` is not a key.
+"""
 
 tool_ids = Table(
     "tool_ids",
@@ -171,21 +173,23 @@ tool_ids = Table(
     Column("provider_id", Text, nullable=False),
     PrimaryKeyConstraint("session_id", "entry", name="tool_ids_once"),
 )
-"""The session's map of tool ids, in the order of ``number``, which the database counts up. ``kind`` is issued (that
-provider's own id) or sent (the id it was told); ``entry`` is a digest of kind, provider and canonical id."""
+"""The session's map of tool ids, in the order of ``number``, which the database increments. ``kind`` is issued (that
+provider's own id) or sent (the id that the provider was sent); ``entry`` is a digest of kind, provider and canonical
+id.
+"""
 
 
 def distribution_column(table: Table) -> str:
-    """The column by which a table is spread: the session's id, so that all that a session has is on one machine."""
+    """The distribution column of a table: the session's id, so that a session's rows are on one machine."""
     return "id" if table is sessions else "session_id"
 
 
 def citus_statements() -> tuple[str, ...]:
-    """What spreads the store's tables over the machines of a Citus cluster, in the order in which it has to be said:
-    the sessions first, and each other table with the rows of its sessions, so that foreign keys hold.
+    """The statements that distribute the store's tables over a Citus cluster, in the required order: the sessions
+    first, then each other table together with its sessions' rows, so that foreign keys hold.
 
-    It is said once, on the coordinator, after a `Store` has made the tables; what they hold already goes with them. The
-    table of the version stays where it is. Of the tables' keys each begins with the session's id, as Citus wants it.
+    Run them once, on the coordinator, after a `Store` has created the tables; existing rows are moved. The version
+    table is not distributed. Each table's keys begin with the session's id, as Citus requires.
     """
     others = [table for table in metadata.sorted_tables if table is not sessions]
     return (

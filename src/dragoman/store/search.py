@@ -1,7 +1,7 @@
-"""Searching for text: what of a message can be found, and how.
+"""Text search: which text of a message can be found, and how.
 
-Found is what holds the words as they stand, in any writing system, whatever their case. Both sides are folded here,
-not by the database, so that every database finds the same.
+A hit contains the query literally, in any script, ignoring case. Both sides are folded here, not by the database, so
+that every database finds the same.
 """
 
 import unicodedata
@@ -16,7 +16,7 @@ from dragoman.canonical.message import Message
 from dragoman.store.schema import SEARCH_TABLE, messages
 
 _PIECE = 3
-"""Characters of a piece in SQLite's index."""
+"""Characters of a trigram in SQLite's index."""
 _MAX_PIECES = 32
 
 
@@ -26,7 +26,7 @@ def fold(value: str) -> str:
 
 
 def search_text(message: Message) -> str | None:
-    """What is said in text blocks, those of tool results among them; None where there is nothing."""
+    """The text of text blocks, including those of tool results; None if there is none."""
     return "\n".join(fold(part) for part in _texts(message.content)) or None
 
 
@@ -39,9 +39,9 @@ def _texts(content: Iterable[ContentBlock]) -> Iterable[str]:
 
 
 def contains_condition(folded_query: str, *, sqlite: bool, indexed: bool) -> ColumnElement[bool]:
-    """The condition on messages. ``needle`` is folded; nothing in it is a pattern, an operator or SQL."""
+    """The condition on messages. Nothing in ``folded_query`` is a pattern, an operator or SQL."""
     if not sqlite:
-        # LIKE, since an index with gin_trgm_ops then serves it.
+        # LIKE, because an index with gin_trgm_ops supports it.
         return messages.c.search_text.contains(folded_query, autoescape=True)
     condition: ColumnElement[bool] = func.instr(messages.c.search_text, folded_query) > 0
     if not indexed or len(folded_query) < _PIECE:

@@ -1,4 +1,4 @@
-"""Store: sessions that survive the program, in SQLite or PostgreSQL."""
+"""Store: keeps sessions in SQLite or PostgreSQL."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -32,8 +32,8 @@ Extensions = Mapping[str, Mapping[str, Any]]
 class Store:
     """Sessions in a database. Threads and processes may share one; use it as a context manager, or call `close`.
 
-    A turn is one transaction: its messages, calls, results, usage and tool ids are there together or not at all. What
-    was acknowledged stays, through a crash of the program and, unless ``synchronous`` is "normal", of the machine.
+    A turn is one transaction: its messages, calls, results, usage and tool ids are stored together or not at all. An
+    acknowledged turn survives a crash of the program and, unless ``synchronous`` is "normal", of the machine.
     """
 
     def __init__(
@@ -46,14 +46,14 @@ class Store:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """``url`` is ``sqlite:///chats.db``, ``sqlite://`` (in memory) or ``postgresql://user@host/name``; None means a
-        file in the user's data folder. A new database gets its tables, and an older one is migrated.
+        file in the user's data folder. Missing tables are created, and an older database is migrated.
 
-        ``timeout`` is seconds that a call may wait for other writers. ``pool_size`` is how many connections PostgreSQL
-        is asked for at most. ``synchronous`` is SQLite's: with "normal" a crash of the machine may take the last turns
-        with it, and each turn is written several times faster.
+        ``timeout`` is the seconds that a call may wait for other writers. ``pool_size`` is the maximum of PostgreSQL
+        connections. ``synchronous`` is SQLite's setting: with "normal" a crash of the machine may lose the last turns,
+        and writing a turn is several times faster.
 
-        Raises StoreVersionError where a newer version wrote the database, ConfigurationError, MissingExtraError among
-        them, where the URL is wrong, and StoreError where the database cannot be opened.
+        Raises StoreVersionError if a newer version wrote the database, ConfigurationError, including MissingExtraError,
+        for a wrong URL, and StoreError if the database cannot be opened.
         """
         self._clock = clock
         self._database = Database(
@@ -84,10 +84,10 @@ class Store:
         user_id: str | None = None,
         team_id: str | None = None,
     ) -> SessionRecord:
-        """A new session, with its first turn where one is given: its version is then 1, and 0 otherwise.
+        """A new session, optionally with its first turn: its version is then 1, and 0 otherwise.
 
-        ``metadata`` is the caller's own JSON. The other arguments are those of `append`. Raises ConflictError where a
-        session of that id is there already, and StoreError where an argument cannot be stored.
+        ``metadata`` is the caller's own JSON. The other arguments are those of `append`. Raises ConflictError if the id
+        is taken, and StoreError if an argument cannot be stored.
         """
         turn = _new_turn_record(messages, attempts, tool_ids, extensions)
         now = self._clock()
@@ -121,14 +121,14 @@ class Store:
         extensions: Extensions | None = None,
         attempts: Sequence[Message] = (),
     ) -> int:
-        """Keeps one turn, and gives the session's new version.
+        """Stores one turn, and returns the session's new version.
 
-        ``expected_version`` is the one that the turn was made on; None appends to whatever is there. ``tool_ids`` is
-        the session's whole map: what is new in it is added. ``model`` is the one that answers next; None leaves it as
-        it is. ``extensions`` are JSON objects by message id. ``attempts`` are replies that broke and were billed.
+        ``expected_version`` is the version that the turn was made on; None appends to any version. ``tool_ids`` is the
+        session's whole map: its new entries are added. ``model`` is the one that answers next; None keeps the current
+        one. ``extensions`` are JSON objects by message id. ``attempts`` are replies that broke and were billed.
 
-        Raises ConflictError where the session has another version, or a message of one of these ids; nothing is
-        overwritten. SessionNotFoundError; StoreBusyError; StoreError.
+        Raises ConflictError if the session has another version, or a message with one of these ids; nothing is
+        overwritten. Also raises SessionNotFoundError, StoreBusyError and StoreError.
         """
         turn = _new_turn_record(messages, attempts, tool_ids, extensions)
         now = to_micros(self._clock())
@@ -142,9 +142,9 @@ class Store:
     def annotate(
         self, session_id: str, message_id: str, extensions: Mapping[str, Any], *, expected_version: int | None
     ) -> int:
-        """Writes anew what is kept beside a message of the session, and gives the session's new version.
+        """Replaces the extensions of a message of the session, and returns the session's new version.
 
-        Raises as `append` does, and StoreError where the session has no such message.
+        Raises as `append` does, and StoreError if the session has no such message.
         """
         now = to_micros(self._clock())
         return self._database.write(
@@ -154,8 +154,7 @@ class Store:
         )
 
     def load(self, session_id: str) -> StoredSession:
-        """The session as it is at one moment. Raises SessionNotFoundError, and UnreadableError where a row was changed
-        to something that is no message."""
+        """The session at one moment. Raises SessionNotFoundError, and UnreadableError for a malformed row."""
         return self._database.read(lambda connection: queries.load(connection, session_id))
 
     def record(self, session_id: str) -> SessionRecord:
@@ -165,10 +164,10 @@ class Store:
     def fork(
         self, session_id: str, at_message_id: str | None = None, *, new_session_id: str | None = None
     ) -> SessionRecord:
-        """A new session that begins with the messages of another one, up to and including that one; None copies all.
+        """A new session with the messages of another one, up to and including that message; None copies all.
 
         Messages and tool calls keep their ids, so that requests keep their prefix. A call whose result comes later is
-        pending again. Raises SessionNotFoundError, and ConflictError where ``new_session_id`` is taken.
+        pending again. Raises SessionNotFoundError, and ConflictError if ``new_session_id`` is taken.
         """
         new_id = _new_id() if new_session_id is None else new_session_id
         now = to_micros(self._clock())
@@ -189,10 +188,10 @@ class Store:
         limit: int = 50,
         cursor: str | None = None,
     ) -> SessionPage:
-        """Sessions, the last used first. ``since`` is when they were last used; ``limit`` is at most 1000.
+        """Sessions, the last used first. ``since`` is a bound on their last use; ``limit`` is at most 1000.
 
-        ``cursor`` is the one of the page before. A session that is used meanwhile moves to the front. Raises StoreError
-        where an argument makes no sense.
+        ``cursor`` is that of the previous page. A session that is used in the meantime moves to the front. Raises
+        StoreError for an invalid argument.
         """
         return self._database.read(
             lambda connection: queries.page(
@@ -203,8 +202,9 @@ class Store:
     def search(
         self, text: str, *, user_id: str | None = None, session_id: str | None = None, limit: int = 50
     ) -> tuple[SearchHit, ...]:
-        """Messages that hold this text as it stands, whatever its case, the newest first. Searched are text blocks,
-        those of tool results among them. Nothing in the text is an operator. ``user_id`` is the session's."""
+        """Messages that contain this text literally, ignoring case, the newest first. The search covers text blocks,
+        including those of tool results. Nothing in the text is an operator. ``user_id`` is the session's.
+        """
         return self._database.read(
             lambda connection: queries.search(
                 connection,
@@ -228,8 +228,8 @@ class Store:
     ) -> Iterator[Message]:
         """Every reply and attempt that was billed, without its content: for cost reports.
 
-        ``user_id`` and ``team_id`` are those noted on the reply; ``since`` is the first moment, ``until`` the first one
-        after. They are read some at a time: what is kept meanwhile may be among them.
+        ``user_id`` and ``team_id`` are those of the reply; ``since`` is inclusive, ``until`` exclusive. Replies are
+        read in batches: one that is stored in the meantime may be among them.
         """
         filters: BillingFilters = {
             "user_id": user_id, "team_id": team_id, "session_id": session_id, "since": since, "until": until,
@@ -239,7 +239,7 @@ class Store:
     def total_spend(
         self, *, user_id: str | None = None, team_id: str | None = None, since: datetime | None = None
     ) -> CostLine:
-        """What the replies of a user, of a team, or all came to, as they were priced; for `Budget.count`."""
+        """The recorded cost of all replies, or of those of a user or team."""
         return sum_lines(
             cost_line((), reply.usage) for reply in self.billed_replies(user_id=user_id, team_id=team_id, since=since)
         )
@@ -253,28 +253,28 @@ class Store:
         text: bool = False,
         overwrite: bool = False,
     ) -> ExportResult:
-        """Writes what `bills` tells as Parquet, one file a day (`dragoman.store.reports.export`), for reports with
-        DuckDB;
-        ``since`` is the first day, in UTC, ``until`` the first one after. The folder then has what the store has:
-        days that have changed are written anew, each as a whole, and ``everything`` writes the others, too.
+        """Writes the replies of `billed_replies` as Parquet, one file per day (`dragoman.store.reports.export`), for
+        reports with DuckDB; ``since`` is the first day, in UTC, ``until`` the first one after. The folder then matches
+        the store: changed days are replaced, each as a whole, and with ``everything`` the others, too.
 
-        What was said is left out, unless ``text`` asks for it. Memory stays flat, however many there are. Raises
-        MissingExtraError without DuckDB, and StoreError.
+        The content is left out unless ``text`` is set. Memory use is constant. Raises MissingExtraError without DuckDB,
+        and StoreError.
         """
-        from dragoman.store.reports.export import export  # reports are rare, and take long to import
+        from dragoman.store.reports.export import export  # reports are rare, and their import is slow
 
         return export(self._database.read, Path(folder), since=since, until=until, text=text, overwrite=overwrite)
 
     def export(self, session_id: str) -> Iterator[str]:
-        """The session as lines of JSON, without line ends; all of it is read before the first line. Raises as `load`
-        does, at once."""
+        """The session as JSON lines, without line ends; all of it is read before the first line. Raises as `load` does,
+        at once.
+        """
         return json_lines.write(self.load(session_id))
 
     def import_lines(self, lines: Iterable[str | bytes], *, session_id: str | None = None) -> SessionRecord:
-        """The session that `export` wrote, under its own id or another one.
+        """Stores the session that `export` wrote, under its own id or another one.
 
-        Raises UnreadableError, naming the line, where the lines are something else or not all there; StoreVersionError
-        where they are of a newer version; ConflictError where the id is taken.
+        Raises UnreadableError, naming the line, for malformed or missing lines; StoreVersionError for a newer version;
+        ConflictError if the id is taken.
         """
         stored = json_lines.read(lines)
         turn = TurnRecord(stored.messages, stored.attempts, stored.tool_ids, stored.extensions, stored.inherited)
@@ -290,11 +290,11 @@ class Store:
         return record
 
     def delete(self, session_id: str) -> None:
-        """Deletes the session and everything that hangs on it; forks of it stay. Raises SessionNotFoundError."""
+        """Deletes the session and all its rows; forks of it stay. Raises SessionNotFoundError."""
         self._database.write(lambda connection: writes.delete_session(connection, session_id))
 
     def close(self) -> None:
-        """Releases the connections; one in memory is gone then."""
+        """Closes the connections; a database in memory is lost."""
         self._database.close()
 
     def __enter__(self) -> Self:
@@ -319,7 +319,7 @@ def _new_turn_record(
 
 
 def _detach_session(messages: tuple[Message, ...], session_id: str) -> tuple[Message, ...]:
-    """Messages of that session belong to none, and so to the one that takes them in."""
+    """Messages of that session lose its id, so that they belong to the session that imports them."""
     return tuple(
         message.model_copy(update={"session_id": ""}) if message.session_id == session_id else message
         for message in messages

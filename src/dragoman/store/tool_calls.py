@@ -1,4 +1,4 @@
-"""Tool calls and the map of tool ids: what a turn adds to their tables."""
+"""Tool calls and the map of tool ids: the rows that a turn adds."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
@@ -15,7 +15,7 @@ from dragoman.store.schema import tool_calls, tool_ids
 PENDING, SUCCEEDED, FAILED, CANCELLED = "pending", "succeeded", "failed", "cancelled"
 
 _CHUNK_SIZE = 500
-"""Ids in one question: databases bound how many parameters a statement has."""
+"""Ids per query: databases limit the parameters of a statement."""
 
 _ANSWER_STATEMENT = (
     update(tool_calls)
@@ -33,8 +33,9 @@ _ANSWER_STATEMENT = (
 def save_tool_calls(
     connection: Connection, session_id: str, turn: Iterable[tuple[int, Message]], issued: Mapping[str, Any]
 ) -> None:
-    """Rows for the turn's calls, and their results where it has them. A result of an earlier call completes that one;
-    a result that answers nothing is in its message alone."""
+    """Writes rows for the turn's calls, with their results if it has them. A result of an earlier call completes that
+    call; a result without a call is in its message only.
+    """
     calls: list[dict[str, Any]] = []
     answers: list[dict[str, Any]] = []
     for seq, message in turn:
@@ -64,7 +65,7 @@ def _call_row(
         "message_id": encode_id(message.id, "a message's id"),
         "result_message_id": None,
         "name": encode_text(block.name),
-        # The calls of a reply that broke off are never run.
+        # The calls of a broken reply are never run.
         "status": PENDING if is_complete else CANCELLED,
         "provider_id": encode_optional(provider_id),
         "provider": encode_optional(provider),
@@ -84,7 +85,7 @@ def _answer_parameters(session_id: str, message: Message, block: Any) -> dict[st
 
 
 def _answer_pending(calls: list[dict[str, Any]], answer: Mapping[str, Any]) -> bool:
-    """Whether the answer was to a call of the same turn, which then has it."""
+    """Whether the result belongs to a call of the same turn, which then has it."""
     for call in reversed(calls):
         if call["id"] == answer["of_call"] and call["status"] == PENDING:
             call["status"], call["result_message_id"] = answer["new_status"], answer["answer"]
@@ -94,8 +95,9 @@ def _answer_pending(calls: list[dict[str, Any]], answer: Mapping[str, Any]) -> b
 
 
 def save_tool_ids(connection: Connection, session_id: str, dump: Mapping[str, Any]) -> None:
-    """Adds what the map has and the table has not. Raises ConflictError where it says of an id something else than the
-    table: an id that a provider has seen never changes."""
+    """Adds the map's new entries. Raises ConflictError if an entry differs from the table: an id that a provider has
+    seen never changes.
+    """
     rows_by_entry = {
         _entry_digest(kind, provider, canonical): (kind, provider, canonical, name)
         for kind, provider, canonical, name in _entries(dump)
@@ -125,7 +127,7 @@ def save_tool_ids(connection: Connection, session_id: str, dump: Mapping[str, An
 
 
 def load_tool_ids(connection: Connection, session_id: str) -> dict[str, Any]:
-    """What `ToolIdMap.dump` gave, in its order."""
+    """The output of `ToolIdMap.dump`, in its order."""
     issued: dict[str, list[str]] = {}
     sent: dict[str, dict[str, str]] = {}
     stored = select(tool_ids).where(tool_ids.c.session_id == session_id).order_by(tool_ids.c.number)
@@ -143,7 +145,7 @@ def load_tool_ids(connection: Connection, session_id: str) -> dict[str, Any]:
 
 
 def _entry_digest(*parts: str) -> str:
-    """A key of one length for texts of any: no index takes a long one."""
+    """A key of fixed length for texts of any length: no index takes a long one."""
     return blake2b(to_json(parts), digest_size=16).hexdigest()
 
 
@@ -152,7 +154,7 @@ def _chunks(entries: list[str]) -> Iterator[list[str]]:
 
 
 def _entries(dump: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
-    """Raises StoreError where the map is none."""
+    """Raises StoreError if the map is malformed."""
     try:
         for canonical, (provider, name) in dump.get("issued", {}).items():
             yield "issued", encode_text(provider), encode_text(canonical), encode_text(name)

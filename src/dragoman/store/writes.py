@@ -1,4 +1,9 @@
-"""Transactions that change something. Each takes the connection whose transaction it runs in."""
+"""Transactions that write. Each takes the connection that it runs on.
+
+A turn begins with a statement that advances the session and adds the turn's messages. PostgreSQL does both in one
+statement, which takes all messages as one JSON text: a turn that has only messages is one round trip. SQLite runs in
+this process, and takes an UPDATE and an INSERT.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,7 +42,7 @@ Values = Mapping[str, Any]
 
 _MAX_VERSION = 2**63
 
-# Made once: to build a statement takes as long as to run it.
+# Built once: building a statement takes as long as running it.
 _ADVANCE = (
     update(sessions)
     .where(sessions.c.id == bindparam("of_session"))
@@ -53,7 +58,7 @@ _ADVANCE_FROM_VERSION = _ADVANCE.where(sessions.c.version == bindparam("seen"))
 
 
 def _with_messages(advance: ReturningUpdate[Any]) -> Select[Any]:
-    """Adds nothing where no session is moved on."""
+    """Adds nothing if no session is advanced."""
     advanced = advance.cte("advanced")
     columns = [Column(column.name, column.type) for column in messages.c]
     read = func.json_to_recordset(cast(bindparam("rows", type_=Text()), JSON))
@@ -71,7 +76,7 @@ _INSERT = insert(messages)
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """What is kept together. The first ``inherited`` messages are copies that another session was billed for."""
+    """One turn. The first ``inherited`` messages are copies that another session was billed for."""
 
     messages: tuple[Message, ...] = ()
     attempts: tuple[Message, ...] = ()
@@ -92,7 +97,9 @@ class TurnRecord:
 
     @property
     def is_one_statement(self) -> bool:
-        """Whether `append` changes nothing after `advance`: the turn has messages alone, and no tool in them."""
+        """Whether `append` writes only the session and its messages: the turn has only messages, and no tool in
+        them.
+        """
         tools = any(block.type in ("tool_use", "tool_result") for message in self.messages for block in message.content)
         return not (tools or self.attempts or self.tool_ids)
 
@@ -102,7 +109,7 @@ def dump_tool_ids(tool_ids: ToolIdMap | Mapping[str, Any] | None) -> Mapping[str
 
 
 def create(connection: Connection, record: SessionRecord, turn: TurnRecord) -> None:
-    """Raises ConflictError where a session of that id is there already."""
+    """Raises ConflictError if the id is taken."""
     row = session_row(record, next_seq=len(turn.messages))
     try:
         connection.execute(insert(sessions), row)
@@ -120,7 +127,7 @@ def create(connection: Connection, record: SessionRecord, turn: TurnRecord) -> N
 def append(
     connection: Connection, session_id: str, turn: TurnRecord, *, expected: int | None, now: int, model: str | None
 ) -> int:
-    """The new version. The session's row is changed first: whoever holds it is the only one who appends."""
+    """Returns the new version. The session's row is updated first: its lock admits one writer."""
     row_id = encode_id(session_id, "the session's id")
     rows = _message_rows(row_id, turn)
     try:
@@ -141,7 +148,7 @@ def annotate(
     expected: int | None,
     now: int,
 ) -> int:
-    """The new version. What is kept beside one message is written anew."""
+    """Replaces the extensions of one message. Returns the new version."""
     row_id = encode_id(session_id, "the session's id")
     session = _advance_session(connection, row_id, (), expected=expected, now=now, model=None)
     condition = (messages.c.session_id == row_id) & (messages.c.id == encode_id(message_id, "the message's id"))
@@ -157,10 +164,10 @@ def annotate(
 def _advance(
     connection: Connection, session_id: str, rows: Sequence[dict[str, Any]], expected: int | None, **values: Any
 ) -> Row[Any] | None:
-    """The session's new ``version`` and ``next_seq``; None where it is not there, or not at the expected version.
+    """The session's new ``version`` and ``next_seq``; None if it does not exist, or has another version than expected.
 
-    ``rows`` are the messages, with their place in the turn as ``seq``. ``values``: ``moment`` and ``answering``, as in
-    the session's row. Raises IntegrityError where the session has a message of one of their ids.
+    ``rows`` are the messages, with their index in the turn as ``seq``. ``values``: ``moment`` and ``answering``, as in
+    the session's row. Raises IntegrityError if the session has a message with one of their ids.
     """
     values |= {"of_session": session_id, "added": len(rows)}
     if expected is not None:
@@ -186,7 +193,7 @@ def _advance_session(
     now: int,
     model: str | None,
 ) -> Row[Any]:
-    """The session's row, moved on. Raises SessionNotFoundError and ConflictError."""
+    """The advanced row of the session. Raises SessionNotFoundError and ConflictError."""
     expected_version = expected if expected is None or 0 <= expected < _MAX_VERSION else -1
     session = _advance(connection, row_id, rows, expected_version, moment=now, answering=encode_optional(model))
     if session is None:
@@ -202,7 +209,7 @@ def _advance_session(
 
 
 def delete_session(connection: Connection, session_id: str) -> None:
-    """Everything that hangs on the session goes with it, by its foreign keys."""
+    """Deletes the session; its foreign keys delete the rest."""
     result = connection.execute(delete(sessions).where(sessions.c.id == encode_id(session_id, "the session's id")))
     if not result.rowcount:
         raise session_not_found(session_id)
@@ -213,7 +220,7 @@ def session_not_found(session_id: str) -> SessionNotFoundError:
 
 
 def _message_rows(session_id: str, turn: TurnRecord) -> list[dict[str, Any]]:
-    """Their ``seq`` is their place in the turn."""
+    """``seq`` is the index in the turn."""
     return [
         message_row(message, session_id, place, turn.extensions.get(message.id), inherited=place < turn.inherited)
         for place, message in enumerate(turn.messages)
@@ -225,7 +232,7 @@ def _duplicate_message_error() -> ConflictError:
 
 
 def _save_related(connection: Connection, session_id: str, first: int, turn: TurnRecord) -> None:
-    """What a turn has beside its messages, the first of which is at that place of the session."""
+    """Writes the rest of a turn; ``first`` is the index of its first message in the session."""
     if turn.attempts:
         _save_attempts(connection, session_id, turn.attempts)
     save_tool_ids(connection, session_id, turn.tool_ids)
@@ -241,9 +248,14 @@ def _save_attempts(connection: Connection, session_id: str, broken: Sequence[Mes
 
 
 def fork(connection: Connection, session_id: str, message_id: str | None, new_id: str, now: int) -> None:
-    """Up to that message; None means all. Raises SessionNotFoundError and ConflictError."""
+    """Copies the rows of a session into a new one, up to that message; None copies all. Raises SessionNotFoundError and
+    ConflictError.
+
+    Rows are read, and written under the new id, in separate statements: on a cluster the two sessions may be on
+    different machines.
+    """
     old, new = encode_id(session_id, "the session's id"), encode_id(new_id, "the session's id")
-    # Held, so that it is neither deleted nor appended to meanwhile; SQLite has one writer anyway.
+    # Locked, so that it is neither deleted nor appended to; SQLite has one writer anyway.
     locked = select(sessions).where(sessions.c.id == old).with_for_update(read=True)
     session = connection.execute(locked).mappings().one_or_none()
     if session is None:
@@ -283,7 +295,7 @@ def _find_seq(connection: Connection, session_id: str, message_id: str) -> int:
 
 
 def _reopen_call(call: Values, copied_ids: set[str]) -> Values:
-    """A call whose result comes after the last message that was copied is pending again."""
+    """A call whose result comes after the last copied message is pending again."""
     if call["status"] == CANCELLED or call["result_message_id"] is None or call["result_message_id"] in copied_ids:
         return call
     return {**call, "status": PENDING, "result_message_id": None, "completed_at": None}

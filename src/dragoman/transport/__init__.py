@@ -30,9 +30,9 @@ _factories: dict[str, Callable[..., Any]] = {}
 
 
 def register_transport(name: str, factory: Callable[..., Any]) -> None:
-    """Makes a way to models known in this process, for adapters whose ``transport`` is that name.
+    """Registers a transport in this process, for adapters whose ``transport`` is that name.
 
-    ``make`` is called with ``asynchronous`` and the settings of a provider, and gives a Transport or an AsyncTransport.
+    ``factory`` is called with ``asynchronous`` and a provider's settings, and returns a Transport or an AsyncTransport.
     """
     _factories[name] = factory
 
@@ -46,10 +46,10 @@ def transport_for(adapter: Adapter, *, asynchronous: bool, **settings: Any) -> T
 
 
 def transport_for(adapter: Adapter, *, asynchronous: bool = False, **settings: Any) -> Transport | AsyncTransport:
-    """The transport that an adapter names, with the settings of its class.
+    """The transport that an adapter names, created with these settings.
 
-    A ``client`` of anthropic, openai or ollama among the settings makes it a vendor transport. Raises
-    ConfigurationError where the adapter names a transport that does not exist.
+    A ``client`` of anthropic, openai or ollama in the settings selects a vendor transport. Raises ConfigurationError if
+    the adapter names an unknown transport.
     """
     if adapter.transport == "local":
         from dragoman.transport.local import AsyncLocalTransport, LocalTransport

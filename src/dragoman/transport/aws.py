@@ -20,15 +20,15 @@ SERVICE = "bedrock"
 
 _HOST = re.compile(r"bedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?")
 _SIGNED_HEADERS = ("content-type",)
-"""Headers that are signed besides host, date and session token. A proxy may change others on the way."""
+"""Headers that are signed besides host, date and session token. A proxy may change others."""
 
 
 class SigV4Auth(httpx.Auth):
-    """Signs each request anew, so that refreshed credentials count and a retry has the right date.
+    """Signs every request, so that refreshed credentials are used and a retry has the right date.
 
-    ``region`` is read from the address where it is not given. ``session`` is a botocore or boto3 session, for a
-    profile or a role. Raises MissingExtraError where botocore is not installed, and ConfigurationError, at the first
-    request, where there are no credentials or no region.
+    ``region`` defaults to the one in the address. ``session`` is a botocore or boto3 session, for a profile or a role.
+    Raises MissingExtraError if botocore is not installed, and, at the first request, ConfigurationError if there are no
+    credentials or no region.
     """
 
     requires_request_body = True
@@ -43,7 +43,7 @@ class SigV4Auth(httpx.Auth):
 
     async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
         await request.aread()
-        # Credentials may have to be fetched, which would hold up the event loop.
+        # Fetching credentials may block, so it runs outside the event loop.
         yield self._sign(request, await asyncio.to_thread(self._credentials))
 
     def _credentials(self) -> Any:

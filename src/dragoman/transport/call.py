@@ -1,4 +1,9 @@
-"""One call as both kinds of transport see it: what is sent, what came back and what that means. No I/O here."""
+"""One call, for sync and async transports: what is sent, what is received and what it means. No I/O.
+
+Exceptions of HTTP libraries and vendor clients become our errors. Their classes are recognized by name: httpx and its
+successor httpx2 have the same names for different classes, and any of the libraries may be missing. Our error is not
+chained to theirs, because theirs holds the request and with it the key.
+"""
 
 import math
 import re
@@ -25,11 +30,11 @@ from dragoman.transport.inflate import Inflater, inflater_for
 from dragoman.transport.retry import RetryState
 
 ERROR_BODY_CAP = 256 * 1024
-"""Bytes read of a failing reply; what follows is no message."""
+"""Bytes read of a failing reply; error messages are shorter."""
 _HTTP_LIBRARIES = frozenset({"httpx", "httpx2", "httpcore", "httpcore2", "aiohttp"})
 _CONNECTION_ERRORS = frozenset({"TransportError", "StreamError", "NetworkError", "ProtocolError", "ClientError"})
 _BACKEND_LIBRARIES = frozenset({"anyio"})
-"""Whose exceptions httpx lets through now and then, when TLS ends badly."""
+"""httpx sometimes lets their exceptions through, when TLS ends badly."""
 _VENDOR_PACKAGES = frozenset({"anthropic", "openai", "ollama"})
 _URL_SECRETS = re.compile(r"(?<=://)[^/\s@]*@|\?\S+")
 _MAX_TEXT = 300
@@ -44,7 +49,7 @@ _TIMEOUTS = {
 
 
 class RawResponse(Protocol):
-    """What httpx and httpx2 have in common, as far as it is used here."""
+    """The members that httpx and httpx2 share, as far as they are used here."""
 
     status_code: int
 
@@ -72,7 +77,7 @@ class AsyncResponse(RawResponse, Protocol):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PreparedRequest:
-    """A request that was checked and has its key. It has no repr: headers hold the key, the body the conversation."""
+    """A validated request with its key. It has no repr: headers hold the key, the body the conversation."""
 
     method: str
     url: Any
@@ -84,7 +89,7 @@ class PreparedRequest:
 
 @dataclass(slots=True)
 class Call:
-    """The state of one call. ``headers`` are those of the reply to the attempt under way."""
+    """The state of one call. ``headers`` are those of the current attempt's reply."""
 
     adapter: Adapter
     prepared: PreparedRequest
@@ -93,10 +98,10 @@ class Call:
     body_cap: int
     headers: Headers = field(default_factory=Headers)
     delivered: bool = False
-    """Whether the caller has taken any of its chunks."""
+    """Whether the caller has received any of its chunks."""
 
     def new_attempt(self) -> dict[str, float | None]:
-        """Forgets the last reply. Returns the attempt's time limits in seconds, as httpx names them."""
+        """Resets the last reply. Returns the attempt's time limits in seconds, under httpx's names."""
         self.headers = Headers()
         remaining = None if math.isinf(self.retry_state.remaining) else max(self.retry_state.remaining, 0.001)
         connect = self.connect_timeout if remaining is None else min(self.connect_timeout, remaining)
@@ -104,25 +109,25 @@ class Call:
 
     @property
     def idle_timeout(self) -> float | None:
-        """Seconds after which a stream that says nothing has stalled, be it kept alive or not."""
+        """Seconds without content after which a stream has stalled, with or without keep-alives."""
         return None if math.isinf(self.retry_state.timeout) else self.retry_state.timeout
 
     def set_headers(self, response: RawResponse) -> Headers:
-        """Takes note of a reply's headers."""
+        """Stores the reply's headers."""
         self.headers = Headers(response.headers)
         return self.headers
 
     def new_inflater(self, response: RawResponse) -> Inflater | None:
-        """What opens the body; None where it is plain, or was opened already by whoever read it before us."""
+        """The decompressor of the body; None if it is plain, or was decompressed by whoever read it first."""
         return None if response.is_stream_consumed else inflater_for(self.headers.get("content-encoding"))
 
     def mask_key(self, body: bytes) -> bytes:
-        """A failing reply as it may be shown: some providers repeat the key in it."""
+        """A failing reply that is safe to show: some providers repeat the key in it."""
         key = self.prepared.key
         return body if key is None else key.mask(body.decode("latin-1")).encode("latin-1")
 
     def classify(self, status: int, body: bytes) -> WireResponse | DragomanError:
-        """The reply, or the error that it is."""
+        """The reply, or the error that it means."""
         if status < 300:
             self.retry_state.record_success(status)
             return WireResponse(status, body, self.headers, self.retry_state.attempts)
@@ -138,7 +143,7 @@ class Call:
         return error
 
     def to_error(self, raised: Exception) -> DragomanError:
-        """The error that an exception during an attempt means. Bugs are raised as they are."""
+        """The error that an exception during an attempt means. Bugs are raised unchanged."""
         error = as_error(raised, self.adapter.provider, self.prepared.key)
         if error is None:
             raise raised
@@ -147,10 +152,10 @@ class Call:
         return error
 
     def retry_delay(self, error: DragomanError) -> float:
-        """Seconds until the next attempt. Raises the error where there is none.
+        """Seconds until the next attempt. Raises the error if there is none.
 
-        Called outside the handler of what was raised: chained to our error, a library's exception would carry the
-        request, and with it the key, into whatever shows errors.
+        Call it outside the exception handler: chained to our error, a library's exception would carry the request, and
+        with it the key, into every traceback.
         """
         wait = self.retry_state.record_failure(error, self.headers) if isinstance(error, ProviderError) else None
         if wait is None:
@@ -165,7 +170,7 @@ class Call:
 
 
 class BodyReader:
-    """A whole reply's body while it arrives: opened, in time, and not over its cap in bytes."""
+    """Reads a whole reply's body: decompressed, within the time limit and the size cap."""
 
     def __init__(self, call: Call, response: RawResponse) -> None:
         self._call = call
@@ -181,7 +186,7 @@ class BodyReader:
         self._size = 0
 
     def feed(self, raw: bytes) -> bool:
-        """Whether more is wanted. Raises FrameTooLargeError and RequestTimeoutError."""
+        """Returns whether to read on. Raises FrameTooLargeError and RequestTimeoutError."""
         if self._call.retry_state.remaining <= 0:
             raise RequestTimeoutError("the reply was not complete in time", provider=self._call.adapter.provider)
         for piece in (raw,) if self._inflater is None else self._inflater.feed(raw):
@@ -194,7 +199,7 @@ class BodyReader:
         return True
 
     def finish(self) -> bytes:
-        """The body. Raises StreamTruncatedError where its compressed data is cut."""
+        """The body. Raises StreamTruncatedError if its compressed data is incomplete."""
         if self._is_error:
             return self._error_body()
         if self._inflater is not None:
@@ -202,7 +207,7 @@ class BodyReader:
         return b"".join(self._pieces)
 
     def on_error(self, raised: Exception) -> bytes:
-        """Reading broke off: a failing reply is what had arrived of it; of any other, the exception goes on."""
+        """Handles a broken read: of a failing reply the part that arrived is enough; otherwise raises the exception."""
         if self._is_error and as_error(raised, self._call.adapter.provider) is not None:
             return self._error_body()
         raise raised
@@ -219,9 +224,9 @@ def validate_timeout(seconds: float) -> float:
 
 
 def as_error(raised: Exception, provider: str, key: ApiKey | None = None) -> DragomanError | None:
-    """The error that an exception means; None where it is no failure of a request but a bug, which should show.
+    """The error that an exception means; None if it is a bug, not a failed request.
 
-    The exception's text may repeat what the provider sent; the key is taken out of it.
+    Masks the API key in the exception's text.
     """
     if isinstance(raised, DragomanError):
         return raised

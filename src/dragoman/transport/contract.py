@@ -1,7 +1,7 @@
-"""What a transport is: it carries a WireRequest to where its adapter points, and bytes back.
+"""The transport contract: it sends a WireRequest to its adapter's endpoint, and returns bytes.
 
-Host, key, retries and time limits are its business; what the bytes mean is the adapter's. Every failure leaves a
-transport as a ProviderError, with one record for each attempt in ``error.attempts``.
+The transport handles host, key, retries and time limits; the adapter interprets the bytes. Every failure is a
+ProviderError, with one record for each attempt in ``error.attempts``.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -15,7 +15,7 @@ from dragoman.adapter.wire import Headers, WireRequest, WireResponse
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try of a request: its HTTP status or error class, and the seconds waited after it, if any."""
+    """One attempt of a request: its HTTP status or error class, and the seconds waited after it, if any."""
 
     number: int
     status: int | None
@@ -27,8 +27,8 @@ class Attempt:
 class StreamedReply:
     """A reply that has begun with a status under 400: its chunks are bytes as they arrive, decompressed.
 
-    Leaving the context manager that gave it out releases the connection, read to the end or not. ``silence`` is for
-    `decode`, which knows keep-alives from content: the seconds after which the stream has stalled.
+    Leaving the context manager releases the connection, whether or not it was read to the end. ``idle_timeout`` is for
+    `decode`, which can tell keep-alives from content: the seconds after which the stream has stalled.
     """
 
     status: int
@@ -40,7 +40,7 @@ class StreamedReply:
 
 @dataclass(slots=True)
 class AsyncStreamedReply:
-    """The async twin of `StreamedReply`."""
+    """The async `StreamedReply`."""
 
     status: int
     headers: Headers
@@ -50,7 +50,9 @@ class AsyncStreamedReply:
 
 
 class Transport(Protocol):
-    """A sync way to a provider. Raises ProviderError where no attempt succeeds; MissingKeyError without a key."""
+    """A sync connection to a provider. Raises ProviderError if no attempt succeeds, and MissingKeyError without a
+    key.
+    """
 
     def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse: ...
 
@@ -62,7 +64,7 @@ class Transport(Protocol):
 
 
 class AsyncTransport(Protocol):
-    """An async way to a provider; otherwise as `Transport`."""
+    """The async `Transport`."""
 
     async def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse: ...
 

@@ -1,4 +1,4 @@
-"""Where a request goes and with which key. A key goes to the origin that it was given for, and nowhere else."""
+"""Finds the base URL and key of a request. A key is sent only to the origin that it was given for."""
 
 import os
 import re
@@ -13,18 +13,18 @@ from dragoman.adapter.errors import ConfigurationError, MissingKeyError
 
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
 _HOST = re.compile(r"[0-9a-f:.]*:[0-9a-f:.]*|(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?")
-"""A name or an IPv6 address, in lower case. Others end in exceptions deep below, if they end at all."""
+"""A name or an IPv6 address, in lower case. Others cause exceptions deep in the libraries, or worse."""
 _BRACKETS = re.compile(r"\[[^\[\]]*\](?::.*)?|[^\[\]]*")
-"""Where an IPv6 address stands. Text beside its brackets would be passed over, and the host be another one."""
+"""Brackets only around an IPv6 address. Text next to them would be ignored, and change the host."""
 _PLACEHOLDER = re.compile(r"\{([A-Z][A-Z0-9_]*)\}")
 _MIN_SECRET_LENGTH = 8
-"""Characters from which on a key is taken for a secret."""
+"""The minimum length in characters of a key that counts as a secret."""
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Addresses that a server listens on, which people also put where an address to call belongs."""
+"""Addresses that a server listens on; people also use them as addresses to call."""
 
 
 class ApiKey:
-    """A key that shows itself only when asked: not in a repr, a log line or a pickle."""
+    """A key that is not shown in a repr, a log line or a pickle."""
 
     __slots__ = ("_value",)
 
@@ -35,7 +35,7 @@ class ApiKey:
         return self._value
 
     def mask(self, text: str) -> str:
-        """The text without the key; short keys, which people make up for local servers, are words and stay."""
+        """The text without the key. Short keys stay: for local servers people make up words."""
         return text if len(self._value) < _MIN_SECRET_LENGTH else text.replace(self._value, "***")
 
     def __repr__(self) -> str:
@@ -47,17 +47,17 @@ class ApiKey:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A base URL without a slash at its end, and the key that goes there, if any."""
+    """A base URL without a trailing slash, and its key, if any."""
 
     base_url: str
     key: ApiKey | None
 
 
 class Credentials:
-    """Finds key and base URL for an adapter: as given, else in the environment, else as the endpoint says.
+    """Finds key and base URL for an adapter: as given, else from the environment, else from the endpoint.
 
-    What was given belongs to one service. Once used for an adapter, it is refused for an adapter of another service,
-    because that one's key, or this one's, would go to a stranger.
+    A given key or URL belongs to one service. Once used for an adapter, it is refused for an adapter of another
+    service, because a key would be sent to the wrong party.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Credentials:
     def target(self, adapter: Adapter, *, keyless: bool = False) -> Target:
         """Raises MissingKeyError, and ConfigurationError for a base URL or key that cannot be used.
 
-        ``keyless``: the request brings its own key along, so none is looked for.
+        ``keyless``: the request has its own key, so none is looked up.
         """
         endpoint = adapter.endpoint
         self._bind(endpoint, adapter.provider)
@@ -116,7 +116,7 @@ class Credentials:
         return validate_base_url(_PLACEHOLDER.sub(partial(self._fill_placeholder, provider), endpoint.base_url))
 
     def _fill_placeholder(self, provider: str, placeholder: re.Match[str]) -> str:
-        """The environment's value for a name in an address, without a slash at its end."""
+        """The environment's value for a name in an address, without a trailing slash."""
         variable = placeholder[1]
         value = self._environ.get(variable, "").strip().rstrip("/")
         if not value:
@@ -135,11 +135,11 @@ def _validate_key(value: str, source: str) -> ApiKey:
 
 @lru_cache(maxsize=64)
 def validate_base_url(text: str, default: str = "") -> str:
-    """The base URL without a slash at its end.
+    """The base URL without a trailing slash.
 
-    What is written without a scheme, as ``OLLAMA_HOST=gpu-box`` is, takes scheme, port and path from the default.
-    Raises ConfigurationError where it is no http URL, or holds a user name, a query, a fragment or steps up its path.
-    The text is not repeated in the message: it may hold a password.
+    Without a scheme, as in ``OLLAMA_HOST=gpu-box``, it takes scheme, port and path from the default. Raises
+    ConfigurationError if it is not an http URL, or has a user name, a query, a fragment or ``..`` in its path. The
+    message does not repeat the text: it may hold a password.
     """
     text = text.strip()
     if not _PRINTABLE.fullmatch(text) or "\\" in text:

@@ -1,7 +1,7 @@
-"""The end of a stream that was left in peace: read where it comes at once, so that its connection can be used again.
+"""Drains an abandoned stream so that its connection can be reused.
 
-A provider ends its stream right after the last event. A connection that is left before this end cannot be used again,
-and the next request would pay for a new one. Who breaks off by an exception does not come by here.
+A provider ends its stream right after the last event. If the connection is released before this end, it cannot be
+reused, and the next request must open a new one. Streams that end with an exception are not drained.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ _MAX_CHUNKS = 64
 
 
 def drain(response: SyncResponse, chunks: Iterator[bytes]) -> None:
-    """Reads what follows the part that the caller wanted, for at most `LINGER` seconds."""
+    """Reads the rest of the stream, for at most `DRAIN_SECONDS`."""
     network = response.extensions.get("network_stream")
     connection = None if network is None else network.get_extra_info("socket")
     if connection is None or not _needs_drain(response):
@@ -31,7 +31,7 @@ def drain(response: SyncResponse, chunks: Iterator[bytes]) -> None:
 
 
 async def drain_async(response: AsyncResponse, chunks: AsyncIterator[bytes]) -> None:
-    """`let_end`, with await."""
+    """`drain`, async."""
     import asyncio
 
     if not _needs_drain(response):
@@ -43,15 +43,14 @@ async def drain_async(response: AsyncResponse, chunks: AsyncIterator[bytes]) -> 
 
 
 def _needs_drain(response: RawResponse) -> bool:
-    """Whether the connection is lost without it. HTTP/2 ends one stream and keeps its connection, which others use."""
+    """Whether the connection would be lost otherwise. HTTP/2 ends one stream and keeps the shared connection."""
     return not response.is_closed and response.extensions.get("http_version") != b"HTTP/2"
 
 
 class ReadWatchdog:
-    """Hangs up on connections whose end does not come, however long the client below would wait for it.
+    """Shuts down connections that do not end in time, whatever the client's own time limit.
 
-    A blocking read ends in time only if somebody else ends it. That is one thread for all of them, which lives no
-    longer than there is something to wait for.
+    Only another thread can end a blocking read. One thread serves all connections, and exits when there are none.
     """
 
     def __init__(self, timeout: float = DRAIN_SECONDS) -> None:
@@ -62,10 +61,10 @@ class ReadWatchdog:
 
     @contextlib.contextmanager
     def guard(self, connection: socket.socket) -> Iterator[None]:
-        """Whatever reads from the connection inside of the context ends in time. Behind it nobody touches it."""
+        """Limits how long a read may block inside the context. The connection is not touched after the context ends."""
         with self._lock:
             self._deadlines[connection] = time.monotonic() + self._timeout
-            if self._thread is None or not self._thread.is_alive():  # a fork leaves the thread behind
+            if self._thread is None or not self._thread.is_alive():  # a fork does not copy the thread
                 self._thread = threading.Thread(target=self._watch, name="dragoman-overdue", daemon=True)
                 self._thread.start()
         try:
@@ -89,7 +88,7 @@ class ReadWatchdog:
 
 
 def _shut_down(connection: socket.socket) -> None:
-    # The method of the plain socket: that of a TLS socket would pull the TLS state from under the reading thread.
+    # Calls the plain socket's method: a TLS socket's would remove the TLS state that the reading thread uses.
     with contextlib.suppress(OSError):
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
 

@@ -1,10 +1,10 @@
-"""Media fetched from URLs, for programs that ask for it: nothing in Dragoman fetches by itself.
+"""Fetches media from URLs for programs that request it: Dragoman itself never fetches.
 
-A URL in a conversation may come from a stranger, or from a model that was talked into it, and this program may see
-networks that strangers do not. So a fetch goes to public addresses only. The host's name is resolved here, every
-address is judged, and the connection goes to the very address that was judged: a name server that answers otherwise
-a moment later has no say. Each redirect is judged as the first URL was. Proxies of the environment are not used,
-because a proxy would resolve the name again.
+A URL in a conversation may come from an attacker, or from a model that was manipulated, and this program may reach
+private networks. So only public addresses are fetched. The host's name is resolved here, every address is checked, and
+the connection goes to exactly the address that was checked: a name server that answers differently a moment later has
+no effect. Each redirect is checked in the same way. Proxies of the environment are not used, because a proxy would
+resolve the name again.
 """
 
 import ipaddress
@@ -35,7 +35,7 @@ Reason = Literal[
 ]  # fmt: skip
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[..., Collection[tuple[Any, ...]]]
-"""As `socket.getaddrinfo`."""
+"""The signature of `socket.getaddrinfo`."""
 
 _URL = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.\-]*)://(?P<authority>[^/?#\s\x00-\x1f\x7f\\]*)[^\s\x00-\x1f\x7f\\]*"
@@ -43,7 +43,7 @@ _URL = re.compile(
 _MAX_URL = 4096
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_\-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-"""A last label that makes systems take the whole host for an IPv4 address: decimal, octal or hexadecimal."""
+"""A last label that makes systems read the host as an IPv4 address: decimal, octal or hexadecimal."""
 _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+\-]{0,60}/[a-z0-9][a-z0-9!#$&^_.+\-]{0,60}")
 _PORTS = {"https": 443, "http": 80}
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -51,9 +51,9 @@ _MAX_HOST_SHOWN = 100
 _MAX_ADDRESSES = 4
 
 _PUBLIC_V6 = ipaddress.IPv6Network("2000::/3")
-"""Global unicast (RFC 4291); what lies outside is local, multicast or an IPv4 address in another form."""
+"""Global unicast (RFC 4291); other ranges are local, multicast or embed an IPv4 address."""
 _EMBEDDED_V4 = tuple(map(ipaddress.IPv6Network, ("::ffff:0:0/96", "64:ff9b::/96")))
-"""The last 32 bits are an IPv4 address, which is judged in its place: mapped ones, and NAT64 (RFC 6052)."""
+"""The last 32 bits are an IPv4 address, which is checked instead: mapped ones, and NAT64 (RFC 6052)."""
 _BLOCKED_NETWORKS = tuple(
     ipaddress.ip_network(block)
     for block in (
@@ -64,13 +64,13 @@ _BLOCKED_NETWORKS = tuple(
         "2002::/16",  # 6to4: leads to the IPv4 address inside
     )
 )  # fmt: skip
-"""Beside what `is_global` knows, which differs from one version of Python to the next."""
+"""Blocked in addition to `is_global`, which differs between versions of Python."""
 _ISATAP = frozenset({0x00005EFE, 0x02005EFE})
 """The third quarter of an IPv6 address whose last quarter is an IPv4 address (RFC 5214)."""
 
 
 class FetchError(RequestError):
-    """A URL that was not fetched. ``reason`` says what kind of obstacle it was; no path or query is ever shown."""
+    """A URL that was not fetched. ``reason`` is the kind of problem; no path or query is ever shown."""
 
     def __init__(self, message: str, reason: Reason) -> None:
         self.reason: Reason = reason
@@ -79,7 +79,7 @@ class FetchError(RequestError):
 
 @dataclass(frozen=True, slots=True)
 class FetchedMedia:
-    """``media_type`` is the IANA type that the server says, in lower case; ``application/octet-stream`` if none."""
+    """``media_type`` is the server's IANA type, in lower case; ``application/octet-stream`` if it sends none."""
 
     data: bytes = field(repr=False)
     media_type: str
@@ -87,7 +87,7 @@ class FetchedMedia:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """One hop that may be taken: the URL, its host as a name server knows it, and the addresses that were judged."""
+    """One permitted hop: the URL, its host name in the form for DNS, and the checked addresses."""
 
     url: "httpx.URL"
     host: str
@@ -95,12 +95,12 @@ class _Target:
 
 
 class Fetcher:
-    """Fetches a public URL: ``Fetcher()(url)``. For `Session` it is given as ``fetch``.
+    """Fetches a public URL: ``Fetcher()(url)``. A `Session` takes it as ``fetch``.
 
-    ``timeout`` in seconds bounds the whole, redirects included, but for the name server, whose time limit is the
-    system's. ``allow_hosts``: these exact names only. ``allow_ports``: besides 443 (and 80 for http).
-    ``connection`` makes the httpx transport of one hop, which is closed after it: it finds the address in the URL and
-    the name in the Host header. Safe in threads. Raises ConfigurationError for other schemes than http and https.
+    ``timeout`` in seconds limits the whole fetch, redirects included, except name resolution, which has the system's
+    time limit. ``allow_hosts``: only these exact names. ``allow_ports``: in addition to 443 (and 80 for http).
+    ``connection`` creates the httpx transport of one hop, which is closed after it: it finds the address in the URL and
+    the name in the Host header. Thread-safe. Raises ConfigurationError for schemes other than http and https.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Fetcher:
         raise _new_error(url, f"is behind more than {self._max_redirects} redirects: give the final URL", "redirect")
 
     def _target(self, text: str) -> _Target:
-        """Where the URL leads. Raises FetchError unless every address of its host is public."""
+        """The target of the URL. Raises FetchError unless every address of its host is public."""
         url = self._parse_url(text)
         host = _canonical_host(url.raw_host.decode("ascii"))
         if self._allow_hosts is not None and host not in self._allow_hosts:
@@ -170,7 +170,7 @@ class Fetcher:
         return url
 
     def _addresses(self, text: str, host: str, port: int) -> tuple[Address, ...]:
-        """All of the host's addresses, asked for once."""
+        """All addresses of the host, resolved once."""
         if (address := _parse_address(host)) is not None:
             return (address,)
         try:
@@ -183,7 +183,7 @@ class Fetcher:
         return found
 
     def _fetch_hop(self, target: _Target, deadline: float) -> FetchedMedia | str:
-        """What is there, or the URL that it redirects to. An address that cannot be reached gives way to the next."""
+        """The media, or the URL of a redirect. If an address cannot be reached, the next one is tried."""
         import httpx
 
         url_text = str(target.url)
@@ -223,7 +223,7 @@ class Fetcher:
         return FetchedMedia(self._read_body(url_text, response, deadline), _read_media_type(response))
 
     def _read_body(self, url_text: str, response: "httpx.Response", deadline: float) -> bytes:
-        """The body, of which never more is held than one piece over the cap."""
+        """The body. At most one piece over the cap is in memory."""
         body = bytearray()
         declared: str = response.headers.get("content-length", "0")
         too_large = declared.isdecimal() and int(declared) > self._max_bytes
@@ -240,7 +240,7 @@ class Fetcher:
 
 
 class _ConnectionTimer:
-    """Ends the connections of one hop when its time is up, so that a server that drips is not waited for."""
+    """Closes the connections of one hop when its time is up, so that a slow-drip server cannot block."""
 
     def __init__(self, seconds: float) -> None:
         self._sockets: list[socket.socket] = []
@@ -248,7 +248,7 @@ class _ConnectionTimer:
         self._timer.daemon = True
 
     def on_trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """What httpcore tells while it works: each socket, once plain and once with TLS."""
+        """Receives httpcore's trace events: each socket, once plain and once with TLS."""
         if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
             found = info["return_value"].get_extra_info("socket")
             if found is not None:
@@ -257,7 +257,7 @@ class _ConnectionTimer:
     def _shut_down(self) -> None:
         for each in list(self._sockets):
             with suppress(OSError):
-                # The method of the plain socket: that of a TLS socket would pull its state from under the reader.
+                # Calls the plain socket's method: a TLS socket's would remove the state that the reader uses.
                 socket.socket.shutdown(each, socket.SHUT_RDWR)
 
     def __enter__(self) -> Self:
@@ -269,7 +269,7 @@ class _ConnectionTimer:
 
 
 def is_public(address: Address) -> bool:
-    """Whether it is global unicast, and so is an IPv4 address inside it. Tunnels are not, wherever they lead."""
+    """Whether it is global unicast, and an embedded IPv4 address is, too. Tunnels never are."""
     if isinstance(address, ipaddress.IPv6Address):
         if any(address in block for block in _EMBEDDED_V4):
             return is_public(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
@@ -279,8 +279,9 @@ def is_public(address: Address) -> bool:
 
 
 def _request(target: _Target, address: Address, seconds: float, trace: Callable[..., None]) -> "httpx.Request":
-    """To the address, in the name of the host: in the Host header, and in TLS, where its certificate must be the
-    host's."""
+    """A request to the address with the host's name: in the Host header, and in TLS, where the certificate must
+    match.
+    """
     import httpx
 
     port = "" if target.url.port is None else f":{target.url.port}"
@@ -295,8 +296,9 @@ def _request(target: _Target, address: Address, seconds: float, trace: Callable[
 
 
 def _new_transport() -> "httpx.BaseTransport":
-    """For one hop: connections are kept by address, and two hosts at one address must not share one. A transport,
-    other than a client of httpx, knows nothing of the environment's proxies."""
+    """A transport for one hop: connections are pooled by address, and two hosts at one address must not share one.
+    Unlike a client, an httpx transport ignores the environment's proxies.
+    """
     import httpx
 
     return httpx.HTTPTransport(verify=_ssl_context())
@@ -310,7 +312,7 @@ def _ssl_context() -> "ssl.SSLContext":
 
 
 def _canonical_host(raw: str) -> str:
-    """The host in its one spelling: lower case, without a trailing dot; IP addresses written out as systems do."""
+    """The host's canonical spelling: lower case, no trailing dot, IP addresses in full."""
     host = raw.lower().removesuffix(".")
     if _parse_address(host) is not None:
         return str(_parse_address(host))
@@ -348,7 +350,7 @@ def _read_media_type(response: "httpx.Response") -> str:
 
 
 def _new_error(url: str, problem: str, reason: Reason) -> FetchError:
-    """Of the URL only the host is shown: a path or query may hold a secret, and what is no URL may be anything."""
+    """Shows only the host: a path or query may hold a secret, and an invalid URL may be anything."""
     found = _URL.fullmatch(url)
     host = found["authority"].rpartition("@")[2][:_MAX_HOST_SHOWN] if found else ""
     return FetchError(f"the URL on {host} {problem}" if host else f"the URL {problem}", reason)

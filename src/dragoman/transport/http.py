@@ -1,4 +1,4 @@
-"""Straight to the provider, over an engine: httpx, httpx2 or aiohttp."""
+"""Sends directly to the provider, over an engine: httpx, httpx2 or aiohttp."""
 
 import contextlib
 import os
@@ -27,14 +27,14 @@ MAX_CONNECTIONS = 512
 
 
 class HttpTransport(RetryingTransport):
-    """Carries requests over httpx. Connections are opened at the first call and kept for the next ones.
+    """Sends requests over httpx. Connections are opened at the first call and kept for later ones.
 
-    ``api_key`` and ``base_url`` override what the environment and the adapter say; a transport that was given one of
-    them serves one service only. ``client`` is the caller's own `httpx.Client`: its proxies, certificates, hooks and
-    transport are used, its auth is the credential where it has one, and it is not closed here.
+    ``api_key`` and ``base_url`` override the environment and the adapter; a transport with one of them serves one
+    service only. ``client`` is the caller's own `httpx.Client`: its proxies, certificates, hooks and transport are
+    used, its auth, if any, is the credential, and it is not closed here.
 
-    ``engine``: ``"httpx"`` or ``"httpx2"``; see `engines`. ``proxy``, ``verify`` and ``http2``: see `Wiring`. See
-    `Settings` for the others.
+    ``engine`` is ``"httpx"`` or ``"httpx2"``; see `engines`. `ConnectionSettings` documents ``proxy``, ``verify`` and
+    ``http2``, and `TransportSettings` the others.
     """
 
     def __init__(
@@ -86,12 +86,12 @@ class HttpTransport(RetryingTransport):
 
 
 class AsyncHttpTransport(AsyncRetryingTransport):
-    """`HttpTransport`, with await: over aiohttp where ``dragoman[speed]`` is installed, over httpx elsewhere.
+    """The async `HttpTransport`: over aiohttp if ``dragoman[speed]`` is installed, else over httpx.
 
     ``engine`` may be ``"aiohttp"`` too, and ``client`` an `httpx.AsyncClient` or an `aiohttp.ClientSession`.
 
-    One transport may serve several event loops, one after the other or in several threads: connections belong to
-    the loop that opened them, so each loop has its own.
+    One transport may serve several event loops, one after the other or in several threads: connections belong to the
+    loop that opened them, so each loop has its own.
     """
 
     def __init__(
@@ -170,9 +170,9 @@ class AsyncHttpTransport(AsyncRetryingTransport):
 
 
 def _is_cancelled_twice() -> bool:
-    """Whether the task was cancelled a second time while it cleaned up after the first.
+    """Whether the task was cancelled again during its cleanup.
 
-    httpcore then loses a connection: it stays in use for good and takes the place of one that works.
+    httpcore then loses a connection: it stays in use and takes the place of a working one.
     """
     import asyncio
 
@@ -196,10 +196,10 @@ def _prepare_request(
 
 
 def _has_own_auth(client: object) -> bool:
-    """Whether the caller's own client brings the credential: then no key is looked for."""
+    """Whether the caller's own client has a credential: then no key is looked up."""
     return getattr(client, "auth", None) is not None
 
 
 def _client_pool(client: Any) -> Pool[Any]:
-    """The caller's own client as a pool; how many connections it has is the caller's business."""
+    """The caller's own client as a pool; its number of connections is up to the caller."""
     return Pool(lambda _: client, sys.maxsize, client_size=None, owned=False)

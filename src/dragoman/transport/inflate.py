@@ -1,4 +1,4 @@
-"""Compressed bodies, opened piece by piece: a kilobyte that means a gigabyte never becomes one in memory."""
+"""Decompresses bodies piece by piece: a kilobyte that expands to a gigabyte is never in memory at once."""
 
 import zlib
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from zlib import _Decompress
 
 _MAX_PIECE = 256 * 1024
-"""Bytes: the largest piece that is handed on at once."""
+"""The maximum of bytes passed on at once."""
 _GZIP = zlib.MAX_WBITS | 16
 
 
 class Inflater:
-    """Opens one body that is gzip (of one or many members) or deflate (with or without the zlib frame)."""
+    """Decompresses one body: gzip (one or many members) or deflate (with or without the zlib header)."""
 
     def __init__(self, encoding: str) -> None:
         self._gzip = encoding in ("gzip", "x-gzip")
@@ -24,7 +24,7 @@ class Inflater:
         self._fed = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The plain bytes, in pieces of at most 256 KiB. Raises MalformedReplyError where it is not compressed so."""
+        """The plain bytes, in pieces of at most 256 KiB. Raises MalformedReplyError for invalid data."""
         self._fed = self._fed or bool(data)
         if self._decompressor is None:
             data = self._head = self._head + data
@@ -49,7 +49,7 @@ class Inflater:
             data = self._decompressor.unused_data
 
     def finish(self) -> None:
-        """Raises StreamTruncatedError where the compressed data stops before its end."""
+        """Raises StreamTruncatedError if the compressed data is incomplete."""
         if self._fed and (self._decompressor is None or not self._decompressor.eof):
             raise StreamTruncatedError("the compressed reply ended before its end")
 
@@ -66,9 +66,9 @@ def _inflate(decompressor: "_Decompress", data: bytes) -> bytes:
 
 
 def inflater_for(encoding: str | None) -> Inflater | None:
-    """What opens a content-encoding; None where nothing needs opening.
+    """The decompressor for a content-encoding; None if the body is plain.
 
-    Raises MalformedReplyError for an encoding that was not asked for.
+    Raises MalformedReplyError for an encoding that was not requested.
     """
     normalized = (encoding or "identity").strip().lower()
     if normalized in ("identity", ""):

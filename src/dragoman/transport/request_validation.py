@@ -1,7 +1,7 @@
-"""The last check before the wire: a header value or a path never becomes a second header or another path.
+"""Validates a request before it is sent: a header value or a path must not become another header or path.
 
-httpx builds requests from values with line ends in them; whether the engine below it refuses them depends on the
-engine. So they are refused here, whatever the engine is.
+httpx builds requests from values with line ends; whether they are refused below depends on the engine. So they are
+refused here for every engine.
 """
 
 import re
@@ -26,14 +26,16 @@ _CONTROL = re.compile(rb"[\x00-\x1f\x7f\\]")
 _TRANSPORT_HEADERS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "keep-alive", "expect"}
 ) | {"accept-encoding"}
-"""Headers that decide where a request goes, where it ends and how its reply is packed: the transport's business."""
+"""Headers that set the destination, length or encoding of a message: only the transport sets them."""
 
 ACCEPT_ENCODING = "gzip, deflate"
 """The compressions that `inflate` reads."""
 
 
 def validate_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers with lower-case names. Raises RequestError for what is no header or is not the caller's to set."""
+    """The headers with lower-case names. Raises RequestError for invalid headers and those that only the transport
+    sets.
+    """
     checked: dict[str, str] = {}
     for name, value in headers.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -54,7 +56,7 @@ def validate_method(method: str) -> str:
 
 @lru_cache(maxsize=256)
 def validate_path(path: str) -> str:
-    """The path as it is. Raises RequestError where it could mean another place than it says."""
+    """The path unchanged. Raises RequestError if it could resolve to another place."""
     if not _PATH.fullmatch(path) or path.startswith("//"):
         raise RequestError(f"{path!r:.120} is not a path: is a model name in it that no URL can hold?")
     decoded_path = unquote_to_bytes(path.partition("?")[0])
@@ -65,19 +67,19 @@ def validate_path(path: str) -> str:
 
 @lru_cache(maxsize=256)
 def full_url(base_url: str, path: str) -> "httpx.URL":
-    """Base URL and path as one. Raises RequestError and ConfigurationError; see `checked_path`."""
+    """Joins base URL and path. Raises RequestError and ConfigurationError; see `validate_path`."""
     import httpx
 
     try:
         url = httpx.URL(base_url + validate_path(path))
-        _ = url.host  # Decodes an international name, which may turn out to be none.
+        _ = url.host  # Decodes an international name, which may be invalid.
     except (httpx.InvalidURL, ValueError):
         raise ConfigurationError("the base URL has a host that no network knows") from None
     return url
 
 
 def http_headers(request: WireRequest, endpoint: Endpoint, target: Target) -> dict[str, str]:
-    """All headers of a request. Those of the request itself win, its key too."""
+    """All headers of a request. Those of the request itself win, its key included."""
     headers = {
         "user-agent": user_agent(),
         "accept": "application/json",
@@ -96,6 +98,6 @@ def user_agent() -> str:
 
 
 def has_own_key(request: WireRequest, endpoint: Endpoint) -> bool:
-    """Whether the caller has put a credential among the headers, in the endpoint's way or as an Authorization."""
+    """Whether the caller has set a credential header: the endpoint's, or Authorization."""
     header_names = (endpoint.key_header.lower(), "authorization")
     return any(name.lower() in header_names for name in request.headers)

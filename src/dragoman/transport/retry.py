@@ -1,8 +1,8 @@
-"""When to send the same request again, and how long to wait before it (specification D5.7). No I/O here.
+"""Decides whether to retry a request, and how long to wait first. No I/O.
 
-A retry can be a second paid generation, so there are few of them: three attempts in all by default, none beyond the
-caller's time limit, none once anything of a reply was handed out, and none while the quota of the provider is used
-up, as it is when most calls fail anyway.
+A retry can be a second paid generation, so there are few: three attempts in all by default, none beyond the caller's
+time limit, none once any part of a reply was delivered, and none while the provider's retry quota is used up, as it is
+when most calls fail.
 """
 
 import logging
@@ -21,7 +21,7 @@ from dragoman.transport.contract import Attempt
 _log = logging.getLogger("dragoman.transport")
 
 _MAX_PLAUSIBLE_WAIT = 86_400.0
-"""Seconds. Whoever asks for more than a day has a broken clock or bad intent: the ask is ignored."""
+"""Seconds. Longer waits are ignored: they come from broken clocks or hostile servers."""
 
 
 def _utc_now() -> datetime:
@@ -29,14 +29,14 @@ def _utc_now() -> datetime:
 
 
 async def _sleep_async(seconds: float) -> None:
-    import asyncio  # Sync programs do without it.
+    import asyncio  # Sync programs do not need it.
 
     await asyncio.sleep(seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Time and chance, as a transport sees them; tests put their own in. ``clock`` counts seconds."""
+    """Time and randomness of a transport; tests replace them. ``clock`` returns seconds."""
 
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], datetime] = _utc_now
@@ -48,16 +48,16 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often, and how patiently. All times are seconds.
+    """The number of retries and their waits. All times are seconds.
 
-    A wait that the provider asks for is kept up to ``longest_ask``; who asks for more is not asked again.
+    A wait that the provider requests is kept up to ``max_retry_after``; a longer one ends the attempts.
     """
 
     max_retries: int = 2
     initial_wait: float = 1.0
     max_wait: float = 30.0
     jitter: float = 0.25
-    """The share of a wait by which chance moves it, either way."""
+    """The random share of a wait, in either direction."""
     max_retry_after: float = 60.0
 
     def __post_init__(self) -> None:
@@ -65,7 +65,7 @@ class RetryPolicy:
             raise ValueError("max_retries is 0 or more")
 
     def backoff(self, retry: int, roll: float) -> float:
-        """The wait before the retry of that number, from 1; ``roll`` is the chance, from 0 to 1."""
+        """The wait before retry number ``retry``, from 1; ``roll`` is a random number from 0 to 1."""
         doublings = min(retry - 1, 32)
         factor = 1 + self.jitter * (2 * roll - 1)
         return min(self.max_wait, self.initial_wait * 2.0**doublings * factor)
@@ -73,9 +73,9 @@ class RetryPolicy:
     def wait(
         self, error: ProviderError, headers: Mapping[str, str], retry: int, *, now: datetime, roll: float
     ) -> float | None:
-        """Seconds until the retry of that number, or None where there is none.
+        """Seconds until that retry, or None for no retry.
 
-        Whether the failure may pass is the error's to say, unless the provider says so outright with x-should-retry.
+        The error says whether it is temporary, unless the provider decides with x-should-retry.
         """
         if retry > self.max_retries or not _is_retryable(error, headers):
             return None
@@ -96,9 +96,9 @@ def _is_retryable(error: ProviderError, headers: Mapping[str, str]) -> bool:
 
 
 class RetryQuota:
-    """A bucket that retries draw from and successes refill: an outage is not answered with three times the load.
+    """A token bucket: retries draw from it and successes refill it, so that an outage does not triple the load.
 
-    The numbers are those of the AWS SDKs' standard mode. Threads may share one.
+    The numbers are those of the AWS SDKs' standard mode. Thread-safe.
     """
 
     CAPACITY = 500
@@ -116,7 +116,7 @@ class RetryQuota:
         return self._remaining
 
     def try_spend(self, error: ProviderError) -> bool:
-        """Pays for one retry after that error; False, and nothing paid, where too little is left."""
+        """Pays for one retry after that error; False, without paying, if too little is left."""
         cost = self.THROTTLED_COST if isinstance(error, RateLimitError) else self.TRANSIENT_COST
         with self._lock:
             if cost > self._remaining:
@@ -153,7 +153,7 @@ class RetryState:
         self._record(status, None)
 
     def record_failure(self, error: ProviderError, headers: Mapping[str, str]) -> float | None:
-        """Seconds to wait before the next attempt, or None where this was the last; the error then knows them all."""
+        """Seconds until the next attempt, or None if this was the last; the error then lists all attempts."""
         wait = self.policy.wait(error, headers, len(self.attempts) + 1, now=self.timing.now(), roll=self.timing.roll())
         if wait is not None and (wait >= self.remaining or not self.quota.try_spend(error)):
             wait = None
@@ -167,7 +167,7 @@ class RetryState:
         return wait
 
     def record_break(self, error: ProviderError) -> None:
-        """The reply that had begun broke off: its attempt is no success after all, and there is no other."""
+        """Records that a reply broke off after it had begun: its attempt failed, and there is no retry."""
         *before, last = self.attempts
         self.attempts = (*before, Attempt(last.number, last.status, error.error_class))
         error.attempts = self.attempts

@@ -1,4 +1,4 @@
-"""Sending, retrying and streaming over anything that answers with an httpx response: with await and without."""
+"""Sends, retries and streams over anything that returns an httpx-like response: sync and async."""
 
 import contextlib
 import math
@@ -20,11 +20,11 @@ from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, Timing
 
 
 class TransportSettings(TypedDict, total=False):
-    """What every transport over HTTP may be told.
+    """The settings of every HTTP transport.
 
-    ``timeout``: seconds for a whole call, its retries and waits included; of a stream, until it begins, and from then
-    on the longest silence. None leaves time limits to the client below. ``connect_timeout``: seconds for making one
-    connection. ``body_cap``: the most bytes, decompressed, of a whole reply.
+    ``timeout``: seconds for a whole call, with its retries and waits; for a stream, until it begins, and then the
+    maximum of silence. None leaves time limits to the client. ``connect_timeout``: seconds to open one connection.
+    ``body_cap``: the maximum of bytes, decompressed, of a whole reply.
     """
 
     timeout: float | None
@@ -35,7 +35,7 @@ class TransportSettings(TypedDict, total=False):
 
 
 class _TransportBase(ABC):
-    """What both drivers do alike."""
+    """What the sync and the async transport share."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class _TransportBase(ABC):
 
     @abstractmethod
     def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
-        """The request as it will be sent. Raises RequestError and ConfigurationError."""
+        """Validates the request. Raises RequestError and ConfigurationError."""
 
     def _new_call(self, adapter: Adapter, request: WireRequest, timeout: float | None) -> Call:
         seconds = self._timeout if timeout is None else validate_timeout(timeout)
@@ -65,15 +65,15 @@ class _TransportBase(ABC):
 
 
 class RetryingTransport(_TransportBase):
-    """The sync driver; a subclass says how one attempt is sent."""
+    """The sync transport; a subclass implements one attempt."""
 
     @abstractmethod
     def _open(self, call: Call) -> AbstractContextManager[SyncResponse]:
-        """One attempt: a response whose body is still to come, and which is released at the end of the context."""
+        """Makes one attempt: a response before its body, which is released at the end of the context."""
 
     @abstractmethod
     def close(self) -> None:
-        """Closes the connections that belong to this transport."""
+        """Closes the connections that this transport owns."""
 
     def __enter__(self) -> Self:
         return self
@@ -82,7 +82,9 @@ class RetryingTransport(_TransportBase):
         self.close()
 
     def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
-        """The whole reply. Raises the last attempt's ProviderError, or RequestError or ConfigurationError at once."""
+        """The whole reply. Raises the last attempt's ProviderError, or RequestError or ConfigurationError without an
+        attempt.
+        """
         call = self._new_call(adapter, request, timeout)
         while True:
             try:
@@ -100,7 +102,7 @@ class RetryingTransport(_TransportBase):
     def stream(
         self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
     ) -> Iterator[StreamedReply]:
-        """A reply that has begun: its first bytes are there. Raises as `send` does, and while its chunks are read."""
+        """A reply whose first bytes have arrived. Raises as `send` does, and while its chunks are read."""
         call = self._new_call(adapter, request, timeout)
         while True:
             with contextlib.ExitStack() as stack:
@@ -141,15 +143,15 @@ class RetryingTransport(_TransportBase):
 
 
 class AsyncRetryingTransport(_TransportBase):
-    """The async driver: `Carrier`, with await."""
+    """The async `RetryingTransport`."""
 
     @abstractmethod
     def _open(self, call: Call) -> AbstractAsyncContextManager[AsyncResponse]:
-        """One attempt: a response whose body is still to come, and which is released at the end of the context."""
+        """Makes one attempt: a response before its body, which is released at the end of the context."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Closes the connections that belong to this transport."""
+        """Closes the connections that this transport owns."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -158,7 +160,9 @@ class AsyncRetryingTransport(_TransportBase):
         await self.close()
 
     async def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
-        """The whole reply. Raises the last attempt's ProviderError, or RequestError or ConfigurationError at once."""
+        """The whole reply. Raises the last attempt's ProviderError, or RequestError or ConfigurationError without an
+        attempt.
+        """
         call = self._new_call(adapter, request, timeout)
         while True:
             try:
@@ -176,7 +180,7 @@ class AsyncRetryingTransport(_TransportBase):
     async def stream(
         self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
     ) -> AsyncIterator[AsyncStreamedReply]:
-        """A reply that has begun: its first bytes are there. Raises as `send` does, and while its chunks are read."""
+        """A reply whose first bytes have arrived. Raises as `send` does, and while its chunks are read."""
         call = self._new_call(adapter, request, timeout)
         while True:
             async with contextlib.AsyncExitStack() as stack:
@@ -217,7 +221,7 @@ class AsyncRetryingTransport(_TransportBase):
 
 
 def _raw_chunks(response: SyncResponse) -> Iterator[bytes]:
-    """The body as it comes; at once where somebody, such as a hook of the caller's client, has read it already."""
+    """The body as it arrives, or at once if it was read already, for example by a hook of the caller's client."""
     return iter((response.content,)) if response.is_stream_consumed else response.iter_raw()
 
 
@@ -230,7 +234,7 @@ async def _single_chunk(content: bytes) -> AsyncIterator[bytes]:
 
 
 def _decoded_chunks(call: Call, first: bytes, rest: Iterator[bytes], inflater: Inflater | None) -> Iterator[bytes]:
-    """The decompressed chunks. What breaks them off is raised as the error that it is."""
+    """The decompressed chunks. A broken read is raised as its error."""
     call.delivered = True
     error: DragomanError | None = None
     try:

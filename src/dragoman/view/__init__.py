@@ -1,4 +1,4 @@
-"""A conversation to look at: one page of HTML, with its swaps and what they lost, its cost, and the raw requests."""
+"""A conversation as one HTML page, with its model swaps and their losses, its cost, and the raw requests."""
 
 from dragoman.view.page import page
 

@@ -1,6 +1,6 @@
-"""Tokens and cost of each reply as bars: the places and heights; the drawing itself is the template's.
+"""A bar chart of the tokens and cost of each reply: positions and heights; the template draws it.
 
-Widths are parts of a hundred, so that the picture fits a telephone; heights are pixels.
+Widths are percentages, so that the picture fits a phone; heights are pixels.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Part of a column; ``name`` is its class."""
+    """Part of a column; ``name`` is its CSS class."""
 
     name: str
     y: float
@@ -59,7 +59,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """``pixels`` is how wide the picture is at least, None where it may be as narrow as it likes."""
+    """``pixels`` is the minimum width of the picture, or None for no minimum."""
 
     columns: tuple[Column, ...]
     ticks: tuple[tuple[float, str], ...]
@@ -69,7 +69,7 @@ class Chart:
 
 
 def chart(replies: Sequence[Reply]) -> Chart | None:
-    """None where nothing is known that could be drawn."""
+    """None if there is nothing to draw."""
     usages = [reply.usage for reply in replies if reply.usage is not None]
     if not usages:
         return None
@@ -114,7 +114,7 @@ def _bars(usage: Usage, max_tokens: Decimal, max_cost: Decimal) -> Iterator[Bar]
 
 
 def label(reply: Reply) -> str:
-    """All of a column in words."""
+    """The text of a column."""
     parts = ["no token counts"] if reply.usage is None else list(figures.tokens(reply.usage))
     return f"{reply.number} · {reply.model}: {'; '.join(parts)}; {figures.cost(reply.usage)}"
 

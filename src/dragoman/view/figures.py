@@ -1,4 +1,4 @@
-"""Numbers as a person reads them. What is unknown is said, never shown as 0."""
+"""Numbers as text for people. Unknown values are marked as unknown, never shown as 0."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -11,7 +11,7 @@ _KILO = 1000
 
 
 def money(amount: Decimal) -> str:
-    """Dollars, to a millionth; what is not nothing is not shown as 0."""
+    """Dollars, to a millionth; a smaller amount is not shown as 0."""
     if 0 < amount < _MIN_SHOWN:
         return f"under ${_MIN_SHOWN:f}"
     text = f"{amount:.6f}".rstrip("0")
@@ -20,7 +20,7 @@ def money(amount: Decimal) -> str:
 
 
 def cost(usage: Usage | None) -> str:
-    """What one reply cost, in words."""
+    """The cost of one reply as text."""
     if usage is None:
         return "price unknown"
     match usage.cost_status:
@@ -35,7 +35,7 @@ def cost(usage: Usage | None) -> str:
 
 
 def tokens(usage: Usage) -> Iterator[str]:
-    """What went in and came out, in a few words each."""
+    """Input and output tokens, a few words each."""
     cached = f", {usage.cached_input_tokens:,} of them cached" if usage.cached_input_tokens else ""
     yield f"{usage.prompt_tokens:,} tokens in{cached}"
     reasoning = f", {usage.reasoning_tokens:,} of them reasoning" if usage.reasoning_tokens else ""
@@ -62,7 +62,7 @@ def plural(count: int, word: str, many: str | None = None) -> str:
 
 
 def axis_top(largest: Decimal) -> Decimal:
-    """The least of 1, 2, 5, 10, 20 … (or 0.1, 0.05 …) that is not below it: the top of an axis."""
+    """The least of 1, 2, 5, 10, 20 … (or 0.1, 0.05 …) that is not below ``largest``: the top of an axis."""
     if largest <= 0:
         return Decimal(1)
     power = Decimal(10) ** largest.adjusted()

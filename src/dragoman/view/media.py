@@ -1,4 +1,4 @@
-"""Media of a message as data URLs. What they are is told by their first bytes, whatever they are called."""
+"""Media of a message as data URLs. The first bytes decide the type, not the declared one."""
 
 import base64
 import binascii
@@ -9,7 +9,7 @@ from dragoman.canonical.blocks import AudioBlock, DocumentBlock, ImageBlock, Med
 MediaBlock = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 
 _HEAD = 64
-"""Base64 characters that are looked at."""
+"""Base64 characters that are inspected."""
 
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/avif")
 _AUDIO_TYPES = ("audio/wav", "audio/mpeg", "audio/ogg", "audio/flac", "audio/mp4")
@@ -34,11 +34,11 @@ _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\x1aE\xdf\xa3", "video/webm"),
     (0, b"%PDF-", "application/pdf"),
 )
-"""Where a kind's first bytes stand, and what they are; SVG is not among them: it may hold scripts."""
+"""The offset and first bytes of each type. SVG is excluded: it may contain scripts."""
 
 
 class EmbeddedMedia(NamedTuple):
-    """``tag`` is the element of HTML that plays it."""
+    """``tag`` is the HTML element that shows it."""
 
     tag: str
     url: str
@@ -48,7 +48,7 @@ _TAGS = {ImageBlock: "img", AudioBlock: "audio", VideoBlock: "video"}
 
 
 def embed(block: MediaBlock) -> EmbeddedMedia | None:
-    """The block as something to look at or listen to; None where its bytes are elsewhere, or no such thing."""
+    """The block as an embeddable image, audio or video; None if it has no bytes here, or none of a known type."""
     allowed_types = _EMBEDDABLE.get(type(block))
     if allowed_types is None or block.source.kind != "base64":
         return None
@@ -60,7 +60,7 @@ def embed(block: MediaBlock) -> EmbeddedMedia | None:
 
 
 def detect_media_type(data: str) -> str | None:
-    """The media type that base64 data begins like; None where it is not one of those that are known here."""
+    """The media type of base64 data by its first bytes; None if it is not a known one."""
     head = _decode_base64(data[:_HEAD]) or b""
     return next(
         (media_type for at, signature, media_type in _SIGNATURES if head[at : at + len(signature)] == signature), None
@@ -68,7 +68,7 @@ def detect_media_type(data: str) -> str | None:
 
 
 def size(source: MediaSource) -> int | None:
-    """Bytes; None where they are elsewhere."""
+    """Bytes; None if the data is elsewhere."""
     match source.kind:
         case "base64":
             return len(source.data.rstrip("=")) * 3 // 4

@@ -1,4 +1,4 @@
-"""A conversation as one page of HTML that needs nothing else: no network, and no script but its own."""
+"""A conversation as one self-contained HTML page: no network, and no script but its own."""
 
 import base64
 import hashlib
@@ -35,12 +35,12 @@ def page(
     next_model: str | None = None,
     raw: bool = True,
 ) -> str:
-    """The page. Whatever a message holds stays text in it, and no media but the messages' own bytes are shown.
+    """The page. Everything in a message is shown as text, and only media with their own bytes are shown.
 
     ``attempts`` are replies that broke and were billed. ``tool_ids`` is the session's map, which is not changed;
-    without it requests have ids of their own. ``next_model`` is the one that the session is set to. ``raw`` adds
-    what went over the wire: each request as it would be made of the history now, with ``tools`` and no options, and
-    what the adapter kept of the reply.
+    without it requests have ids of their own. ``next_model`` is the session's current model. ``raw`` adds the raw data:
+    each request as it would be built from the history now, with ``tools`` and no options, and what the adapter kept of
+    the reply.
 
     Raises MissingExtraError without the `cli` extra.
     """
@@ -66,7 +66,7 @@ def page(
 
 
 def _next_swap(messages: Sequence[Message], projections: Projections, model: str | None) -> Any:
-    """What the model that the session is set to would lose, where another one spoke last."""
+    """The losses of the session's current model, if another model answered last."""
     reply_models = [message.metadata.model for message in messages if message.metadata.model and is_reply(message)]
     if model is None or not reply_models or reply_models[-1] is None or reply_models[-1] == model:
         return None
@@ -75,7 +75,7 @@ def _next_swap(messages: Sequence[Message], projections: Projections, model: str
 
 
 def _totals(messages: Sequence[Message], attempts: Sequence[Message]) -> list[tuple[str, str, str]]:
-    """What is told at the top: a name, a figure, and a note on it."""
+    """The summary at the top: a name, a figure, and a note on each."""
     billed = [*messages, *attempts]
     usage, cost = total_usage(billed), total_cost(billed)
     calls = sum(len(message.tool_uses) for message in messages)
@@ -115,7 +115,7 @@ def _format_date(messages: Sequence[Message]) -> str:
 
 
 def _content_security_policy(style: str, script: str) -> str:
-    """The page's Content-Security-Policy: its own style and script, media inside it, and nothing else at all."""
+    """The page's Content-Security-Policy: its own style and script, media inside it, and nothing else."""
     return (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         "img-src data:; media-src data:; base-uri 'none'; form-action 'none'"
@@ -123,7 +123,7 @@ def _content_security_policy(style: str, script: str) -> str:
 
 
 def _show_control_characters(value: Any) -> Any:
-    """Control characters as their pictures: no document may hold them, and nobody would see them."""
+    """Control characters as visible symbols: HTML may not contain them, and they are invisible."""
     return value.translate(_CONTROL_PICTURES) if type(value) is str else value
 
 

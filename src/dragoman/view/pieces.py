@@ -1,4 +1,4 @@
-"""Blocks as the page shows them: all kinds come down to a few, each with a title, a text and facts beside it."""
+"""Blocks as the page shows them: every kind becomes one of a few, each with a title, a text and facts."""
 
 import json
 import re
@@ -28,7 +28,7 @@ from dragoman.view import figures, media
 
 _FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```[ \t]*$\n?", re.DOTALL | re.MULTILINE)
 _FOLD_FROM = 700
-"""Characters; a longer answer of a tool is folded."""
+"""Characters; a longer tool result is folded."""
 _FILE_KINDS = {"url": "at", "file_ref": "the file", "file_id": "kept as"}
 
 Facts = tuple[tuple[str, str], ...]
@@ -36,9 +36,10 @@ Facts = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """``kind`` says how it looks: text, code, thinking, call, answer, media or data.
+    """``kind`` sets the look: text, code, thinking, call, answer, media or data.
 
-    ``answer`` belongs to a call. ``src`` is a data URL, made of the message's own bytes, and ``tag`` what plays it.
+    ``answer`` belongs to a call. ``src`` is a data URL of the message's own bytes, and ``tag`` the element that shows
+    it.
     """
 
     kind: str
@@ -55,7 +56,7 @@ class Piece:
 
 
 def build_pieces(blocks: Sequence[ContentBlock], answers: Mapping[str, ToolResultBlock]) -> tuple[Piece, ...]:
-    """What blocks come to, in order. ``answers`` are those that stand with their calls, by the calls' ids."""
+    """The pieces of blocks, in order. ``answers`` are results that are shown with their calls, by call id."""
     return tuple(piece for block in blocks for piece in _pieces_of(block, answers))
 
 
@@ -94,7 +95,7 @@ def _pieces_of(block: ContentBlock, answers: Mapping[str, ToolResultBlock]) -> I
 
 
 def _text_pieces(text: str) -> Iterator[Piece]:
-    """Texts, with what stands between fences set apart as code; nothing else of Markdown is read."""
+    """Text, with fenced code separate; no other Markdown is interpreted."""
     end = 0
     for fence in _FENCE.finditer(text):
         if before := text[end : fence.start()].strip("\n"):
@@ -125,7 +126,7 @@ def _call_piece(block: ToolUseBlock, answers: Mapping[str, ToolResultBlock]) -> 
 
 
 def answer_piece(block: ToolResultBlock, answers: Mapping[str, ToolResultBlock]) -> Piece:
-    """What a tool answered."""
+    """The piece of a tool result."""
     inner = build_pieces(block.content, answers)
     words = " ".join(each.text for each in inner)
     return Piece(
@@ -193,7 +194,7 @@ def _citation_fact(citation: Citation) -> tuple[str, str]:
 
 
 def to_text(value: Any) -> str:
-    """A text as it is, anything else as JSON."""
+    """Text unchanged, anything else as JSON."""
     return value if isinstance(value, str) else as_json(value)
 
 

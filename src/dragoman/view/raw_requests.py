@@ -1,6 +1,6 @@
-"""Raw requests, line by line, each without the lines that it begins with in common with an earlier one.
+"""Raw requests, line by line, without the first lines that equal those of an earlier one.
 
-A request holds the whole history before it: written out, they would make a page that grows with its square.
+A request contains the whole history before it: in full, the page would grow quadratically.
 """
 
 import json
@@ -13,17 +13,17 @@ from dragoman.adapter.errors import MalformedReplyError
 from dragoman.adapter.wire import WireRequest
 
 _MAX_WORD = 400
-"""Characters without a space; what is longer is encoded media or a signature, and is shortened."""
+"""Characters without a space; a longer word is encoded media or a signature, and is shortened."""
 _SHORTENED_LENGTH = 60
 _MIN_SHARED_LINES = 12
 MAX_BYTES = 48 * 1024 * 1024
-"""Of bodies on one page, together; the requests that follow are left out."""
+"""The total of request bodies on one page; later requests are left out."""
 _SPACE = re.compile(r"\s")
 
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """``lines`` is how many lines at the beginning are those of the request ``same_as``; ``text`` is what follows."""
+    """``lines`` is the number of first lines that equal those of the request ``same_as``; ``text`` is the rest."""
 
     address: str
     text: str
@@ -32,14 +32,14 @@ class Raw:
 
 
 class RawRequests:
-    """Those of one page. The numbers are those of their turns."""
+    """The requests of one page. Their numbers are those of their turns."""
 
     def __init__(self) -> None:
         self._latest: dict[str, tuple[int, list[str]]] = {}
         self._bytes = 0
 
     def add(self, number: int, model: str, request: WireRequest) -> Raw | None:
-        """None where the page would become too large."""
+        """None if the page would become too large."""
         self._bytes += len(request.body)
         if self._bytes > MAX_BYTES:
             return None
@@ -71,7 +71,7 @@ def _format_body(body: bytes) -> str:
 
 
 def pretty(value: Any) -> str:
-    """JSON for a person: indented, with what nobody reads shortened."""
+    """JSON for people: indented, with long encoded strings shortened."""
     return json.dumps(shorten(value), ensure_ascii=False, indent=2)
 
 

@@ -1,4 +1,4 @@
-"""What a history loses on its way to a model: found by projecting it, as it was, onto the one that answered next."""
+"""Finds what a swap loses by projecting the history onto the next model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,8 +17,9 @@ from dragoman.session.compaction import apply_summaries
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """``refused`` is why the model cannot be given the history at all, where that is so. ``behind``: no reply of the
-    new model is there yet."""
+    """``refused`` is the reason if the model cannot take the history at all. ``is_upcoming``: the new model has not
+    replied yet.
+    """
 
     before: str
     after: str
@@ -28,17 +29,17 @@ class Swap:
 
     @property
     def lost(self) -> list[Loss]:
-        """Content that is gone or reduced."""
+        """Content that is removed or reduced."""
         return [loss for loss in self.losses if loss.severity is Severity.WARNING]
 
     @property
     def changed(self) -> list[Loss]:
-        """What only has another form."""
+        """Content that only changes its form."""
         return [loss for loss in self.losses if loss.severity is not Severity.WARNING]
 
     @property
     def rows(self) -> list[tuple[Loss, tuple[str, ...]]]:
-        """Those that say the same as one, each with the messages that it is of; what is gone comes first."""
+        """Equal losses as one row, each with its messages; removed content comes first."""
         found: dict[tuple[str, str], list[Loss]] = {}
         for loss in (*self.lost, *self.changed):
             found.setdefault((loss.kind, loss.reason), []).append(loss)
@@ -47,9 +48,9 @@ class Swap:
 
 @dataclass(slots=True)
 class Projections:
-    """Requests as they would be made today. ``tool_ids`` should be a copy: ids may be made in it.
+    """Requests as they would be built today. ``tool_ids`` should be a copy: ids may be added to it.
 
-    ``tools`` are offered in each request; a history does not hold their definitions, nor the options of its turns.
+    Each request offers ``tools``; a history contains neither their definitions nor the options of its turns.
     """
 
     tool_ids: ToolIdMap
@@ -57,7 +58,7 @@ class Projections:
     encode_cache: EncodeCache = field(default_factory=EncodeCache)
 
     def request(self, history: Sequence[Message], model: str) -> WireRequest | str:
-        """The request that this history makes for the model, or why there is none."""
+        """The request of this history for the model, or the reason why there is none."""
         try:
             adapter = get_adapter(model)
             context = RequestContext(
@@ -69,7 +70,7 @@ class Projections:
 
 
 def describe_swap(request: WireRequest | str, before: str, after: str, *, is_upcoming: bool = False) -> Swap:
-    """The swap that a request, or the lack of one, stands for."""
+    """The swap of a request, or of the reason for its absence."""
     if isinstance(request, str):
         return Swap(before, after, refused=request, is_upcoming=is_upcoming)
     return Swap(before, after, request.losses, is_upcoming=is_upcoming)

@@ -1,4 +1,4 @@
-"""A history as the page tells it: a turn for each message, tools' answers with their calls, swaps where they were."""
+"""A history as the page shows it: a turn for each message, tool results with their calls, swaps in their place."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from dragoman.view.raw_requests import Raw, RawRequests, pretty
 from dragoman.view.swaps import Projections, Swap, describe_swap
 
 HUES = 6
-"""How many models have a colour of their own; then they come round again."""
+"""The number of model colours before they repeat."""
 _LONGEST_NAME = 72
 
 _SPEAKERS = {
@@ -29,14 +29,14 @@ _STOP_REMARKS = {
     StopReason.CONTEXT_OVERFLOW: "the context window was full",
     StopReason.PAUSE: "paused",
 }
-"""What is worth saying of how a reply ended."""
+"""Remarks on how a reply ended, if that is unusual."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnView:
-    """One message. ``number`` counts messages from 1. ``swap`` stands before it. ``hue`` is that of its model.
+    """One message. ``number`` counts messages from 1. ``swap`` is shown before it. ``hue`` is that of its model.
 
-    ``request`` and ``reply`` are raw; ``why_no_request`` is set where a reply has none.
+    ``request`` and ``reply`` are raw; ``why_no_request`` is set if a reply has no request.
     """
 
     number: int
@@ -58,7 +58,7 @@ class TurnView:
 
     @property
     def kinds(self) -> str:
-        """What the filters look for."""
+        """The keywords for the page's filters."""
         found = {self.role, *(piece.kind for piece in self.pieces)}
         return " ".join(sorted(found | ({"swap"} if self.swap else set())))
 
@@ -79,7 +79,7 @@ def is_reply(message: Message) -> bool:
 
 
 def build_turns(messages: Sequence[Message], projections: Projections, *, raw: bool) -> Iterator[TurnView]:
-    """The history in order; messages that hold nothing but answers to earlier calls stand with those."""
+    """The history in order; messages with only results of earlier calls are shown with the calls."""
     answers, call_numbers = _match_answers(messages)
     hues, requests = model_hues(messages), RawRequests()
     current_model: str | None = None
@@ -116,7 +116,7 @@ def build_turns(messages: Sequence[Message], projections: Projections, *, raw: b
 
 
 def replies(messages: Sequence[Message]) -> list[Reply]:
-    """Those that a provider sent, for the chart."""
+    """The replies for the chart: messages that a provider sent."""
     hues = model_hues(messages)
     return [
         Reply(number, _model(message), hues.get(message.metadata.model or "", 0), message.usage)
@@ -126,20 +126,21 @@ def replies(messages: Sequence[Message]) -> list[Reply]:
 
 
 def model_hues(messages: Iterable[Message]) -> dict[str, int]:
-    """A number for each model, in the order in which they first spoke."""
+    """A number for each model, in order of first use."""
     models = dict.fromkeys(message.metadata.model for message in messages if message.metadata.model)
     return {model: index % HUES for index, model in enumerate(models)}
 
 
 def message_numbers(messages: Sequence[Message]) -> dict[str, int]:
-    """The number under which each message is found, by its id; that of answers is that of their call."""
+    """The number that each message is shown under, by id; results have the number of their call."""
     _, call_numbers = _match_answers(messages)
     return {message.id: call_numbers.get(index, index + 1) for index, message in enumerate(messages)}
 
 
 def _match_answers(messages: Sequence[Message]) -> tuple[dict[str, ToolResultBlock], dict[int, int]]:
-    """The answers that have a call before them, by its id; and the messages that hold nothing else, by their index,
-    with the number of the message that called."""
+    """The results whose call comes before them, by call id; and the messages with nothing else, by index, with the
+    number of the message that called.
+    """
     call_numbers_by_id: dict[str, int] = {}
     found: dict[str, ToolResultBlock] = {}
     call_numbers: dict[int, int] = {}
@@ -194,7 +195,7 @@ def _figures(usage: Usage | None) -> Iterator[str]:
 
 
 def _raw_reply(message: Message) -> str | None:
-    """What the adapter kept of the reply, and its usage as the provider told it."""
+    """What the adapter kept of the reply, and the provider's own usage object."""
     usage = message.usage
     raw = {"provider_raw": message.metadata.provider_raw, "usage": None if usage is None else usage.raw}
     present = {name: value for name, value in raw.items() if value is not None}

@@ -1,1 +1,1 @@
-"""How commands read their input and show their output."""
+"""Input and output of the commands."""

@@ -1,4 +1,4 @@
-"""The files of `dragoman convert`: what is in the source, where it goes, and that nothing is written over silently."""
+"""The files of `dragoman convert`: reads the source, plans the targets, and never overwrites a file silently."""
 
 import os
 import re
@@ -24,20 +24,20 @@ from dragoman.session import snapshot
 _UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAME = 80
 _SUFFIXES = frozenset({".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".db", ".sqlite", ".sqlite3", ".chatml", ".txt"})
-"""Of the files of a directory that are tried."""
+"""The suffixes of files that are tried in a directory."""
 
 
 _OWN_FORMATS = frozenset({"session", "umf-events"})
 
 
 def check_writable(to: str) -> None:
-    """Raises ConfigurationError where there is no such shape, or it is read and never written."""
+    """Raises ConfigurationError if the format is unknown or read-only."""
     if get_format(to).write is None and to not in _OWN_FORMATS:
         raise ConfigurationError(f"{to} is read and never written")
 
 
 def iter_files(source: Path, target: Path) -> Iterator[Path]:
-    """The files of a directory, in order; not those of the target where that lies in it, nor hidden ones."""
+    """The files of a directory, in order, without hidden files and those of a target inside it."""
     target_folder = target.resolve()
     for path in sorted(source.rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(source).parts)
@@ -53,10 +53,10 @@ def iter_files(source: Path, target: Path) -> Iterator[Path]:
 def plan_targets(
     source: Path, target: Path, *, of: str | None, to: str, model: str | None, only: str | None, named: bool = True
 ) -> Iterator[tuple[str, list[Message], Path]]:
-    """Each conversation of a file, with the file that it goes to.
+    """Each conversation of a file, with its target file.
 
-    ``named``: the target is the file's own name; otherwise it lacks the shape's suffix. Raises FormatError, with a
-    path, and ConfigurationError.
+    ``named``: the target is a file name; otherwise the format's suffix is added. Raises FormatError, with a path, and
+    ConfigurationError.
     """
     conversations = read_conversations(source, of, model)
     if only is not None:
@@ -83,8 +83,9 @@ def plan_targets(
 
 
 def read_conversations(source: Path, of: str | None, model: str | None) -> list[Conversation]:
-    """Those of a file, in the shape that is named, or else told by looking. Raises FormatError, with a path, and
-    ConfigurationError."""
+    """The conversations of a file, in the named format or a detected one. Raises FormatError, with a path, and
+    ConfigurationError.
+    """
     name = of or detect(source.read_bytes())
     if name is None:
         raise ConfigurationError(f"nothing tells in which shape {source} is: say it with --from")
@@ -95,7 +96,7 @@ def read_conversations(source: Path, of: str | None, model: str | None) -> list[
 
 
 def _file_name(name: str, taken: set[str]) -> str:
-    """The name as one of a file, and not that of another one."""
+    """A valid file name made from the name, and not one that is taken."""
     safe = _UNSAFE_CHARACTERS.sub("_", name).strip("._")[:_MAX_NAME] or "conversation"
     candidate, number = safe, 1
     while candidate in taken:
@@ -106,7 +107,7 @@ def _file_name(name: str, taken: set[str]) -> str:
 
 
 def convert_history(history: Sequence[Message], to: str, model: str | None) -> Conversion[str]:
-    """The text of a file in a shape. Raises ConfigurationError where the shape is read and never written."""
+    """The file content in a format. Raises ConfigurationError if the format is read-only."""
     if to == "session":
         models = [message.metadata.model for message in history if message.metadata.model]
         session = next((message.session_id for message in history if message.session_id), new_session_id())
@@ -115,7 +116,7 @@ def convert_history(history: Sequence[Message], to: str, model: str | None) -> C
             snapshot.write(snapshot.Snapshot(session, model or last, list(history), ToolIdMap())).decode()
         )
     if to == "umf-events":
-        # The envelopes hold UMF's messages, so that what is lost in those is lost in them.
+        # The envelopes contain UMF messages, so UMF's losses are theirs.
         lines = (to_json(envelope).decode() + "\n" for envelope in history_to_umf(history))
         return Conversion("".join(lines), to_umf(history).losses)
     write = get_format(to).write
@@ -126,7 +127,7 @@ def convert_history(history: Sequence[Message], to: str, model: str | None) -> C
 
 
 def write_file(conversion: Conversion[str], path: Path, *, overwrite: bool) -> None:
-    """Writes the file, whole or not at all. Raises ConfigurationError where there is one and it may not be lost."""
+    """Writes the file, as a whole or not at all. Raises ConfigurationError if it exists and ``overwrite`` is False."""
     if path.exists() and not overwrite:
         raise ConfigurationError(f"{path} is there already: choose another name, or say --overwrite")
     path.parent.mkdir(parents=True, exist_ok=True)

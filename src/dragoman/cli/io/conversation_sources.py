@@ -1,4 +1,4 @@
-"""Where `dragoman view` finds a conversation: sessions, stores, cassettes, and all shapes that are read here."""
+"""Finds the conversation for `dragoman view`: sessions, stores, cassettes, and all formats that can be read."""
 
 import re
 import sqlite3
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 _SQLITE = b"SQLite format 3\0"
 _CASSETTE_HEADER = re.compile(rb"\A(---\s*)?format: \d+\s")
 _TABLES = {"sessions", "messages", "attempts"}
-"""Of a store of ours."""
+"""The tables of our store."""
 _MAX_NAMED = 8
 _UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedConversation:
-    """``model`` is the one that the session is set to, where that is known."""
+    """``model`` is the session's current model, if known."""
 
     title: str
     messages: Sequence[Message]
@@ -47,9 +47,9 @@ class LoadedConversation:
 def load_conversation(
     source: str, *, of: str | None, only: str | None, store: str | None, model: str | None
 ) -> LoadedConversation:
-    """What is to be shown. A source that is no file is the URL of a store, or the id of a session in ``store``.
+    """The conversation to show. A source that is not a file is the URL of a store, or the id of a session in ``store``.
 
-    Raises ConfigurationError where there is no such thing, or several and ``only`` names none; and FormatError.
+    Raises ConfigurationError if there is none, or several and ``only`` names none; and FormatError.
     """
     if "://" in source:
         return _from_store(source, only)
@@ -93,11 +93,11 @@ def _choose(found: Sequence[Conversation], only: str | None, path: Path) -> Conv
 
 
 def _from_store(url: str, session_id: str | None) -> LoadedConversation:
-    from dragoman.store import Store  # its extra is asked for where a store is
+    from dragoman.store import Store  # its extra is needed for stores only
 
     scheme, _, path = url.partition(":///")
     if scheme.startswith("sqlite") and path and not Path(path).is_file():
-        raise ConfigurationError(f"there is no store {path!r:.200}")  # to look at one does not make it
+        raise ConfigurationError(f"there is no store {path!r:.200}")  # viewing a store must not create it
     with Store(url) as store:
         session = store.load(session_id or _only_session(store))
     title = session.record.title or session.id
@@ -129,7 +129,7 @@ def _join_names(names: Sequence[str]) -> str:
 
 
 def _is_store(path: Path) -> bool:
-    """Whether a file is a database of ours: others' logs are SQLite as well."""
+    """Whether a file is our database: other tools' logs are SQLite as well."""
     with path.open("rb") as file:
         if file.read(len(_SQLITE)) != _SQLITE:
             return False
@@ -151,7 +151,7 @@ def _load_recording(path: Path) -> "Recording":
 
 
 def _as_vcr(recording: "Recording") -> dict[str, Any]:
-    """Our cassette in vcrpy's shape, whose reader finds the conversations in it."""
+    """Our cassette in vcrpy's format, whose reader finds the conversations in it."""
     return {
         "interactions": [
             {
@@ -173,7 +173,7 @@ def _as_vcr(recording: "Recording") -> dict[str, Any]:
 
 
 def _origin(provider: str | None) -> str:
-    """Where the provider is reached: the host tells whose wire it is. Nothing is sent there."""
+    """The provider's address: the host identifies the wire. Nothing is sent there."""
     try:
         address = adapter_class(provider).endpoint.base_url if provider else ""
     except (ConfigurationError, UnknownProviderError):

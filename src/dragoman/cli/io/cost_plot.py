@@ -1,4 +1,4 @@
-"""Costs as bars: one SVG picture, alone or in a page of HTML that needs nothing else."""
+"""Costs as a bar chart: an SVG picture, alone or in a self-contained HTML page."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ _Key = tuple[str | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One bar: what it stands for, altogether, and the lines that it is made of."""
+    """One bar: its label, its total, and its lines."""
 
     label: str
     total: CostLine
@@ -31,10 +31,10 @@ class _Row:
 
 
 def write_plot(path: Path, groups: Sequence[str], lines: Sequence[CostLine], priced_by: str) -> None:
-    """Draws the lines into a file, whose suffix says how.
+    """Writes the chart to a file; the suffix selects the format.
 
-    Raises ConfigurationError for another suffix than .html, .svg and .png, and MissingExtraError for a PNG without
-    the package that makes one of an SVG.
+    Raises ConfigurationError for a suffix other than .html, .svg and .png, and MissingExtraError for a PNG without the
+    package that converts an SVG.
     """
     match path.suffix.lower():
         case ".svg":
@@ -48,7 +48,7 @@ def write_plot(path: Path, groups: Sequence[str], lines: Sequence[CostLine], pri
 
 
 def render_svg(groups: Sequence[str], lines: Sequence[CostLine]) -> str:
-    """One bar for each value of the first group, divided by the others. What is unknown has no bar, but says so."""
+    """One bar for each value of the first group, divided by the others. An unknown cost has a label but no bar."""
     rows = list(_rows(lines))
     part_keys = sorted({line.key[1:] for line in lines if line.key[1:]}, key=_label)
     colours = {key: _COLOURS[index % len(_COLOURS)] for index, key in enumerate(part_keys)}
@@ -70,7 +70,7 @@ def render_svg(groups: Sequence[str], lines: Sequence[CostLine]) -> str:
 
 
 def render_html(groups: Sequence[str], lines: Sequence[CostLine], priced_by: str) -> str:
-    """A page with the picture and the figures; it loads nothing."""
+    """A page with the chart and the figures; it loads nothing."""
     titles = "".join(f"<th>{escape(title)}</th>" for title in (*groups, "replies", "tokens in", "tokens out", "cost"))
     rows = "\n".join(
         "<tr>"
@@ -127,7 +127,7 @@ def _bar(row: _Row, top: int, left: int, max_cost: Decimal, colours: Mapping[_Ke
 def _render_png(picture: str) -> bytes:
     try:
         cairosvg = import_module("cairosvg")
-    except (ModuleNotFoundError, OSError):  # the latter without the system's cairo
+    except (ModuleNotFoundError, OSError):  # OSError: the system has no cairo
         raise MissingExtraError(
             "a PNG needs cairosvg and the cairo library: pip install cairosvg; .svg and .html need nothing"
         ) from None

@@ -1,7 +1,6 @@
-"""Where `dragoman cost` finds replies: sessions and messages as they were written, stores and what was exported of
-them, and files of usages.
+"""The sources of `dragoman cost`: sessions and messages in files, stores, exported stores, and files of usages.
 
-A source is anything with `lines`; what it reads is its own affair.
+Every source has a method `lines`.
 """
 
 import json
@@ -29,7 +28,7 @@ _SQLITE = b"SQLite format 3\0"
 
 @dataclass(frozen=True, slots=True)
 class Repricing:
-    """At which prices: of the table, at one moment or as another model, as in `reprice`. None: as it was recorded."""
+    """The prices to use: those of the table, at one time or as another model, as in `reprice`. None: as recorded."""
 
     table: PriceTable | None = None
     at: datetime | None = None
@@ -42,7 +41,7 @@ class Repricing:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From the first moment on, up to the second one; None is open."""
+    """From ``since`` up to, not including, ``until``; None is open."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -56,20 +55,20 @@ ALWAYS = Span()
 
 class Source(Protocol):
     def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
-        """What the replies cost, by the groups of `at_scale.GROUPS`."""
+        """The cost of the replies, by the groups of `dragoman.pricing.analytics.usages.GROUPS`."""
         ...
 
     def describe_prices(self, prices: Repricing) -> str:
-        """Where the figures come from, for a person."""
+        """The origin of the figures, as text."""
         ...
 
 
 def open_sources(names: Sequence[str], span: Span = ALWAYS, *, attach: bool = False) -> list[Source]:
-    """One for each session, file of messages, store or exported folder, and one for all files of usages of a kind. Only
-    replies of that span count.
+    """One source for each session, file of messages, store or exported folder, and one for all files of usages of a
+    kind. Only replies of that span count.
 
-    A store is named by its URL, or is a file of SQLite; ``attach`` has DuckDB read it. Raises ConfigurationError where
-    a file holds nothing of the sort, and OSError where it cannot be read.
+    A store is a URL or an SQLite file; with ``attach`` DuckDB reads it. Raises ConfigurationError if a file contains no
+    replies, and OSError if it cannot be read.
     """
     store = AttachedStore if attach else StoreReplies
     found: list[Source] = []
@@ -100,7 +99,7 @@ def open_sources(names: Sequence[str], span: Span = ALWAYS, *, attach: bool = Fa
 
 @dataclass(frozen=True, slots=True)
 class UsageFiles:
-    """Files with a row for each reply. They hold no prices: today's table stands in where none is named."""
+    """Files with a row for each reply. They contain no prices, so today's table is the default."""
 
     paths: Sequence[Path]
     span: Span = ALWAYS
@@ -115,7 +114,7 @@ class UsageFiles:
 
 @dataclass(frozen=True, slots=True)
 class MessageFile:
-    """A session that `Session.dump` wrote, broken replies included, or one message a line."""
+    """A session that `Session.dump` wrote, including broken replies, or one message per line."""
 
     path: Path
     span: Span = ALWAYS
@@ -142,7 +141,7 @@ class MessageFile:
 
 @dataclass(frozen=True, slots=True)
 class StoreReplies:
-    """Everything that a store was told of: replies, and attempts that were billed."""
+    """All billed replies and attempts of a store."""
 
     url: str
     span: Span = ALWAYS
@@ -162,7 +161,7 @@ class StoreReplies:
 
 @dataclass(frozen=True, slots=True)
 class AttachedStore:
-    """The same, read by DuckDB where it is."""
+    """A store that DuckDB reads in place."""
 
     url: str
     span: Span = ALWAYS
@@ -191,7 +190,7 @@ class ExportedReplies:
 
 
 def check_store_exists(url: str) -> None:
-    """Raises ConfigurationError for a file that is not there: a report does not make what it is to read."""
+    """Raises ConfigurationError for a missing file: a report must not create the store that it reads."""
     scheme, _, path = url.partition(":///")
     if scheme == "sqlite" and path and not Path(path).is_file():
         raise ConfigurationError(f"there is no store {path!r}")
@@ -255,7 +254,7 @@ def _read_message(line: str, where: str) -> Message:
     try:
         return read_message(line)
     except ValidationError as error:
-        fault = error.errors(include_input=False, include_url=False)[0]  # what was said stays out of the error
+        fault = error.errors(include_input=False, include_url=False)[0]  # the error must not contain the conversation
         raise ConfigurationError(f"{where} is no message: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
     except ValueError as error:
         raise ConfigurationError(f"{where} is no message: {error!s:.200}") from None

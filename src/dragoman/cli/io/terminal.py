@@ -1,4 +1,4 @@
-"""How a session looks in a terminal: one console, and one way to show each kind of event."""
+"""Shows a session in a terminal: one console, and one format for each kind of event."""
 
 from functools import cache
 
@@ -18,14 +18,15 @@ _MAX_RESULT = 240
 
 @cache
 def console(*, stderr: bool = False, min_width: int = 0) -> Console:
-    """A console; colours go where the terminal has them. ``least_width`` is for tables: cut to a narrower terminal
-    they would not tell one row from the next."""
+    """A console, with colours if the terminal has them. ``min_width`` is for tables: a narrower terminal would cut off
+    the columns that distinguish their rows.
+    """
     default = Console(stderr=stderr, highlight=False)
     return Console(stderr=stderr, highlight=False, width=min_width) if default.width < min_width else default
 
 
 class EventPrinter:
-    """Prints a stream as it arrives. Thinking is dim, calls and answers stand on lines of their own."""
+    """Prints a stream as it arrives. Thinking is dim, calls and results are on lines of their own."""
 
     def __init__(self, out: Console) -> None:
         self._out = out
@@ -52,7 +53,7 @@ class EventPrinter:
                 pass
 
     def end(self) -> None:
-        """Ends the line, if one was begun."""
+        """Ends the current line, if there is one."""
         if not self._at_line_start:
             self._out.print()
             self._at_line_start = True
@@ -67,7 +68,7 @@ class EventPrinter:
 
 
 def usage_line(reply: Message) -> str:
-    """Tokens and cost of one reply, in a line."""
+    """Tokens and cost of one reply on one line."""
     usage = reply.usage
     if usage is None:
         return f"{reply.metadata.model} · the provider told no token counts"
@@ -78,7 +79,7 @@ def usage_line(reply: Message) -> str:
 
 
 def cost_text(usage: Usage) -> str:
-    """The cost as a person reads it; unknown is said, never shown as 0."""
+    """The cost as text; an unknown one is marked as unknown, never shown as 0."""
     match usage.cost_status:
         case CostStatus.FREE:
             return "free"
@@ -91,7 +92,7 @@ def cost_text(usage: Usage) -> str:
 
 
 def show_preview(out: Console, preview: Preview) -> None:
-    """A preview, with its losses in the colours of their weight."""
+    """A preview, with its losses coloured by severity."""
     head, *rest = str(preview).splitlines()
     out.print(f"  [bold]{escape(head)}[/]", soft_wrap=True)
     for line in rest:

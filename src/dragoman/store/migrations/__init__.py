@@ -1,1 +1,1 @@
-"""Alembic's migrations: one file a step, numbered, never changed once released."""
+"""Alembic migrations: one numbered file each, never changed after release."""

@@ -1,4 +1,4 @@
-"""How Alembic runs the steps: on the connection, and inside the transaction, that the store has opened."""
+"""Runs Alembic's migrations on the connection, and in the transaction, that the store has opened."""
 
 from alembic import context
 

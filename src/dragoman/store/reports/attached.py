@@ -1,8 +1,8 @@
-"""The replies of a store, read by DuckDB where they are: for reports over a large store that nothing was exported of.
+"""Replies of a store, read by DuckDB directly from the database: for reports over a large store without an export.
 
-DuckDB reads a store's tables through its extension for SQLite or PostgreSQL. That is loaded where it is installed, and
-never fetched: who wants it runs ``INSTALL sqlite`` (or ``postgres``) in DuckDB once, or installs a package that holds
-it, such as duckdb-extension-sqlite-scanner.
+DuckDB reads a store's tables through its extension for SQLite or PostgreSQL. The extension is loaded if it is
+installed, and never downloaded: run ``INSTALL sqlite`` (or ``postgres``) in DuckDB once, or install a package that
+contains it, such as duckdb-extension-sqlite-scanner.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _CATALOG = "store"
 
 
 class _Backend(NamedTuple):
-    """How DuckDB reads a database of a kind."""
+    """How DuckDB reads one kind of database."""
 
     duckdb_type: str
     extension: str
     schema: str
-    """What asks for the schema of the tables."""
+    """The query for the schema of the tables."""
 
 
 _BACKENDS = {
@@ -80,19 +80,19 @@ class AttachedReplies(RecordedReplies):
 
 _IS_REPLY = "provider IS NOT NULL OR cost_status IS NOT NULL"
 _BILLED = {"messages": f"({_IS_REPLY}) AND NOT CAST(inherited AS BOOLEAN)", "attempts": _IS_REPLY}
-"""What was billed; a fork's copies were, to its first session. See `bills.billed`."""
+"""The condition on billed rows. A fork's copies were billed to its first session. See `billing.billed_conditions`."""
 
 _DECODE_TEXT_SQL = (
     r"array_to_string(list_transform(string_split({0}, '\\'), lambda part: replace(part, '\0', chr(0))), '\')"
 )
-"""A text as it was before it was stored; see `columns.text`."""
+"""`columns.decode_text` in SQL."""
 
 _METADATA_FIELDS = frozenset({"provider", "model", "user_id", "team_id", "status", "stop_reason"})
-"""What stands in the metadata itself; the rest stands in its usage."""
+"""Fields of the metadata itself; the others are in its usage."""
 
 
 def _columns(*, attempt: bool) -> str:
-    """The columns of an exported file, out of a row."""
+    """The columns of an exported file, computed from a row."""
     expressions = {
         "session_id": _DECODE_TEXT_SQL.format("session_id"),
         "id": _DECODE_TEXT_SQL.format("id"),
@@ -101,7 +101,7 @@ def _columns(*, attempt: bool) -> str:
         "at": "make_timestamptz(created_at)",
         "raw": "CAST(json_extract(told, '$.usage.raw') AS VARCHAR)",
         "cost_usd": _cost_expression("json_extract_string(told, '$.usage.cost_usd')"),
-        # What is no list or no map at all is none, as in the canonical form.
+        # A value that is not a list or map counts as none, as in the canonical form.
         **dict.fromkeys(COUNTS, ""),
     }
     for name, duckdb_type in COLUMNS.items():
@@ -113,13 +113,15 @@ def _columns(*, attempt: bool) -> str:
 
 
 def _cost_expression(cost: str) -> str:
-    """A cost that the column would round stops the report; see `exported`."""
+    """A cost that the column would round raises an error; see `export`."""
     whole = f"regexp_full_match({cost}, '[0-9]+([.][0-9]{{1,{PLACES}}})?|[0-9.]+[Ee][+-]?[0-9]+')"
     return f"CASE WHEN {whole} IS NOT FALSE THEN CAST({cost} AS {DECIMAL}) ELSE error('a cost of too many digits') END"
 
 
 def _attach(connection: DuckDBPyConnection, url: str) -> str:
-    """Where the tables are. What DuckDB says of the database is not repeated: a password may be in it."""
+    """Attaches the database and returns the schema of its tables. Does not repeat DuckDB's message: it may hold a
+    password.
+    """
     import duckdb
 
     try:
@@ -140,7 +142,7 @@ def _attach(connection: DuckDBPyConnection, url: str) -> str:
         ((schema,),) = connection.sql(backend.schema).fetchall()
         tables = f"{_CATALOG}.{quote_identifier(schema)}"
         ((version,),) = connection.sql(f"SELECT version_num FROM {tables}.{VERSION_TABLE}").fetchall()
-    except (duckdb.Error, RuntimeError, ValueError):  # its extensions raise RuntimeError
+    except (duckdb.Error, RuntimeError, ValueError):  # DuckDB's extensions raise RuntimeError
         raise StoreError("DuckDB finds no store there, or may not read it") from None
     if version != HEAD:
         raise StoreVersionError(

@@ -1,4 +1,4 @@
-"""What replies cost, read for reports: messages without what was said in them."""
+"""Reads what replies cost, for reports: messages without their content."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -19,7 +19,7 @@ BillingFilters = dict[str, str | datetime | None]
 
 
 class BilledReply(NamedTuple):
-    """A reply that was billed, and its place among the messages of its session, or among its attempts."""
+    """A billed reply, and its index among the messages, or among the attempts, of its session."""
 
     message: Message
     seq: int
@@ -29,8 +29,9 @@ class BilledReply(NamedTuple):
 def iter_billed_replies(
     read: ReadTransaction, filters: BillingFilters, *, content: bool = False
 ) -> Iterator[BilledReply]:
-    """In the order of sessions, messages before attempts. What a fork has copied was billed to its first session, and
-    is left out. ``content``: with what was said, too."""
+    """Billed replies in the order of sessions, messages before attempts. Copies in a fork were billed to its first
+    session, and are left out. ``content``: includes the content.
+    """
     for table in (messages, attempts):
         last: tuple[str, int] | None = None
         while rows := read(_page(table, filters, last, content)):
@@ -40,7 +41,7 @@ def iter_billed_replies(
 
 
 def billed_conditions(table: Table, filters: BillingFilters) -> Iterator[ColumnElement[bool]]:
-    """What holds of the rows of messages, or of attempts, that were billed."""
+    """The conditions on the rows of billed messages or attempts."""
     yield or_(table.c.provider.is_not(None), table.c.cost_status.is_not(None))
     if "inherited" in table.c:
         yield table.c.inherited == false()

@@ -1,10 +1,12 @@
-"""The replies of a store as Parquet files, one folder a day: for cost reports past what a database should be asked.
+"""Exports the replies of a store as Parquet files, one folder per day: for cost reports that are too large for a
+database.
 
 ``FOLDER/day=2026-11-21/part-0.parquet`` has a row for each reply and attempt that was billed on that day, in UTC. Its
-columns have the names of `TokenUsage`, so that `Usages` reads it, with the cost as it was recorded; see `COLUMNS`.
+columns have the names of `TokenUsage`, so that DuckDB reports over usages read it, with the recorded cost; see
+`COLUMNS`.
 
-A day is written beside its place and moved there when it is whole: who reads meanwhile sees the old file or the new
-one. What the store had of the day is noted in the file itself, so that a day that has not changed is known by it.
+A day is written to a temporary file that is renamed when it is complete: readers see the old file or the new one. The
+file contains a digest of the store's rows of that day, so that an unchanged day is recognized.
 """
 
 import json
@@ -60,24 +62,26 @@ COLUMNS: Mapping[str, str] = {
     **dict.fromkeys(("pricing_version", "pricing_mode"), "VARCHAR"),
     "latency_ms": "BIGINT",
 }
-"""Of a day's file, as DuckDB names their types. All that stands in the usage is NULL where a reply has none. ``raw`` is
-the provider's usage object as JSON. Where the text was asked for, it is the column ``text``."""
+"""The columns of a day's file with their DuckDB types. Usage columns are NULL if a reply has no usage. ``raw`` is the
+provider's usage object as JSON. With the text requested, it is the column ``text``.
+"""
 
 _FORMAT = 1
-"""Goes up where a file of the same replies would be another one."""
+"""Increased whenever the same replies produce a different file."""
 _NOTE_KEY = "dragoman_day"
 _BATCH_SIZE = 1000
 _MIN_LINE_SIZE = 16 * 1024 * 1024
-"""Bytes that DuckDB takes a line of JSON to have at most, if it is not told otherwise."""
+"""DuckDB's default maximum of bytes per JSON line."""
 _PRIME = 1_000_003
-"""What is added up to tell one state of a day from another is taken modulo this, so that no sum overflows."""
+"""The sums that identify a state of a day are taken modulo this, so that none overflows."""
 
 
 def export(
     read: ReadTransaction, folder: Path, *, since: date | None, until: date | None, text: bool, overwrite: bool
 ) -> ExportResult:
-    """Raises MissingExtraError without DuckDB, StoreError where a cost has more digits than a column of Parquet, or the
-    folder cannot be written."""
+    """Raises MissingExtraError without DuckDB, and StoreError if a cost has more digits than a Parquet column, or the
+    folder cannot be written.
+    """
     with connect(threads=1) as connection:
         connection.execute("SET preserve_insertion_order = true")
         try:
@@ -90,7 +94,7 @@ def export(
 def _export(
     connection: "DuckDBPyConnection", read: ReadTransaction, folder: Path, days: "_Days", text: bool, overwrite: bool
 ) -> ExportResult:
-    # Read before the replies: what is kept in between is noted as missing, and its day is written again next time.
+    # Read before the replies: if one is added in between, the digest lacks it, and its day is written again next time.
     digests = _day_digests(read, days.filters, text)
     known = {day: note for day, note in _read_notes(connection, folder) if day in days}
     changed = sorted(day for day, note in digests.items() if overwrite or known.get(day) != note)
@@ -108,14 +112,14 @@ def _export(
     for day in removed:
         path = day_path(folder, day)
         path.unlink(missing_ok=True)
-        with suppress(OSError):  # it holds something of somebody else's
+        with suppress(OSError):  # it contains files of others
             path.parent.rmdir()
     return ExportResult(tuple(written), tuple(sorted(digests.keys() - set(changed))), tuple(removed), replies)
 
 
 @dataclass(frozen=True, slots=True)
 class _Days:
-    """From the first one on, up to the one before ``until``."""
+    """The days from ``since`` up to, not including, ``until``."""
 
     since: date | None
     until: date | None
@@ -133,8 +137,9 @@ def _midnight(day: date | None) -> datetime | None:
 
 
 def _day_digests(read: ReadTransaction, filters: BillingFilters, text: bool) -> dict[date, str]:
-    """For each day with replies a digest of what the store has of it. Rows never change, so that the sums over them
-    tell one state from another, and a database can add them up without handing them over."""
+    """For each day with replies, a digest of the store's rows. Rows never change, so sums over them identify a state,
+    and a database can compute them without sending the rows.
+    """
     parts_by_day: dict[date, list[Any]] = {}
     for table in (messages, attempts):
         for ordinal, *sums in read(_checksum_query(table, filters)):
@@ -163,7 +168,7 @@ def _digest(parts: Any) -> str:
 
 
 def _read_notes(connection: "DuckDBPyConnection", folder: Path) -> Iterator[tuple[date, str]]:
-    """The days of the folder that are ours, and what is noted in their files."""
+    """The days of the folder that are ours, with the digests in their files."""
     import duckdb
 
     for path in folder.glob(f"day=*/{PART_NAME}"):
@@ -172,13 +177,13 @@ def _read_notes(connection: "DuckDBPyConnection", folder: Path) -> Iterator[tupl
             continue
         source = quote_literal(str(path))
         query = f"SELECT decode(value) FROM parquet_kv_metadata({source}) WHERE decode(key) = '{_NOTE_KEY}'"
-        with suppress(duckdb.Error):  # no Parquet, or not ours: it is written anew where the store has such a day
+        with suppress(duckdb.Error):  # not Parquet, or not ours: overwritten if the store has such a day
             for (note,) in connection.sql(query).fetchall():
                 yield day, note
 
 
 class _DayFiles:
-    """The rows of each day as lines of JSON in a file of their own, on their way to DuckDB: none is held in memory."""
+    """Writes the rows of each day as JSON lines to a file for DuckDB: none is held in memory."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -191,7 +196,7 @@ class _DayFiles:
             lines: dict[date, list[bytes]] = {}
             for reply in batch:
                 day = reply.message.created_at.date()
-                if day in days:  # one that came up since is left for the next time
+                if day in days:  # a day that appeared since then waits for the next export
                     lines.setdefault(day, []).append(to_json(_to_row(reply, text)) + b"\n")
             for day, written in lines.items():
                 with self.path(day).open("ab") as file:
@@ -261,7 +266,7 @@ _SMALLEST_COST = Decimal(1).scaleb(-PLACES)
 
 
 def _format_cost(cost: Decimal, message_id: str) -> str:
-    """Raises StoreError where the column would round it."""
+    """Raises StoreError if the column would round the cost."""
     exact = EXACT.quantize(cost, _SMALLEST_COST) if cost < _MAX_COST else None
     if exact != cost:
         raise StoreError(

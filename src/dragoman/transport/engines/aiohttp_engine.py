@@ -1,6 +1,6 @@
-"""aiohttp: the fastest engine, for callers who await. It reads HTTP/1.1 in C.
+"""aiohttp: the fastest engine, async only. It parses HTTP/1.1 in C.
 
-Bodies are handed on as they came, still compressed. Cookies, redirects, .netrc and its own reading of the environment,
+Bodies are passed on compressed, as they arrive. Cookies, redirects, .netrc and aiohttp's reading of the environment,
 which looks for proxies in another thread at every request, are off.
 """
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     import httpx
 
 _MAX_HEADER_LINE = 64 * 1024
-"""Bytes of a reply's status line, or of one of its headers; aiohttp's own limit is an eighth of it."""
+"""Bytes of a reply's status line, or of one header; aiohttp's own limit is an eighth of it."""
 _LARGE_BODY = 1024 * 1024
-"""Bytes from which on aiohttp warns of a body in one piece; a file in memory it writes in small ones."""
+"""Bytes from which aiohttp warns about a body in one piece; an in-memory file is written in small pieces."""
 _MAX_CHUNK = 256 * 1024
-"""Bytes that are handed on at once: what is there, and no more than this."""
+"""The maximum of bytes passed on at once."""
 _NO_PROXY = "no"
-"""What Python calls the list of hosts without a proxy, among the proxies that it finds."""
+"""Python's key for the list of hosts without a proxy."""
 _GRACE_SECONDS = 1.0
-"""Seconds after the time limits of aiohttp, which say better what was late, until its request is given up."""
+"""Seconds that aiohttp's own time limits get first, because their errors say what was late."""
 
 
 class AiohttpEngine(Engine):
-    """One session for all calls: its pool finds a connection without looking at the others."""
+    """One session for all calls: its pool finds a connection without a search."""
 
     name: ClassVar[str] = "aiohttp"
     install_hint: ClassVar[str] = "dragoman[speed]"
@@ -55,7 +55,7 @@ class AiohttpEngine(Engine):
 
     def async_client(self, size: int, connection_settings: ConnectionSettings) -> "AiohttpClient":
         context = connection_settings.verify or default_ssl_context("httpx")
-        context.set_alpn_protocols(["http/1.1"])  # It may have been through a client of HTTP/2 before.
+        context.set_alpn_protocols(["http/1.1"])  # An HTTP/2 client may have used the context before.
         aiohttp = _aiohttp()
         connector = aiohttp.TCPConnector(limit=size, ssl=context, keepalive_timeout=IDLE_SECONDS)
         session = aiohttp.ClientSession(
@@ -71,7 +71,7 @@ class AiohttpEngine(Engine):
         remaining = timeouts["read"]
         aiohttp = _aiohttp()
         try:
-            # aiohttp itself has no limit for the writing of a request.
+            # aiohttp has no time limit for writing a request.
             async with asyncio.timeout(None if remaining is None else remaining + _GRACE_SECONDS):
                 response = await client.session.request(
                     prepared.method,
@@ -97,7 +97,7 @@ class AiohttpEngine(Engine):
 
 
 class AiohttpClient:
-    """A session, and the proxies that lead out of here, by the scheme of the address or ``all``."""
+    """A session, and its proxies by the scheme of the address or ``all``."""
 
     def __init__(self, session: Any, proxies: Mapping[str, str], *, owned: bool) -> None:
         self.session = session
@@ -105,7 +105,7 @@ class AiohttpClient:
         self._owned = owned
 
     def proxy_arguments(self, url: "httpx.URL") -> dict[str, str]:
-        """The proxy for an address, as the argument of a request; none where there is no proxy."""
+        """The proxy for an address, as request arguments; empty without a proxy."""
         if not self._proxies:
             return {}
         proxy = self._proxies.get(url.scheme) or self._proxies.get("all")
@@ -117,18 +117,18 @@ class AiohttpClient:
         await self.session.close()
 
     def __del__(self) -> None:
-        # Left unclosed, a session would complain in the log of the event loop; httpx lets go without a word.
+        # An unclosed session would log a warning in the event loop; httpx does not.
         if not self._owned or self.session.closed:
             return
         connector = self.session.connector
         self.session.detach()
         closing = connector.close().__await__()
         with contextlib.suppress(RuntimeError, StopIteration):
-            next(closing)  # The connections are closed in its first step; the others wait for that.
+            next(closing)  # The first step closes the connections; the others wait for that.
 
 
 class AiohttpResponse:
-    """A response as the transports read one; see `RawResponse`."""
+    """A response with the members of `RawResponse`."""
 
     is_stream_consumed = False
     content = b""
@@ -159,12 +159,12 @@ class AiohttpResponse:
         raise broken
 
     async def aclose(self) -> None:
-        """Gives the connection back where the body was read to its end, and cuts it else. Never waits."""
+        """Returns the connection to the pool if the body was read to its end, else closes it. Never waits."""
         self._response.close()
 
 
 def _take_buffered(stream: Any) -> bytes:
-    """What had arrived before the connection broke: aiohttp would raise at once, and it would be lost."""
+    """The data that arrived before the connection broke; aiohttp would raise and drop it."""
     buffer = getattr(stream, "_buffer", None)
     if not isinstance(buffer, deque):
         return b""
@@ -174,9 +174,9 @@ def _take_buffered(stream: Any) -> bytes:
 
 
 def _headers(response: Any) -> dict[str, str]:
-    """Names in lower case; values of the same name are joined, as httpx does."""
+    """Lower-case names; values of the same name are joined, as httpx does."""
     headers: dict[str, str] = {}
-    # A response that vcrpy plays has no raw ones.
+    # A response that vcrpy replays has no raw headers.
     for name, value in response.raw_headers or _encode_items(response.headers.items()):
         lower = name.decode("latin-1").lower()
         text = _decode_value(value)
@@ -196,7 +196,7 @@ def _decode_value(value: bytes) -> str:
 
 
 def _describe_failure(error: Any) -> str:
-    """Why no connection came about, without the address: that is the caller's, and may be nobody else's business."""
+    """Why the connection failed, without the address, which may be private."""
     cause = getattr(error, "certificate_error", None) or error.os_error
     if isinstance(cause, ssl.SSLError):
         parts = (cause.reason or "", getattr(cause, "verify_message", ""))
@@ -207,7 +207,7 @@ def _describe_failure(error: Any) -> str:
 
 
 def _find_proxies(proxy: str | None) -> dict[str, str]:
-    """Proxies by the scheme of the addresses that they are for, as they were given or as the environment has them."""
+    """Proxies by address scheme, as given or from the environment."""
     if proxy is not None:
         return {"all": proxy}
     found = getproxies()

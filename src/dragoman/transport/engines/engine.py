@@ -1,7 +1,8 @@
-"""Which library carries the bytes: httpx, its continuation httpx2, or aiohttp, each behind the same few methods.
+"""Selects the HTTP library: httpx, its successor httpx2, or aiohttp, each behind the same few methods.
 
-A caller may name one. Else an async transport takes aiohttp where it is installed, which the extra ``dragoman[speed]``
-does, and httpx everywhere else. What an engine lacks goes to httpx; where the caller named that engine, it is an error.
+A caller may name one. By default an async transport uses aiohttp if it is installed (the extra ``dragoman[speed]``),
+and everything else uses httpx. If an engine lacks a feature, httpx is used; if the caller named that engine, it is an
+error.
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import ssl
 
 ENGINE_VARIABLE = "DRAGOMAN_ENGINE"
-"""Names the engine of every transport of the process that can use it; the others go over httpx."""
+"""Names the engine of every transport of the process that can use it; the others use httpx."""
 _PROXY_SCHEMES = frozenset({"http", "https", "socks5", "socks5h"})
 
 
@@ -28,9 +29,9 @@ _PROXY_SCHEMES = frozenset({"http", "https", "socks5", "socks5h"})
 class ConnectionSettings:
     """How connections are made. It has no repr: a proxy's address may hold a password.
 
-    ``proxy``: its address; None is what HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY say. ``verify``: the
-    certificates that are trusted, and the caller's own; None is those of the certifi package, or of SSL_CERT_FILE.
-    ``http2``: whether HTTP/2 is offered to the other side.
+    ``proxy`` is its address; None means HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY. ``verify`` holds the trusted
+    certificates and the caller's own; None means those of the certifi package, or of SSL_CERT_FILE. ``http2``: whether
+    HTTP/2 is offered.
     """
 
     proxy: str | None = None
@@ -48,13 +49,13 @@ class ConnectionSettings:
 
     @property
     def non_defaults(self) -> list[str]:
-        """The names of what is not as usual."""
+        """The names of the settings that differ from their defaults."""
         fields = ConnectionSettings.__dataclass_fields__
         return [name for name, field in fields.items() if getattr(self, name) != field.default]
 
 
 def proxy_scheme(address: str) -> str:
-    """The scheme of a proxy's address; one in the environment without a scheme is spoken to in HTTP, as curl does."""
+    """The scheme of a proxy's address. Without one it is http, as in curl."""
     try:
         return urlsplit(address).scheme if "://" in address else "http"
     except ValueError:
@@ -62,37 +63,37 @@ def proxy_scheme(address: str) -> str:
 
 
 class Engine(ABC):
-    """One HTTP library: it makes clients, sends with them, and says what it lacks."""
+    """One HTTP library: creates clients, sends with them, and names missing features."""
 
     name: ClassVar[str]
     leaks_on_double_cancel: ClassVar[bool] = False
-    """Whether a client may lose a connection when a task is cancelled twice, and has to be replaced then."""
+    """Whether a client may lose a connection when a task is cancelled twice, and must be replaced then."""
     install_hint: ClassVar[str]
-    """What to install where it is missing."""
+    """What to install if it is missing."""
 
     @abstractmethod
     def missing_feature(self, connection_settings: ConnectionSettings) -> str:
-        """What it cannot do of what is wanted, in a few words; empty where it can do all."""
+        """The required features that it lacks, in a few words; empty if it has all."""
 
     @abstractmethod
     def client_size(self, connection_settings: ConnectionSettings) -> int | None:
-        """The most connections to one client, so that it stays fast; None for as many as there may be."""
+        """The maximum of connections per client that keeps it fast; None for no maximum."""
 
     @abstractmethod
     def async_client(self, size: int, connection_settings: ConnectionSettings) -> Any:
-        """A client of so many connections. Raises ConfigurationError."""
+        """A client with at most ``size`` connections. Raises ConfigurationError."""
 
     def wrap_client(self, client: Any) -> Any:
-        """The caller's own client, as `send_async` takes it."""
+        """The caller's own client, in the form that `send_async` takes."""
         return client
 
     @abstractmethod
     async def send_async(self, client: Any, call: Call) -> AsyncResponse:
-        """One attempt: the response, its body still to come, undecompressed; redirects are not followed."""
+        """Makes one attempt. Returns the response before its body, compressed; redirects are not followed."""
 
 
 class SyncEngine(Engine):
-    """An engine that sends without await, too."""
+    """An engine with a sync client, too."""
 
     @abstractmethod
     def client(self, size: int, connection_settings: ConnectionSettings) -> Any:
@@ -100,14 +101,14 @@ class SyncEngine(Engine):
 
     @abstractmethod
     def send(self, client: Any, call: Call) -> SyncResponse:
-        """`send_async`, without await."""
+        """The sync `send_async`."""
 
 
 @cache
 def default_ssl_context(library: str, *, http2: bool = False) -> "ssl.SSLContext":
-    """The certificates that are trusted, read once for all clients of a kind.
+    """The trusted certificates, read once for all clients of a library.
 
-    Each kind has its own, because a library notes in it which versions of HTTP it offers.
+    Each library has its own context, because it sets the offered HTTP versions in it.
     """
     context: ssl.SSLContext = import_module(library).create_ssl_context()
     return context
@@ -118,7 +119,7 @@ _ENGINE_CLASSES = {
     "httpx": "dragoman.transport.engines.httpx_engine:HttpxEngine",
     "httpx2": "dragoman.transport.engines.httpx_engine:Httpx2Engine",
 }
-"""By the name of the library. Only the one that is taken is imported."""
+"""By the name of the library. Only the selected one is imported."""
 _ASYNC_ENGINES = tuple(_ENGINE_CLASSES)
 _SYNC_ENGINES = ("httpx", "httpx2")
 
@@ -126,16 +127,16 @@ _SYNC_ENGINES = ("httpx", "httpx2")
 def choose_sync_engine(
     client: object, requested: str | None, connection_settings: ConnectionSettings, environ: Mapping[str, str]
 ) -> SyncEngine:
-    """The engine for calls without await; see `async_engine`."""
+    """The engine for sync calls; see `choose_async_engine`."""
     return cast("SyncEngine", _choose_engine(_SYNC_ENGINES, "httpx", client, requested, connection_settings, environ))
 
 
 def choose_async_engine(
     client: object, requested: str | None, connection_settings: ConnectionSettings, environ: Mapping[str, str]
 ) -> Engine:
-    """The engine of the own client, else the one that was asked for, or that the environment names, or the fastest.
+    """The engine of the caller's client, else the requested one, else that of the environment, else the fastest.
 
-    Raises ConfigurationError where they contradict each other, and MissingExtraError for one that is not installed.
+    Raises ConfigurationError if these contradict each other, and MissingExtraError if the engine is not installed.
     """
     return _choose_engine(_ASYNC_ENGINES, "aiohttp", client, requested, connection_settings, environ)
 

@@ -1,4 +1,4 @@
-"""httpx, and httpx2, which goes on with it under the same names."""
+"""httpx, and its successor httpx2, which has the same names."""
 
 import importlib
 from functools import lru_cache
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     import httpx
 
 _CONNECTIONS_PER_CLIENT = 2
-"""Connections to a client of HTTP/1.1."""
+"""Connections per HTTP/1.1 client."""
 
 
 class HttpxEngine(SyncEngine):
-    """The engine of the default install, with and without await.
+    """The engine of the default install, sync and async.
 
-    httpx looks at every connection of a client whenever a request starts or ends, so that the cost of a request grows
-    with the square of what is under way. A client is cheap (3 KiB); a hundred calls at once run over six times faster
-    through fifty clients of two connections than through one of a hundred.
+    httpx checks every connection of a client whenever a request starts or ends, so the cost per request grows with the
+    number in flight. A client is cheap (3 KiB); a hundred concurrent calls run over six times faster through fifty
+    clients of two connections than through one of a hundred.
     """
 
     name: ClassVar[str] = "httpx"
@@ -32,7 +32,7 @@ class HttpxEngine(SyncEngine):
         return ""
 
     def client_size(self, connection_settings: ConnectionSettings) -> int | None:
-        # Over HTTP/2 a connection carries many calls, if they all go through the one client that has it.
+        # An HTTP/2 connection carries many calls, if they all use the same client.
         return None if connection_settings.http2 else _CONNECTIONS_PER_CLIENT
 
     def client(self, size: int, connection_settings: ConnectionSettings) -> "httpx.Client":
@@ -50,7 +50,7 @@ class HttpxEngine(SyncEngine):
         return await client.send(self._build_request(client, call), stream=True, follow_redirects=False)
 
     def url(self, url: "httpx.URL") -> Any:
-        """A checked address as this library has it."""
+        """A validated address as this library's class."""
         return url
 
     def _build_request(self, client: "httpx.Client | httpx.AsyncClient", call: Call) -> "httpx.Request":

@@ -1,4 +1,4 @@
-"""HTTP clients that are made when they are needed, as many as the engine's size of a client asks for."""
+"""Creates HTTP clients on demand, as many as the engine's client size requires."""
 
 import threading
 import time
@@ -24,10 +24,11 @@ class Slot(Generic[ClientT]):
 
 
 class Pool(Generic[ClientT]):
-    """Lends clients to calls. ``make`` is told how many connections its client may have. Threads may share a pool.
+    """Lends clients to calls. Thread-safe.
 
-    ``client_size``: the most connections to one client; None for as many as the pool may have. ``owned``: whether the
-    clients are the pool's to close; those of a caller are never handed out for that.
+    The factory gets the number of connections of its client. ``client_size`` is the maximum of connections per client;
+    None means all of the pool's. ``owned``: whether the pool closes the clients; a caller's own client is never
+    returned for closing.
     """
 
     def __init__(
@@ -51,9 +52,9 @@ class Pool(Generic[ClientT]):
         self._lock = threading.Lock()
 
     def acquire(self) -> Slot[ClientT]:
-        """A client for one call. With all connections in use the least busy client lets the call wait."""
+        """A client for one call. If all connections are in use, the call waits at the least busy client."""
         with self._lock:
-            # The first client with room, not the least busy one: its connections are open and warm.
+            # The first client with a free connection, not the least busy one: its connections are open and warm.
             slot = next((slot for slot in self._slots if slot.in_use < slot.size), None)
             if slot is None:
                 available = self._max - sum(slot.size for slot in self._slots)
@@ -69,8 +70,8 @@ class Pool(Generic[ClientT]):
     def release(self, slot: Slot[ClientT], *, discard: bool = False) -> list[ClientT]:
         """Ends a call. Returns the clients to close now.
 
-        These are a spoiled one, which gets no more calls, once it has served its last; and those that a burst of
-        calls left behind unused, because a client closes idle connections only while it serves.
+        These are a discarded one, after its last call, and those that a burst of calls left unused, because a client
+        closes idle connections only while it serves.
         """
         with self._lock:
             slot.in_use -= 1
@@ -82,7 +83,7 @@ class Pool(Generic[ClientT]):
             return [slot.client for slot in closing] if self._owned else []
 
     def clear(self) -> list[ClientT]:
-        """All clients, for closing; the pool starts anew after this."""
+        """Returns all clients, for closing; the pool is empty after this."""
         with self._lock:
             slots, self._slots = self._slots, []
         return [slot.client for slot in slots] if self._owned else []

@@ -1,8 +1,8 @@
-"""Arguments that are taken from the user's words, where the model is too small to find its own.
+"""Restricts string arguments to words of the user's message, for models too small to choose them.
 
-A model of 135 million parameters invents paths and addresses, or copies the tool's name (measured). It copies well
-where it can do nothing else: so each free string among the arguments is limited to runs of words of the message,
-or, where its name says what it is and the message holds such things, to these: a path to what looks like one.
+A model of 135 million parameters invents paths and addresses, or copies the tool's name (measured). It copies well if
+it can do nothing else. So each free string among the arguments is limited to word sequences of the message; if its name
+says what it is, such as a path, and the message holds pieces of that shape, to those.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,18 +11,18 @@ from typing import Any
 from dragoman.transport.local.tool_selection import find_pieces
 
 MAX_WORDS = 60
-"""The last words of a longer message; the number of runs grows with the number of words."""
+"""Only the last words of a longer message are used; the number of sequences grows with the number of words."""
 MAX_RUN = 8
 
 _LEADING = "\"'`([{<,;:!?"
 _SENTENCE_ENDS = ".!?;:"
-"""What a run does not go on behind."""
+"""A sequence does not continue after these characters."""
 _TRAILING = "\"'`)]}>,;:!?."
 _CONSTRAINT_KEYS = frozenset({"enum", "const", "pattern", "format"})
 
 
 def limit_arguments(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema with each free string limited to pieces of the text; as it is where the text has none."""
+    """The schema with each free string limited to pieces of the text; unchanged if the text has none."""
     runs = list(dict.fromkeys(_runs(text)))
     return _limit(schema, "", text, runs) if runs else dict(schema)
 

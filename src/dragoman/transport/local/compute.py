@@ -1,9 +1,9 @@
-"""How the runtime computes: in 32-bit floats, on every CPU.
+"""Sets the precision of the runtime: 32-bit floats, on every CPU.
 
-Left alone, the runtime takes whatever is fastest on the CPU that it finds: bfloat16 with AVX512_BF16 or AMX, float16
-on ARM, activations rounded to 8 bits with VNNI, and a cache of keys and values in 8 bits. Each of them rounds in its
-own way, so the same question gets other words on the next machine. With 32-bit floats only the order of additions is
-left to the CPU, which rarely changes a word, but may.
+By default the runtime uses what is fastest on the CPU: bfloat16 with AVX512_BF16 or AMX, float16 on ARM, 8-bit
+activations with VNNI, and an 8-bit key-value cache. Each of them rounds differently, so the same question gets
+different words on the next machine. With 32-bit floats only the order of additions depends on the CPU; that rarely
+changes a word, but it can.
 
 The hints are described at
 https://docs.openvino.ai/2025/openvino-workflow/running-inference/optimize-inference/precision-control.html.
@@ -16,9 +16,9 @@ from typing import Any
 from dragoman.adapter.errors import ConfigurationError
 
 PRECISION_VARIABLE = "DRAGOMAN_LOCAL_PRECISION"
-"""Names another precision. If the CPU lacks it, the runtime takes 32-bit floats."""
+"""Selects another precision. If the CPU lacks it, the runtime uses 32-bit floats."""
 THREADS_VARIABLE = "DRAGOMAN_LOCAL_THREADS"
-"""How many threads compute; by default the runtime decides."""
+"""The number of threads that compute; by default the runtime decides."""
 
 PRECISIONS = ("f32", "bf16", "f16")
 
@@ -30,7 +30,7 @@ def runtime_properties(environ: Mapping[str, str] = os.environ) -> dict[str, Any
         raise ConfigurationError(f"{PRECISION_VARIABLE} is {precision!r}; there are {', '.join(PRECISIONS)}")
     properties: dict[str, Any] = {"INFERENCE_PRECISION_HINT": precision}
     if precision == "f32":
-        # The precision does not cover the rounding to 8 bits, of activations and of the cache: this turns it off.
+        # The precision does not cover 8-bit activations and the 8-bit cache: this turns them off.
         properties["EXECUTION_MODE_HINT"] = "ACCURACY"
     threads = environ.get(THREADS_VARIABLE, "").strip()
     if threads:

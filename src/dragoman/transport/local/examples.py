@@ -1,14 +1,14 @@
-"""Worked examples that show a very small model what is wanted of it.
+"""Worked examples that show a very small model what to do.
 
-Without them SmolLM2-135M fills in arguments that nobody gave and does not answer from a tool's result (measured);
-with them it copies, which is what it can do. None of them is about anything that a user's own tools do.
+Without them SmolLM2-135M fills in arguments that nobody gave and does not answer from a tool's result (measured); with
+them it copies, which it does well. None of them resembles a user's own tools.
 """
 
 from typing import Any, NamedTuple
 
 
 class Example(NamedTuple):
-    """A request, the call that serves it, and, where the example shows more, the result and the answer."""
+    """A request, the call that serves it, and optionally the result and the answer."""
 
     request: str
     name: str

@@ -1,4 +1,4 @@
-"""Where a local model's file lies: in an installed package, in our cache folder, or where its path says."""
+"""Finds a local model's file: in an installed package, in our cache folder, or at a given path."""
 
 import hashlib
 import importlib.util
@@ -17,7 +17,7 @@ _SUFFIX = ".gguf"
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """A model that is known by name. ``requirement`` is the distribution whose wheel holds its file."""
+    """A model with a known name. ``requirement`` is the distribution whose wheel contains its file."""
 
     name: str
     package: str
@@ -34,15 +34,15 @@ def known_models() -> dict[str, KnownModel]:
 
 
 def cache_folder() -> Path:
-    """Where `dragoman local install` puts model files."""
+    """The folder that `dragoman local install` writes model files to."""
     return platformdirs.user_cache_path("dragoman") / "models"
 
 
 def model_file(name: str) -> Path:
-    """The file of a model that is named outright or by its path.
+    """The file of a known model, or of a path.
 
-    Raises NotFoundError for a name or a path that leads nowhere, MissingExtraError for a known model that is not
-    installed, and ConfigurationError for a file that is not what its maker published.
+    Raises NotFoundError for an unknown name or a missing path, MissingExtraError for a known model that is not
+    installed, and ConfigurationError for a file that differs from the published one.
     """
     known = known_models().get(name)
     if known is None:

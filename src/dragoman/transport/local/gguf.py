@@ -1,6 +1,6 @@
-"""The one fact that we read from a GGUF file ourselves: how much its model can read at once.
+"""Reads one fact from a GGUF file: the model's context length.
 
-The runtime cuts a prompt that is too long without a word, so the limit must be known to refuse it. The format is
+The runtime silently truncates a prompt that is too long, so the limit must be known to refuse it. The format is
 described at https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
 """
 
@@ -16,7 +16,7 @@ _SUFFIX = ".context_length"
 
 
 def context_length(path: Path) -> int | None:
-    """The model's window in tokens; None where the file does not tell. Raises ValueError where it is no GGUF file."""
+    """The context length in tokens; None if the file does not state it. Raises ValueError if it is not a GGUF file."""
     with path.open("rb") as stream:
         if stream.read(len(_MAGIC)) != _MAGIC:
             raise ValueError(f"{path} is no GGUF file")

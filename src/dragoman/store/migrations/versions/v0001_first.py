@@ -1,4 +1,4 @@
-"""The first tables. Written out, not imported from `schema`: a step stays what it was."""
+"""The first tables. Written out instead of imported from `schema`: a migration never changes."""
 
 from typing import Any
 
@@ -115,7 +115,7 @@ def _tools() -> None:
 
 
 def _search() -> None:
-    """An index of three-letter pieces, kept by triggers. Without FTS5 there is none, and a search reads every text."""
+    """A trigram index, maintained by triggers. Without FTS5 there is none, and a search reads every text."""
     connection = op.get_bind()
     try:
         with connection.begin_nested():

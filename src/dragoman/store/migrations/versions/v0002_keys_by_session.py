@@ -1,6 +1,6 @@
-"""On PostgreSQL every key begins with the session's id, so that a cluster can spread the sessions over its machines.
+"""On PostgreSQL every key begins with the session's id, so that a cluster can distribute the sessions.
 
-SQLite, which nobody spreads, keeps its numbered rows: its full-text index points at them.
+SQLite is never distributed and keeps its numbered rows: its full-text index refers to them.
 """
 
 from alembic import op
@@ -13,7 +13,7 @@ def upgrade() -> None:
     if op.get_bind().dialect.name == "sqlite":
         return
     for table in ("messages", "attempts"):
-        op.drop_column(table, "number")  # and with it the key
+        op.drop_column(table, "number")  # and its key
     op.drop_constraint("tool_ids_pkey", "tool_ids")
     for table, key, columns in (
         ("messages", "messages_in_order", ["session_id", "seq"]),
