@@ -153,7 +153,7 @@ class Pipeline:
 
         Before the plugins run, the caller's permissions are checked against the object profiles (see `object_access`).
         ``calls`` maps call ids to tools. ``partial``: the message is a piece of a streaming reply, which goes only to
-        plugins that may deny or change it. ``again``: the message was judged before, and cannot change any more.
+        plugins that may deny or change it. ``already_seen``: the message was judged before, and cannot change any more.
 
         Raises ConfigurationError for an unknown hook, and TypeError if the message or the extensions are of another
         type, because what cannot be judged must not pass. Source: docs/reference/policy.md#hooks.

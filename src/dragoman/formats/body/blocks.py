@@ -120,8 +120,8 @@ def _source(part: Part) -> MediaSource:
 class PartWriter(Generic[PartT]):
     """Writes the parts of one message in one dialect.
 
-    ``make`` builds a part from its fields, ``fits`` says whether a text is a valid name, ``ids`` are the document's own
-    tool ids by ours.
+    ``build_part`` builds a part from its fields, ``is_valid_name`` says whether a text is a valid name, ``ids`` are the
+    document's own tool ids by ours.
     """
 
     def __init__(

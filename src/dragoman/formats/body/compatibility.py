@@ -29,7 +29,7 @@ _TYPE_CHARACTERS = _LETTERS
 
 @dataclass(frozen=True, slots=True)
 class Compatibility:
-    """True or false as a bool. ``reason`` says why not; ``witness`` is a body that only the
+    """True or false as a bool. ``reason`` says why not; ``counterexample`` is a body that only the
     producer's schema accepts.
     """
 

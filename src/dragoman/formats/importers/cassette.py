@@ -61,7 +61,7 @@ def from_cassette(document: Any) -> list[Conversation]:
 
 @dataclass(slots=True)
 class _State:
-    """A conversation up to a reply. ``went_on``: a later request continues it."""
+    """A conversation up to a reply. ``is_continued``: a later request continues it."""
 
     messages: list[Message]
     is_continued: bool = False
