@@ -25,13 +25,13 @@ class ToolIdReader:
         self.native_ids: dict[str, str] = {}
         """The document's ids by ours, for everything read since this was last cleared."""
 
-    def call(self, native: str) -> str:
+    def call_id(self, native: str) -> str:
         canonical = self._to_canonical(native)
         self._open.setdefault(native, []).append(canonical)
         self._latest[native] = canonical
         return canonical
 
-    def result(self, native: str) -> str:
+    def result_id(self, native: str) -> str:
         waiting = self._open.get(native)
         found = waiting.pop(0) if waiting else self._latest.get(native)
         if found is None:

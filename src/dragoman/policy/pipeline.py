@@ -55,7 +55,7 @@ class _HookPlugins:
     background: tuple[PluginDeclaration, ...]
 
     @classmethod
-    def of(cls, plugins: Iterable[PluginDeclaration]) -> "_HookPlugins":
+    def from_plugins(cls, plugins: Iterable[PluginDeclaration]) -> "_HookPlugins":
         order = list(Mode)
         ordered = sorted(plugins, key=lambda plugin: (order.index(plugin.mode), plugin.priority))
         off_path = (Mode.CONCURRENT, Mode.FIRE_AND_FORGET)
@@ -88,7 +88,9 @@ class Pipeline:
         denied_calls: Literal["raise", "answer"] = "raise",
         grants: Iterable[Capability | str] = (),
     ) -> None:
-        declared = [PluginDeclaration.of(plugin) for plugin in ((plugins,) if isinstance(plugins, Plugin) else plugins)]
+        declared = [
+            PluginDeclaration.from_plugin(plugin) for plugin in ((plugins,) if isinstance(plugins, Plugin) else plugins)
+        ]
         names = [each.name for each in declared]
         if repeated := {name for name in names if names.count(name) > 1}:
             raise ConfigurationError(f"two plugins have the name {min(repeated)!r}: give each its own")
@@ -98,7 +100,9 @@ class Pipeline:
         if denied_calls not in ("raise", "answer"):
             raise ConfigurationError(f"{denied_calls!r:.80}: the words are raise and answer")
         self.plugins = tuple(declared)
-        self._by_hook = {hook: _HookPlugins.of(each for each in declared if hook in each.hooks) for hook in Hook}
+        self._by_hook = {
+            hook: _HookPlugins.from_plugins(each for each in declared if hook in each.hooks) for hook in Hook
+        }
         self._hooks = frozenset(hook for each in declared for hook in each.hooks)
         self._shared = FilterCache()
         self.signed = signed

@@ -83,7 +83,7 @@ def _block(part: AcpPart, ids: ToolIdReader | None = None) -> ContentBlock:
     metadata = part.metadata
     if isinstance(metadata, TrajectoryMetadata) and metadata.message and not metadata.tool_name and not part.content:
         return ThinkingBlock(text=metadata.message)
-    block = block_of(part) if ids is None else block_of(part, ids.call, ids.result)
+    block = block_of(part) if ids is None else block_of(part, ids.call_id, ids.result_id)
     if isinstance(metadata, CitationMetadata) and isinstance(block, TextBlock):
         cited = Citation(
             kind="citation",

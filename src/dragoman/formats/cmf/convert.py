@@ -187,7 +187,7 @@ def _entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Message],
         ids.reserve(restored.tool_uses)
         return [restored], {}
     with validating(native, path):
-        blocks = [block_of(part, ids.call, ids.result) for part in message.content]
+        blocks = [block_of(part, ids.call_id, ids.result_id) for part in message.content]
         fields = {**cmf_slots.metadata_fields(slots, message.role), "channel": message.channel}
         return split_results(Role(message.role), blocks, fields), ids.pop_native_ids()
 

@@ -83,12 +83,14 @@ def tool_call(ids: ToolIdReader, native: str | None, name: str, arguments: Any) 
         arguments, raw = parse_arguments(arguments)
     elif arguments is not None and not isinstance(arguments, dict):
         arguments, raw = None, to_text(arguments)
-    return ToolUseBlock(id=ids.call(native or _placeholder_id(name)), name=name, input=arguments or {}, raw_input=raw)
+    return ToolUseBlock(
+        id=ids.call_id(native or _placeholder_id(name)), name=name, input=arguments or {}, raw_input=raw
+    )
 
 
 def result_call_id(ids: ToolIdReader, native: str | None, name: str | None) -> str:
     """Return the id of the call that a result answers. Without an id, it is the first open call of its tool."""
-    return ids.result(native or _placeholder_id(name))
+    return ids.result_id(native or _placeholder_id(name))
 
 
 def to_text(value: Any) -> str:

@@ -74,13 +74,13 @@ def block_of(block: umf.Block, ids: ToolIdReader) -> ContentBlock:
         case umf.Image(source=umf.UrlSource() as source):
             return ImageBlock(source=MediaSource(kind="url", data=source.url))
         case umf.ToolUse(input=dict() as call_input):
-            return ToolUseBlock(id=ids.call(block.id), name=block.name, input=call_input)
+            return ToolUseBlock(id=ids.call_id(block.id), name=block.name, input=call_input)
         case umf.ToolUse(input=call_input):
             raw = call_input if isinstance(call_input, str) else to_json(call_input).decode()
-            return ToolUseBlock(id=ids.call(block.id), name=block.name, raw_input=raw)
+            return ToolUseBlock(id=ids.call_id(block.id), name=block.name, raw_input=raw)
         case umf.ToolResult():
             content = (TextBlock(text=block.content),) if block.content else ()
-            return ToolResultBlock(tool_use_id=ids.result(block.tool_use_id), content=content)
+            return ToolResultBlock(tool_use_id=ids.result_id(block.tool_use_id), content=content)
     raise AssertionError(f"no block of UMF: {type(block).__name__}")
 
 

@@ -79,7 +79,7 @@ def read_entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Messa
         if role is Role.TOOL and isinstance(message.content, str):
             answer: list[ContentBlock] = [
                 ToolResultBlock(
-                    tool_use_id=ids.result(message.tool_call_id or ""),
+                    tool_use_id=ids.result_id(message.tool_call_id or ""),
                     content=(TextBlock(text=message.content),) if message.content else (),
                     is_error=failed,
                 )

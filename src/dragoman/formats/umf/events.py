@@ -173,7 +173,7 @@ class _HistoryBuilder:
         given = copy_json_at(event.tool_call.arguments)
         is_object = isinstance(given, dict)
         block = ToolUseBlock(
-            id=self._ids.call(event.tool_call.id),
+            id=self._ids.call_id(event.tool_call.id),
             name=event.tool_call.name,
             input=given if is_object else {},
             raw_input=None if is_object or given is None else _text(given),
@@ -198,7 +198,7 @@ class _HistoryBuilder:
         self._early_results.add(native)
         text = _text(event.result.content)
         block = ToolResultBlock(
-            tool_use_id=self._ids.result(native),
+            tool_use_id=self._ids.result_id(native),
             content=(TextBlock(text=text),) if text else (),
             is_error=event.result.is_error,
         )
