@@ -15,8 +15,7 @@ from dragoman.canonical.frozen import FrozenDict, freeze, thaw
 from dragoman.canonical.glob import glob
 from dragoman.canonical.guard import one_line
 from dragoman.canonical.message import Message, Role
-from dragoman.canonical.message_view.context import ViewContext
-from dragoman.canonical.message_view.export import export_context
+from dragoman.canonical.message_view.context import ViewContext, export_context
 from dragoman.canonical.message_view.kinds import (
     ACTIONS,
     ACTIONS_BY_ROLE,
