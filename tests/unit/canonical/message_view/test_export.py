@@ -1,4 +1,4 @@
-"""A view as JSON: its keys, their order, and what is never in it (CMF A5.9)."""
+"""A view as JSON: its keys, their order, and what it never holds. Source: docs/reference/cmf.md#view-as-json."""
 
 import json
 from typing import Any

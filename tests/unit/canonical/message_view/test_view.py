@@ -1,4 +1,4 @@
-"""MessageView: what it says of every kind of part, role and extension (CMF A5)."""
+"""MessageView: its values for every kind of part, role and extension. Source: docs/reference/cmf.md#views."""
 
 import json
 import logging
