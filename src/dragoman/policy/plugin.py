@@ -1,4 +1,4 @@
-"""Plugins: what a policy is made of, and how one is written.
+"""Plugins, the parts of a policy, and how to write one.
 
 A function becomes a plugin by `hook`; a class with settings of its own subclasses `Plugin` and overrides ``check``::
 

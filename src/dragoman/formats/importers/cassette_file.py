@@ -22,7 +22,7 @@ from dragoman.formats.errors import FormatError
 FORMAT = "vcr"
 _MOST_NODES = 100_000
 _MOST_REPEATED = 20
-"""How many times a cassette may expand by aliases, as a ratio: recorders repeat headers by alias."""
+"""How many times larger a cassette may become by its aliases: recorders repeat headers by alias."""
 
 _LISTS = ("interactions", "http_interactions")
 
