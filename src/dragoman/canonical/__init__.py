@@ -1,0 +1,1 @@
+"""The canonical form of a conversation: frozen data without I/O, below all other packages."""

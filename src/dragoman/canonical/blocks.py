@@ -28,7 +28,7 @@ MAX_NESTED_RESULTS = 16
 """How deeply tool results may be nested in tool results."""
 
 READING = {"reading": True}
-"""The validation context under which unknown kinds of blocks are kept (see `evolve`)."""
+"""The validation context under which unknown kinds of blocks are kept (see `serialization`)."""
 
 
 class FrozenModel(BaseModel):

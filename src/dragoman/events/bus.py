@@ -31,10 +31,10 @@ class EventBus:
     last events.
 
     ``strict`` raises EventError for an event that does not fit the catalogue, as tests should; otherwise the event is
-    logged and dropped. ``own`` are additional classes of `Payload`, in the program's own domains. ``capacity`` is the
-    maximum number of events that wait for one handler.
+    logged and dropped. ``payload_types`` are additional classes of `Payload`, in the program's own domains.
+    ``capacity`` is the maximum number of events that wait for one handler.
 
-    Raises EventError if one of ``own`` uses a type of the catalogue, or a name in one of its domains.
+    Raises EventError if one of ``payload_types`` uses a type of the catalogue, or a name in one of its domains.
     """
 
     def __init__(

@@ -71,8 +71,8 @@ class Telemetry:
     """A handler for `EventBus.subscribe`. Without providers it uses the program's own (`set_tracer_provider` and
     `set_meter_provider` of OpenTelemetry). Close it after the bus; this ends all open spans.
 
-    Spans hold names, counts, cost and error classes. With ``content`` they also hold the messages, reasoning, tool
-    calls and results as sent, after a policy's changes, so readers of the traces can read the conversations.
+    Spans hold names, counts, cost and error classes. With ``message_content`` they also hold the messages, reasoning,
+    tool calls and results as sent, after a policy's changes, so readers of the traces can read the conversations.
     ``agent_name`` names the spans of the turns.
     """
 

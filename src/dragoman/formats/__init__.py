@@ -1,4 +1,4 @@
-"""Conversations in other shapes: read, written, and what a shape cannot carry listed as losses."""
+"""Conversations in other formats: readers, writers, and the losses of a format."""
 
 from dragoman.formats.acp.convert import from_acp, to_acp
 from dragoman.formats.body.compatibility import Compatibility, is_compatible

@@ -1,7 +1,7 @@
-"""ChatML as one text (specification C2): who speaks and what they say, between two markers.
+"""ChatML as one text: roles and texts between two markers. Source: docs/reference/umf.md#chatml.
 
-Calls are not rendered, and a result has its tool's name but no id. ChatML has no escape: a marker inside a text would
-forge a turn, so it is broken there, which is a loss like any other.
+Calls are not written, and a result has its tool's name but no id. ChatML has no escape: a marker inside a text would
+forge a turn, so the marker is broken up, which is reported as a loss.
 """
 
 import re
@@ -32,9 +32,9 @@ _UNFIT_FOR_NAMES = re.compile(r"[\n<>|]+")
 
 
 def to_chatml(messages: Sequence[Message]) -> Conversion[str]:
-    """A history as ChatML. Messages that say nothing in it are left out.
+    """Write a history as ChatML. Messages without text are left out.
 
-    Raises CriticalLossError where a block marked critical would be lost.
+    Raises CriticalLossError if a block marked critical would be lost.
     """
     history = as_history(messages)
     names = tool_names_by_id(history)
@@ -46,7 +46,7 @@ def to_chatml(messages: Sequence[Message]) -> Conversion[str]:
 
 
 def from_chatml(text: str | bytes) -> list[Message]:
-    """The messages of a ChatML text. A result answers no call that anybody knows of. Raises FormatError."""
+    """Read the messages of a ChatML text. A result has no known call. Raises FormatError."""
     if not isinstance(text, (str, bytes, bytearray)):
         raise FormatError(f"ChatML is a text, not {kind_of(text)}")
     text = decode_text(text)
@@ -90,7 +90,7 @@ def _read(role: Role, name: str | None, text: str) -> Message:
 
 
 def _turns(message: Message, names: dict[str, str], losses: LossCollector) -> list[str]:
-    """What the message says, and each result in it."""
+    """Return the text of the message and each result in it as turns."""
     if message.channel is not None:
         losses.add(message, -1, "ChatML has no channels", kind=LossKind.CHANNEL, severity=Severity.INFO)
     found = verbatim.recover([message], 0, FORMAT)

@@ -1,4 +1,4 @@
-"""What a writer gives: the document, and what of the history it could not carry."""
+"""The result of a writer: the document and its losses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Data = TypeVar("Data")
 
 @dataclass(frozen=True, slots=True)
 class Conversion(Generic[Data]):
-    """``data`` is JSON as Python has it, or a text; ``losses`` are as those of a request to a provider."""
+    """``data`` is JSON as Python values, or a text. ``losses`` are like those of a request to a provider."""
 
     data: Data
     losses: tuple[Loss, ...] = ()
@@ -34,11 +34,11 @@ LOSS_KINDS: Mapping[str, LossKind] = {
     "prompt_result": LossKind.FLATTENED,
     "provider": LossKind.NATIVE_BLOCK,
 }
-"""The kind of loss by what kind of block lost something; blocks of other kinds are unknown ones."""
+"""The loss kind by the kind of the block; blocks of other kinds count as unknown."""
 
 
 class LossCollector:
-    """Gathers the losses of one document."""
+    """Collects the losses of one document."""
 
     def __init__(self, format_name: str) -> None:
         self._format_name = format_name
@@ -53,13 +53,13 @@ class LossCollector:
         kind: LossKind | None = None,
         severity: Severity = Severity.WARNING,
     ) -> None:
-        """One loss; ``index`` is the block's in its message, or -1 where the loss is the message's own."""
+        """Add one loss. ``index`` is the index of the block in its message, or -1 for a loss of the message itself."""
         block_type = message.content[index].type if index >= 0 else ""
         kind = kind or LOSS_KINDS.get(block_type, LossKind.UNKNOWN_BLOCK)
         self._found[Loss(kind, message.id, index, reason, severity, block_type)] = None
 
     def report(self, messages: list[Message]) -> tuple[Loss, ...]:
-        """All of them, each with its log record."""
+        """Return all losses, and log each."""
         found = tuple(self._found)
         log_losses(found, session_id=messages[0].session_id if messages else "", adapter=self._format_name)
         return found

@@ -1,4 +1,4 @@
-"""Which shape a document is in, told by what only that shape has. Nothing is read beyond its first entries."""
+"""Detects the format of a document by features that only one format has. It reads only the first entries."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -25,10 +25,10 @@ Entry = Mapping[str, Any]
 
 
 def detect(data: Any) -> str | None:
-    """The name of the shape, as in `SHAPES`; None where nothing tells it.
+    """Return the name of the format, as for `get_format`, or None.
 
-    A list of roles and texts alone is in the shape of many: it counts as one of Chat Completions, which all of them
-    are read as.
+    A list with nothing but roles and texts fits many formats. It counts as Chat Completions, whose reader reads all of
+    them.
     """
     if isinstance(data, (bytes, bytearray)) and bytes(data[: len(_SQLITE)]) == _SQLITE:
         return "llm"
@@ -80,7 +80,7 @@ def _detect_list(document: Sequence[Any]) -> str | None:
     for name, matches in _DETECTORS:
         if any(map(matches, entries)):
             has_tool_role = any(entry.get("role") == "tool" for entry in entries)
-            return "umf" if name == "anthropic" and has_tool_role else name  # Anthropic's lists have no such role
+            return "umf" if name == "anthropic" and has_tool_role else name  # Anthropic's lists do not have this role
     return "openai-chat" if all("role" in entry for entry in entries) else None
 
 
@@ -191,4 +191,4 @@ _DETECTORS: tuple[tuple[str, Callable[[Entry], bool]], ...] = (
     ("mistral", _is_mistral),
     ("anthropic", _is_anthropic),
 )
-"""What tells a shape, in the order in which it is asked."""
+"""The detectors, in the order in which they are tried."""

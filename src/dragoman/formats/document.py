@@ -1,4 +1,4 @@
-"""Documents from elsewhere: JSON and nothing else, safe for a message to hold, with a path to what is not."""
+"""Reads documents of other programs: JSON only, safe for a message, and with a path to every fault."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,15 +11,15 @@ from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH, copy_json
 from dragoman.formats.errors import FormatError
 
 MAX_TEXT_BYTES = 1024 * 1024 * 1024
-"""Of a whole document; each of its messages is held to the size of a message."""
+"""For a whole document; each of its messages has the size limit of a message."""
 
 _MAX_REASON = 300
 
 
 def parse(data: Any, *, format_name: str) -> Any:
-    """The JSON of a document that came as text; what came as Python's lists and dicts stays what it is.
+    """Parse a JSON text; Python lists and dicts are returned as they are.
 
-    Raises FormatError where the text is no JSON. What came as it is, is not looked at: see `own`.
+    Raises FormatError if the text is not JSON. Python values are not checked here: see `copy_json_at`.
     """
     if not isinstance(data, (str, bytes, bytearray)):
         return data
@@ -32,7 +32,7 @@ def parse(data: Any, *, format_name: str) -> Any:
 
 
 def decode_text(data: str | bytes | bytearray) -> str:
-    """The text. Raises FormatError where bytes are no UTF-8."""
+    """Decode bytes. Raises FormatError if they are not UTF-8."""
     if isinstance(data, str):
         return data
     try:
@@ -42,7 +42,7 @@ def decode_text(data: str | bytes | bytearray) -> str:
 
 
 def parse_json_or_lines(data: Any, *, format_name: str) -> Any:
-    """The JSON of a document; or a list of what stands on its lines, where each of several is an object by itself.
+    """Parse a JSON document, or JSON lines with one object per line as a list.
 
     Raises FormatError, with the number of the line.
     """
@@ -73,7 +73,7 @@ def _is_line_of_json(line: str) -> bool:
 
 
 def copy_json_at(value: Any, path: str = "$") -> Any:
-    """A copy of a JSON value that shares nothing with it. Raises FormatError where a message could not hold it."""
+    """Return a copy of a JSON value that shares nothing with it. Raises FormatError if a message could not hold it."""
     try:
         return copy_json(value, MAX_DOCUMENT_DEPTH)
     except PydanticCustomError as error:
@@ -83,7 +83,7 @@ def copy_json_at(value: Any, path: str = "$") -> Any:
 
 
 def iter_entries(data: Any, *, format_name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects of a document that is a list of them, or one of them alone, each with its path."""
+    """Yield the objects of a document that is a list of them, or a single one, each with its path."""
     value = parse(data, format_name=format_name)
     many = isinstance(value, (list, tuple))
     for index, item in enumerate(value if many else [value]):
@@ -95,7 +95,7 @@ def iter_entries(data: Any, *, format_name: str) -> Iterator[tuple[str, dict[str
 
 
 def kind_of(value: Any) -> str:
-    """What JSON calls it."""
+    """Return the JSON type of a value."""
     match value:
         case None:
             return "null"
@@ -113,7 +113,7 @@ def kind_of(value: Any) -> str:
 
 @contextmanager
 def validating(value: Any, path: str) -> Iterator[None]:
-    """Turns pydantic's complaint about ``value``, which stands at ``path``, into a FormatError."""
+    """Turn a pydantic error about ``value``, which is at ``path``, into a FormatError."""
     try:
         yield
     except ValidationError as error:
@@ -125,9 +125,9 @@ def validating(value: Any, path: str) -> Iterator[None]:
 
 
 def _steps(value: Any, location: Sequence[str | int]) -> str:
-    """A location as the rest of a path, without the names of kinds that pydantic puts between the keys.
+    """Return a pydantic location as a path, without the names of union members that pydantic puts between the keys.
 
-    A key is in the object, or is the last step, where it is missing: any other word is such a name.
+    A key exists in the object, or is the last step if it is missing: any other word is such a name.
     """
     shown = ""
     for place, step in enumerate(location, 1):

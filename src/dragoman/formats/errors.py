@@ -1,9 +1,9 @@
-"""What can go wrong with a document in another shape.
+"""Errors of documents in other formats.
 
 DragomanError
-└── FormatError             the document is not in the shape that it was said to be in, or no message can hold it
-    ├── MessageBodyError    a message body does not obey its schema
-    └── NotFetchedError     content lies at a URL, and nothing was given to fetch it with
+└── FormatError             the document is not in the expected format, or no message can hold it
+    ├── MessageBodyError    a message body does not match its schema
+    └── NotFetchedError     content is at a URL, and there is no function to fetch it
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ class FormatError(DragomanError):
 
 @dataclass(frozen=True, slots=True)
 class BodyViolation:
-    """``path`` leads to the part, as in ``$[2]``; ``$`` is the body, which lacks something."""
+    """``path`` leads to the part, as in ``$[2]``; ``$`` is the body, if a part is missing."""
 
     path: str
     reason: str
@@ -34,9 +34,9 @@ class BodyViolation:
 
 
 class MessageBodyError(FormatError):
-    """``violations`` are all of them; of an answer that is still coming, those that are certain already.
+    """``violations`` are all of them; while an answer arrives, those that are already certain.
 
-    ``reply`` is the whole answer that a session received, None where there is none or it is not all there.
+    ``reply`` is the whole answer that a session received, or None if there is none or it is incomplete.
     """
 
     def __init__(self, violations: Iterable[BodyViolation], *, ended: str | None = None) -> None:
@@ -50,7 +50,7 @@ class MessageBodyError(FormatError):
 
 
 class NotFetchedError(FormatError):
-    """``url`` is where the content lies."""
+    """``url`` is the address of the content."""
 
     def __init__(self, url: str, *, path: str = "$") -> None:
         self.url = url

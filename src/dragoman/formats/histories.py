@@ -1,4 +1,4 @@
-"""What a writer is handed: a history is a list of messages."""
+"""Validates the history that is passed to a writer."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from dragoman.canonical.message import Message
 
 
 def as_history(messages: Iterable[Message]) -> list[Message]:
-    """The messages as a list. Raises TypeError where it is one message alone, or something in it is none."""
+    """Return the messages as a list. Raises TypeError for a single message, or an item that is not a message."""
     if isinstance(messages, (Message, str, bytes)):
         raise TypeError(f"a history is a list of messages, not a {type(messages).__name__} alone")
     history = list(messages)
@@ -16,7 +16,7 @@ def as_history(messages: Iterable[Message]) -> list[Message]:
 
 
 def as_message(message: Message, place: str = "this") -> Message:
-    """The message. Raises TypeError where it is none."""
+    """Return the message. Raises TypeError if it is something else."""
     if not isinstance(message, Message):
         raise TypeError(f"{place} is a {type(message).__name__}, not a Message: from_messages reads JSON")
     return message

@@ -1,4 +1,4 @@
-"""Message lists as users of the providers' own clients keep them, read and written by our adapters."""
+"""Message lists as users of the providers' own clients store them, read and written by the adapters."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from dragoman.formats.errors import FormatError
 from dragoman.formats.histories import as_history
 
 Native = list[Any] | dict[str, Any]
-"""The list of messages; or, where instructions stand beside it on that wire, an object of both, under their names."""
+"""The list of messages; or an object with the list and the instructions, if that wire has a separate field for them."""
 
 _UNNAMED = "unnamed"
 _TRAILING_TEXT = "dragoman: this turn stands behind the history and is no part of it"
@@ -25,7 +25,7 @@ _TRAILING_TEXT = "dragoman: this turn stands behind the history and is no part o
 
 @dataclass(frozen=True, slots=True)
 class _HistoryFields:
-    """The field of a request that holds the list, and those beside it that hold instructions."""
+    """The request field with the list, and the fields with instructions."""
 
     messages: str
     instructions: tuple[str, ...] = ()
@@ -40,14 +40,14 @@ _HISTORY_FIELDS = {
     "google-interactions": _HistoryFields("input", ("system_instruction",)),
 }
 _CHAT_FIELDS = _HistoryFields("messages")
-"""Where all the others, which speak Chat Completions or something close to it, have it."""
+"""For all other adapters, whose wire is Chat Completions or close to it."""
 
 
 def from_native(provider: str, data: Any, *, model: str | None = None) -> list[Message]:
-    """The messages of a list in the provider's format, or of an object (such as a request) that holds the list.
+    """Read a list in the provider's format, or an object (such as a request) that holds the list.
 
-    ``model`` is whose words those of the assistant are, where the data does not say it; without it, they are those of
-    a model ``unnamed``. Raises FormatError, with a path, and UnknownProviderError.
+    ``model`` is the model of the assistant's messages, if the data does not name it; the default is a model
+    ``unnamed``. Raises FormatError, with a path, and UnknownProviderError.
     """
     fields = _HISTORY_FIELDS.get(provider, _CHAT_FIELDS)
     body = _body(parse(data, format_name=provider), fields, provider)
@@ -65,10 +65,10 @@ def from_native(provider: str, data: Any, *, model: str | None = None) -> list[M
 
 
 def to_native(provider: str, messages: Sequence[Message], *, model: str | None = None) -> Conversion[Native]:
-    """A history as the provider's users keep it: the list of messages, or an object where instructions stand beside it.
+    """Write a history as the provider's users store it: the list of messages, or an object with list and instructions.
 
-    It is what a request to ``model`` (or else to the first that the adapter lists) would carry, without what a request
-    must end with. The losses are that request's. Raises CriticalLossError, ProjectionError and UnknownProviderError.
+    It is the content of a request to ``model`` (default: the first model of the adapter), without what a request must
+    end with. The losses are those of the request. Raises CriticalLossError, ProjectionError and UnknownProviderError.
     """
     fields = _HISTORY_FIELDS.get(provider, _CHAT_FIELDS)
     adapter = _adapter(provider, model)
@@ -79,7 +79,7 @@ def to_native(provider: str, messages: Sequence[Message], *, model: str | None =
     wire = adapter.to_wire([*history, *trailing], [], AdapterOptions())
     last = [loss for loss in wire.losses if loss.message_id == history[-1].id]
     if trailing and any(loss.kind is LossKind.EMPTY_MESSAGE for loss in last):
-        # Nothing of the last word is left: what would stand behind it has joined the turn before, if there is one.
+        # The last message lost all its content, so the appended turn was merged into the turn before, if there is one.
         earlier = to_native(provider, history[:-1], model=model)
         return Conversion(earlier.data, (*earlier.losses, *last))
     body = wirejson.loads_object(wire.body)
@@ -96,8 +96,9 @@ def _adapter(provider: str, model: str | None) -> Adapter:
 
 
 def _relabel_model(messages: Sequence[Message], model: str, other: str) -> list[Message]:
-    """The messages, with those that one model said as another's: a list does not say who spoke, and whoever did can
-    read what it is given back."""
+    """Return the messages of one model as those of another. A list does not name its model, and each model can
+    read what it gets back.
+    """
     return [
         message.model_copy(update={"metadata": message.metadata.model_copy(update={"model": other})})
         if message.metadata.model == model and model != other
@@ -107,7 +108,7 @@ def _relabel_model(messages: Sequence[Message], model: str, other: str) -> list[
 
 
 def _body(data: Any, fields: _HistoryFields, provider: str) -> dict[str, Any]:
-    """The data as a request, each entry of its list checked, so that a fault has a path."""
+    """Return the data as a request, with each entry of its list checked, so that a fault has a path."""
     if isinstance(data, (list, tuple)):
         return {fields.messages: _copy_entries(data, "$")}
     if not isinstance(data, Mapping):
@@ -133,7 +134,7 @@ def _copy_entries(listed: Sequence[Any], path: str) -> list[Any]:
 
 
 def _find_fault(body: dict[str, Any], fields: _HistoryFields, read: Callable[[Mapping[str, Any]], object]) -> str:
-    """The path to the first entry that cannot be read: every longer beginning of the list holds it too."""
+    """Return the path to the first entry that cannot be read: every longer prefix of the list contains it too."""
     listed = body[fields.messages]
     path = f"$.{fields.messages}"
 
@@ -154,7 +155,9 @@ def _find_fault(body: dict[str, Any], fields: _HistoryFields, read: Callable[[Ma
 
 
 def _trailing_turn(history: Sequence[Message]) -> list[Message]:
-    """What answers the assistant's last word. A request must end with it on some wires, a history need not."""
+    """Return a turn after the assistant's last message. Some wires require a request to end with one, a history does
+    not.
+    """
     last = history[-1]
     if last.role is not Role.ASSISTANT:
         return []
@@ -167,7 +170,9 @@ def _trailing_turn(history: Sequence[Message]) -> list[Message]:
 
 def _drop_trailing(listed: Any, trailing: Sequence[Message]) -> list[Any]:
     if isinstance(listed, str):
-        return [{"role": "user", "content": listed}]  # the one turn that a request of Responses may write as a text
+        return [
+            {"role": "user", "content": listed}
+        ]  # the only turn that a request of Responses may have as a plain text
     entries = list(listed) if isinstance(listed, list) else []
     if trailing:
         while entries and _TRAILING_TEXT.encode() in wirejson.dumps(entries[-1]):

@@ -1,4 +1,4 @@
-"""Our own messages as JSON: a list of them, one a line, or those of a session that was dumped."""
+"""Our own messages as JSON: a list, one per line, or those of a dumped session."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,16 +12,16 @@ from dragoman.formats.histories import as_history
 
 FORMAT = "messages"
 SESSION = "dragoman_session"
-"""The key by which a dumped session is known."""
+"""The key that identifies a dumped session."""
 
 
 def to_messages(messages: Sequence[Message]) -> Conversion[list[dict[str, Any]]]:
-    """All that there is to a message; nothing is lost."""
+    """Write messages with all their fields; nothing is lost."""
     return Conversion([message.model_dump(mode="json", exclude_none=True) for message in as_history(messages)])
 
 
 def from_messages(document: Any) -> list[Message]:
-    """The messages, whatever version wrote them. Raises FormatError, with a path."""
+    """Read messages of any version. Raises FormatError, with a path."""
     listed = parse_json_or_lines(document, format_name=FORMAT)
     at = "$"
     if isinstance(listed, dict) and SESSION in listed:

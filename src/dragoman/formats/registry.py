@@ -1,4 +1,4 @@
-"""All shapes by name: how each is read and written, and what it is for a person who has to choose."""
+"""All formats by name: reader, writer, and a description for people."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,9 +36,10 @@ Writer = Callable[[Sequence[Message], str | None], Conversion[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """``read`` and ``write`` take the model that a list of a provider's is of. None: it is read, or written, alone.
+    """``read`` and ``write`` take the model of a provider's list. None: the format can only be read, or only be
+    written.
 
-    ``many`` reads a source that holds several conversations, from the path of its file.
+    ``read_many`` reads a source with several conversations, from the path of its file.
     """
 
     name: str
@@ -81,11 +82,11 @@ def _build_formats() -> dict[str, Format]:
 
 
 FORMATS = _build_formats()
-"""Those with a name of their own. The lists of a provider's clients go by the provider's name: see `shape`."""
+"""Formats with a name of their own. The lists of a provider's clients have the provider's name: see `get_format`."""
 
 
 def get_format(name: str) -> Format:
-    """A shape of that name, or the list of the provider of that name. Raises ConfigurationError."""
+    """Return the format of that name, or the list format of the provider of that name. Raises ConfigurationError."""
     if name in FORMATS:
         return FORMATS[name]
     if name not in providers():
@@ -100,7 +101,7 @@ def get_format(name: str) -> Format:
 
 
 def read_file(path: Path, name: str, model: str | None = None) -> list[Conversation]:
-    """The conversations of a file in a shape. Raises FormatError and ConfigurationError, and OSError."""
+    """Read the conversations of a file in a format. Raises FormatError and ConfigurationError, and OSError."""
     known = get_format(name)
     if known.read_many is not None:
         return known.read_many(path)
@@ -110,5 +111,5 @@ def read_file(path: Path, name: str, model: str | None = None) -> list[Conversat
 
 
 def to_text(data: Any) -> str:
-    """What a writer made, as the text of a file."""
+    """Return the output of a writer as the text of a file."""
     return data if isinstance(data, str) else to_json(data, indent=1).decode() + "\n"

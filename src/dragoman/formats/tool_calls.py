@@ -1,4 +1,4 @@
-"""Calls of tools and their results in a document: ids, names, and messages of their own."""
+"""Tool calls and results of a document: ids, names, and the split into messages."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,9 +12,9 @@ _CANONICAL = re.compile(r"tu_[0-9A-HJKMNP-TV-Z]{26}")
 
 
 class ToolIdReader:
-    """The ids of one document. Canonical ones stay, any other gets a canonical one for each call that bears it.
+    """The ids of one document. Canonical ids are kept; any other id gets a canonical one for each call that uses it.
 
-    A result belongs to the first call of its id that nobody has answered, or else to the latest of that id.
+    A result belongs to the first unanswered call with its id, or else to the latest call with that id.
     """
 
     def __init__(self) -> None:
@@ -23,15 +23,15 @@ class ToolIdReader:
         self._taken: set[str] = set()
         self._before: Role | None = None
         self.native_ids: dict[str, str] = {}
-        """The document's ids by ours, of what was read since this was last emptied."""
+        """The document's ids by ours, for everything read since this was last cleared."""
 
-    def call(self, native: str) -> str:
+    def call_id(self, native: str) -> str:
         canonical = self._to_canonical(native)
         self._open.setdefault(native, []).append(canonical)
         self._latest[native] = canonical
         return canonical
 
-    def result(self, native: str) -> str:
+    def result_id(self, native: str) -> str:
         waiting = self._open.get(native)
         found = waiting.pop(0) if waiting else self._latest.get(native)
         if found is None:
@@ -41,16 +41,16 @@ class ToolIdReader:
         return found
 
     def reserve(self, calls: Iterable[ToolUseBlock]) -> None:
-        """Calls whose ids stay as they are, whatever they look like."""
+        """Keep the ids of these calls, whatever their form."""
         for call in calls:
             self._taken.add(call.id)
             self._open.setdefault(call.id, []).append(call.id)
             self._latest[call.id] = call.id
 
     def start_turn(self, role: Role, *, has_results: bool) -> None:
-        """A message begins: calls that were not answered before anyone else spoke never are.
+        """Start a message: calls that are still unanswered when someone else speaks stay unanswered.
 
-        ``answers``: it holds results, whoever speaks.
+        ``has_results``: the message holds results, whatever its role.
         """
         if not has_results and not (role is self._before is Role.ASSISTANT):
             self._open.clear()
@@ -71,16 +71,16 @@ class ToolIdReader:
 
 
 def tool_names_by_id(messages: Iterable[Message]) -> dict[str, str]:
-    """The name of the tool behind each call's id."""
+    """Return the tool name of each call, by call id."""
     calls = (block for message in messages for block in message.content if isinstance(block, ToolUseBlock))
     return {call.id: call.name for call in calls}
 
 
 def split_results(role: Role, blocks: Sequence[ContentBlock], fields: Mapping[str, Any]) -> list[Message]:
-    """Each result in a message of its own, as the canonical form wants it, and what stands around them in others.
+    """Return each result in a message of its own, as the canonical form requires, and the other blocks in others.
 
-    ``fields`` are those of the messages, with ``metadata``; their id goes to the first. What stands beside results in
-    a tool's message is the user's.
+    ``fields`` are those of the messages, with ``metadata``; the first message gets their id. Other blocks in
+    a tool message become the user's.
     """
     other_role = Role.USER if role is Role.TOOL else role
     groups: list[tuple[Role, list[ContentBlock]]] = []

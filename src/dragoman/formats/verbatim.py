@@ -1,8 +1,9 @@
-"""What a document said beyond what messages hold: kept as it was, for as long as the messages are as they were.
+"""Keeps the original entry of a document on the messages read from it, so that unchanged messages are written back
+unchanged.
 
 One entry of a document may become several messages. The first of them keeps the entry in its ``provider_raw``, under
-the name of the shape, with a digest of what was read from it; a writer of that shape gives the entry back where that
-still holds, and writes the messages anew where it does not. Every message keeps the document's own tool ids there.
+the name of the format, with a digest of the messages. A writer of that format uses the entry if the digest
+still matches, and writes the messages again if not. Every message keeps the document's own tool ids there.
 """
 
 import hashlib
@@ -15,19 +16,19 @@ from dragoman.canonical.message import Message
 
 
 def attach(messages: Sequence[Message], format_name: str, native: Mapping[str, Any]) -> list[Message]:
-    """The messages that one entry became, with the entry noted on the first of them."""
+    """Return the messages of one entry, with the entry stored on the first of them."""
     first, *rest = messages
     note = {"native": dict(native), "messages": len(messages), "digest": _digest(messages)}
     return [_add_note(first, format_name, note), *rest]
 
 
 def attach_ids(message: Message, format_name: str, tool_ids: Mapping[str, str]) -> Message:
-    """The message with the document's own names for its calls, by their canonical ids."""
+    """Return the message with the document's own call ids, by the canonical ones."""
     return _add_note(message, format_name, {"tool_ids": dict(tool_ids)}) if tool_ids else message
 
 
 def recover(messages: Sequence[Message], start: int, format_name: str) -> tuple[dict[str, Any], int] | None:
-    """The entry that the messages from ``start`` on were read from, and how many they are; None where none holds."""
+    """Return the entry of the messages from ``start`` on, and how many they are; None if no entry matches."""
     found = noted_entry(messages[start], format_name)
     if found is None:
         return None
@@ -38,14 +39,14 @@ def recover(messages: Sequence[Message], start: int, format_name: str) -> tuple[
 
 
 def noted_entry(message: Message, format_name: str) -> tuple[dict[str, Any], int] | None:
-    """The entry that a message was the first to be read from, and how many were, whatever has changed since."""
+    """Return the entry stored on a message, and how many messages it became, even if they were changed."""
     note = _note(message, format_name)
     count = note.get("messages")
     return (dict(note["native"]), count) if isinstance(count, int) and isinstance(note.get("native"), dict) else None
 
 
 def tool_ids(messages: Sequence[Message], format_name: str) -> dict[str, str]:
-    """The document's own tool ids of a whole history, by the canonical ones."""
+    """Return the document's own tool ids of a whole history, by the canonical ones."""
     found: dict[str, str] = {}
     for message in messages:
         found |= _note(message, format_name).get("tool_ids", {})
@@ -53,7 +54,7 @@ def tool_ids(messages: Sequence[Message], format_name: str) -> dict[str, str]:
 
 
 def strip_note(raw: Mapping[str, Any] | None, format_name: str) -> dict[str, Any] | None:
-    """``provider_raw`` without this module's note of a shape; None where nothing else was in it."""
+    """Return ``provider_raw`` without this module's note of a format; None if nothing else is in it."""
     if raw is None or format_name not in raw:
         return None if raw is None else dict(raw)
     rest = {name: value for name, value in raw.items() if name != format_name}
@@ -73,7 +74,7 @@ def _add_note(message: Message, format_name: str, note: Mapping[str, Any]) -> Me
 
 
 def _digest(messages: Sequence[Message]) -> str:
-    """Of what was said and what is known about it; when, where and under which id it was said does not count."""
+    """Return a digest of content and metadata; time, session and id do not count."""
     parts = [
         (
             message.role,

@@ -55,7 +55,7 @@ class _HookPlugins:
     background: tuple[PluginDeclaration, ...]
 
     @classmethod
-    def of(cls, plugins: Iterable[PluginDeclaration]) -> "_HookPlugins":
+    def from_plugins(cls, plugins: Iterable[PluginDeclaration]) -> "_HookPlugins":
         order = list(Mode)
         ordered = sorted(plugins, key=lambda plugin: (order.index(plugin.mode), plugin.priority))
         off_path = (Mode.CONCURRENT, Mode.FIRE_AND_FORGET)
@@ -88,7 +88,9 @@ class Pipeline:
         denied_calls: Literal["raise", "answer"] = "raise",
         grants: Iterable[Capability | str] = (),
     ) -> None:
-        declared = [PluginDeclaration.of(plugin) for plugin in ((plugins,) if isinstance(plugins, Plugin) else plugins)]
+        declared = [
+            PluginDeclaration.from_plugin(plugin) for plugin in ((plugins,) if isinstance(plugins, Plugin) else plugins)
+        ]
         names = [each.name for each in declared]
         if repeated := {name for name in names if names.count(name) > 1}:
             raise ConfigurationError(f"two plugins have the name {min(repeated)!r}: give each its own")
@@ -98,7 +100,9 @@ class Pipeline:
         if denied_calls not in ("raise", "answer"):
             raise ConfigurationError(f"{denied_calls!r:.80}: the words are raise and answer")
         self.plugins = tuple(declared)
-        self._by_hook = {hook: _HookPlugins.of(each for each in declared if hook in each.hooks) for hook in Hook}
+        self._by_hook = {
+            hook: _HookPlugins.from_plugins(each for each in declared if hook in each.hooks) for hook in Hook
+        }
         self._hooks = frozenset(hook for each in declared for hook in each.hooks)
         self._shared = FilterCache()
         self.signed = signed
@@ -153,7 +157,7 @@ class Pipeline:
 
         Before the plugins run, the caller's permissions are checked against the object profiles (see `object_access`).
         ``calls`` maps call ids to tools. ``partial``: the message is a piece of a streaming reply, which goes only to
-        plugins that may deny or change it. ``again``: the message was judged before, and cannot change any more.
+        plugins that may deny or change it. ``already_seen``: the message was judged before, and cannot change any more.
 
         Raises ConfigurationError for an unknown hook, and TypeError if the message or the extensions are of another
         type, because what cannot be judged must not pass. Source: docs/reference/policy.md#hooks.

@@ -1,4 +1,4 @@
-"""Plugins: what a policy is made of, and how one is written.
+"""Plugins, the parts of a policy, and how to write one.
 
 A function becomes a plugin by `hook`; a class with settings of its own subclasses `Plugin` and overrides ``check``::
 
@@ -180,7 +180,7 @@ def hook(
         plugin.name = name or str(getattr(function, "__name__", type(function).__name__))
         plugin.hooks, plugin.capabilities, plugin.mode, plugin.priority = hooks, tuple(capabilities), mode, priority
         plugin.timeout, plugin.on_error, plugin.window = timeout, on_error, window
-        PluginDeclaration.of(plugin)
+        PluginDeclaration.from_plugin(plugin)
         return plugin
 
     return decorate
@@ -202,7 +202,7 @@ class PluginDeclaration:
     is_async: bool
 
     @classmethod
-    def of(cls, plugin: Plugin) -> "PluginDeclaration":
+    def from_plugin(cls, plugin: Plugin) -> "PluginDeclaration":
         """Build the declaration of a plugin. Raises ConfigurationError if it is invalid."""
         if not isinstance(plugin, Plugin):
             raise ConfigurationError(

@@ -131,7 +131,7 @@ def both(index: int, role: str, slots: dict[str, Any], hook: str | None = None) 
     called: CalledTool = SQL
     message = cpex.Message.model_validate({"role": role, "content": [theirs]})
     (their_view,) = message.iter_views(hook=hook, extensions=cpex.Extensions.model_validate(slots))
-    ours = MessageView(part, Role(role), hook=hook, extensions=Extensions.model_validate(slots), called=called)
+    ours = MessageView(part, Role(role), hook=hook, extensions=Extensions.model_validate(slots), tool=called)
     return ours, their_view
 
 

@@ -132,7 +132,7 @@ def test_media_come_from_one_of_five_sources() -> None:
 
 
 def test_a_resource_has_one_body() -> None:
-    """Text or base64, not both (CMF A3)."""
+    """Text or base64, not both. Source: docs/reference/cmf.md#parts."""
     with pytest.raises(ValidationError, match="content or blob, not both"):
         ResourceBlock(resource_request_id="r", uri="u", resource_type="file", content="a", blob="YQ==")
 

@@ -1,4 +1,4 @@
-"""The specification's tables (CMF A2 to A6): fields row by row, with type and default, and closed lists."""
+"""The tables of docs/reference/cmf.md: fields row by row, with type and default, and closed lists."""
 
 import types
 import typing

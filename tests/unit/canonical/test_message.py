@@ -45,7 +45,7 @@ def test_a_message_is_made_by_its_role(role: str) -> None:
 
 
 def test_a_tool_message_names_its_call() -> None:
-    """In its block and, as specification D3 asks, in its metadata; metadata of the caller's own included."""
+    """In its block and in its metadata, next to the caller's own. Source: docs/reference/canonical.md#invariants."""
     message = Message.tool("tu_1", "ok", is_error=True)
     assert message.content == (ToolResultBlock(tool_use_id="tu_1", content=(TextBlock(text="ok"),), is_error=True),)
     assert message.metadata.parent_tool_use_id == "tu_1"

@@ -1,4 +1,4 @@
-"""The invariants of a history, each violation by name (specification D3, sections 5.1 to 5.3)."""
+"""The invariants of a history, each violation by name. Source: docs/reference/canonical.md#invariants."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tool definitions: the schema subset of specification D3, section 5.4."""
+"""Tool definitions: the schema subset. Source: docs/reference/canonical.md#schema-subset."""
 
 from typing import Any
 

@@ -68,14 +68,14 @@ def test_confidence_lies_between_0_and_1(confidence: float) -> None:
 
 
 def test_a_routing_record_says_who_chose() -> None:
-    """The six modes that the chain projects to (specification D2)."""
+    """The six modes of the routing chain. Source: docs/reference/routing-and-events.md#decision-record."""
     assert [str(mode) for mode in RoutingMode] == ["override", "manual", "rule", "pattern", "delegate", "default"]
     record = RoutingDecisionRecord(mode=RoutingMode.RULE, chosen_model="a:b", reason="r")
     assert (record.rule_name, record.confidence, record.alternatives_considered) == (None, None, ())
 
 
 def test_events_are_called_what_they_are() -> None:
-    """The nine names of specification D6, in the order in which they can come."""
+    """The nine names, in their possible order. Source: docs/reference/canonical.md#events."""
     assert [kind.type for kind in get_args(StreamEvent)] == [
         "message_start", "text_delta", "thinking_delta", "tool_use_start", "tool_use_input_delta", "tool_use_end",
         "usage_update", "message_complete", "error",

@@ -1,4 +1,4 @@
-"""Events as UMF's envelopes: the shapes of specification C4."""
+"""Events as UMF envelopes. Source: docs/reference/umf.md#events."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -12,7 +12,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "formats.md"
 
 
 def test_the_table_of_the_page_is_what_writing_and_reading_gives(caplog: pytest.LogCaptureFixture) -> None:
-    """Print it anew with `python -m tests.unit.formats.loss_table`."""
+    """Print a new one with `python -m tests.unit.formats.loss_table`."""
     caplog.set_level(logging.CRITICAL, "dragoman")
     assert table() in PAGE.read_text(encoding="utf-8")
 

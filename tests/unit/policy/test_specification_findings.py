@@ -1,4 +1,7 @@
-"""The fourteen findings of the specification's review (CMF A8), and the faults of its reference, each with its case."""
+"""The fourteen findings of the specification's review, and the faults of its reference, each with its case.
+
+Source: docs/reference/cmf.md#review-findings and docs/reference/cmf.md#faults-of-the-reference.
+"""
 
 import base64
 import inspect

@@ -174,7 +174,7 @@ def test_the_models_of_the_first_adapters_cost_the_same(spending: Spending, draw
 
 
 def test_ten_thousand_random_usages_cost_the_same(exhaustive: bool) -> None:
-    """Any model with any usage, each drawn anew."""
+    """Any model with any usage, each drawn independently."""
     drawn = Random(20261121)
     models = [(provider_id, *named) for provider_id in PROVIDERS for named in _named(provider_id)]
     for _ in range(PAIRS if exhaustive else PAIRS // 10):

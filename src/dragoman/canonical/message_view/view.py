@@ -15,8 +15,7 @@ from dragoman.canonical.frozen import FrozenDict, freeze, thaw
 from dragoman.canonical.glob import glob
 from dragoman.canonical.guard import one_line
 from dragoman.canonical.message import Message, Role
-from dragoman.canonical.message_view.context import ViewContext
-from dragoman.canonical.message_view.export import export_context
+from dragoman.canonical.message_view.context import ViewContext, export_context
 from dragoman.canonical.message_view.kinds import (
     ACTIONS,
     ACTIONS_BY_ROLE,
@@ -74,7 +73,7 @@ def iter_views(
     alone = sum(isinstance(part, (ToolUseBlock, ToolResultBlock)) for part in message.content) == 1
     return (
         MessageView(
-            part, message.role, hook=hook, extensions=extensions, called=_find_tool(part, extensions, calls, alone)
+            part, message.role, hook=hook, extensions=extensions, tool=_find_tool(part, extensions, calls, alone)
         )
         for part in message.content
     )
@@ -108,13 +107,13 @@ def _find_tool(
 class MessageView(ViewContext):
     """A policy's view of one part. Raises UnknownPartError for a part without a kind."""
 
-    __slots__ = ("_called", "_content", "_extensions", "_hook", "_kind", "_part", "_role")
+    __slots__ = ("_content", "_extensions", "_hook", "_kind", "_part", "_role", "_tool")
 
     _part: ContentBlock
     _kind: ViewKind
     _role: Role
     _hook: str | None
-    _called: CalledTool | None
+    _tool: CalledTool | None
     _content: Any
 
     def __init__(
@@ -124,7 +123,7 @@ class MessageView(ViewContext):
         *,
         hook: str | None = None,
         extensions: Extensions | None = None,
-        called: CalledTool | None = None,
+        tool: CalledTool | None = None,
     ) -> None:
         set_field = super().__setattr__
         set_field("_part", part)
@@ -132,7 +131,7 @@ class MessageView(ViewContext):
         set_field("_role", Role(role))
         set_field("_hook", hook)
         set_field("_extensions", extensions)
-        set_field("_called", called)
+        set_field("_tool", tool)
         set_field("_content", _UNSET)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
@@ -175,11 +174,11 @@ class MessageView(ViewContext):
     @property
     def uri(self) -> str | None:
         """The URI that identifies the entity: tool://namespace/name and the like, or a resource's own URI."""
-        return uri_of(self._part, self._called)
+        return uri_of(self._part, self._tool)
 
     @property
     def name(self) -> str | None:
-        return name_of(self._part, self._called)
+        return name_of(self._part, self._tool)
 
     @property
     def action(self) -> ViewAction:
@@ -202,7 +201,7 @@ class MessageView(ViewContext):
     @property
     def properties(self) -> FrozenDict:
         """The properties of this kind of part, deeply frozen. Source: docs/reference/cmf.md#properties."""
-        return FrozenDict(freeze(properties_of(self._part, self._called)))
+        return FrozenDict(freeze(properties_of(self._part, self._tool)))
 
     @property
     def is_pre(self) -> bool:
@@ -324,7 +323,7 @@ class MessageView(ViewContext):
         return {"input": self.to_dict(include_content, include_arguments=include_arguments)}
 
     def __reduce__(self) -> Any:
-        return _restore_view, (self.raw, self._role, self._hook, self._extensions, self._called)
+        return _restore_view, (self.raw, self._role, self._hook, self._extensions, self._tool)
 
     def __repr__(self) -> str:
         """Leave out the content, because it may be a secret."""
@@ -333,5 +332,5 @@ class MessageView(ViewContext):
         return f"MessageView(kind={self._kind}, role={self._role}, {'pre' if self.is_pre else 'post'}{uri}{hook})"
 
 
-def _restore_view(part: Any, role: Role, hook: str | None, extensions: Extensions | None, called: Any) -> MessageView:
-    return MessageView(part, role, hook=hook, extensions=extensions, called=called)
+def _restore_view(part: Any, role: Role, hook: str | None, extensions: Extensions | None, tool: Any) -> MessageView:
+    return MessageView(part, role, hook=hook, extensions=extensions, tool=tool)

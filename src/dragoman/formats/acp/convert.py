@@ -1,7 +1,8 @@
-"""Messages of the final ACP form as JSON (specification B6): a list of messages, each with its parts.
+"""Messages of the final ACP form as JSON: a list of messages, each with its parts.
 
-Agents are the assistant, whatever their names. Results of tools are the agents' words there, and become the tools'
-messages here. A thought is a step of the trajectory, and a source that is told of a text is its citation.
+Agents become the assistant, whatever their names. ACP has tool results in agent messages; they become tool
+messages here. A thought is a trajectory step, and a citation is a source of a text.
+Source: docs/reference/message-body.md#acp.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ Fields = dict[str, Any]
 
 
 def to_acp(messages: Sequence[Message]) -> Conversion[list[Fields]]:
-    """A history as ACP messages. Raises CriticalLossError where a block marked critical would be lost."""
+    """Write a history as ACP messages. Raises CriticalLossError if a block marked critical would be lost."""
     history = as_history(messages)
     losses = LossCollector(FORMAT)
     ids = verbatim.tool_ids(history, FORMAT)
@@ -47,9 +48,9 @@ def to_acp(messages: Sequence[Message]) -> Conversion[list[Fields]]:
 
 
 def from_acp(document: Any) -> list[Message]:
-    """The messages of a document, from its JSON text or from Python's lists and dicts.
+    """Read the messages of a document, from its JSON text or from Python lists and dicts.
 
-    A message that holds results of tools among other parts becomes several. Raises FormatError, with a path.
+    A message with tool results among other parts becomes several. Raises FormatError, with a path.
     """
     ids = ToolIdReader()
     groups = [(*_entry(native, path, ids), native) for path, native in iter_entries(document, format_name=_LABEL)]
@@ -66,7 +67,7 @@ def from_acp(document: Any) -> list[Message]:
 
 
 def _entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Message], dict[str, str]]:
-    """The messages of an entry, and the document's own tool ids by ours."""
+    """Return the messages of an entry, and the document's own tool ids by ours."""
     with validating(native, path):
         message = AcpMessage.model_validate(native)
         role = Role.USER if message.role == "user" else Role.ASSISTANT
@@ -82,7 +83,7 @@ def _block(part: AcpPart, ids: ToolIdReader | None = None) -> ContentBlock:
     metadata = part.metadata
     if isinstance(metadata, TrajectoryMetadata) and metadata.message and not metadata.tool_name and not part.content:
         return ThinkingBlock(text=metadata.message)
-    block = block_of(part) if ids is None else block_of(part, ids.call, ids.result)
+    block = block_of(part) if ids is None else block_of(part, ids.call_id, ids.result_id)
     if isinstance(metadata, CitationMetadata) and isinstance(block, TextBlock):
         cited = Citation(
             kind="citation",
@@ -113,7 +114,9 @@ def _message(message: Message, ids: Mapping[str, str], losses: LossCollector) ->
 
 
 def _report_misplaced(message: Message, losses: LossCollector) -> None:
-    """Results are read as tools' messages wherever they stand, and what stands beside them as the speaker's."""
+    """Report parts that change role on reading: results become tool messages, and other parts next to them the
+    speaker's.
+    """
     for index, block in enumerate(message.content):
         if isinstance(block, ToolResultBlock) != (message.role is Role.TOOL):
             reason = f"a {block.type} block in a {message.role} message is read as another speaker's"
@@ -121,7 +124,7 @@ def _report_misplaced(message: Message, losses: LossCollector) -> None:
 
 
 class _Writer(PartWriter[AcpPart]):
-    """Parts with what ACP can tell beside them."""
+    """Writes parts with their ACP metadata."""
 
     def _read(self, part: AcpPart) -> ContentBlock:
         return _block(part)
@@ -137,6 +140,6 @@ class _Writer(PartWriter[AcpPart]):
 
 
 def _citation(cited: Citation) -> Fields:
-    """A source as ACP tells of it. Where a span lies in the whole message is not known of one block: it is left out."""
+    """Return a citation as ACP metadata, without the span: its offset in the whole message is unknown here."""
     fields = {"url": cited.url, "title": cited.title, "description": cited.cited_text}
     return {"kind": "citation", **{name: text for name, text in fields.items() if text is not None}}

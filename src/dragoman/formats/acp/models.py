@@ -1,7 +1,7 @@
-"""The final message form of ACP as data (specification B6): who speaks, and parts, some of which tell of sources or
-of steps on the way.
+"""The final message form of ACP as data: a role and parts, some with citation or trajectory metadata.
 
-What later versions add is kept as it is. A part may have neither content nor URL where its metadata say it all.
+Fields of later versions are kept. A part may have neither content nor URL if its metadata hold everything.
+Source: docs/reference/message-body.md#acp.
 """
 
 from datetime import datetime
@@ -16,7 +16,7 @@ from dragoman.formats.body.parts import Part, is_base64, is_url, type_fault
 
 
 class CitationMetadata(FrozenModel):
-    """Where a part comes from; the span counts characters of all the texts of the message."""
+    """The source of a part. The span counts characters over all texts of the message."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -29,7 +29,7 @@ class CitationMetadata(FrozenModel):
 
 
 class TrajectoryMetadata(FrozenModel):
-    """A step on the way to the answer: a thought, or a tool that was run."""
+    """A step on the way to the answer: a thought, or a tool call."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -48,7 +48,7 @@ def _default_type(content_type: Any) -> Any:
 
 
 class AcpPart(Part):
-    """A name makes it an artifact, and is any text."""
+    """A part with a name is an artifact. Any text may be a name."""
 
     model_config = ConfigDict(extra="allow")
 

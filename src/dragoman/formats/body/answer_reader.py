@@ -1,7 +1,7 @@
-"""A model's answer, read into a message body while it comes: what is certain to be wrong is known at once.
+"""Reads a model's answer into a message body while it arrives, and reports violations as soon as they are certain.
 
-A body as a model writes it is an object with a list of ``parts``, or that list alone. The same reader reads an answer
-that is all there, so that what is told early is what would be told in the end.
+Models write a body as an object with a list of ``parts``, or as that list alone. The same reader reads a complete
+answer, so that early violations are the same as those at the end. Source: docs/reference/message-body.md#schemas.
 """
 
 from collections.abc import Sequence
@@ -28,20 +28,20 @@ _CONTENTS = ("content", "contentUrl")
 
 
 class AnswerReader:
-    """Reads one answer. ``violations`` are those that are certain by now, whatever may still come."""
+    """Reads one answer. ``violations`` are those that are certain, whatever follows."""
 
     def __init__(self, allowed: Sequence[MessageBodySchemaPart]) -> None:
         self._allowed = allowed
         self._tokenizer = JsonTokenizer()
         self._stack: list[str] = []
-        """What is open: ``root``, ``parts`` and ``part``, or ``other`` where something stands in a wrong place."""
+        """The open values: ``root``, ``parts`` and ``part``, or ``other`` for a value in a wrong place."""
         self._key = ""
-        """Of the value that is to come."""
+        """The key of the next value."""
         self._root = "$"
         self._has_parts = False
         self._fields: dict[str, Any] = {}
         self._faulty = False
-        """Whether the part under way, or what stands in its place, has been complained of."""
+        """True if the current part, or a value in its place, has already been reported."""
         self._index = -1
         self._names: dict[str, int] = {}
         self._parts: list[MessageBodyPart] = []
@@ -49,7 +49,7 @@ class AnswerReader:
         self.violations: list[BodyViolation] = []
 
     def feed(self, text: str) -> None:
-        """The next piece."""
+        """Read the next piece."""
         if not self._begun and not self._check_start(text):
             return
         if self._broken:
@@ -63,7 +63,7 @@ class AnswerReader:
             self._check_partial()
 
     def _check_start(self, text: str) -> bool:
-        """Whether the body begins here. What is neither an object nor a list is none, at its first character."""
+        """Return True if the body starts here. Anything but an object or a list is rejected at its first character."""
         start = text.lstrip(" \t\n\r")
         if start and start[0] not in "{[":
             self._broken = True
@@ -74,7 +74,7 @@ class AnswerReader:
         return self._begun
 
     def end(self, ended: str | None = None) -> MessageBody:
-        """The body. Raises MessageBodyError with every violation; ``ended`` is told with them."""
+        """Return the body. Raises MessageBodyError with every violation; ``ended`` is added to them."""
         if not self._broken:
             try:
                 for token in self._tokenizer.end():
@@ -99,7 +99,7 @@ class AnswerReader:
         self.violations.append(BodyViolation(path, reason))
 
     def _add_part_violation(self, path: str, reason: str) -> None:
-        """Something is wrong with the part under way: said once."""
+        """Report a violation of the current part, once."""
         if not self._faulty:
             self._add_violation(path, reason)
         self._faulty = True
@@ -135,7 +135,7 @@ class AnswerReader:
         return "other"
 
     def _report_misplaced(self, inside: str, kind: str) -> None:
-        """A value where none of its kind belongs."""
+        """Report a value of the wrong kind."""
         if inside == "parts":
             self._index += 1
             self._add_violation(self._part_path, f"a part is an object, not {kind}")
@@ -161,7 +161,7 @@ class AnswerReader:
             self._add_part_violation(f"{self._part_path}.{self._key}", "the field is given twice")
 
     def _set_field(self, value: Any) -> None:
-        """A field of a part is there."""
+        """Set a field of the current part."""
         key, at = self._key, f"{self._part_path}.{self._key}"
         if key not in _KEYS:
             return
@@ -181,7 +181,7 @@ class AnswerReader:
         self._check_part()
 
     def _check_partial(self) -> None:
-        """What is certain of a text that is still coming."""
+        """Check the beginning of a string that is still arriving."""
         if self._stack[-1:] != ["part"] or not self._tokenizer.is_text:
             return
         if self._key in _CONTENTS:
@@ -192,7 +192,7 @@ class AnswerReader:
             self._check_part(self._key, prefix)
 
     def _check_part(self, pending_key: str = "", prefix: str = "") -> None:
-        """Whether a part with these fields, and one that is still ``coming`` and begins like that, can be right."""
+        """Check whether a part with these fields, and a ``pending_key`` that starts with ``prefix``, can be valid."""
         if self._faulty:
             return
         if all(key == pending_key or self._fields.get(key) is not None for key in _CONTENTS):
@@ -226,7 +226,7 @@ class AnswerReader:
             self._add_violation("$", "a message body has a list of parts")
 
     def _finish_part(self) -> None:
-        """A part is all there."""
+        """Validate the complete part."""
         if self._faulty:
             return
         try:

@@ -1,8 +1,8 @@
-"""The JSON Schema of a message body, for a model to answer by.
+"""Builds the JSON Schema of a message body for structured output.
 
-A model that is held to it writes an object with a list of parts, each of which some part of the body's schema takes.
-It is narrower than the body's schema, so that also a small model stays within what programs can use: of a type that is
-a glob the known ones are offered, what is said is said inline, and what is no text is base64 or lies at a URL.
+It describes an object with a list of parts, each of which the body's schema accepts. It is narrower than the body's
+schema, so that small models too give usable answers: a type glob offers the known types, text is inline, and other
+data is base64 or at a URL. Source: docs/reference/message-body.md#schemas.
 """
 
 import re
@@ -25,13 +25,13 @@ _KNOWN_TYPES = (
 _TEXTUAL = re.compile(r"text/.*|application/(?:json|yaml|xml|toml|javascript)|.*\+(?:json|xml|yaml)")
 _SEGMENT = "[A-Za-z0-9._-]"
 _SOME, _ANY = "{1,40}", "{0,40}"
-"""Names have an end, so that a model that goes on and on comes to one."""
+"""Names have a maximum length, so that a repetitive model comes to an end."""
 _SPECIAL = re.compile(r"[\\^$.|?*+()\[\]{}]")
 _STAR = re.compile(r"\*\*+|\*|[^*]+")
 
 
 def answer_schema(allowed: Sequence[MessageBodySchemaPart]) -> Schema:
-    """The JSON Schema; one of a body without parts where the body's schema takes none."""
+    """Return the JSON Schema; if the body's schema accepts no part, that of a body without parts."""
     kinds = [kind for part in allowed for kind in _part_schemas(part)]
     parts: Schema = {"type": "array", "description": _description(allowed)}
     if kinds:
@@ -44,8 +44,8 @@ def answer_schema(allowed: Sequence[MessageBodySchemaPart]) -> Schema:
 
 
 def _max_parts(allowed: Sequence[MessageBodySchemaPart]) -> int | None:
-    """How many parts an answer needs at most: one for each name, and one for all that is said in words; None where
-    there is no telling. Small models do not come to an end by themselves.
+    """Return the maximum number of parts that an answer needs: one for each name, and one for all text. None if it is
+    unknown. Small models do not end a list by themselves.
     """
     named = {name for part in allowed if part.name is not None for name in expand_braces(part.name)}
     unnamed = [part for part in allowed if part.name is None]
@@ -61,7 +61,7 @@ def _description(allowed: Sequence[MessageBodySchemaPart]) -> str:
 
 
 def _part_schemas(part: MessageBodySchemaPart) -> list[Schema]:
-    """What a part of the schema lets a model write: as text, as base64, and by URL."""
+    """Return the schemas of one part: as text, as base64, and by URL."""
     types = _allowed_types(part)
     textual = [each for each in types if _TEXTUAL.fullmatch(each)]
     binary = _binary_types(part)
@@ -72,7 +72,7 @@ def _part_schemas(part: MessageBodySchemaPart) -> list[Schema]:
     if binary:
         base64 = {"content": {"type": "string"}, "contentEncoding": {"type": "string", "const": "base64"}}
         kinds.append(_object_schema({**name, "contentType": _enum_schema(binary), **base64}))
-    if not types:  # a glob that no type we know of matches: any type may be named, and the reader checks it
+    if not types:  # a glob without a known type: any type is allowed, and the reader checks it
         anything = {"contentType": {"type": "string", "description": f"A MIME type: {part.content_type}"}}
         kinds.append(_object_schema({**name, **anything, "contentUrl": {"type": "string"}}))
     elsewhere = types if part.name is not None else binary
@@ -86,7 +86,7 @@ def _binary_types(part: MessageBodySchemaPart) -> list[str]:
 
 
 def _allowed_types(part: MessageBodySchemaPart) -> list[str]:
-    """The types that a model may name: those that are written out, and the known ones that a glob takes."""
+    """Return the types that a model may use: literal ones, and the known ones that a glob matches."""
     written = [each for each in expand_braces(normalize_type(part.content_type)) if "*" not in each]
     known = [each for each in _KNOWN_TYPES if part.types.matches(each)]
     return list(dict.fromkeys([*written, *known]))
@@ -100,7 +100,7 @@ def _name_schema(pattern: str) -> Schema:
 
 
 def _glob_to_regex(pattern: str) -> str:
-    """A regular expression for names that a glob matches; the reader of the answer has the last word."""
+    """Return a regular expression for the names of a glob. It may be too wide, because the reader checks the answer."""
     found = ""
     pieces = _STAR.findall(pattern)
     for index, piece in enumerate(pieces):

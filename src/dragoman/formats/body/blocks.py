@@ -1,7 +1,7 @@
-"""Blocks as parts of a message between agents, and back (specification B2 and E).
+"""Blocks as parts of a message body, and back. Source: docs/reference/message-body.md#conversion.
 
-Parts without a name are what is said: text, images, sound. Named ones are all else: documents under their titles,
-calls and results of tools as JSON below ``/tool_calls`` and ``/tool_results``, prompts below ``/prompts``.
+Parts without a name are the conversation: text, images, audio. Named parts are everything else: documents under their
+titles, tool calls and results as JSON under ``/tool_calls`` and ``/tool_results``, prompts under ``/prompts``.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,18 +46,18 @@ _FOLDERS: Mapping[str, tuple[type[BaseModel], ...]] = {
     "/prompts/": (PromptRequestBlock, PromptResultBlock),
     "/resources/": (ResourceRefBlock,),
 }
-"""Where blocks lie as JSON."""
+"""The folders of blocks that are stored as JSON."""
 _MEDIA: Mapping[str, type[ImageBlock | AudioBlock | VideoBlock]] = {
     "image": ImageBlock,
     "audio": AudioBlock,
     "video": VideoBlock,
 }
 _PRESENTATION_FIELDS = frozenset({"detail", "duration_ms", "media_type", "title", "provider"})
-"""Fields without which nothing of what was said is gone."""
+"""Fields whose loss does not lose content."""
 
 
 def block_of(part: Part, call_id: Ids = str, result_id: Ids = str) -> ContentBlock:
-    """The block that a part is. ``call`` and ``result`` give the ids of calls and of what they are answered by."""
+    """Return the block of a part. ``call_id`` and ``result_id`` return the ids of calls and of the calls of results."""
     if part.name is not None and (embedded := _embedded_block(part, part.name, call_id, result_id)) is not None:
         return embedded
     text = _plain_text(part)
@@ -71,7 +71,7 @@ def block_of(part: Part, call_id: Ids = str, result_id: Ids = str) -> ContentBlo
 
 
 def _embedded_block(part: Part, name: str, call_id: Ids, result_id: Ids) -> ContentBlock | None:
-    """The block that lies in a part as JSON; None where there is none, whatever the part's name says."""
+    """Return the block that a part holds as JSON. None if there is none, whatever the part's name."""
     kinds = next((kinds for folder, kinds in _FOLDERS.items() if name.startswith(folder)), ())
     if not kinds or part.media_type != _JSON or (text := part.plain_text()) is None:
         return None
@@ -100,10 +100,10 @@ def _embedded_block(part: Part, name: str, call_id: Ids, result_id: Ids) -> Cont
 
 
 def _plain_text(part: Part) -> str | None:
-    """The text of a part that says it."""
+    """Return the text of a part without a name, or None."""
     if part.name is not None or not part.is_text or part.content_url is not None:
         return None
-    if part.content is None:  # its metadata say it all
+    if part.content is None:  # the metadata hold everything
         return ""
     try:
         return part.content if not part.is_base64 else part.decode(part.inline_bytes() or b"")
@@ -120,8 +120,8 @@ def _source(part: Part) -> MediaSource:
 class PartWriter(Generic[PartT]):
     """Writes the parts of one message in one dialect.
 
-    ``make`` gives a part from its fields, ``fits`` says whether a text may be a name, ``ids`` are a document's own by
-    ours.
+    ``build_part`` builds a part from its fields, ``is_valid_name`` says whether a text is a valid name, ``ids`` are the
+    document's own tool ids by ours.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class PartWriter(Generic[PartT]):
         self._taken: set[str] = set()
 
     def part(self, message: Message, index: int) -> PartT | None:
-        """The part of a block, or None where there is none, which is a loss."""
+        """Return the part of a block. None if it has none, which is a loss."""
         block = message.content[index]
         candidates = [self._build_part(fields) for fields in self._candidates(block)]
         if not candidates:
@@ -155,18 +155,18 @@ class PartWriter(Generic[PartT]):
         return written
 
     def _read(self, part: PartT) -> ContentBlock:
-        """The block that a reader makes of the part."""
+        """Return the block that a reader would make of the part."""
         return block_of(part)
 
     def _best(self, block: ContentBlock, candidates: Sequence[PartT]) -> tuple[PartT, ContentBlock]:
-        """The first that is read as it was, or as what it was."""
+        """Return the first candidate that reads back unchanged, or else the first of the same kind."""
         tried = [(part, self._read(part)) for part in candidates]
         same = [each for each in tried if each[1] == self._with_native_id(block)]
         alike = [each for each in tried if each[1].type == block.type]
         return (same or alike or tried)[0]
 
     def _report_losses(self, message: Message, index: int, read: ContentBlock) -> None:
-        """What a reader will not find is a loss."""
+        """Report what a reader will not find."""
         block = self._with_native_id(message.content[index])
         if read == block:
             return
@@ -184,7 +184,7 @@ class PartWriter(Generic[PartT]):
         )  # fmt: skip
 
     def _with_native_id(self, block: ContentBlock) -> ContentBlock:
-        """The block with the document's own id for its call."""
+        """Return the block with the document's own id for its call."""
         if isinstance(block, ToolUseBlock) and block.id in self._ids:
             return block.model_copy(update={"id": self._ids[block.id]})
         if isinstance(block, ToolResultBlock) and block.tool_use_id in self._ids:
@@ -192,7 +192,7 @@ class PartWriter(Generic[PartT]):
         return block
 
     def _candidates(self, block: ContentBlock) -> Iterator[Fields]:
-        """The ways to write a block, the best first."""
+        """Yield the ways to write a block, the best first."""
         match block:
             case TextBlock():
                 yield {"content_type": _PLAIN, "content": block.text}
@@ -232,7 +232,7 @@ class PartWriter(Generic[PartT]):
         return {"content_type": _PLAIN, "content": flat.text if flat else ""}
 
     def _titles(self, title: str | None) -> Iterator[Fields]:
-        """Names for a document: its title, what is nearest to it, none, and one of ours."""
+        """Yield names for a document: its title, the closest valid name, none, and a generated one."""
         near = [title, f"/{title}"] if title is not None else []
         yield from ({"name": name} for name in near if self._is_valid_name(name) and name not in self._taken)
         yield {}
@@ -246,7 +246,7 @@ class PartWriter(Generic[PartT]):
 
 
 def _content(source: MediaSource) -> Fields | None:
-    """What a part holds of a source; None where it can hold nothing of it."""
+    """Return the fields of a source, or None if a part cannot hold it."""
     match source.kind:
         case "text":
             return {"content": source.data}
@@ -263,7 +263,7 @@ def _type(media_type: str | None, fallback: str) -> str:
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    """The fields that differ; of a source, its own."""
+    """Yield the fields that differ; for a source, its own fields."""
     for key in before:
         if before[key] != after.get(key):
             if key == "source" and isinstance(after.get(key), dict):

@@ -1,11 +1,11 @@
-"""Whether what one agent writes is what another reads (specification B1 and B5): decided from the two schemas alone.
+"""Decides from two schemas alone whether every body of a producer is valid for a consumer.
 
-A yes holds for every body. A no comes with a body that the producer's schema takes and the consumer's does not, or,
-where none could be made, with a reason.
+A yes holds for every body. A no has a body that only the producer's schema accepts or,
+if none can be built, a reason.
 
-How: a part is a name and a type, and every part of a schema takes all names of one glob with all types of another. So
-the question is whether one such product of languages lies within a union of others, which walking through all globs
-at once answers, shortest texts first.
+How: a part is a name and a type, and every part of a schema accepts all names of one glob with all types of another.
+So the question is whether such a product of languages is contained in a union of others. Walking through all globs
+at once answers it, shortest texts first. Source: docs/reference/message-body.md#compatibility.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ from dragoman.formats.body.schema_part import MessageBodySchemaPart
 from dragoman.formats.errors import FormatError
 
 MAX_STEPS = 200_000
-"""After so many the question is given up, and the answer is no."""
+"""After this many steps the search is given up, and the answer is no."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _NAME_CHARACTERS = _LETTERS + _LETTERS[:26].upper() + "_-"
@@ -29,7 +29,9 @@ _TYPE_CHARACTERS = _LETTERS
 
 @dataclass(frozen=True, slots=True)
 class Compatibility:
-    """True or false as such. ``reason`` says why not; ``witness`` is a body that only the producer's schema takes."""
+    """True or false as a bool. ``reason`` says why not; ``counterexample`` is a body that only the
+    producer's schema accepts.
+    """
 
     compatible: bool
     reason: str = ""
@@ -40,9 +42,9 @@ class Compatibility:
 
 
 def is_compatible(producer: MessageBodySchema, consumer: MessageBodySchema) -> Compatibility:
-    """Whether every body that obeys the producer's schema obeys the consumer's too.
+    """Return whether every body that is valid for the producer's schema is valid for the consumer's.
 
-    Raises TypeError where one of them is no schema.
+    Raises TypeError if one of them is not a schema.
     """
     for schema in (producer, consumer):
         if not isinstance(schema, MessageBodySchema):
@@ -75,7 +77,7 @@ def _incompatible(
     parts: list["_Example"],
     avoided: Sequence[MessageBodySchemaPart],
 ) -> Compatibility:
-    """The no, with a body around these parts that has nothing of what is to be avoided, if one can be made."""
+    """Build the negative result, if possible with a body that holds these parts and none of the avoided ones."""
     made = [_build_part(part) for part in parts]
     for needed in producer.parts:
         if needed.required and not any(needed.matches(part) for part in made):
@@ -107,7 +109,7 @@ class _TooManyStepsError(Exception):
 
 
 def _find_uncovered(part: MessageBodySchemaPart, covers: Sequence[MessageBodySchemaPart]) -> _Example | None:
-    """A part that ``part`` takes and none of the ``covers`` does; None where there is none."""
+    """Return a part that ``part`` accepts and none of the ``covers`` does, or None."""
     budget = _StepBudget()
     names = part.names
     if names is None:
@@ -118,7 +120,7 @@ def _find_uncovered(part: MessageBodySchemaPart, covers: Sequence[MessageBodySch
     for name, covering in _walk([names, *(glob for glob, _ in named)], _NAMES, budget):
         matched = frozenset(index - 1 for index in covering)
         if any(before <= matched for before in tried):
-            continue  # more covers leave no more types
+            continue  # more covers never leave more types
         tried.append(matched)
         kind = _find_uncovered_type(part.types, [named[index][1] for index in sorted(matched)], budget)
         if kind is not None:
@@ -132,8 +134,9 @@ def _find_uncovered_type(types: Glob, covers: Sequence[Glob], budget: "_StepBudg
 
 
 def _walk(globs: Sequence[Glob], texts: "_Language", budget: "_StepBudget") -> Iterator[tuple[str, list[int]]]:
-    """Texts that the first glob matches, shortest first, and which of the others match them: one text for each way
-    through all of the globs."""
+    """Yield texts that the first glob matches, shortest first, and the indexes of the others that match: one text for
+    each way through all globs.
+    """
     alphabet = texts.alphabet(globs)
     start = (texts.start, tuple(glob.start for glob in globs))
     seen = {start}
@@ -165,20 +168,20 @@ class _StepBudget:
 
 @dataclass(frozen=True, slots=True)
 class _Language:
-    """The texts that may be names, or types. A place is how far one has come; None is nowhere."""
+    """The valid names, or the valid types. A place is a state of the walk; None is the dead state."""
 
     start: str
     advance: Callable[[str, str], str | None]
     whole: frozenset[str]
     characters: str
     marks: frozenset[str]
-    """The characters beside ``characters`` that such a text may have."""
+    """The characters besides ``characters`` that such a text may have."""
 
     def is_whole(self, place: str) -> bool:
         return place in self.whole
 
     def alphabet(self, globs: Iterable[Glob]) -> list[str]:
-        """Characters that the globs tell apart, and one that stands for all others."""
+        """Return the characters that the globs distinguish, and one that stands for all others."""
         written = frozenset[str]().union(*(glob.literals for glob in globs))
         known = sorted(written & (frozenset(self.characters) | self.marks))
         other = [character for character in self.characters if character not in written][:1]
@@ -186,7 +189,7 @@ class _Language:
 
 
 def _advance_name(place: str, character: str) -> str | None:
-    """Names are segments behind slashes, and no segment is one dot or two."""
+    """Names are segments after slashes, and no segment is one dot or two."""
     if character == "/":
         return "/" if place in ("", "segment") else None
     if place == "":
@@ -197,7 +200,7 @@ def _advance_name(place: str, character: str) -> str | None:
 
 
 def _advance_type(place: str, character: str) -> str | None:
-    """A type and its subtype, each of which begins with a letter or a digit."""
+    """A type and a subtype, each of which starts with a letter or a digit."""
     if character == "/":
         return "/" if place == "type" else None
     if place in ("", "/"):

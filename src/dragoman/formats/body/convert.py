@@ -1,4 +1,7 @@
-"""A message as a message body, and back (specification B and E). A body knows neither role nor channel nor time."""
+"""A message as a message body, and back. A body has no role, channel or time.
+
+Source: docs/reference/message-body.md#conversion.
+"""
 
 from typing import Any
 
@@ -17,7 +20,7 @@ _LABEL = "a message body"
 
 
 def to_message_body(message: Message) -> Conversion[MessageBody]:
-    """What a message says, as a body. Raises CriticalLossError where a block marked critical would be lost."""
+    """Return the content of a message as a body. Raises CriticalLossError if a block marked critical would be lost."""
     losses = LossCollector(FORMAT)
     body = _write(as_message(message), losses)
     loss_list = losses.report([message])
@@ -26,10 +29,10 @@ def to_message_body(message: Message) -> Conversion[MessageBody]:
 
 
 def from_message_body(body: MessageBody | Any, *, role: Role | str = Role.USER) -> Message:
-    """The message that a body is, from the body or from its JSON. Tool ids stay as they are.
+    """Return the message of a body, given as a body or as JSON. Tool ids do not change.
 
-    What the body says beyond what messages hold comes back with `to_message_body`, as long as the message is not
-    changed. Raises FormatError, with a path.
+    `to_message_body` restores what a message cannot hold, unless the message was changed. Raises FormatError, with a
+    path.
     """
     given = body if isinstance(body, MessageBody) else MessageBody.from_json(body)
     content = tuple(block_of(part) for part in given.parts)

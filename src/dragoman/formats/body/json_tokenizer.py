@@ -1,7 +1,6 @@
-"""JSON that comes in pieces: what is certain of it at each moment, in linear time.
+"""An incremental JSON tokenizer that takes linear time. It yields tokens; the caller interprets them.
 
-Only the tokens are told; who listens knows what they mean. Keys and strings come whole, with one exception: the
-beginning of a string that is still coming can be looked at.
+Keys and strings are yielded whole, with one exception: the beginning of a string that is still arriving can be read.
 """
 
 import re
@@ -17,9 +16,9 @@ from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH
 
 class TokenKind(Enum):
     OPENED = auto()
-    """An object or a list begins: ``value`` is ``{`` or ``[``."""
+    """An object or a list starts: ``value`` is ``{`` or ``[``."""
     CLOSED = auto()
-    """It ends."""
+    """An object or a list ends."""
     KEY = auto()
     VALUE = auto()
     """A string, number, boolean or null."""
@@ -32,7 +31,7 @@ class Token:
 
 
 class BrokenJsonError(Exception):
-    """No JSON begins like that."""
+    """No JSON starts with this text."""
 
 
 class _State(Enum):
@@ -53,40 +52,40 @@ _SCALAR = re.compile(r"[-+.0-9A-Za-z]*")
 _ESCAPES = frozenset('"\\/bfnrtu')
 _HEX = frozenset("0123456789abcdefABCDEF")
 _SCALARS_BEGIN = "-0123456789tfn"
-"""A scalar is read from its first character on; whatever else has been seen is done with."""
+"""First characters of scalars that are not strings."""
 _MAX_SCALAR = 5_000
 _MAX_PEEKED_PIECES = 500
-"""How many pieces of a string are put together to look at its beginning: each time, so that it cannot be many."""
+"""The maximum number of pieces that are joined for a peek. Each peek joins them all, so the number is bounded."""
 _WORDS = ("true", "false", "null")
 _NUMBER = re.compile(r"-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*|(?:\.[0-9]+)?(?:[eE][-+]?[0-9]*)?)?)?")
-"""What a number may begin with."""
+"""A prefix of a number."""
 
 
 class JsonTokenizer:
-    """Feed it the text, piece by piece, and it gives the tokens. Raises BrokenJsonError as soon as it is certain."""
+    """Feed it the text in pieces; it yields the tokens. Raises BrokenJsonError as soon as the text cannot be JSON."""
 
     def __init__(self) -> None:
         self._state = _State.VALUE
         self._closers: list[str] = []
         self._buffer: list[str] = []
-        """The string or scalar under way, as it is written, without the quote that opens it."""
+        """The current string or scalar as written, without the opening quote."""
         self._is_key = False
         self._escape = ""
-        """An escape that is not all there."""
+        """An incomplete escape."""
 
     @property
     def partial_text(self) -> str | None:
-        """What is there of a string value that is still coming; None where none is, or its end is not clear yet."""
+        """The beginning of the current string value. None if there is none, or if its last character is incomplete."""
         if self._state is not _State.STRING or self._is_key or self._escape or len(self._buffer) > _MAX_PEEKED_PIECES:
             return None
         try:
             return str(from_json(f'"{"".join(self._buffer)}"'.encode()))
         except ValueError:
-            return None  # it may end in half a pair of surrogates
+            return None  # it may end in half of a surrogate pair
 
     @property
     def is_text(self) -> bool:
-        """Whether a string value is under way."""
+        """True inside a string value."""
         return self._state is _State.STRING and not self._is_key
 
     def feed(self, text: str) -> Iterator[Token]:
@@ -107,7 +106,7 @@ class JsonTokenizer:
                 yield token
 
     def end(self) -> Iterator[Token]:
-        """No more text comes."""
+        """Yield the last tokens at the end of the text."""
         if self._state is _State.SCALAR:
             yield self._whole_scalar()
         if self._state is not _State.DONE:
@@ -182,7 +181,7 @@ class JsonTokenizer:
         return position + 1, None
 
     def _extend_escape(self, character: str) -> None:
-        """One more character of an escape."""
+        """Add one character to an escape."""
         if character not in (_ESCAPES if len(self._escape) == 1 else _HEX):
             raise BrokenJsonError("a string has an escape that JSON does not know")
         self._escape += character

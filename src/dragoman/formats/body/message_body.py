@@ -1,4 +1,4 @@
-"""MessageBody: what agents say to each other, as one flat list of parts (specification B2 and B5)."""
+"""MessageBody: a message between agents as one flat list of parts. Source: docs/reference/message-body.md#parts."""
 
 import asyncio
 import inspect
@@ -20,16 +20,16 @@ class FetchedContent(Protocol):
 
 
 Fetch = Callable[[str], bytes | FetchedContent]
-"""Gives what lies at a URL; `dragoman.transport.fetch.Fetcher` is one, for public addresses only."""
+"""Returns the content at a URL. `dragoman.transport.fetch.Fetcher` is one, for public addresses only."""
 
 AsyncFetch = Callable[[str], Awaitable[bytes | FetchedContent]]
 
 
 @dataclass(frozen=True, slots=True)
 class MessageBody:
-    """Parts in order. Names are unique. Raises FormatError, naming every repeated one.
+    """Parts in order, with unique names. Raises FormatError with every repeated name.
 
-    Nothing is ever fetched, but by the ``fetch`` that a call is given: without it, reading what lies at a URL raises
+    Nothing is fetched except by the ``fetch`` argument of a call. Without it, reading content at a URL raises
     NotFetchedError.
     """
 
@@ -50,8 +50,10 @@ class MessageBody:
 
     @classmethod
     def from_json(cls, document: Any) -> "MessageBody":
-        """The body of a document, from its JSON text or from Python's lists and dicts: a list of parts, or an object
-        with one as ``parts``. Raises FormatError, with a path.
+        """Read a body from JSON text or from Python lists and dicts: a list of parts, or an object with one as
+        ``parts``.
+
+        Raises FormatError, with a path.
         """
         value = parse(document, format_name=FORMAT)
         at = "$"
@@ -78,18 +80,18 @@ class MessageBody:
             raise FormatError(error.reason, path=at + error.path.removeprefix("$")) from None
 
     def as_json(self) -> list[dict[str, Any]]:
-        """The list of parts, each with the fields that it was given."""
+        """Return the list of parts, each with the fields that were set."""
         return [part.model_dump(by_alias=True, exclude_unset=True) for part in self.parts]
 
     def get(self, name: str) -> MessageBodyPart | None:
-        """The part of that name."""
+        """Return the part with this name, or None."""
         place = self._index_by_name.get(name)
         return None if place is None else self.parts[place]
 
     def list(self, pattern: str) -> tuple[MessageBodyPart, ...]:
-        """The parts whose names match a glob, in order, such as ``/sources/*``, ``/files/**`` or ``/{a,b}``.
+        """Return the parts whose names match a glob, in order, such as ``/sources/*``, ``/files/**`` or ``/{a,b}``.
 
-        Raises FormatError where its braces unfold into over 1,000 patterns.
+        Raises FormatError if its braces expand to over 1,000 patterns.
         """
         try:
             matches = glob(pattern, braces=True).matches
@@ -98,7 +100,7 @@ class MessageBody:
         return tuple(part for part in self.parts if part.name is not None and matches(part.name))
 
     def text(self, *, fetch: Fetch | None = None) -> str:
-        """What is said: the texts of the parts without a name, joined without a separator."""
+        """Return the text of the parts without a name, joined without a separator."""
         return "".join(self.read_text(part, fetch=fetch) for part in self._text_parts())
 
     async def text_async(self, *, fetch: Fetch | AsyncFetch | None = None) -> str:
@@ -106,29 +108,31 @@ class MessageBody:
         return "".join([await self.read_text_async(part, fetch=fetch) for part in self._text_parts()])
 
     def read_text(self, part: str | MessageBodyPart, *, fetch: Fetch | None = None) -> str:
-        """The content of a part, or of the one of that name, as text, in the charset that its type names.
+        """Return the content of a part, given by itself or by name, as text in the charset of its type.
 
-        Raises FormatError where there is no such part, or its bytes are no such text.
+        Raises FormatError if there is no such part, or its bytes are not valid in the charset.
         """
         found = self._part(part)
         plain = found.plain_text()
         return self._decode(found, self.read_bytes(found, fetch=fetch)) if plain is None else plain
 
     async def read_text_async(self, part: str | MessageBodyPart, *, fetch: Fetch | AsyncFetch | None = None) -> str:
-        """As `read_text`; ``fetch`` may be a coroutine function, and another one waits in a thread."""
+        """As `read_text`. ``fetch`` may be a coroutine function; a plain function runs in a thread."""
         found = self._part(part)
         plain = found.plain_text()
         return self._decode(found, await self.read_bytes_async(found, fetch=fetch)) if plain is None else plain
 
     def read_bytes(self, part: str | MessageBodyPart, *, fetch: Fetch | None = None) -> bytes:
-        """The content of a part, or of the one of that name; plain text in the charset that its type names."""
+        """Return the content of a part, given by itself or by name; plain text is encoded in the
+        charset of its type.
+        """
         found = self._part(part)
         if (here := self._inline(found)) is not None:
             return here
         return _to_bytes(self._require_fetch(found, fetch)(found.content_url or ""))
 
     async def read_bytes_async(self, part: str | MessageBodyPart, *, fetch: Fetch | AsyncFetch | None = None) -> bytes:
-        """As `read_bytes`; ``fetch`` may be a coroutine function, and another one waits in a thread."""
+        """As `read_bytes`. ``fetch`` may be a coroutine function; a plain function runs in a thread."""
         found = self._part(part)
         if (here := self._inline(found)) is not None:
             return here

@@ -1,4 +1,7 @@
-"""One part of a message between agents (specification B2): a name, a type, and content here or elsewhere."""
+"""One part of a message body: a name, a type, and content inline or at a URL.
+
+Source: docs/reference/message-body.md#parts.
+"""
 
 import base64
 import binascii
@@ -29,13 +32,13 @@ _CHARSETS = {
     "latin1": "latin-1", "iso-8859-15": "iso8859-15", "windows-1252": "cp1252", "utf-16": "utf-16",
     "utf-16le": "utf-16-le", "utf-16be": "utf-16-be",
 }  # fmt: skip
-"""Python's names of the charsets that texts are read in; its other codecs are not for strangers to choose."""
+"""Python's names of the supported charsets. A document must not select any of the other codecs."""
 _MAX_SHOWN = 100
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s\x00-\x1f\x7f]+")
 
 
 def name_fault(name: str) -> str | None:
-    """What is wrong with a name, or None."""
+    """Return what is wrong with a name, or None."""
     if not _NAME.fullmatch(name):
         return NAME_RULE
     if {".", ".."} & set(name.split("/")):
@@ -44,12 +47,12 @@ def name_fault(name: str) -> str | None:
 
 
 def can_start_name(prefix: str) -> bool:
-    """Whether some name begins so."""
+    """Return True if a valid name can start with this prefix."""
     return name_fault(prefix + ("x" if prefix.endswith(("/", ".")) else "" if prefix else "/x")) is None
 
 
 def type_fault(content_type: str) -> str | None:
-    """What is wrong with a content type, or None. Parameters are not looked at."""
+    """Return what is wrong with a content type, or None. Parameters are ignored."""
     found = _TYPE.match(content_type)
     if found is None or not _PARAMETERS.fullmatch(content_type, found.end()):
         return "a content type is a MIME type, such as text/plain"
@@ -57,12 +60,12 @@ def type_fault(content_type: str) -> str | None:
 
 
 def normalize_type(content_type: str) -> str:
-    """A content type as it is compared: without parameters, in lower case."""
+    """Return a content type for comparison: without parameters, in lower case."""
     return content_type.partition(";")[0].strip().lower()
 
 
 def describe_part(name: str | None, content_type: str) -> str:
-    """A part in words."""
+    """Describe a part for an error message."""
     what = "a part without a name" if name is None else name[:_MAX_SHOWN]
     return f"{what} of the type {content_type[:_MAX_SHOWN]}"
 
@@ -80,7 +83,7 @@ def is_base64(text: str) -> bool:
 
 
 def as_parts(parts: Iterable[PartT], kind: type[PartT]) -> tuple[PartT, ...]:
-    """The parts of a body or a schema. Raises FormatError where it is one alone, or something in it is none."""
+    """Return a tuple of parts. Raises FormatError for a single part, and for an item of another type."""
     if isinstance(parts, (kind, Mapping, str, bytes)):
         raise FormatError(f"parts are a list of {kind.__name__}, not a {type(parts).__name__} alone")
     found = tuple(parts)
@@ -92,7 +95,7 @@ def as_parts(parts: Iterable[PartT], kind: type[PartT]) -> tuple[PartT, ...]:
 
 
 class Part(FrozenModel):
-    """What parts of every dialect hold. ``content_encoding`` says what ``content`` is; None is plain."""
+    """The fields of parts in every dialect. ``content_encoding`` is the encoding of ``content``; None is plain text."""
 
     name: Text | None = None
     content_type: Text
@@ -107,7 +110,7 @@ class Part(FrozenModel):
 
     @property
     def charset(self) -> str:
-        """As the content type says it; utf-8 where it says nothing."""
+        """The charset of the content type; utf-8 by default."""
         found = _CHARSET.search(self.content_type)
         return found[1].lower() if found else "utf-8"
 
@@ -120,17 +123,17 @@ class Part(FrozenModel):
         return self.media_type.startswith("text/")
 
     def plain_text(self) -> str | None:
-        """The content where it is a text as it stands."""
+        """The content if it is plain text, otherwise None."""
         return None if self.is_base64 else self.content
 
     def inline_bytes(self) -> bytes | None:
-        """The content, None where it lies elsewhere. Raises ValueError where its charset has no such characters."""
+        """The content as bytes, or None if it is at a URL. Raises ValueError if its charset cannot encode it."""
         if self.content is None:
             return None
         return base64.b64decode(self.content) if self.is_base64 else self.content.encode(self._codec())
 
     def decode(self, data: bytes) -> str:
-        """Bytes as the text that they are in this part's charset. Raises ValueError where they are none."""
+        """Decode bytes in this part's charset. Raises ValueError if they are invalid."""
         return data.decode(self._codec())
 
     def _codec(self) -> str:
@@ -140,10 +143,10 @@ class Part(FrozenModel):
 
 
 class MessageBodyPart(Part):
-    """Exactly one of ``content`` and ``content_url``. As JSON the fields are contentType, contentUrl, contentEncoding.
+    """Exactly one of ``content`` and ``content_url``. The JSON fields are contentType, contentUrl, contentEncoding.
 
-    ``name`` is an absolute POSIX path, and makes the part an attachment; parts without one are what is said. Raises
-    pydantic.ValidationError with every fault.
+    A ``name`` is an absolute POSIX path and makes the part an attachment; parts without a name are the message itself.
+    Raises pydantic.ValidationError with every fault.
     """
 
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True)

@@ -1,7 +1,8 @@
-"""MessageBodySchema: which parts a message body may have, and which it must (specification B3).
+"""MessageBodySchema: the parts that a message body may have, and those that it must have.
 
-A body obeys a schema where every part matches at least one part of the schema, and every required part of the schema
-is matched by at least one part. Order is free, and one part may serve several parts of the schema.
+A body is valid if every part matches at least one part of the schema, and every required part of the schema
+is matched by at least one part. The order is free, and one part may match several parts of the schema.
+Source: docs/reference/message-body.md#schemas.
 """
 
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ FORMAT = "message_body_schema"
 
 @dataclass(frozen=True, slots=True)
 class MessageBodySchema:
-    """What a body has to be. Given as ``output_schema`` to a session's turn, it is what the answer has to be."""
+    """The schema of a body. As the ``output_schema`` of a session's turn, it is the schema of the answer."""
 
     parts: tuple[MessageBodySchemaPart, ...] = ()
 
@@ -31,7 +32,7 @@ class MessageBodySchema:
 
     @classmethod
     def from_json(cls, document: Any) -> "MessageBodySchema":
-        """The schema of a document, from its JSON text or from Python's lists and dicts: a list of parts.
+        """Read a schema from JSON text or from Python lists and dicts: a list of parts.
 
         Raises FormatError, with a path.
         """
@@ -49,15 +50,15 @@ class MessageBodySchema:
         return cls(tuple(parts))
 
     def as_json(self) -> list[dict[str, Any]]:
-        """The list of parts, each with the fields that it was given."""
+        """Return the list of parts, each with the fields that were set."""
         return [part.model_dump(by_alias=True, exclude_unset=True) for part in self.parts]
 
     def check(self, body: MessageBody) -> tuple[BodyViolation, ...]:
-        """Everything that is wrong with a body; nothing where it obeys."""
+        """Return every violation of a body; an empty tuple if it is valid."""
         return (*self._unexpected_parts(body), *self.missing(body.parts))
 
     def enforce(self, body: MessageBody) -> MessageBody:
-        """The body, which obeys. Raises MessageBodyError with every violation."""
+        """Return a valid body unchanged. Raises MessageBodyError with every violation."""
         if violations := self.check(body):
             raise MessageBodyError(violations)
         return body
@@ -71,7 +72,7 @@ class MessageBodySchema:
         return accepts_part(self.parts, part)
 
     def read(self, answer: Message | str) -> MessageBody:
-        """The body that a model's answer is, by this schema. Raises MessageBodyError with every violation."""
+        """Read a model's answer as a body of this schema. Raises MessageBodyError with every violation."""
         ended = None
         if isinstance(answer, Message):
             ended = f"the reply ended with {answer.stop_reason}" if answer.stop_reason else None
@@ -81,10 +82,10 @@ class MessageBodySchema:
         return reader.end(ended)
 
     def json_schema(self) -> dict[str, Any]:
-        """The JSON Schema that a model is asked to answer by: an object with the list of parts.
+        """Return the JSON Schema for structured output: an object with the list of parts.
 
-        It asks for no more than what obeys, and for less where that is surer: known types, inline text. What JSON
-        Schema cannot say, such as that a part is required, is checked when the answer is read.
+        It accepts only valid parts, and fewer of them if that is more reliable: known types, inline text. Reading the
+        answer checks what JSON Schema cannot express, such as required parts.
         """
         return answer_schema(self.parts)
 

@@ -16,10 +16,11 @@ ANY = "*/*"
 
 
 class MessageBodySchemaPart(FrozenModel):
-    """``name`` and ``content_type`` are globs: ``*`` stands for what has no slash, ``**`` for anything, ``{a,b}`` for
-    either. Without a name only parts without one match, and with one only those with a name.
+    """``name`` and ``content_type`` are globs: ``*`` matches anything without a slash, ``**`` anything, ``{a,b}``
+    either.
 
-    Types are compared without their parameters, in any case. Raises pydantic.ValidationError.
+    A schema part without a name matches only parts without a name, and one with a name only named parts.
+    Types are compared without parameters and case. Raises pydantic.ValidationError.
     """
 
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True)
@@ -46,12 +47,12 @@ class MessageBodySchemaPart(FrozenModel):
 
     @property
     def names(self) -> Glob | None:
-        """What a name must match; None where there must be none."""
+        """The glob of the name; None if there must be no name."""
         return None if self.name is None else glob(self.name, braces=True)
 
     @property
     def types(self) -> Glob:
-        """What a type must match, as `plain_type` gives it."""
+        """The glob of the type, as `normalize_type` returns it."""
         return glob(normalize_type(self.content_type), braces=True)
 
     def matches(self, part: MessageBodyPart) -> bool:

@@ -1,7 +1,7 @@
-"""Whose the tools are that a CMF document calls: their namespaces, and their names behind results (A3, A5.5).
+"""The namespaces and names of the tools in a CMF document. Source: docs/reference/cmf.md#attributes.
 
-CMF says both with each call and each result. In a message a tool's namespace has no place, since it belongs to the
-tool; views are told it by ``calls``.
+CMF repeats both with each call and each result. A message has no field for the namespace, because it belongs to the
+tool; views get it from ``calls``.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,10 +18,10 @@ FORMAT = "cmf"
 
 
 def called_tools_in_cmf(messages: Iterable[Message]) -> dict[str, CalledTool]:
-    """The tools behind the calls and results of messages that `from_cmf` gave, by the ids of their calls.
+    """Return the tools of the calls and results in messages from `from_cmf`, by call id.
 
-    For ``calls`` of `Message.iter_views`, of a `Pipeline` and of `to_cmf`. A message whose content was changed has
-    forgotten what its document said: ask before.
+    For ``calls`` of `Message.iter_views`, of a `Pipeline` and of `to_cmf`. A message with changed content no longer
+    has its document's entry, so call this first.
     """
     history = list(messages)
     found = called_tools(history)
@@ -41,7 +41,7 @@ def called_tools_in_cmf(messages: Iterable[Message]) -> dict[str, CalledTool]:
 
 
 def _tools_in_entry(raw: Any) -> dict[str, CalledTool]:
-    """What an entry says of tools, by its own ids; a call says more than its result."""
+    """Return the tools in an entry, by its own ids; a call takes precedence over its result."""
     try:
         message = cmf.CmfMessage.model_validate(raw)
     except ValidationError:
@@ -56,7 +56,7 @@ def _tools_in_entry(raw: Any) -> dict[str, CalledTool]:
 
 
 def _call_ids(group: Sequence[Message]) -> Iterator[tuple[str, str]]:
-    """The ids of calls in these messages, each with the document's own."""
+    """Yield the call ids in these messages, each with the document's own."""
     native_ids = verbatim.tool_ids(group, FORMAT)
     for message in group:
         for call_id in (*(use.id for use in message.tool_uses), *(part.tool_use_id for part in message.tool_results)):

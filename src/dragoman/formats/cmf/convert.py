@@ -1,8 +1,8 @@
-"""CMF 2.0 as JSON (specification A2 to A4): a list of messages, each with the extensions that travel beside it.
+"""CMF 2.0 as JSON: a list of messages, each with its extensions. Source: docs/reference/cmf.md#conversion.
 
-``[{"message": {...}, "extensions": {...}}, ...]`` is what is written. A single one of these is read too, and so are
-bare messages. What CMF has no word for is kept in ``extensions.custom`` under the name of this library, so that the way
-back is whole: for other readers it is lost, and is listed as such.
+The written form is ``[{"message": {...}, "extensions": {...}}, ...]``. A single entry can be read too, and so can bare
+messages. Content without a CMF form is stored in ``extensions.custom`` under the name of this library, so that reading
+it back is lossless. Other readers do not see it, so it is listed as a loss.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ from dragoman.formats.tool_calls import ToolIdReader, split_results
 
 Fields = dict[str, Any]
 ExtensionsLike = Extensions | Mapping[str, Any]
-"""Extensions as the policy has them, or as JSON."""
+"""Extensions as a model or as JSON."""
 
 
 def to_cmf(
@@ -36,12 +36,14 @@ def to_cmf(
     extensions: Sequence[ExtensionsLike | None] | None = None,
     calls: Mapping[str, CalledTool] | None = None,
 ) -> Conversion[list[Fields]]:
-    """A history as CMF. ``extensions`` are laid beside the messages, one for each or None: all that is in them, secret
-    headers and claims too, so hand over what its readers may see (`dragoman.policy.filtered`). ``calls`` are tools by
-    the ids of their calls, for the namespaces; what a document said of them, its messages remember.
+    """Write a history as CMF.
 
-    A loss of the severity info is a field of a block that other readers will not see; a warning is a whole block.
-    Raises ValueError where there are not as many extensions as messages.
+    ``extensions`` has one item or None for each message. They are written in full, secret headers and claims
+    included, so pass what the readers may see (`dragoman.policy.filter_extensions`). ``calls`` maps call ids to
+    tools, for the namespaces; messages from a CMF document remember theirs.
+
+    A loss of severity info is a field of a block that other readers will not see; a warning is a whole block.
+    Raises ValueError if the number of extensions and messages differs.
     """
     history = as_history(messages)
     given = [_as_slots(each) for each in extensions] if extensions is not None else [None] * len(history)
@@ -64,17 +66,17 @@ def to_cmf(
 
 
 def from_cmf(document: Any) -> list[Message]:
-    """The messages of a document, from its JSON text or from Python's lists and dicts.
+    """Read the messages of a document, from its JSON text or from Python lists and dicts.
 
-    A message with several results of tools, or with results among other parts, becomes several. Extensions that are
-    no part of the conversation come back with `to_cmf`, as long as the message is not changed; `extensions_in` reads
-    them. Raises FormatError, with a path.
+    A message with several tool results, or with results among other parts, becomes several. `to_cmf` restores
+    extensions that are not part of the conversation, unless the message was changed; `read_cmf_extensions` reads them.
+    Raises FormatError, with a path.
     """
     return [message for group, _ in _read(document) for message in group]
 
 
 def read_cmf_extensions(document: Any) -> list[Fields | None]:
-    """The extensions beside each message that `from_cmf` gives, without this library's own note. Raises FormatError."""
+    """Return the extensions of each message of `from_cmf`, without this library's own note. Raises FormatError."""
     return [_policy_extensions(native) for group, native in _read(document) for _ in group]
 
 
@@ -96,7 +98,7 @@ class _Writer:
         self._losses = losses
 
     def entry(self, message: Message, given: Mapping[str, Any] | None) -> Fields:
-        """A message with its extensions."""
+        """Return a message with its extensions."""
         content = message.content
         written = message_of(message.role, message.channel, content, self._tools)
         noted = self._note_blocks(message, content)
@@ -136,7 +138,7 @@ class _Writer:
 
 
 def _use_native_ids(entry: Fields, ids: Mapping[str, str]) -> Fields:
-    """The entry with the document's own tool ids, and the note's digest to match."""
+    """Replace the tool ids by the document's own, and update the note's digest."""
     message = entry["message"]
     for part in message["content"]:
         inner = part.get("content")
@@ -148,7 +150,9 @@ def _use_native_ids(entry: Fields, ids: Mapping[str, str]) -> Fields:
 
 
 def _read(document: Any) -> list[tuple[list[Message], Fields]]:
-    """The messages of each entry, with the entry; it is noted on them where they would be written otherwise."""
+    """Return the messages of each entry, with the entry. Messages that would be written
+    differently keep their entry.
+    """
     ids = ToolIdReader()
     groups = [(*_entry(native, path, ids), native) for path, native in iter_entries(document, format_name="CMF")]
     history = [message for messages, _, _ in groups for message in messages]
@@ -163,7 +167,7 @@ def _read(document: Any) -> list[tuple[list[Message], Fields]]:
 
 
 def _entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Message], dict[str, str]]:
-    """The messages of an entry, and its own tool ids by ours."""
+    """Return the messages of an entry, and its own tool ids by ours."""
     raw, slots, at = native, cmf_slots.Slots(), path
     if "message" in native or "extensions" in native:
         at = f"{path}.message"
@@ -183,13 +187,13 @@ def _entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Message],
         ids.reserve(restored.tool_uses)
         return [restored], {}
     with validating(native, path):
-        blocks = [block_of(part, ids.call, ids.result) for part in message.content]
+        blocks = [block_of(part, ids.call_id, ids.result_id) for part in message.content]
         fields = {**cmf_slots.metadata_fields(slots, message.role), "channel": message.channel}
         return split_results(Role(message.role), blocks, fields), ids.pop_native_ids()
 
 
 def _restore(message: CmfMessage, note: cmf_slots.Note, path: str) -> Message:
-    """The message as it was before it was written; of one that was changed since, all but what its blocks held."""
+    """Restore the message from its note. If it was changed since, its blocks are not restored."""
     fields = dict(note.fields)
     read = [cmf_slots.as_json(block_of(part, str, str)) for part in message.content]
     same = note.of == cmf_slots.digest(message)

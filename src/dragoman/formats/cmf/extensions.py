@@ -1,7 +1,7 @@
-"""What CMF keeps beside a message: the slots of its extensions that say the same as our metadata (A4.3).
+"""CMF extensions with a counterpart in our metadata. Source: docs/reference/cmf.md#extensions.
 
-Everything else of a message's metadata, and of its blocks, that CMF has no word for goes into the slot ``custom``,
-under the name of this library: the *note*, which makes the way back whole.
+All other metadata and block fields without a CMF form are stored in the slot ``custom``,
+under the name of this library: the *note*, which makes reading it back lossless.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ STOP_REASONS = {
     StopReason.MAX_TOKENS: "max_tokens",
     StopReason.STOP_SEQUENCE: "stop_sequence",
 }
-"""The others have no word in CMF."""
+"""The other stop reasons have no CMF word."""
 
 _READ_STOP_REASONS = {word: reason for reason, word in STOP_REASONS.items()} | {"return": StopReason.END_TURN}
 
@@ -65,14 +65,16 @@ class _Agent(_Slot):
 
 
 class BlockNote(_Slot):
-    """How one block came about: as a part, with ``more`` than the part says, or with ``more`` as all there is of it."""
+    """The origin of one block: a part, with ``more`` fields than the part has, or ``more`` alone."""
 
     part: Count | None = None
     more: dict[str, Any] = Field(default_factory=dict)
 
 
 class Note(_Slot):
-    """``of`` is the digest of the CMF message that ``content`` belongs to: what was changed since is not restored."""
+    """``of`` is the digest of the CMF message that ``content`` belongs to. If the message was changed, it is not
+    restored.
+    """
 
     of: str
     fields: dict[str, Any]
@@ -84,7 +86,7 @@ class _Custom(_Slot):
 
 
 class Slots(_Slot):
-    """The slots that are read. Those of security, headers and the like are the policy's, not the conversation's."""
+    """The slots that are read. Security, headers and the like belong to the policy, not to the conversation."""
 
     completion: _Completion | None = None
     llm: _Llm | None = None
@@ -98,7 +100,7 @@ class Slots(_Slot):
 
 
 def write_extensions(message: Message, note: Fields, given: Mapping[str, Any] | None) -> Fields:
-    """The extensions of a message; what was ``given`` with it stands, but for the note."""
+    """Return the extensions of a message. The ``given`` ones take precedence, except over the note."""
     metadata = message.metadata
     own_slots: Fields = {
         "agent": {"session_id": message.session_id} if message.session_id else {},
@@ -112,7 +114,7 @@ def write_extensions(message: Message, note: Fields, given: Mapping[str, Any] | 
 
 
 def build_note(message: Message, written: Fields, content: list[Fields] | None) -> Fields:
-    """The note on a message. ``content`` is None where each part reads as its block, in order."""
+    """Return the note on a message. ``content`` is None if each part reads back as its block, in order."""
     fields = message.model_dump(mode="json", exclude_none=True, exclude={"role", "channel", "content"})
     raw = verbatim.strip_note(fields["metadata"].pop("provider_raw", None), "cmf")
     if raw is not None:
@@ -122,7 +124,7 @@ def build_note(message: Message, written: Fields, content: list[Fields] | None) 
 
 
 def note_block(part: int | None, block: Fields, read: Fields | None) -> Fields:
-    """What is to be noted of a block, given what its part alone reads as."""
+    """Return the note on a block, given the block that its part alone reads as."""
     if part is None or read is None or not read.keys() <= block.keys():
         return {"more": block}
     more = {name: value for name, value in block.items() if name not in read or read[name] != value}
@@ -130,12 +132,12 @@ def note_block(part: int | None, block: Fields, read: Fields | None) -> Fields:
 
 
 def digest(message: CmfMessage) -> str:
-    """Of what a message says, however it is spelled: nulls, defaults and unknown keys do not count."""
+    """Return the digest of a message's meaning: nulls, defaults and unknown keys do not count."""
     return hashlib.sha256(to_json(message.model_dump(exclude_defaults=True))).hexdigest()
 
 
 def metadata_fields(slots: Slots, role: str) -> Fields:
-    """The fields of a message other than what it says, from a document that is not ours."""
+    """Return the fields of a message other than its content, from a document of another program."""
     fields: Fields = {}
     if slots.provenance and slots.provenance.message_id:
         fields["id"] = slots.provenance.message_id
@@ -186,7 +188,7 @@ def _completion(message: Message) -> Fields:
 
 
 def _model_name(model: str | None) -> str | None:
-    """The provider's own name of a model."""
+    """Return the provider's own name of a model."""
     return model.partition(":")[2] or model if model else None
 
 

@@ -1,7 +1,7 @@
-"""CMF 2.0 as data (specification A2 and A3): a message, its twelve kinds of parts and what is in them.
+"""CMF 2.0 as data: a message, its twelve kinds of parts and their contents. Source: docs/reference/cmf.md#parts.
 
-The nested form, in which a part holds its object under ``content``, is the one that is written. The flat form, which
-puts the object's fields on the part itself, is read too. A message refuses unknown keys; parts pass them over.
+The nested form, in which a part has its object under ``content``, is written. The flat form, which
+has the object's fields on the part itself, can be read too. A message rejects unknown keys; parts ignore them.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -93,7 +93,7 @@ class ImageSource(CmfModel):
 
 
 class TimedSource(ImageSource):
-    """Of video and of audio."""
+    """For video and audio."""
 
     duration_ms: Count | None = None
 
@@ -113,7 +113,7 @@ class ThinkingContent(CmfModel):
 
 
 class Nested(CmfModel):
-    """A part that holds an object. The flat form is told by a field that the object cannot do without."""
+    """A part with an object. A required field of the object on the part itself marks the flat form."""
 
     @model_validator(mode="before")
     @classmethod
@@ -126,7 +126,7 @@ class Nested(CmfModel):
             return data
         fields = {name: value for name, value in data.items() if name != "content_type"}
         if inner is ToolCall:
-            fields.setdefault("tool_call_id", "")  # the specification's flat example has none
+            fields.setdefault("tool_call_id", "")  # the flat example of the specification has none
         return {"content_type": data.get("content_type"), "content": fields}
 
 

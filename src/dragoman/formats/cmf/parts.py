@@ -1,4 +1,4 @@
-"""Blocks as CMF's parts and back (specification A3 and E)."""
+"""Blocks as CMF parts and back. Source: docs/reference/cmf.md#conversion."""
 
 import base64
 from collections.abc import Callable, Iterable, Mapping
@@ -30,13 +30,13 @@ from dragoman.formats.cmf import models as cmf
 Ids = Callable[[str], str]
 Fields = dict[str, Any]
 Tools = Mapping[str, CalledTool]
-"""Tools by the ids of their calls."""
+"""Tools by call id."""
 
 _PLAIN_TEXT = "text/plain"
 
 
 def part_of(block: ContentBlock, tools: Tools) -> Fields | None:
-    """The part, or None where CMF has no word for the block."""
+    """Return the part, or None if CMF has no form for the block."""
     match block:
         case TextBlock():
             return {"content_type": "text", "text": block.text}
@@ -67,7 +67,7 @@ def part_of(block: ContentBlock, tools: Tools) -> Fields | None:
 
 
 def block_of(part: Any, call_id: Ids, result_id: Ids) -> ContentBlock:
-    """The block of a part that is one of CMF's."""
+    """Return the block of a CMF part."""
     match part:
         case cmf.TextContent():
             return TextBlock(text=part.text)
@@ -103,7 +103,7 @@ def block_of(part: Any, call_id: Ids, result_id: Ids) -> ContentBlock:
 
 
 def message_fields(message: cmf.CmfMessage) -> Fields:
-    """A message within a prompt's result, as the JSON of a canonical one."""
+    """Return a message inside a prompt result, as the JSON of a canonical one."""
     blocks = [block_of(part, str, str).model_dump(mode="json", exclude_none=True) for part in message.content]
     fields: Fields = {"role": message.role, "content": blocks}
     return fields | ({"channel": message.channel} if message.channel else {})
@@ -115,7 +115,7 @@ def _nested(content_type: str, **fields: Any) -> Fields:
 
 
 def _media(block: ImageBlock | VideoBlock | AudioBlock | DocumentBlock) -> Fields | None:
-    """None for what lies in a workspace or with a provider: CMF knows URLs and base64."""
+    """Return None for files in a workspace or at a provider: CMF has only URLs and base64."""
     kind, data, media_type = block.source.kind, block.source.data, block.media_type
     if kind == "text":
         kind, data = "base64", base64.b64encode(data.encode()).decode()
@@ -137,7 +137,7 @@ def _source(source: cmf.ImageSource) -> MediaSource:
 
 
 def _result_content(content: tuple[ContentBlock, ...], tools: Tools) -> Any:
-    """A tool's answer as any JSON: nothing, a text, or a list of parts."""
+    """Return a tool result as JSON: null, a text, or a list of parts."""
     if not content:
         return None
     if len(content) == 1 and isinstance(content[0], TextBlock):
@@ -146,7 +146,7 @@ def _result_content(content: tuple[ContentBlock, ...], tools: Tools) -> Any:
 
 
 def _read_result_content(content: Any) -> tuple[ContentBlock, ...]:
-    """Any JSON as a tool's answer: what is neither a text nor a list of parts becomes its JSON text."""
+    """Return any JSON as the content of a tool result; other values than a text or a list of parts become JSON text."""
     if content is None:
         return ()
     if isinstance(content, str):
@@ -160,7 +160,7 @@ def _read_result_content(content: Any) -> tuple[ContentBlock, ...]:
 
 
 def _messages(messages: Iterable[Fields], tools: Tools) -> list[Fields]:
-    """Messages of a rendered prompt that are canonical ones; what is in them but no message is left out."""
+    """Return the canonical messages of a rendered prompt; other items are left out."""
     written = []
     for fields in messages:
         try:
@@ -172,7 +172,7 @@ def _messages(messages: Iterable[Fields], tools: Tools) -> list[Fields]:
 
 
 def message_of(role: str, channel: str | None, content: Iterable[ContentBlock], tools: Tools) -> Fields:
-    """A message of the parts that CMF has words for."""
+    """Return a message of the parts that have a CMF form."""
     parts = [part for block in content if (part := part_of(block, tools)) is not None]
     fields: Fields = {"schema_version": cmf.VERSION, "role": str(role), "content": parts}
     return fields | ({"channel": str(channel)} if channel else {})

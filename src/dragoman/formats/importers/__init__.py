@@ -1,4 +1,6 @@
-"""Histories that other libraries keep, read only: JSON and rows of a database, and nothing is made by its name."""
+"""Importers for the histories of other libraries, read only. They read JSON and database rows,
+and instantiate nothing.
+"""
 
 from dragoman.formats.importers.cassette import from_cassette
 from dragoman.formats.importers.conversation import Conversation

@@ -1,4 +1,4 @@
-"""What the importers share: loose pieces of JSON as blocks, and foreign counts and names as ours."""
+"""Shared code of the importers: JSON to blocks, and foreign counts and names to ours."""
 
 import re
 import tomllib
@@ -40,17 +40,17 @@ UtcTime = Annotated[
     Field(strict=False),
     AfterValidator(lambda time: time if time.tzinfo else time.replace(tzinfo=UTC)),
 ]
-"""A time; one without a zone is one in UTC."""
+"""A time; without a zone it counts as UTC."""
 
 
 class ImportedModel(BaseModel):
-    """What a document of another library is read as: the fields of use are checked, the others are passed over."""
+    """A model of another library's document: the fields that are used are validated, the others are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True, hide_input_in_errors=True)
 
 
 def model_fields_of(library: str, provider: str | None, name: str | None) -> Fields:
-    """Model and provider as a message's metadata has them; ``provider`` is called as the library calls it."""
+    """Return model and provider as a message's metadata has them. ``provider`` is the library's name for it."""
     ours = _providers()[library].get(provider, provider) if provider else None
     model = f"{ours}:{name}" if ours and name else name
     return {"model": model or None, "provider": ours or None}
@@ -59,7 +59,7 @@ def model_fields_of(library: str, provider: str | None, name: str | None) -> Fie
 def media_block(
     source: MediaSource, media_type: str | None = None, *, kind: str | None = None, **fields: Any
 ) -> ContentBlock:
-    """Media of a kind, or of the kind that its type says; whatever is neither image, audio nor video is a document."""
+    """Return a media block of the given kind, or of the kind of its type. Other types become documents."""
     block: Any = _MEDIA.get(kind or (media_type or "").partition("/")[0], DocumentBlock)
     known = {name: value for name, value in fields.items() if value is not None and name in block.model_fields}
     built: ContentBlock = block(source=source, media_type=media_type or None, **known)
@@ -67,7 +67,7 @@ def media_block(
 
 
 def media_from_url(url: str, media_type: str | None = None, *, kind: str | None = None, **fields: Any) -> ContentBlock:
-    """Media by URL, or what a data URL holds."""
+    """Return a media block by URL, or with the content of a data URL."""
     data_url = _DATA_URL.fullmatch(url)
     if data_url is None:
         return media_block(MediaSource(kind="url", data=url), media_type, kind=kind, **fields)
@@ -77,42 +77,44 @@ def media_from_url(url: str, media_type: str | None = None, *, kind: str | None 
 
 
 def tool_call(ids: ToolIdReader, native: str | None, name: str, arguments: Any) -> ToolUseBlock:
-    """A call. Arguments that are no object, or the text of one, are kept as its raw input."""
+    """Return a tool call. Arguments that are neither an object nor the JSON text of one become its raw input."""
     raw: str | None = None
     if isinstance(arguments, str):
         arguments, raw = parse_arguments(arguments)
     elif arguments is not None and not isinstance(arguments, dict):
         arguments, raw = None, to_text(arguments)
-    return ToolUseBlock(id=ids.call(native or _placeholder_id(name)), name=name, input=arguments or {}, raw_input=raw)
+    return ToolUseBlock(
+        id=ids.call_id(native or _placeholder_id(name)), name=name, input=arguments or {}, raw_input=raw
+    )
 
 
 def result_call_id(ids: ToolIdReader, native: str | None, name: str | None) -> str:
-    """The call that a result answers; one without an id answers the first open call of its tool."""
-    return ids.result(native or _placeholder_id(name))
+    """Return the id of the call that a result answers. Without an id, it is the first open call of its tool."""
+    return ids.result_id(native or _placeholder_id(name))
 
 
 def to_text(value: Any) -> str:
-    """A JSON value as the text that a model is shown: none, the text itself, or its JSON."""
+    """Return a JSON value as the text that a model would get: empty for None, the text itself, or JSON."""
     if value is None:
         return ""
     return value if isinstance(value, str) else to_json(value).decode()
 
 
 def text_blocks(value: Any) -> list[ContentBlock]:
-    """As one text block, or none where there is nothing to say."""
+    """Return one text block, or none if there is no text."""
     text = to_text(value)
     return [TextBlock(text=text)] if text else []
 
 
 def provider_block(library: str, kind: str, data: Mapping[str, Any]) -> ProviderBlock:
-    """What has no word here, as it was. Nobody's adapter sends it: where it would be sent, it is a loss."""
+    """Return a block without a canonical kind, verbatim. No adapter sends it: in a request it is a loss."""
     return ProviderBlock(provider=library, kind=kind or "unknown", data=dict(data))
 
 
 def build_usage(
     prompt: int | None, output: int | None, *, cached: int | None = None, written: int | None = None, **fields: Any
 ) -> Usage | None:
-    """Counts of which ``prompt`` holds what was read from and written to a cache. None where nothing was counted."""
+    """Return a usage. ``prompt`` includes cache reads and cache writes. None if there are no counts."""
     if not (prompt or output):
         return None
     cached, written = cached or 0, written or 0
@@ -131,9 +133,9 @@ def build_usage(
 def build_messages(
     role: Role, blocks: Sequence[ContentBlock], *, metadata: Mapping[str, Any] | None = None, **fields: Any
 ) -> list[Message]:
-    """The blocks as one message, or as several where results stand among them; no blocks, no message.
+    """Return the blocks as one message, or as several if there are results among them; no blocks, no message.
 
-    Fields that are None are left out, so that they are what a new message has.
+    Fields that are None are left out, so that they get their defaults.
     """
     if not blocks:
         return []

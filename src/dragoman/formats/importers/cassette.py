@@ -1,8 +1,8 @@
-"""Conversations with language models in vcrpy's cassettes, whoever recorded them with whatever client.
+"""Conversations with language models in cassettes of vcrpy, whatever client they were recorded with.
 
-A request that goes on from another one of the same cassette is the same conversation, of which the last request and
-its reply are left. Replies come with what their provider told beside them: usage, model, why they ended. Exchanges
-with others, and requests that failed, are passed over.
+A request that continues another one of the same cassette is the same conversation, and only the last request and
+its reply are kept. Replies include what the provider reported: usage, model, stop reason. Other exchanges
+and failed requests are skipped.
 """
 
 import hashlib
@@ -32,13 +32,13 @@ _UNNAMED = "unnamed"
 _STREAMED = ("event-stream", "ndjson", "vnd.amazon.eventstream")
 _MAX_REASON = 300
 _IGNORED_TYPES = frozenset({"text", "thinking", "redacted_thinking", "provider"})
-"""Clients send thinking and native blocks back or not; texts count as one."""
+"""Some clients send thinking and native blocks back and others do not; adjacent texts count as one."""
 
 
 def from_cassette(document: Any) -> list[Conversation]:
-    """The conversations of a cassette, from its text or as parsed, by their numbers.
+    """Return the conversations of a cassette, given as text or parsed, numbered.
 
-    Raises FormatError, with a path, where it is no cassette, nobody's wire is recognised in it, or a request on a
+    Raises FormatError, with a path, if it is not a cassette, if it has no known wire, or if a request on a
     known wire cannot be read; and MissingExtraError for YAML without PyYAML.
     """
     conversations = _Conversations()
@@ -61,7 +61,7 @@ def from_cassette(document: Any) -> list[Conversation]:
 
 @dataclass(slots=True)
 class _State:
-    """A conversation up to a reply. ``went_on``: a later request holds it whole."""
+    """A conversation up to a reply. ``is_continued``: a later request continues it."""
 
     messages: list[Message]
     is_continued: bool = False
@@ -69,7 +69,7 @@ class _State:
 
 @dataclass(slots=True)
 class _Conversations:
-    """All that was said so far: each state by what was said until then, and by the provider's name of its reply."""
+    """All states so far: by the digest of the conversation, and by the provider's id of the reply."""
 
     states: list[_State] = field(default_factory=list)
     by_digest: dict[bytes, _State] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class _Conversations:
         try:
             reply = _reply(exchange, adapter, context, streamed=options.stream or wire.streams)
         except ProviderError:
-            return  # some say so with the status of a success
+            return  # some providers send errors with a success status
         before = self.by_reply.get((wire.provider, str(body.get("previous_response_id"))))
         if before is not None:
             before.is_continued = True
@@ -108,7 +108,9 @@ class _Conversations:
             self.by_reply[wire.provider, name] = state
 
     def _resume(self, request_messages: list[Message]) -> list[Message]:
-        """What is asked, its beginning as it was told before: with usage and model, and under the same tool ids."""
+        """Return the request's messages, with the known beginning replaced: it has usage, model and
+        the same tool ids.
+        """
         digests = list(_digests(request_messages))
         for count in range(len(request_messages), 0, -1):
             before = self.by_digest.get(digests[count])
@@ -131,9 +133,9 @@ def _request(exchange: RecordedExchange) -> dict[str, Any]:
 
 
 def _reply(exchange: RecordedExchange, adapter: Adapter, context: RequestContext, *, streamed: bool) -> Message | None:
-    """The reply; of a stream that broke off, what was there of it. None where there is nothing.
+    """Return the reply; for an interrupted stream, the part that arrived. None if there is nothing.
 
-    Raises ProviderError where the reply is one, and FormatError where it cannot be read.
+    Raises ProviderError if the reply is an error, and FormatError if it cannot be read.
     """
     kind = exchange.headers.get("content-type", "").lower()
     if not exchange.response.strip():
@@ -157,7 +159,7 @@ def _read_stream(events: Iterable[StreamEvent]) -> Message | None:
 
 
 def _clock(exchange: RecordedExchange) -> Callable[[], datetime]:
-    """When the reply was sent, if it says so."""
+    """Return the time when the reply was sent, if the cassette has it."""
     try:
         time = parsedate_to_datetime(exchange.headers["date"])
     except (KeyError, ValueError, TypeError):
@@ -166,7 +168,9 @@ def _clock(exchange: RecordedExchange) -> Callable[[], datetime]:
 
 
 def _reply_id(body: bytes) -> str | None:
-    """The id under which a later request may name a reply of Responses: of a whole one, or in the first event."""
+    """Return the id by which a later request can refer to a reply of Responses: of a whole one, or
+    in the first event.
+    """
     text = body.lstrip()
     if not text.startswith(b"{"):
         text = text.partition(b"data:")[2].partition(b"\n")[0]
@@ -180,9 +184,9 @@ def _reply_id(body: bytes) -> str | None:
 
 
 def _digests(messages: Sequence[Message]) -> Iterator[bytes]:
-    """Of what was said before each message, and of all of it.
+    """Yield the digest of the conversation before each message, and of all of it.
 
-    Ids do not count, nor does how texts are cut.
+    Ids do not count, nor does the division into text blocks.
     """
     digest = hashlib.sha256()
     yield digest.digest()
@@ -208,7 +212,7 @@ def _call_ids(messages: Iterable[Message]) -> list[str]:
 
 
 def _rename_results(message: Message, names: dict[str, str]) -> Message:
-    """The message with its results under the ids of the calls that were told before."""
+    """Return the message with its results under the ids of the known calls."""
     if message.role is not Role.TOOL or not any(block.tool_use_id in names for block in message.tool_results):
         return message
     content = [

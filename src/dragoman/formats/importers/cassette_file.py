@@ -1,6 +1,6 @@
-"""vcrpy's cassettes as exchanges: YAML or JSON, with bodies as texts, bytes, base64 or JSON, packed or not.
+"""Reads cassettes of vcrpy: YAML or JSON, with bodies as text, bytes, base64 or JSON, compressed or not.
 
-Those of Ruby's VCR have the same shape under another name. The YAML is read as data alone: no tag makes an object.
+Those of Ruby's VCR have the same structure under another name. The YAML is read as data only: no tag creates an object.
 """
 
 import base64
@@ -22,14 +22,14 @@ from dragoman.formats.errors import FormatError
 FORMAT = "vcr"
 _MOST_NODES = 100_000
 _MOST_REPEATED = 20
-"""How many values a cassette may stand for that it does not write out: recorders repeat headers by alias."""
+"""How many times larger a cassette may become by its aliases: recorders repeat headers by alias."""
 
 _LISTS = ("interactions", "http_interactions")
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedExchange:
-    """``path`` leads to the exchange in the cassette. Names of headers are in lower case."""
+    """``path`` leads to the exchange in the cassette. Header names are in lower case."""
 
     path: str
     method: str
@@ -41,7 +41,7 @@ class RecordedExchange:
 
 
 def read_cassette(document: Any) -> Iterator[RecordedExchange]:
-    """The exchanges of a cassette, from its text or as parsed. Raises FormatError, with a path."""
+    """Yield the exchanges of a cassette, given as text or parsed. Raises FormatError, with a path."""
     cassette = _parse(document)
     if not isinstance(cassette, Mapping):
         raise FormatError(f"a cassette is an object, not {kind_of(cassette)}")
@@ -63,7 +63,7 @@ def _parse(document: Any) -> Any:
 
 
 def _yaml(text: str) -> Any:
-    """The YAML; how deep it goes is looked at first, as the loader in C breaks on what is too deep."""
+    """Load the YAML. The depth is checked first, because the loader in C crashes on deep documents."""
     try:
         import yaml
     except ModuleNotFoundError:
@@ -87,8 +87,10 @@ def _yaml(text: str) -> Any:
 
 
 def _count_nodes(node: Any, sizes: dict[int, int], depth: int) -> int:
-    """How many values there are below a node, repeated ones each time. ``sizes`` holds the known ones, 0 while it is
-    being counted. Raises FormatError where a node holds itself."""
+    """Return the number of values below a node, with repeated ones counted each time.
+
+    ``sizes`` has the known counts, and 0 for a node in progress. Raises FormatError if a node contains itself.
+    """
     if not isinstance(node, (dict, list)):
         return 1
     known = sizes.get(id(node))
@@ -132,7 +134,7 @@ def _object(item: Any, name: str, path: str) -> Mapping[str, Any]:
 
 
 def _headers(native: Any) -> dict[str, str]:
-    """The first value of each."""
+    """Return the first value of each header."""
     headers: dict[str, str] = {}
     for name, value in native.items() if isinstance(native, Mapping) else ():
         first = value[0] if isinstance(value, list) and value else value
@@ -164,12 +166,12 @@ def _body(native: Mapping[str, Any], name: str, path: str) -> bytes:
 
 
 def _json(value: Any, path: str) -> bytes:
-    """A body that the cassette holds as JSON."""
+    """Return a body that the cassette has as JSON."""
     return to_json(copy_json_at(value, path))
 
 
 def _decompress(body: bytes, headers: Mapping[str, str]) -> bytes:
-    """The body as it was before it was compressed. Recorders that unpack it leave the header in its place."""
+    """Decompress the body. Recorders that decompress it keep the header, so a plain body is returned unchanged."""
     try:
         match headers.get("content-encoding", "").lower():
             case "gzip" if body[:2] == b"\x1f\x8b":

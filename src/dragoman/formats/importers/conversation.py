@@ -1,4 +1,4 @@
-"""One conversation of a source that holds several."""
+"""One conversation of a source with several."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from dragoman.canonical.message import Message
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """``name`` is what its source calls it, or its number there."""
+    """``name`` is its name in the source, or its number there."""
 
     name: str
     messages: list[Message]

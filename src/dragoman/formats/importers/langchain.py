@@ -1,6 +1,6 @@
-"""LangChain's messages, as `dumpd`, `dumps`, `messages_to_dict` or `model_dump` write them; nothing is instantiated.
+"""LangChain messages as `dumpd`, `dumps`, `messages_to_dict` or `model_dump` write them; nothing is instantiated.
 
-A chunk counts as the message that it is a part of. A `RemoveMessage` is obeyed.
+A chunk counts as a message. A `RemoveMessage` is applied.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ _CHAT_ROLES = {
     "assistant": Role.ASSISTANT,
     "ai": Role.ASSISTANT,
 }
-"""Who speaks in a message of the type chat, whose role is any word; all others are users."""
+"""Roles of messages of the type chat, whose role is any word; all others become users."""
 
 _STOP_REASONS = {
     "stop": StopReason.END_TURN,
@@ -53,7 +53,7 @@ _REMOVE_ALL = "__remove_all__"
 
 
 def from_langchain(document: Any) -> list[Message]:
-    """The messages of a list, of an object with one as ``messages``, or one message alone, from JSON or Python's own.
+    """Read a list of messages, an object with one as ``messages``, or a single message, from JSON or Python values.
 
     Raises FormatError, with a path.
     """
@@ -74,7 +74,7 @@ def from_langchain(document: Any) -> list[Message]:
 
 
 def _find_messages(document: Any) -> tuple[Any, str]:
-    """The list of messages in a document, and where it is."""
+    """Return the list of messages in a document, and its path."""
     constructed = constructor(document)
     if constructed is not None and isinstance(constructed[1].get("messages"), list):
         return constructed[1]["messages"], "$.kwargs.messages"
@@ -124,7 +124,7 @@ def _has_results(message: LangChainMessage) -> bool:
 
 
 def _outer_calls(message: LangChainMessage, reader: BlockReader, ids: ToolIdReader) -> Iterator[ContentBlock]:
-    """The calls that stand beside the content, and not in it as well."""
+    """Yield the calls next to the content that are not in the content as well."""
     for each in message.tool_calls:
         if each.id is None or each.id not in reader.seen_calls:
             yield tool_call(ids, each.id, each.name, each.args)
@@ -142,7 +142,7 @@ def _outer_calls(message: LangChainMessage, reader: BlockReader, ids: ToolIdRead
 
 
 def _outer_thinking(message: LangChainMessage, blocks: list[ContentBlock]) -> Iterator[ContentBlock]:
-    """Thinking that stands beside the content, where there is none in it."""
+    """Yield the thinking next to the content, if there is none in the content."""
     thinking = message.additional_kwargs.get("reasoning_content")
     if isinstance(thinking, str) and thinking and not any(isinstance(block, ThinkingBlock) for block in blocks):
         yield ThinkingBlock(text=thinking)

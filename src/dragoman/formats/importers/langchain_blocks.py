@@ -1,6 +1,6 @@
-"""What LangChain's messages are made of: its own blocks, of both generations, and those of the providers in between.
+"""The blocks of LangChain messages: its own, of both generations, and those of the providers.
 
-A block of a provider that has no word here is the provider's own and goes back to it; one of LangChain's is kept.
+A provider's block without a canonical kind is sent back to that provider; one of LangChain's is only kept.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -37,7 +37,7 @@ from dragoman.formats.tool_calls import ToolIdReader
 LIBRARY = "langchain"
 
 _STANDARD = frozenset({"server_tool_call", "server_tool_call_chunk", "server_tool_result", "non_standard"})
-"""LangChain's own words for what a provider did: no provider would know them again."""
+"""LangChain's own names for actions of a provider, which no provider would accept."""
 
 _FORMATS = {"mp3": "audio/mpeg"}
 
@@ -72,7 +72,7 @@ class Summary(ImportedModel):
 
 
 class Reasoning(ImportedModel):
-    """LangChain's, with its text; or that of OpenAI's Responses, with summaries."""
+    """LangChain's, with its text; or OpenAI Responses', with summaries."""
 
     reasoning: str | None = None
     summary: list[Summary] = Field(default_factory=list)
@@ -127,7 +127,7 @@ class Media(ImportedModel):
 
 
 class FunctionCall(ImportedModel):
-    """That of OpenAI's Responses."""
+    """OpenAI Responses'."""
 
     name: str
     arguments: str = ""
@@ -143,7 +143,7 @@ class ToolUse(ImportedModel):
 
 
 class ToolResult(ImportedModel):
-    """Anthropic's, as some programs write it into a user's message."""
+    """Anthropic's, as some programs write it in a user message."""
 
     tool_use_id: str
     content: Any = None
@@ -155,8 +155,9 @@ class Refusal(ImportedModel):
 
 
 class BlockReader:
-    """Reads the blocks of one message, which stand at ``path``. ``calls`` are its calls by their ids: they have the
-    whole arguments."""
+    """Reads the blocks of one message, which is at ``path``. ``calls`` are its calls by id: they have the
+    whole arguments.
+    """
 
     def __init__(
         self, ids: ToolIdReader, path: str, provider: str | None = None, calls: Mapping[str, Call] | None = None
@@ -166,10 +167,10 @@ class BlockReader:
         self._provider = provider
         self._calls = calls or {}
         self.seen_calls: set[str] = set()
-        """The ids of the calls that were met."""
+        """The ids of the calls found so far."""
 
     def blocks(self, content: str | list[str | Fields]) -> list[ContentBlock]:
-        """What the content says. Raises FormatError, with the path of the block at fault."""
+        """Return the content as blocks. Raises FormatError, with the path of the invalid block."""
         if isinstance(content, str):
             return text_blocks(content)
         read: list[ContentBlock] = []
@@ -196,7 +197,7 @@ class BlockReader:
     def _unknown_block(self, kind: str, item: Fields) -> ContentBlock:
         if self._provider is None or kind in _STANDARD or not kind:
             return provider_block(LIBRARY, kind, item)
-        native = {name: value for name, value in item.items() if name != "index"}  # of the stream it came in
+        native = {name: value for name, value in item.items() if name != "index"}  # keys of the stream
         return ProviderBlock(provider=self._provider, kind=kind, data=native)
 
     def text(self, item: Fields) -> Iterator[ContentBlock]:
@@ -318,4 +319,4 @@ _READERS: dict[str, Callable[[BlockReader, Fields], Iterator[ContentBlock]]] = {
     "tool_result": BlockReader.tool_result,
     "refusal": BlockReader.refusal,
 }
-"""The readers by the type of a block."""
+"""The readers by block type."""

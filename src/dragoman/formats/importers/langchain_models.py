@@ -1,7 +1,7 @@
-"""LangChain's messages as data: what `dumpd`, `dumps`, `messages_to_dict` and `model_dump` write.
+"""LangChain messages as data: what `dumpd`, `dumps`, `messages_to_dict` and `model_dump` write.
 
-Sources: langchain_core/messages and langchain_core/load, 1.7. A class is told by its name in the document and looked
-up in a table here: nothing is made by its name.
+Sources: langchain_core/messages and langchain_core/load, 1.7. A class is recognised by its name in the document and
+looked up in a table here: nothing is instantiated by name.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ CLASSES = {
     "ChatMessage": "chat",
     "RemoveMessage": "remove",
 }
-"""The type of a message by its class. What a chunk is called ends with ``Chunk``."""
+"""The type of a message by its class. The class names of chunks end with ``Chunk``."""
 
 _CHUNK = "Chunk"
 _ESCAPED = "__lc_escaped__"
@@ -63,9 +63,9 @@ class LangChainMessage(ImportedModel):
 
 
 def fields_of(native: Fields, path: str) -> tuple[Fields, str]:
-    """The fields of a message in any of its forms, with ``type`` as one of the table's, and the path to them.
+    """Return the fields of a message in any of its forms, with a ``type`` of the table, and the path to them.
 
-    Raises FormatError where it is no message.
+    Raises FormatError if it is not a message.
     """
     if "lc" in native:
         return _read_constructed(native, path)
@@ -84,7 +84,9 @@ def fields_of(native: Fields, path: str) -> tuple[Fields, str]:
 
 
 def constructor(native: Any) -> tuple[str, Fields] | None:
-    """Class and arguments of what `dumpd` wrote; None for anything else, and for what it could not write."""
+    """Return class and arguments of an object that `dumpd` wrote; None for anything else, and for what it could not
+    write.
+    """
     if not isinstance(native, dict) or native.get("lc") != 1 or native.get("type") != "constructor":
         return None
     name, arguments = native.get("id"), native.get("kwargs")
@@ -107,7 +109,7 @@ def _read_constructed(native: Fields, path: str) -> tuple[Fields, str]:
 
 
 def _unescape(value: Any) -> Any:
-    """What a program's own data was before it was marked as no object of LangChain."""
+    """Remove the mark that says that a program's own data is not a LangChain object."""
     if isinstance(value, list):
         return [_unescape(item) for item in value]
     if not isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""LiteLLM's message lists: those of Chat Completions, with the thinking of other providers beside the content.
+"""LiteLLM message lists: Chat Completions, plus the thinking of other providers next to the content.
 
-What they share with Chat Completions is read by its adapter. A reply as `model_dump` writes it is read too, alone or as
-``response`` beside the ``messages`` that it answers.
+The adapter of Chat Completions reads what they share. A reply as `model_dump` writes it can be read too, alone or as
+``response`` next to the ``messages`` that it answers.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ _EXTRA_FIELDS = ("thinking_blocks", "reasoning_content", "provider_specific_fiel
 
 
 class ThinkingItem(ImportedModel):
-    """Anthropic's blocks, which LiteLLM uses for every provider."""
+    """An Anthropic block, which LiteLLM uses for every provider."""
 
     type: str
     thinking: str = ""
@@ -75,10 +75,10 @@ class Response(ImportedModel):
 
 
 def from_litellm(document: Any, *, model: str | None = None) -> list[Message]:
-    """The messages of a list, of an object with one as ``messages``, or of a reply, from JSON or Python's own.
+    """Read a list of messages, an object with one as ``messages``, or a reply, from JSON or Python values.
 
-    ``model`` is what LiteLLM calls the model that spoke, such as ``anthropic/claude-sonnet-4-6``: a list does not say
-    it, and signed thinking goes back to that model alone. Raises FormatError, with a path.
+    ``model`` is LiteLLM's name of the model that wrote the messages, such as ``anthropic/claude-sonnet-4-6``. The list
+    does not name it, and signed thinking is sent back to that model only. Raises FormatError, with a path.
     """
     data = parse(document, format_name=LIBRARY)
     if isinstance(data, dict) and "role" not in data:
@@ -124,7 +124,7 @@ def _read_extra(native: Fields, path: str) -> ExtraFields:
 
 
 def _drop_extra(native: Fields) -> Fields:
-    """The message as Chat Completions knows it: without what stands beside, and without empty fields."""
+    """Return the message of Chat Completions: without LiteLLM's additions, and without empty fields."""
     plain = {
         name: value
         for name, value in native.items()
@@ -142,7 +142,7 @@ def _drop_extra(native: Fields) -> Fields:
 
 
 def _relabel(message: Message, extra: ExtraFields, model: str | None) -> Message:
-    """The message as that of the model that spoke, with its thinking, which came first."""
+    """Return the message with its model, and with its thinking first."""
     if message.role is not Role.ASSISTANT:
         return message
     named = _model_fields(model)
@@ -163,7 +163,7 @@ def _thinking(extra: ExtraFields) -> list[ContentBlock]:
 
 
 def _append_reply(read: list[Message], listed: Any, native: Fields, at: str, model: str | None) -> list[Message]:
-    """The messages and the reply to them; its calls get their ids together with the rest."""
+    """Return the messages and the reply to them; its calls get their ids together with the rest."""
     with validating(native, at):
         reply = Response.model_validate(native)
     native_reply = {"role": "assistant", **reply.choices[0].message}
@@ -195,6 +195,6 @@ def _append_reply(read: list[Message], listed: Any, native: Fields, at: str, mod
 
 
 def _model_fields(model: str | None) -> Fields:
-    """LiteLLM's ``provider/model``; a name without a provider is one of OpenAI's, or of nobody known."""
+    """Split LiteLLM's ``provider/model``. A name without a provider is OpenAI's, or of an unknown provider."""
     provider, slash, name = (model or "").partition("/")
     return model_fields_of(LIBRARY, provider if slash else None, name if slash else model)

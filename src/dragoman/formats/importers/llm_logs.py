@@ -1,6 +1,6 @@
-"""The log that simonw/llm keeps in SQLite: threads of shared messages (0.30 and later), or responses one by one.
+"""The SQLite log of simonw/llm: threads of shared messages (0.30 and later), or single responses.
 
-The file is opened read only. Attachments that lie in files on the disk are referred to by their paths and not read.
+The file is opened read only. Attachments in files are referred to by path and not read.
 """
 
 import base64
@@ -36,9 +36,9 @@ Row = dict[str, Any]
 
 
 def from_llm_logs(path: str | Path) -> list[Conversation]:
-    """Every conversation of a log, by its id, the oldest first.
+    """Return every conversation of a log, by its id, the oldest first.
 
-    Raises FormatError where the file is no such log, its path naming table and row, and ConfigurationError where
+    Raises FormatError if the file is not such a log, with table and row in its path, and ConfigurationError if
     there is no file.
     """
     file = Path(path)
@@ -64,7 +64,7 @@ class _Log:
         self._fragments: dict[Any, str] = {}
 
     def threads(self) -> Iterator[Conversation]:
-        """Each thread is a message and all that it follows."""
+        """Yield each thread: a message and all its ancestors."""
         if "threads" not in self._tables:
             return
         turns = {row["tip_message_hash"]: row for row in self._rows("select * from turns order by id")}
@@ -79,7 +79,7 @@ class _Log:
             yield Conversation(str(thread["id"]), read)
 
     def conversations(self) -> Iterator[Conversation]:
-        """Those of older versions: prompt and response in one row, which tells what was new."""
+        """Yield the conversations of older versions, in which a row holds prompt and response."""
         if "responses" not in self._tables:
             return
         grouped: dict[str, list[Row]] = {}
@@ -160,7 +160,7 @@ class _Log:
                 return [provider_block(LIBRARY, kind, fields)]
 
     def _text(self, fields: Mapping[str, Any]) -> str:
-        """The text of a part, which may borrow from fragments."""
+        """Return the text of a part, which may refer to fragments."""
         pieces = fields.get("text_ref")
         if not isinstance(pieces, list):
             return to_text(fields.get("text"))
@@ -193,7 +193,7 @@ class _Log:
         return media_block(source, row["type"])
 
     def _exchange(self, row: Row, ids: ToolIdReader, name: str) -> list[Message]:
-        """One response of an older version, and what was asked: results of tools, then the prompt."""
+        """Return one response of an older version, preceded by its request: tool results, then the prompt."""
         shared: dict[str, Any] = {"session_id": name, "created_at": _time(row["datetime_utc"])}
         read: list[Message] = []
         for result in self._related_rows("tool_results", row):
@@ -221,7 +221,7 @@ class _Log:
         return [*read, *build_messages(Role.ASSISTANT, reply_blocks, **shared, metadata=_turn_metadata(row))]
 
     def _with_fragments(self, row: Row, kind: str) -> str:
-        """A prompt or a system prompt, behind the fragments that were put before it."""
+        """Return a prompt or a system prompt, preceded by its fragments."""
         used = [
             self._fragment(each["fragment_id"])
             for each in self._related_rows(f"{kind}_fragments", row, order='"order"')
@@ -251,7 +251,7 @@ class _Log:
 
 
 def _turn_metadata(row: Row) -> dict[str, Any]:
-    """The model and the counts of a turn."""
+    """Return the model and the counts of a turn."""
     name = row.get("resolved_model") or row["model"]
     return {"model": to_text(name) or None, "usage": _usage(row)}
 
@@ -271,7 +271,7 @@ def _call_id(fields: Mapping[str, Any]) -> str | None:
 
 
 def _turn_times(ended: Sequence[Row | None]) -> list[datetime | None]:
-    """When each message of a chain came about: in the turn that it belongs to, which ends with it or behind it."""
+    """Return the time of each message in a chain: that of its turn, which ends with the message or after it."""
     times: list[datetime | None] = []
     time: datetime | None = None
     for turn in reversed(ended):

@@ -1,8 +1,8 @@
 """pydantic-ai's message history, as `ModelMessagesTypeAdapter.dump_json` writes it.
 
-Instructions are a system message where they change. Calls and answers of a provider's own tools, compacted histories
-and parts of kinds that are not known are kept as blocks that no adapter sends. What only steers requests, such as the
-points of a prompt cache and changed settings, is no part of a conversation and is passed over.
+Instructions become a system message when they change. Calls and results of a provider's own tools, compacted histories
+and parts of unknown kinds become blocks that no adapter sends. Parts that only control requests, such as
+cache points and changed settings, are not part of the conversation and are skipped.
 """
 
 from collections.abc import Iterator, Mapping
@@ -50,7 +50,7 @@ _STATES = {"interrupted": MessageStatus.PARTIAL, "incomplete": MessageStatus.PAR
 
 
 def from_pydantic_ai(document: Any) -> list[Message]:
-    """The messages of a history, from its JSON or from Python's lists and dicts. Raises FormatError, with a path."""
+    """Read a history from JSON or from Python lists and dicts. Raises FormatError, with a path."""
     ids = ToolIdReader()
     read: list[Message] = []
     instructions: str | None = None
@@ -84,7 +84,7 @@ def _request(
     instructions: str | None,
     ids: ToolIdReader,
 ) -> list[Message]:
-    """Neighbouring words of the user are one message. Instructions come behind the prompts of the system."""
+    """Return a request as messages. Adjacent user parts become one message; instructions follow the system prompts."""
     shared: dict[str, Any] = {"session_id": request.conversation_id}
     groups: list[tuple[Role, list[ContentBlock], Any]] = []
     system_count = 0
@@ -112,7 +112,7 @@ def _request(
 def _request_part(
     part: ImportedModel | None, native: Mapping[str, Any], ids: ToolIdReader
 ) -> tuple[Role, list[ContentBlock]]:
-    """What a part of a request says, and in whose name."""
+    """Return the blocks of a request part, and their role."""
     match part:
         case theirs.SystemPrompt():
             return Role.SYSTEM, text_blocks(part.content)
@@ -165,11 +165,11 @@ def _response(
 
 
 def _response_part(part: ImportedModel | None, native: Mapping[str, Any], ids: ToolIdReader) -> list[ContentBlock]:
-    """What a part of a response says."""
+    """Return the blocks of a response part."""
     match part:
         case theirs.Text():
             return [TextBlock(text=part.content, citations=tuple(_citations(part)))] if part.content else []
-        case theirs.Thinking(id="redacted_thinking", signature=str() as sealed):  # the id says that it is sealed
+        case theirs.Thinking(id="redacted_thinking", signature=str() as sealed):  # the id marks it as encrypted
             return [RedactedThinkingBlock(data=sealed)]
         case theirs.Thinking():
             return [ThinkingBlock(text=part.content, signature=part.signature or None)]
@@ -204,7 +204,7 @@ def _speech(part: theirs.Speech) -> list[ContentBlock]:
 
 
 def _tool_result(content: Any) -> list[ContentBlock]:
-    """A tool's answer: any JSON, with media in it. A list without any is one text, as a model is shown it."""
+    """Return a tool result: any JSON, with media in it. A list without media is one text, as a model would get it."""
     if isinstance(content, list) and any(map(_is_media, content)):
         return [block for item in content for block in _content(item)]
     return _content(content) if _is_media(content) else text_blocks(content)
@@ -216,7 +216,7 @@ def _is_media(item: Any) -> bool:
 
 
 def _content(item: Any) -> list[ContentBlock]:
-    """One item of a prompt or of an answer."""
+    """Return one item of a prompt or of a result."""
     kind = item.get("kind") if isinstance(item, dict) else None
     if isinstance(item, str) or not isinstance(kind, str):
         return text_blocks(item)

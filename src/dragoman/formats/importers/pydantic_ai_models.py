@@ -1,6 +1,6 @@
-"""pydantic-ai's messages as data: what its `ModelMessagesTypeAdapter` writes, of this version and of older ones.
+"""pydantic-ai messages as data: what its `ModelMessagesTypeAdapter` writes, in this version and in older ones.
 
-Source: pydantic_ai/messages.py, 2.68. Fields that only the library itself needs are not here.
+Source: pydantic_ai/messages.py, 2.68. Fields that only the library itself needs are left out.
 """
 
 from typing import Annotated, Any, Literal
@@ -33,7 +33,7 @@ class ToolReturn(ImportedModel):
 
 
 class RetryPrompt(ImportedModel):
-    """Of older versions: a tool's answer where it names one, or else a word to the model."""
+    """From older versions: a tool result if it names a tool, otherwise a text for the model."""
 
     part_kind: Literal["retry-prompt"]
     content: Any = None
@@ -49,7 +49,7 @@ class RetryFeedback(ImportedModel):
 
 
 class InstructionDelta(ImportedModel):
-    """New instructions in the place of earlier ones, or none in their place."""
+    """New instructions that replace earlier ones, or remove them."""
 
     part_kind: Literal["instruction-delta"]
     content: str | None = None
@@ -124,12 +124,12 @@ KNOWN: dict[str, type[ImportedModel]] = {
     "tool-call": ToolCall,
     "file": File,
 }
-"""The parts that are read, by their kind; all others are kept as they are."""
+"""The parts that are read, by kind; all others are kept verbatim."""
 
 SETTINGS = frozenset(
     {"instruction-baseline", "tool-availability-delta", "capability-load-delta", "model-settings-delta"}
 )
-"""Parts that say how requests are made: no part of the conversation, and nothing that a model is shown."""
+"""Parts with request settings: they are not part of the conversation, and no model gets them."""
 
 
 class RequestUsage(ImportedModel):
@@ -170,7 +170,7 @@ MESSAGE: TypeAdapter[ModelRequest | ModelResponse] = TypeAdapter(
 
 
 class Binary(ImportedModel):
-    """``data`` is base64, of the alphabet for URLs."""
+    """``data`` is base64 in the URL-safe alphabet."""
 
     kind: Literal["binary"]
     data: str
@@ -194,7 +194,7 @@ class UploadedFile(ImportedModel):
 
 
 class TaggedText(ImportedModel):
-    """A text with data for the application beside it, or the text that such data was rendered as."""
+    """A text with data for the application, or the text that such data was rendered as."""
 
     kind: Literal["text-content", "structured-content"]
     content: str
@@ -210,4 +210,4 @@ CONTENT: dict[str, type[ImportedModel]] = {
     "text-content": TaggedText,
     "structured-content": TaggedText,
 }
-"""What a user's prompt and a tool's answer hold beside texts, by its kind."""
+"""The items of a user prompt and a tool result that are not texts, by kind."""

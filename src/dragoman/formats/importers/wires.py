@@ -1,4 +1,4 @@
-"""Whose wire an address speaks; the table is ``wires.toml``."""
+"""Detects the wire of a URL; the table is ``wires.toml``."""
 
 import re
 import tomllib
@@ -13,12 +13,12 @@ _RESPONSES = re.compile(r"/responses")
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """``provider`` is the name of the adapter that reads it; ``model`` is None where the address does not say it."""
+    """``provider`` is the name of the adapter that reads it; ``model`` is None if the URL does not name it."""
 
     provider: str
     model: str | None
     streams: bool
-    """Whether the address itself asks for a stream."""
+    """True if the URL itself requests a stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class _Row:
 
 
 def wire_at(url: str) -> Wire | None:
-    """None for addresses at which nothing is generated, or where nobody knows what is.
+    """Return the wire of a URL. None if the URL is not one for generating, or is unknown.
 
-    Of those who copy OpenAI's wires, a host that is not known may be anybody's: it counts as OpenAI.
+    An unknown host with an OpenAI wire may be any compatible provider: it counts as OpenAI.
     """
     try:
         parts = urlsplit(url)

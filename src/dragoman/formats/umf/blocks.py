@@ -1,4 +1,4 @@
-"""Blocks as UMF's and back (specification C1 and E)."""
+"""Blocks as UMF blocks and back. Source: docs/reference/umf.md#blocks."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,9 @@ _ANY_TYPE = "application/octet-stream"
 def write_block(
     message: Message, index: int, block: ContentBlock, ids: Mapping[str, str], losses: LossCollector
 ) -> umf.Block | None:
-    """The block, or None where UMF has no word for it, which is a loss. ``ids`` are a document's own by ours."""
+    """Return the block, or None if UMF has no form for it, which is a loss. ``ids`` are the document's tool ids by
+    ours.
+    """
     match block:
         case TextBlock():
             if block.citations:
@@ -45,7 +47,7 @@ def write_block(
 
 
 def result_text(message: Message, index: int, block: ToolResultBlock, losses: LossCollector) -> str:
-    """A result as the one text that UMF knows."""
+    """Return a result as the one text that UMF allows."""
     texts: list[str] = []
     for part in block.content:
         if isinstance(part, TextBlock):
@@ -63,7 +65,7 @@ def result_text(message: Message, index: int, block: ToolResultBlock, losses: Lo
 
 
 def block_of(block: umf.Block, ids: ToolIdReader) -> ContentBlock:
-    """The canonical block. Input that is no object is kept as the call's raw input."""
+    """Return the canonical block. Input that is not an object becomes the call's raw input."""
     match block:
         case umf.Text():
             return TextBlock(text=block.text)
@@ -72,13 +74,13 @@ def block_of(block: umf.Block, ids: ToolIdReader) -> ContentBlock:
         case umf.Image(source=umf.UrlSource() as source):
             return ImageBlock(source=MediaSource(kind="url", data=source.url))
         case umf.ToolUse(input=dict() as call_input):
-            return ToolUseBlock(id=ids.call(block.id), name=block.name, input=call_input)
+            return ToolUseBlock(id=ids.call_id(block.id), name=block.name, input=call_input)
         case umf.ToolUse(input=call_input):
             raw = call_input if isinstance(call_input, str) else to_json(call_input).decode()
-            return ToolUseBlock(id=ids.call(block.id), name=block.name, raw_input=raw)
+            return ToolUseBlock(id=ids.call_id(block.id), name=block.name, raw_input=raw)
         case umf.ToolResult():
             content = (TextBlock(text=block.content),) if block.content else ()
-            return ToolResultBlock(tool_use_id=ids.result(block.tool_use_id), content=content)
+            return ToolResultBlock(tool_use_id=ids.result_id(block.tool_use_id), content=content)
     raise AssertionError(f"no block of UMF: {type(block).__name__}")
 
 

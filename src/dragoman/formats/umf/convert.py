@@ -1,7 +1,7 @@
-"""UMF as JSON (specification C1 and E): a list of messages.
+"""UMF as JSON: a list of messages. Source: docs/reference/umf.md#conversion.
 
-What UMF has no word for is a loss. What it can hold in the texts of its metadata is kept there under keys of ours, each
-beginning with ``dragoman_``: ids, time, channel, the role developer, and the metadata of the message as JSON.
+Content without a UMF form is a loss. What fits into the texts of its metadata is stored there under our own keys, which
+start with ``dragoman_``: ids, time, channel, the role developer, and the metadata of the message as JSON.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,9 +30,9 @@ Fields = dict[str, Any]
 
 
 def to_umf(messages: Sequence[Message]) -> Conversion[list[Fields]]:
-    """A history as UMF. A result is written in the message-level encoding, and among other blocks in the other one.
+    """Write a history as UMF. A result has the message-level encoding; among other blocks, the block-level one.
 
-    Raises CriticalLossError where a block marked critical would be lost.
+    Raises CriticalLossError if a block marked critical would be lost.
     """
     history = as_history(messages)
     losses = LossCollector(FORMAT)
@@ -53,9 +53,9 @@ def to_umf(messages: Sequence[Message]) -> Conversion[list[Fields]]:
 
 
 def from_umf(document: Any) -> list[Message]:
-    """The messages of a document, from its JSON text or from Python's lists and dicts; both encodings of results.
+    """Read the messages of a document, from its JSON text or from Python lists and dicts; both encodings of results.
 
-    A message that holds results among other blocks becomes several. Raises FormatError, with a path.
+    A message with results among other blocks becomes several. Raises FormatError, with a path.
     """
     ids = ToolIdReader()
     groups = [(*read_entry(native, path, ids), native) for path, native in iter_entries(document, format_name="UMF")]
@@ -70,7 +70,7 @@ def from_umf(document: Any) -> list[Message]:
 
 
 def read_entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Message], dict[str, str]]:
-    """The messages of an entry, and the document's own tool ids by ours. Raises FormatError."""
+    """Return the messages of an entry, and the document's own tool ids by ours. Raises FormatError."""
     with validating(native, path):
         message = umf.InternalMessage.model_validate(_drop_nulls(native))
         fields, role, failed = _read_notes(message, path)
@@ -79,7 +79,7 @@ def read_entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Messa
         if role is Role.TOOL and isinstance(message.content, str):
             answer: list[ContentBlock] = [
                 ToolResultBlock(
-                    tool_use_id=ids.result(message.tool_call_id or ""),
+                    tool_use_id=ids.result_id(message.tool_call_id or ""),
                     content=(TextBlock(text=message.content),) if message.content else (),
                     is_error=failed,
                 )
@@ -143,7 +143,9 @@ class _Writer:
         return umf.InternalMessage(role=role, content=content, metadata=_write_notes(message, origins)).as_dict()
 
     def _report_misplaced(self, message: Message, index: int, block: ContentBlock) -> None:
-        """Results are read as tools' messages wherever they stand, and what stands in such a message as the user's."""
+        """Report blocks that change role on reading: results become tool messages, and other blocks in those the
+        user's.
+        """
         if isinstance(block, ToolResultBlock) == (message.role is Role.TOOL):
             return
         reason = f"the {block.type} block in a message of the role {message.role} is read as another speaker's"
@@ -151,7 +153,7 @@ class _Writer:
 
 
 def _write_notes(message: Message, origins: Sequence[int] | None, *, first: bool = True) -> dict[str, str]:
-    """What a message is apart from what it says, as texts."""
+    """Return the fields of a message other than its content, as texts."""
     metadata = message.metadata.model_dump(
         mode="json", exclude={"provider_raw"}, exclude_defaults=True, exclude_none=True
     )
@@ -169,7 +171,7 @@ def _write_notes(message: Message, origins: Sequence[int] | None, *, first: bool
 
 
 def _read_notes(message: umf.InternalMessage, path: str) -> tuple[Fields, Role, bool]:
-    """The fields of the canonical message that the notes tell, its role, and whether its result is an error."""
+    """Return the message fields in the notes, the role, and whether the result is an error."""
     notes = {key.removeprefix(_PREFIX): text for key, text in message.metadata.items() if key.startswith(_PREFIX)}
     raw: Fields = {name: notes[name] for name in ("id", "session_id", "created_at", "channel") if name in notes}
     raw["role"] = notes.get("role", message.role) if message.role == "system" else message.role
@@ -180,7 +182,7 @@ def _read_notes(message: umf.InternalMessage, path: str) -> tuple[Fields, Role, 
         except ValueError:
             raise FormatError("this is no JSON", path=at) from None
         if isinstance(raw["metadata"], dict):
-            raw["metadata"].pop("provider_raw", None)  # belongs to adapters; documents do not speak for them
+            raw["metadata"].pop("provider_raw", None)  # belongs to adapters; a document must not set it
     try:
         with validating(raw, f"{path}.metadata"):
             read = read_message(raw)

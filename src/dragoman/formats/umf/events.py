@@ -1,6 +1,7 @@
-"""UMF's events as JSON lines (specification C4): envelopes, what is in them, and the conversation that they tell.
+"""UMF events as JSON lines: envelopes, their payloads, and the conversation in them. Source:
+docs/reference/umf.md#events.
 
-The events of a history are written by `dragoman.events.umf`; here they are read.
+`dragoman.events.umf` writes the events of a history; they are read here.
 """
 
 from collections.abc import Iterable, Iterator
@@ -41,7 +42,7 @@ class EventCall(UmfModel):
 
 
 class McpContext(UmfModel):
-    """The MCP server that a called tool belongs to, and how it is reached."""
+    """The MCP server of a tool, and how it is reached."""
 
     server_name: str
     server_url: str | None = None
@@ -85,7 +86,7 @@ class Envelope(UmfModel):
         return self.model_dump(exclude_none=True) | {"payload": self.payload}
 
     def event(self, path: str = "$") -> MessageEvent | ToolCallEvent | ToolResultEvent | None:
-        """What is in it; None for the kinds that UMF gives no shape. Raises FormatError."""
+        """Return the payload; None for kinds without a defined payload. Raises FormatError."""
         kinds: dict[str, type[MessageEvent | ToolCallEvent | ToolResultEvent]] = {
             "message": MessageEvent,
             "tool_call": ToolCallEvent,
@@ -99,17 +100,19 @@ class Envelope(UmfModel):
 
 
 def read_envelopes(document: Any) -> list[Envelope]:
-    """The envelopes of a document: JSON lines, or a list of objects. Raises FormatError, its path with the line."""
+    """Read the envelopes of a document: JSON lines, or a list of objects. Raises FormatError, with the line in its
+    path.
+    """
     return [envelope for _, envelope in _envelopes(document)]
 
 
 def write_lines(envelopes: Iterable[Envelope]) -> str:
-    """One line each, with a line break behind every one."""
+    """Return one line for each envelope, each with a line break."""
     return "".join(to_json(envelope.as_dict()).decode() + "\n" for envelope in envelopes)
 
 
 def from_umf_events(document: Any) -> list[Message]:
-    """The conversation that a log tells. Calls and results that no message holds are added where they were logged.
+    """Read the conversation of a log. Calls and results that are in no message are added at their place in the log.
 
     Raises FormatError, with a path.
     """
@@ -134,7 +137,7 @@ def _envelopes(document: Any) -> Iterator[tuple[str, Envelope]]:
 
 
 class _HistoryBuilder:
-    """The messages so far, and which calls and results are in them already."""
+    """The messages so far, and the calls and results that they already have."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -170,7 +173,7 @@ class _HistoryBuilder:
         given = copy_json_at(event.tool_call.arguments)
         is_object = isinstance(given, dict)
         block = ToolUseBlock(
-            id=self._ids.call(event.tool_call.id),
+            id=self._ids.call_id(event.tool_call.id),
             name=event.tool_call.name,
             input=given if is_object else {},
             raw_input=None if is_object or given is None else _text(given),
@@ -195,7 +198,7 @@ class _HistoryBuilder:
         self._early_results.add(native)
         text = _text(event.result.content)
         block = ToolResultBlock(
-            tool_use_id=self._ids.result(native),
+            tool_use_id=self._ids.result_id(native),
             content=(TextBlock(text=text),) if text else (),
             is_error=event.result.is_error,
         )
@@ -203,7 +206,7 @@ class _HistoryBuilder:
 
 
 def _locate(message: Message, envelope: Envelope, event: MessageEvent, *, first: bool) -> Message:
-    """The message at its place in the session, said by the model that the event names."""
+    """Return the message with the session and model that the event names."""
     updates: dict[str, Any] = {"session_id": envelope.session_id, "created_at": _time(envelope)}
     if first:
         updates["id"] = event.message.metadata.get("message_id") or envelope.event_id.removeprefix("evt_")
@@ -215,7 +218,7 @@ def _locate(message: Message, envelope: Envelope, event: MessageEvent, *, first:
 
 
 def _model_id(info: ModelInfo) -> str:
-    """With its provider, as ours are; UMF has the two apart, and need not say the second."""
+    """Return the id with its provider. UMF has two fields, and the provider is optional."""
     if info.provider is None or info.model_name.startswith(f"{info.provider}:"):
         return info.model_name
     return f"{info.provider}:{info.model_name}"

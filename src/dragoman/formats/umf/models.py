@@ -1,6 +1,6 @@
-"""UMF as data (specification C1): messages, their blocks, and the constructors that its users know.
+"""UMF as data: messages, blocks, and UMF's own constructors. Source: docs/reference/umf.md#messages.
 
-Nulls and empty metadata are read and never written. Unknown keys are passed over.
+Nulls and empty metadata are accepted and never written. Unknown keys are ignored.
 """
 
 from collections.abc import Sequence
@@ -72,7 +72,8 @@ Content = Annotated[
 
 class InternalMessage(UmfModel):
     """``metadata`` maps texts to texts. ``tool_call_id`` and ``name`` belong to the message-level encoding of a result:
-    the role ``tool`` and a text."""
+    the role ``tool`` and a text.
+    """
 
     role: Literal["system", "user", "assistant", "tool"]
     content: Content
@@ -94,7 +95,7 @@ class InternalMessage(UmfModel):
 
     @classmethod
     def assistant_with_tools(cls, text: str, calls: Sequence[ToolUse]) -> Self:
-        """The text comes first, even where it is empty."""
+        """The text comes first, even if it is empty."""
         return cls(role="assistant", content=[Text(text=text), *calls])
 
     @classmethod
@@ -104,21 +105,21 @@ class InternalMessage(UmfModel):
 
     @classmethod
     def tool(cls, text: str) -> Self:
-        """The old form of a result, which names no call."""
+        """The old form of a result, without a call id."""
         return cls(role="tool", content=text)
 
     def text(self) -> str:
-        """The text, or the texts of the blocks joined."""
+        """Return the text, or the joined texts of the blocks."""
         if isinstance(self.content, str):
             return self.content
         return "".join(block.text for block in self.content if isinstance(block, Text))
 
     def blocks(self) -> list[Block]:
-        """The blocks; a text is one block."""
+        """Return the blocks; a text is one block."""
         return [Text(text=self.content)] if isinstance(self.content, str) else list(self.content)
 
     def as_dict(self) -> dict[str, Any]:
-        """The message as it is written: without nulls, and without metadata where there is none."""
+        """Return the message in its written form: without nulls, and without empty metadata."""
         written = self.model_dump(exclude={"tool_call_id", "name", "metadata"})
         if self.metadata:
             written["metadata"] = dict(self.metadata)

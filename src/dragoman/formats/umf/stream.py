@@ -1,4 +1,7 @@
-"""UMF's streaming accumulator (specification C3): chunks in, one text and the calls in order of their index out."""
+"""UMF's streaming accumulator: collects chunks into one text and the calls by index.
+
+Source: docs/reference/umf.md#streaming.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -20,7 +23,7 @@ class TextChunk:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallDelta:
-    """``index`` need not start at 0 nor be without gaps. Id and name replace what was known, arguments append."""
+    """``index`` need not start at 0 and may have gaps. Id and name replace the known ones, arguments are appended."""
 
     index: int
     id: str | None = None
@@ -52,7 +55,7 @@ class AccumulatedResponse:
 
 
 class StreamingAccumulator:
-    """Feed it chunks; `finish` gives what they add up to. Calls that never got a name are dropped."""
+    """Feed it chunks; `finish` returns the result. Calls without a name are dropped."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
@@ -60,7 +63,7 @@ class StreamingAccumulator:
         self._arguments: dict[int, list[str]] = {}
 
     def process_chunk(self, chunk: StreamChunk) -> bool:
-        """Whether the stream is done."""
+        """Add a chunk. Return True if the stream is done."""
         if isinstance(chunk, TextChunk):
             self._texts.append(chunk.text)
         elif isinstance(chunk, ToolCallDelta):
@@ -82,7 +85,9 @@ class StreamingAccumulator:
 
 
 def accumulate(chunks: Iterable[StreamChunk]) -> AccumulatedResponse:
-    """What the chunks add up to; nothing is read behind the first `Done`. What the iterable raises is not caught."""
+    """Return the result of the chunks. Nothing is read after the first `Done`. Exceptions of the iterable are not
+    caught.
+    """
     accumulator = StreamingAccumulator()
     for chunk in chunks:
         if accumulator.process_chunk(chunk):
@@ -91,7 +96,7 @@ def accumulate(chunks: Iterable[StreamChunk]) -> AccumulatedResponse:
 
 
 def chunks_of(events: Iterable[StreamEvent]) -> Iterator[StreamChunk]:
-    """Our events as UMF's chunks; thinking and usage have none. Raises the error of a stream that broke."""
+    """Yield our events as UMF chunks; thinking and usage have none. Raises the error of a failed stream."""
     for event in events:
         match event:
             case TextDelta():

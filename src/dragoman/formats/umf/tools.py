@@ -1,4 +1,4 @@
-"""Tools of MCP, of UMF and of ours, each into the others without loss (specification C5)."""
+"""Lossless conversions between the tools of MCP, of UMF and ours. Source: docs/reference/umf.md#tools."""
 
 from typing import Any, Self
 
@@ -12,13 +12,15 @@ from dragoman.formats.umf.models import UmfModel
 
 _SPECIFIED = {"title": "mcp_title", "outputSchema": "mcp_output_schema", "annotations": "mcp_annotations"}
 _OTHERS = "mcp_others"
-"""The fields of an MCP tool that the specification of UMF does not name, and a description that is missing."""
+"""The fields of an MCP tool that UMF does not define, and the mark of a missing description."""
 _SIDE_EFFECTS = "dragoman_side_effects"
 _NEEDS_WORKSPACE = "dragoman_requires_workspace"
 
 
 class InternalTool(UmfModel):
-    """UMF's own form: ``parameters`` is a JSON Schema, keys of ``metadata`` begin with the protocol they are from."""
+    """UMF's own form: ``parameters`` is a JSON Schema, keys of ``metadata`` start with the protocol that they come
+    from.
+    """
 
     name: str
     description: str = ""
@@ -26,7 +28,7 @@ class InternalTool(UmfModel):
     metadata: dict[str, Any] = Field(default_factory=dict)
 
     def with_metadata(self, key: str, value: Any) -> Self:
-        """A copy that has it, in the place of what stood under that key."""
+        """Return a copy with this key set."""
         return self.model_copy(update={"metadata": {**self.metadata, key: copy_json(value)}})
 
     def has_metadata(self, key: str) -> bool:
@@ -34,7 +36,7 @@ class InternalTool(UmfModel):
 
 
 def tool_from_mcp(data: Any) -> InternalTool:
-    """A tool as an MCP server lists it. Raises FormatError, with a path."""
+    """Read a tool as an MCP server lists it. Raises FormatError, with a path."""
     native = copy_json_at(parse(data, format_name="MCP"))
     if not isinstance(native, dict):
         raise FormatError(f"a tool of MCP is an object, not {kind_of(native)}")
@@ -51,7 +53,7 @@ def tool_from_mcp(data: Any) -> InternalTool:
 
 
 def tool_to_mcp(tool: InternalTool) -> dict[str, Any]:
-    """The tool as an MCP server would list it; metadata of other protocols does not go there."""
+    """Write the tool as an MCP server lists it; metadata of other protocols is left out."""
     others = tool.metadata.get(_OTHERS)
     written: dict[str, Any] = {"name": tool.name}
     if tool.description:
@@ -68,7 +70,7 @@ def tool_to_mcp(tool: InternalTool) -> dict[str, Any]:
 
 
 def tool_definition(tool: InternalTool) -> ToolDefinition:
-    """Our form. A server's hints of what its tool does to the world are its own word: the worst is assumed."""
+    """Return our form. A server's hints about side effects are not trusted: the worst is assumed."""
     effects = tool.metadata.get(_SIDE_EFFECTS)
     known = {str(each): each for each in SideEffects}
     return ToolDefinition(
@@ -82,7 +84,7 @@ def tool_definition(tool: InternalTool) -> ToolDefinition:
 
 
 def internal_tool(tool: ToolDefinition) -> InternalTool:
-    """UMF's form, with the metadata that the definition was made from."""
+    """Return UMF's form, with the metadata that the definition was made from."""
     raw = tool.provider_raw or {}
     metadata = dict(raw["metadata"]) if raw.get("by") == "umf" and isinstance(raw.get("metadata"), dict) else {}
     if tool.side_effects is not SideEffects.EXECUTE or _SIDE_EFFECTS in metadata:

@@ -35,7 +35,9 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Finder:
-    """``longest`` is the maximum length of a finding in characters, which is how much of a stream must be held back."""
+    """``max_length`` is the maximum length of a finding in characters, which is how much of a
+    stream must be held back.
+    """
 
     find: Find
     max_length: int | None = None

@@ -49,7 +49,9 @@ class OpaPolicy(Plugin):
         headers: Mapping[str, str] | None = None,
         request_timeout: float = 5.0,
     ) -> None:
-        """``seconds`` is for each request. Raises ConfigurationError for an invalid URL or an empty path."""
+        """``request_timeout`` is in seconds, for each request. Raises ConfigurationError for an invalid URL or an empty
+        path.
+        """
         steps = path.strip("/").replace(".", "/")
         if not url.startswith(("http://", "https://")) or not steps:
             raise ConfigurationError("an Open Policy Agent has an http URL, and a path such as app/allow")

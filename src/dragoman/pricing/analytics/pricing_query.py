@@ -38,7 +38,7 @@ CUT_OFF = f"(cost_status = 'partial' AND {_COMPLETE})"
 
 @dataclass(frozen=True)
 class PricingQuery:
-    """Everything that the SQL depends on. ``words``: fields of the usage object; ``tools``: names of tools.
+    """Everything that the SQL depends on. ``raw_fields``: fields of the usage object; ``tools``: names of tools.
 
     ``wide`` computes with 128 bits instead of 64. The database checks both: too large a figure is an error.
     """

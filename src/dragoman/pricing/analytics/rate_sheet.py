@@ -38,7 +38,9 @@ _END = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 
 class ReplyKind(NamedTuple):
-    """The properties of a reply that select its rates. ``words``: fields of the provider's usage object, by name."""
+    """The properties of a reply that select its rates. ``raw_fields``: fields of the provider's
+    usage object, by name.
+    """
 
     model: str
     service_tier: str | None = None

@@ -1,4 +1,4 @@
-"""Extensions: the closed lists of CMF A4.3, what is refused, and that nothing in them changes."""
+"""Extensions: closed lists, rejected values, and immutability. Source: docs/reference/cmf.md#extensions."""
 
 import copy
 import pickle

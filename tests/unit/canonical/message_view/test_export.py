@@ -1,4 +1,4 @@
-"""A view as JSON: its keys, their order, and what is never in it (CMF A5.9)."""
+"""A view as JSON: its keys, their order, and what it never holds. Source: docs/reference/cmf.md#view-as-json."""
 
 import json
 from typing import Any
@@ -49,7 +49,7 @@ EVERYTHING = {
 
 
 def call_view() -> MessageView:
-    return MessageView(CALL, Role.ASSISTANT, hook="tool_pre_invoke", extensions=full(), called=SQL)
+    return MessageView(CALL, Role.ASSISTANT, hook="tool_pre_invoke", extensions=full(), tool=SQL)
 
 
 def in_order(value: Any) -> str:
@@ -126,7 +126,7 @@ def test_limits_that_are_not_set_are_not_told() -> None:
 @pytest.mark.parametrize("role", Role)
 def test_it_is_json_and_tells_no_secret(kind: str, role: Role) -> None:
     """Claims, secret headers and what the specification does not list are in no view of any kind."""
-    written = json.dumps(MessageView(block(kind), role, hook="evaluate", extensions=full(), called=SQL).to_dict())
+    written = json.dumps(MessageView(block(kind), role, hook="evaluate", extensions=full(), tool=SQL).to_dict())
     for path in ("http.headers.authorization", "security.subject.claims", "request.request_id", "completion.model",
                  "llm.model_id", "framework.node_id", "meta.scope", "custom", "mcp.tool.title", "provenance.source",
                  "delegation.origin_subject_id", "agent.conversation.summary", "security.classification"):  # fmt: skip

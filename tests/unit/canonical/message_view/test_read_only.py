@@ -18,7 +18,7 @@ ACCESSORS = sorted(name for name in dir(MessageView) if isinstance(getattr(Messa
 
 def call_view() -> MessageView:
     call = ToolUseBlock(id="tu_1", name="execute_sql", input={"query": "SELECT 1", "limits": [1, {"n": [2]}]})
-    return MessageView(call, Role.ASSISTANT, hook="evaluate", extensions=full(), called=SQL)
+    return MessageView(call, Role.ASSISTANT, hook="evaluate", extensions=full(), tool=SQL)
 
 
 def args(view: MessageView) -> Any:

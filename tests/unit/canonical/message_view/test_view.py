@@ -1,4 +1,4 @@
-"""MessageView: what it says of every kind of part, role and extension (CMF A5)."""
+"""MessageView: its values for every kind of part, role and extension. Source: docs/reference/cmf.md#views."""
 
 import json
 import logging
@@ -191,7 +191,7 @@ def test_a_result_with_more_than_text_is_json() -> None:
 )
 def test_properties(kind: str, expected: dict[str, Any]) -> None:
     """What only that kind has; one at a time gives the same, or the default."""
-    view = view_of(block(kind), called=SQL)
+    view = view_of(block(kind), tool=SQL)
     assert view.properties == expected
     assert {name: view.get_property(name) for name in expected} == expected
     assert view.get_property("nothing") is None

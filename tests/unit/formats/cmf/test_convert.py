@@ -18,7 +18,7 @@ from tests.unit.formats.documents import BLOB, CALL, HANDWRITTEN_CMF, HANDWRITTE
 
 @pytest.mark.parametrize("kind", list(HANDWRITTEN_CMF_PARTS))
 def test_each_kind_of_part_is_read_and_written_in_the_nested_form(kind: str) -> None:
-    """Also where the message was made anew, so that nothing of the document is left but what the block says."""
+    """Also if the message was rebuilt, so that only the block itself is left of the document."""
     (message,) = from_cmf({"role": "user", "content": [HANDWRITTEN_CMF_PARTS[kind]]})
     anew = Message(role=message.role, content=message.content)
     (entry,) = to_cmf([anew]).data
