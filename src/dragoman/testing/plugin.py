@@ -110,7 +110,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         return None
     from dragoman.testing import plugin_faults
 
-    plugin_faults.run(item, nextitem, kinds, item.config.getoption("--llm-faults-seed"))
+    seed = item.config.getoption("--llm-faults-seed")
+    plugin_faults.run(item, nextitem, kinds, seed, cassette=cassette_path(item), property_name=FAULTS)
     return True
 
 

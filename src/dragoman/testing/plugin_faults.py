@@ -9,9 +9,10 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
@@ -26,7 +27,6 @@ from dragoman.testing.cassettes.replay import CassetteMissError
 from dragoman.testing.event_bytes import split_events
 from dragoman.testing.faults.plan import Corrupt, Cut, Plan, Rechunk, Stall
 from dragoman.testing.faults.transport import BODY_HEADERS, Refusals
-from dragoman.testing.plugin import FAULTS, cassette_path
 from dragoman.transport.retry import RetryPolicy
 
 OUTCOMES = ("survived", "told", "broken")
@@ -56,22 +56,32 @@ FAULT_KEY = pytest.StashKey[PlannedFault]()
 _outcome_key = pytest.StashKey[str]()
 
 
-def run(item: pytest.Item, nextitem: pytest.Item | None, kinds: str, seed: int) -> None:
-    """The whole protocol of one test: once as it is, and where it passes, once with each fault."""
+def run(
+    item: pytest.Item, nextitem: pytest.Item | None, kinds: str, seed: int, *, cassette: Path, property_name: str
+) -> None:
+    """Run the whole protocol of one test: once as it is and, if it passes, once with each fault.
+
+    The counts of the outcomes become a user property of the test's report, under ``property_name``.
+    """
     hook = item.ihook
     hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     reports = runtestprotocol(item, nextitem=nextitem, log=False)
     if all(report.passed for report in reports):
-        found = {kind: dict(count) for kind, count in _count_outcomes(item, nextitem, kinds, seed).items()}
-        reports[1].user_properties.append((FAULTS, json.dumps(found)))
+        found = {
+            kind: dict(count)
+            for kind, count in _count_outcomes(item, nextitem, _planned_faults(cassette, kinds, seed)).items()
+        }
+        reports[1].user_properties.append((property_name, json.dumps(found)))
     for report in reports:
         hook.pytest_runtest_logreport(report=report)
     hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
 
 
-def _count_outcomes(item: pytest.Item, nextitem: pytest.Item | None, kinds: str, seed: int) -> dict[str, Counter[str]]:
+def _count_outcomes(
+    item: pytest.Item, nextitem: pytest.Item | None, planned: Iterable[PlannedFault]
+) -> dict[str, Counter[str]]:
     counts: dict[str, Counter[str]] = {}
-    for fault in _planned_faults(item, kinds, seed):
+    for fault in planned:
         item.stash[FAULT_KEY] = fault
         item._initrequest()  # type: ignore[attr-defined]  # fresh fixtures, as pytest-rerunfailures gets them
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
@@ -82,11 +92,10 @@ def _count_outcomes(item: pytest.Item, nextitem: pytest.Item | None, kinds: str,
     return counts
 
 
-def _planned_faults(item: pytest.Item, kinds: str, seed: int) -> list[PlannedFault]:
+def _planned_faults(cassette: Path, kinds: str, seed: int) -> list[PlannedFault]:
     from dragoman.testing.cassettes.file import load_exchanges
 
-    path = cassette_path(item)
-    exchanges = load_exchanges(path.read_text(encoding="utf-8"))[1] if path.exists() else []
+    exchanges = load_exchanges(cassette.read_text(encoding="utf-8"))[1] if cassette.exists() else []
     all_faults = [PlannedFault(n, plan) for n, each in enumerate(exchanges) for plan in _plans_for(each, seed)]
     if kinds == "all":
         return all_faults

@@ -3,20 +3,13 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from dragoman.adapter.errors import DragomanError, MissingExtraError
+from dragoman.adapter.errors import MissingExtraError
+from dragoman.testing.conformance.subject import NotTriedError, Subject
 from dragoman.testing.stream_laws import Trial, Verdict
 
-if TYPE_CHECKING:
-    from dragoman.testing.conformance.subject import Subject
-
-Check = Callable[["Subject"], Iterator[Trial]]
+Check = Callable[[Subject], Iterator[Trial]]
 """Tries a law on a subject. Raises NotTriedError where there is nothing to try it on."""
-
-
-class NotTriedError(DragomanError):
-    """A law does not apply to an adapter, or the kit was not given what it needs; the message says which."""
 
 
 class Mark(StrEnum):
@@ -40,7 +33,7 @@ class Law:
     def __str__(self) -> str:
         return f"{self.chapter}: {self.name}"
 
-    def run(self, subject: "Subject") -> "LawResult":
+    def run(self, subject: Subject) -> "LawResult":
         """An exception of the adapter's own is a fault. Raises MissingExtraError alone, where Hypothesis is missing."""
         found = Verdict(self.name)
         try:

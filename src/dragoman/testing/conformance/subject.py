@@ -8,7 +8,7 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
-from dragoman.adapter.errors import MalformedReplyError
+from dragoman.adapter.errors import DragomanError, MalformedReplyError
 from dragoman.adapter.losses import Loss
 from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireRequest, WireResponse
@@ -16,12 +16,16 @@ from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.ids import format_ulid
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.testing.conformance.law import NotTriedError
+from dragoman.testing.conformance.generate import generate_replies
 from dragoman.testing.conformance.wire import Wire
 from dragoman.testing.sample_reply import CACHED, CUT, PLAIN, SHORT, SampleReply
 from dragoman.testing.stream_laws import Effort as StreamEffort
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+class NotTriedError(DragomanError):
+    """A law does not apply to an adapter, or the kit was not given what it needs; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +75,6 @@ class Subject:
 
     def sample_replies(self, wire: Wire) -> list[SampleReply]:
         """Replies that a wire can tell."""
-        from dragoman.testing.conformance.generate import generate_replies
-
         fixed = (SHORT, PLAIN, CACHED, CUT)
         return [fit_to_wire(each, wire) for each in (*fixed, *generate_replies(self.effort.replies))]
 

@@ -26,7 +26,7 @@ from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.testing.doubles.scripted_adapter import ALL_CAPABILITIES, TRANSPORT, ScriptedAdapter
-from dragoman.testing.doubles.scripted_transport import AsyncScriptedTransport, ScriptedTransport
+from dragoman.testing.doubles.scripted_transport import AsyncScriptedTransport, ScriptedReply, ScriptedTransport
 from dragoman.testing.doubles.scripted_wire import MODEL
 from dragoman.testing.sample_reply import SampleCall, SampleReply
 from dragoman.transport import register_transport
@@ -36,17 +36,6 @@ _WORD = re.compile(r"\s*\S+|\s+")
 
 class ScriptError(DragomanError):
     """The conversation did not follow the script: it was asked for something else, for more, or for less."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScriptedReply:
-    """One reply of the script; see `says`."""
-
-    sample: SampleReply
-    expects: str | None = None
-    delay: float = 0.0
-    chunk_delay: float = 0.0
-    error: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)
