@@ -7,8 +7,7 @@ It needs hypothesis.
 
 from dragoman.testing.conformance.law import Law, LawResult, Mark
 from dragoman.testing.conformance.laws import LAWS
-from dragoman.testing.conformance.page import page
-from dragoman.testing.conformance.scorecard import Scorecard, conform
+from dragoman.testing.conformance.scorecard import Scorecard, conform, page
 from dragoman.testing.conformance.subject import Effort, NotTriedError, Subject
 from dragoman.testing.conformance.suite import AdapterConformance
 from dragoman.testing.conformance.wire import FailedReply, Wire, compact, line, sse

@@ -7,8 +7,8 @@ from enum import Enum
 from typing import Any
 
 from dragoman.testing.event_bytes import Framing, detect_framing
-from dragoman.testing.faults import RecordedReply, next_exchange, reply_body
 from dragoman.testing.faults.plan import Plan
+from dragoman.testing.faults.recorded import RecordedReply, next_exchange, reply_body
 from dragoman.testing.faults.transport import BODY_HEADERS
 
 
