@@ -1,7 +1,6 @@
-"""Cassettes of other recorders as ours: plain vcrpy, pydantic-ai's, LangChain's, and those of Ruby's VCR.
+"""Converts cassettes of other recorders: vcrpy, pydantic-ai, LangChain and Ruby's VCR.
 
-What they keep and we do not (hosts, most headers) is left behind. Nothing that was said is changed: a body is decoded,
-where it was compressed, and that is all.
+Hosts and most headers are dropped. Compressed bodies are decompressed; the content does not change.
 """
 
 import base64
@@ -34,13 +33,13 @@ _UNKNOWN_HOST = "unknown"
 _GZIP = b"\x1f\x8b"
 _MOST_BYTES = 256 * 1024 * 1024
 _MOST_NODES = 5_000_000
-"""Aliases are counted as often as they are used: a few lines of them can mean a billion nodes."""
+"""An alias counts each time it is used: a few lines of aliases can expand to a billion nodes."""
 
 _SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_SAFE):  # type: ignore[misc]
-    """Data only: of vcrpy's Python tags, those of texts, tuples and byte buffers are read as what they hold."""
+    """Creates plain data only. Of vcrpy's Python tags, it reads those of strings, tuples and byte buffers."""
 
 
 def _text(loader: Any, node: Any) -> Any:
@@ -75,9 +74,9 @@ class _ForeignExchange:
 
 
 def import_recording(path: Path) -> Recording:
-    """Another recorder's file. Its date is that of the replies, where they had one.
+    """Convert another recorder's file. Its date is the earliest date of the replies, if they have one.
 
-    Raises ConfigurationError where the file is of no form that is known.
+    Raises ConfigurationError if the format is unknown.
     """
     data = _load_file(path)
     try:
@@ -122,7 +121,7 @@ def _read_pair(request: Mapping[str, Any], response: Mapping[str, Any]) -> _Fore
 
 
 def _drop_redacted(headers: Any) -> dict[str, Any]:
-    """Headers, without those that the recorder blanked."""
+    """Return the headers without those that the recorder redacted."""
     named = {str(name): value for name, value in (headers or {}).items()}
     return {name: value for name, value in named.items() if value not in (None, _REDACTED, [_REDACTED])}
 
@@ -141,7 +140,7 @@ def _body(message: Mapping[str, Any]) -> bytes:
 
 
 def _decompress(body: bytes, headers: Mapping[str, str]) -> bytes:
-    """A body that was recorded as it was compressed."""
+    """Decompress a body that was recorded in compressed form."""
     named = {name.lower(): value for name, value in headers.items()}
     try:
         if body.startswith(b"\x1f\x8b"):
@@ -173,7 +172,7 @@ def _content_type(body: bytes) -> str:
 
 
 def _guess_uri(request: bytes, response: bytes) -> str:
-    """The address of a request whose recorder blanked it, told by what was said."""
+    """Guess the URL that the recorder redacted, from the bodies."""
     request_body = _parse_json(request)
     events = [_parse_json(event_payload(event)) for event in split_events(response)[:3]] if response else []
     response_body = next((each for each in [_parse_json(response), *events] if isinstance(each, dict)), {})
@@ -209,7 +208,7 @@ def _response_date(headers: Mapping[str, str]) -> datetime.date | None:
 
 
 def _load_file(path: Path) -> Any:
-    """The file's data. Raises ConfigurationError where it is none, or would be too much."""
+    """Return the file's data. Raises ConfigurationError if it is invalid or too large."""
     try:
         text = _decompress_file(path.read_bytes()).removeprefix(BOM).decode()
         _check_size(text)
@@ -229,7 +228,7 @@ def _decompress_file(data: bytes) -> bytes:
 
 
 def _check_size(text: str) -> None:
-    """Raises ConfigurationError for what is nested too deep, or grows too large when its aliases are followed."""
+    """Raise ConfigurationError if the data is nested too deep, or too large once its aliases are expanded."""
     sizes: dict[str, int] = {}
     opened: list[tuple[str | None, int]] = []
     total = 0
