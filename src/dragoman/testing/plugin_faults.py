@@ -1,8 +1,7 @@
-"""``--llm-faults``: a test is run again with every fault in every reply of its cassette, and what became of it counted.
+"""``--llm-faults``: runs a test again with every fault in every reply of its cassette, and counts the outcomes.
 
-A test *survives* where it passes all the same; it is *told* where the client raised an error of its own, so that the
-code under test could have known; everything else is *broken*: a wrong answer that was taken for a right one, or an
-error that says nothing of the provider.
+A test *survives* if it still passes. It is *told* of the fault if the client raised its own error, which the code under
+test could have handled. Everything else is *broken*: a wrong answer that was accepted, or an unrelated error.
 """
 
 import json
@@ -32,15 +31,15 @@ from dragoman.transport.retry import RetryPolicy
 OUTCOMES = ("survived", "told", "broken")
 _CLIENTS = ("httpx", "httpx2")
 _CLIENT_ERROR_PACKAGES = ("anthropic", "openai", "ollama", "httpx", "httpx2", "httpcore", "httpcore2")
-"""Packages whose errors say that a call failed."""
+"""Packages whose errors report a failed call."""
 _PLANS_FOR_ANY_BODY = (Rechunk, Cut, Stall, Corrupt)
-"""The other plans are about events and lines, of which a whole reply has none."""
+"""The other plans change events and lines, which a reply without a stream does not have."""
 _REFUSAL_STATUSES = (429, 503)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedFault:
-    """What happens to the reply of one exchange, counted from 0, when it is played for the first time."""
+    """A fault in the first replay of one exchange, counted from 0."""
 
     exchange: int
     plan: Plan | Refusals
@@ -120,7 +119,7 @@ def _plans_for(exchange: Exchange, seed: int) -> Iterator[Plan | Refusals]:
 
 
 def record_error(item: pytest.Item, error: BaseException) -> None:
-    """What kind of error ended a test."""
+    """Record the kind of error that ended a test."""
     item.stash[_outcome_key] = "told" if _is_client_error(error) else "broken"
 
 
@@ -132,7 +131,7 @@ def _is_client_error(error: BaseException) -> bool:
 
 @contextmanager
 def apply_fault(fault: PlannedFault) -> Iterator[None]:
-    """The fault below every httpx and httpx2 client. Nobody waits meanwhile: not for a retry, and not for silence."""
+    """Apply the fault below every httpx and httpx2 client, without waits for retries or stalls."""
     from dragoman.testing.cassettes.recorder import last_played
 
     applied: list[PlannedFault] = []
@@ -191,7 +190,7 @@ def _faulty_response(module: ModuleType, fault: PlannedFault, response: Any, bod
 
 
 def _faulty_stream(module: ModuleType, plan: Plan, body: bytes) -> Any:
-    """What is left of a body, with the HTTP library's own errors for what broke it off."""
+    """Yield the rest of a body, and raise the HTTP library's own error for its fault."""
 
     def chunks(_: Any) -> Iterator[bytes]:
         try:
@@ -210,7 +209,7 @@ def _faulty_stream(module: ModuleType, plan: Plan, body: bytes) -> Any:
 
 
 def format_table(found: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Iterator[str]:
-    """The counts by test and kind, as lines."""
+    """Yield the counts by test and kind as lines."""
     for test, kinds in found.items():
         yield test
         yield "  " + f"{'':16}" + "".join(f"{name:>10}" for name in OUTCOMES)

@@ -1,4 +1,4 @@
-"""How requests reach a scripted provider: not at all further than this process."""
+"""The in-process transport of the scripted provider."""
 
 import asyncio
 import math
@@ -32,7 +32,7 @@ class ScriptedReply:
 
 
 class ReplySource(Protocol):
-    """Who is asked."""
+    """The provider of the replies."""
 
     def next_reply(self, request: WireRequest) -> ScriptedReply | Exception: ...
 
@@ -40,7 +40,7 @@ class ReplySource(Protocol):
 def _next_reply(
     find_source: ReplySource, adapter: Adapter, request: WireRequest, timeout: float | None
 ) -> tuple[ScriptedReply, float]:
-    """The next reply, and the seconds to wait for it. Raises the error that the script has in its place."""
+    """Return the next reply and its delay in seconds. Raises the error if the script has one instead."""
     reply = find_source.next_reply(request)
     if isinstance(reply, Exception):
         raise _complete_error(reply, adapter)
@@ -61,7 +61,7 @@ def _complete_error(error: Exception, adapter: Adapter) -> Exception:
 
 
 class ScriptedTransport:
-    """Plays the script of whoever has the adapter's provider name. Nothing is retried: the script is what happens."""
+    """Plays the script of the provider with the adapter's name. It never retries."""
 
     def __init__(self, find_source: Callable[[str], ReplySource]) -> None:
         self._find_source = find_source
@@ -123,6 +123,6 @@ class AsyncScriptedTransport:
 
 
 def _reply_chunks(reply: ScriptedReply) -> list[bytes]:
-    """The chunks; without the last one, which ends the reply, where it breaks."""
+    """Return the chunks. If the reply breaks, the last one, which ends it, is missing."""
     chunks = list(scripted_wire.chunks(reply.sample))
     return chunks[:-1] if reply.error is not None else chunks
