@@ -1,8 +1,8 @@
-"""The conformance kit: whether an adapter keeps its promises, for any adapter and without its provider.
+"""The conformance kit: tests any adapter without its provider.
 
-It tries the contract, the capabilities both ways, framing, streams, swaps, tool ids, costs and errors. In pytest,
-derive from `AdapterConformance`; in a program, call `conform`; on the command line, `dragoman conform PACKAGE`.
-It needs hypothesis.
+It tests the contract, the capabilities in both directions, framing, streams, swaps, tool ids, costs and errors. In
+pytest, derive from `AdapterConformance`; in a program, call `conform`; on the command line, use `dragoman conform
+PACKAGE`. It needs hypothesis.
 """
 
 from dragoman.testing.conformance.law import Law, LawResult, Mark

@@ -29,7 +29,7 @@ _ELSEWHERE = "elsewhere"
 
 
 def generate_replies(number: int) -> tuple[SampleReply, ...]:
-    """Made-up replies, the same ones in every process."""
+    """Return generated replies, the same in every process."""
     return _cached_replies(number)
 
 
@@ -42,7 +42,7 @@ def _strategy(kind: str, model: str) -> "SearchStrategy[list[Message]]":
 
 
 def _without_forged_data(history: list[Message]) -> list[Message]:
-    """A history without native data that nobody can have issued: that a provider would refuse it proves nothing."""
+    """Return a history without forged native data: a provider's refusal of it would prove nothing."""
     return [
         message.model_copy(update={"content": tuple(map(_plausible_block, message.content))}) for message in history
     ]
@@ -69,7 +69,7 @@ def _plausible_block(block: ContentBlock) -> ContentBlock:
 
 @cache
 def generate_histories(kind: str, model: str, number: int) -> tuple[History, ...]:
-    if kind == "own":  # the same conversations, with the model itself for the one from elsewhere
+    if kind == "own":  # the same conversations, attributed to the model itself
         return tuple(
             tuple(_attribute_to(model, message) for message in each)
             for each in generate_histories("foreign", "", number)

@@ -30,7 +30,7 @@ _SIGNS = {Mark.HOLDS: "✓ holds", Mark.BROKEN: "✗ broken", Mark.NOT_TRIED: "�
 
 @dataclass(frozen=True, slots=True)
 class Scorecard:
-    """The results of one model's adapter. ``adapter`` is the class that was tried, with its module."""
+    """The results of one model's adapter. ``adapter`` is the tested class, with its module."""
 
     model: str
     adapter: str
@@ -38,12 +38,12 @@ class Scorecard:
 
     @property
     def passed(self) -> bool:
-        """Whether no law was broken. What could not be tried counts neither way; see `complete`."""
+        """Whether no law is broken. Laws that were not tried do not count; see `complete`."""
         return not self.count(Mark.BROKEN)
 
     @property
     def complete(self) -> bool:
-        """Whether the kit was given what it needs to try the laws of replies."""
+        """Whether the kit has what it needs to try the laws of replies."""
         return any(result.law.chapter == "streams" and result.verdict.tried for result in self.results)
 
     @property
@@ -65,9 +65,9 @@ class Scorecard:
 def conform(
     adapter: Adapter, wires: Wire | Iterable[Wire] = (), effort: Effort | None = None, laws: Iterable[Law] = LAWS
 ) -> Scorecard:
-    """Tries the laws on an adapter. ``wires`` say how its provider answers, and more than one where it has several.
+    """Try the laws on an adapter. ``wires`` describe how its provider answers.
 
-    Never raises for what an adapter does: that is a fault on the scorecard.
+    Never raises an adapter's exception: it is a fault on the scorecard.
     """
     subject = Subject(adapter, (wires,) if isinstance(wires, Wire) else tuple(wires), effort or Effort())
     kind = type(adapter)
@@ -78,7 +78,7 @@ def conform(
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Losses and unknown events are the point here: each would be a warning."""
+    """Silence the log: losses and unknown events are expected here, and each would be a warning."""
     logger = logging.getLogger("dragoman")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -91,7 +91,7 @@ def quiet() -> Iterator[None]:
 def page(cards: Sequence[Scorecard]) -> str:
     """Return one HTML page that needs no script, font or network.
 
-    All that an adapter or its wire may have put into a scorecard is escaped: it stays text.
+    Everything that comes from an adapter or its wire is escaped.
     """
     return "".join(_render(cards))
 

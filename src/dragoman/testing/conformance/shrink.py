@@ -11,17 +11,17 @@ from dragoman.testing.conformance.subject import Subject
 from dragoman.testing.stream_laws import Trial
 
 CheckHistory = Callable[[Subject, History], Iterator[str]]
-"""What is wrong with what an adapter makes of a history."""
+"""Yields the faults of an adapter's output for a history."""
 
 _SHRINK_LIMIT = 400
-"""How many smaller histories are looked at, for the smallest that breaks a law."""
+"""The maximum number of smaller histories to try."""
 _MAX_BLOCK_LENGTH = 160
 
 
 def check_histories(subject: Subject, check: CheckHistory) -> Iterator[Trial]:
-    """A law of histories, tried on those of the adapter's own model, on foreign ones, and on bad ones.
+    """Try a law on histories of the adapter's own model, on foreign ones, and on malformed ones.
 
-    A history that the model's thinking policy refuses proves nothing and is passed over.
+    A history that the model's thinking policy refuses proves nothing and is skipped.
     """
     for kind in ("own", "foreign", "any"):
         for number, history in enumerate(generate_histories(kind, _model(kind, subject), subject.effort.histories)):
@@ -31,11 +31,11 @@ def check_histories(subject: Subject, check: CheckHistory) -> Iterator[Trial]:
                 continue
             smallest = _shrink(subject, check, history)
             yield Trial(f"{kind} history {describe_history(smallest)}", tuple(_faults(subject, check, smallest)), kind)
-            break  # one counterexample a kind is enough, and finding the smallest takes long
+            break  # one counterexample per kind is enough, and shrinking is slow
 
 
 def describe_history(history: History) -> str:
-    """A history in few words."""
+    """Return a short description of a history."""
     messages = " | ".join(
         f"{message.role}: {', '.join(map(_shorten, message.content)) or 'nothing'}" for message in history
     )
@@ -63,7 +63,7 @@ def _faults(subject: Subject, check: CheckHistory, history: History) -> list[str
 
 
 def _shrink(subject: Subject, check: CheckHistory, history: History) -> History:
-    """The history with all left out that the law is broken without, as far as the patience reaches."""
+    """Remove everything from the history that is not needed to break the law, within the limit."""
     limit, tried = _SHRINK_LIMIT, 0
     candidates = _shrink_candidates(history)
     while (candidate := next(candidates, None)) is not None and tried < limit:
@@ -75,7 +75,7 @@ def _shrink(subject: Subject, check: CheckHistory, history: History) -> History:
 
 
 def _shrink_candidates(history: History) -> Iterator[History]:
-    """Histories with one thing less: half of the messages, a message, a block, a block in a tool's answer."""
+    """Yield smaller histories: without half of the messages, a message, a block, or a block of a tool result."""
     half = len(history) // 2
     if half > 1:
         yield history[half:]

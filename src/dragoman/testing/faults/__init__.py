@@ -1,4 +1,4 @@
-"""Faults on purpose: what a network, a proxy or a provider does to a reply, replayed on any recorded one.
+"""Fault injection: what a network, a proxy or a provider can do to a reply, applied to any recorded one.
 
 ::
 
@@ -8,7 +8,7 @@
         client = httpx.Client(transport=faults.FaultyTransport(CassetteTransport(cassette), plan))
         ...
 
-A plan works on the bytes of a stream alone, too: ``plan.apply(body)`` gives the chunks for `Adapter.iter_stream`.
+A plan also works on the bytes of a stream: ``plan.apply(body)`` yields the chunks for `Adapter.iter_stream`.
 """
 
 from importlib import import_module

@@ -23,20 +23,20 @@ from dragoman.testing.faults.plan import (
 )
 
 RecordedReply = bytes | Exchange | Cassette
-"""A reply: its body, an exchange, or a cassette, which stands for the exchange that it plays next."""
+"""A reply: its body, an exchange, or a cassette, which means its next exchange."""
 
 _RANDOM_CHUNKINGS = 20
 
 
 def next_exchange(recorded: RecordedReply) -> Exchange | None:
-    """The exchange of a reply: None of bytes alone, and of a cassette that is played to its end."""
+    """Return the exchange of a reply, or None for bytes and for a cassette without remaining exchanges."""
     if isinstance(recorded, Cassette):
         return next(iter(recorded.remaining), None)
     return recorded if isinstance(recorded, Exchange) else None
 
 
 def reply_body(recorded: RecordedReply) -> bytes:
-    """The bytes of a reply. Of a cassette that is played to its end there are none."""
+    """Return the bytes of a reply. They are empty for a cassette without remaining exchanges."""
     exchange = next_exchange(recorded)
     if exchange is not None:
         return exchange.response.body
@@ -44,21 +44,21 @@ def reply_body(recorded: RecordedReply) -> bytes:
 
 
 def every_cut(recorded: RecordedReply, *, reset: bool = False) -> Iterator[Cut]:
-    """A cut before each byte, so that the whole reply is never among them."""
+    """Yield a cut before each byte, so never the whole reply."""
     return (Cut(at, reset) for at in range(len(reply_body(recorded))))
 
 
 def every_split(recorded: RecordedReply) -> Iterator[Rechunk]:
-    """The whole reply in two chunks, in every way."""
+    """Yield every split of the whole reply into two chunks."""
     size = len(reply_body(recorded))
     return (Rechunk((at, size - at)) for at in range(1, size))
 
 
 def plans(recorded: RecordedReply, seed: int = 0) -> Iterator[Plan]:
-    """A plan of every kind at every event: some hundred for a short stream, the same ones for the same seed.
+    """Yield a plan of every kind at every event: about a hundred for a short stream, the same for the same seed.
 
-    `every_cut` and `every_split` are not among them: they are as many as the reply has bytes. Nor are `InjectEvent`,
-    which takes bytes of yours, and `Mutate`, of which there is no end.
+    They do not include `every_cut` and `every_split`, one plan per byte each, nor `InjectEvent`, which needs your
+    bytes, nor `Mutate`, which has endless variants.
     """
     body = reply_body(recorded)
     events = split_events(body)
