@@ -1,5 +1,6 @@
-"""What users test with: cassettes that replay real traffic, doubles of providers, ids and time, and the conformance kit
-for adapters. Each is loaded when it is first used, with what it needs.
+"""Tools for tests: cassettes that replay real traffic, test doubles, faults and the conformance kit for adapters.
+
+Each part is imported on first use, together with its dependencies.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Ids and time that are the same in every run: what is built in a test can be compared as a whole."""
+"""Ids and times that are the same in every run, so that tests can compare whole objects."""
 
 import sys
 import threading
@@ -15,16 +15,16 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.ids import UlidFactory, format_ulid
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-"""When time begins, unless it is told."""
+"""The default start of the clock."""
 
 _RANDOM_BITS = 80
 
 
 @dataclass(slots=True)
 class Clock:
-    """A clock that moves on by ``step`` each time it is read. ``tick`` lets time pass, and ``now`` may be set.
+    """A clock that advances by ``step`` on each read. ``tick`` advances it, and ``now`` may be set.
 
-    The instance itself is what ``clock=`` takes of a session, a store or a router.
+    Pass the instance as ``clock=`` of a session, a store or a router.
     """
 
     now: datetime = START
@@ -41,13 +41,13 @@ class Clock:
 
 @dataclass(slots=True)
 class Deterministic:
-    """``clock`` and ``new_id`` are what sessions and contexts take; everything else uses them by itself."""
+    """``clock`` and ``new_id`` can be passed to sessions and contexts. Everything else uses them automatically."""
 
     clock: Clock
     _numbers: Iterator[int]
 
     def new_id(self) -> str:
-        """A ULID whose time is the clock's and whose rest counts up: the ids sort as they were made."""
+        """Return a ULID with the clock's time and a counter, so that ids sort in order of creation."""
         milliseconds = (self.clock.now - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
         return format_ulid((milliseconds << _RANDOM_BITS) | next(self._numbers))
 
@@ -56,9 +56,9 @@ _CLOCKED_MODULES = (
     "canonical.message", "canonical.extensions.delegation", "adapter.contract", "session.conversation", "policy.labels",
     "events.bus", "routing.router", "store.store",
 )  # fmt: skip
-"""Where this library asks for the time of what it makes, unless it was given a clock."""
+"""Modules that read the current time unless they are given a clock."""
 _ALWAYS_LOADED = 4
-"""The first so many of them are loaded for this; of the others, which need more, those that are."""
+"""The first of them are imported here. The others have more dependencies and count only if they are loaded."""
 
 _active = threading.Lock()
 
@@ -67,13 +67,12 @@ _active = threading.Lock()
 def deterministic(
     start: datetime = START, *, step: timedelta = timedelta(milliseconds=1)
 ) -> Generator[Deterministic, None, None]:
-    """Until the end of the ``with``, ids are ULIDs that count up and ``created_at`` is a clock's, which begins at
-    ``start`` and moves on by ``step`` each time it is read: the same program makes the same messages.
+    """Make ids and ``created_at`` deterministic: the same program creates the same messages.
 
-    It holds in all threads, for everything of this library that was given neither a clock nor ids of its own. The
-    waiting between retries, latencies that a transport measures, and prices, which depend on the day, stay what they
-    are. A store, a router or a bus that is loaded only later takes ``clock=``. Raises ConfigurationError where
-    ``start`` has no time zone, and where ids and time are deterministic already: it is not to be nested.
+    Ids are ULIDs that count up. The clock starts at ``start`` and advances by ``step`` on each read. This applies to
+    all threads, and to everything in this library without its own clock or ids. Waits between retries, measured
+    latencies and prices, which depend on the date, do not change. Pass ``clock=`` to a store, a router or a bus that
+    is imported later. Raises ConfigurationError if ``start`` has no time zone, and if the context is nested.
     """
     if start.tzinfo is None:
         raise ConfigurationError("start needs a time zone, e.g. datetime(2026, 1, 1, tzinfo=timezone.utc)")
@@ -82,7 +81,7 @@ def deterministic(
     source = Deterministic(Clock(start.astimezone(UTC), step), count(1))
 
     class Clocked(datetime):
-        """The class whose ``now`` the modules ask; all else of it is as ever."""
+        """Replaces ``datetime`` in those modules. Only ``now`` differs."""
 
         @classmethod
         def now(cls, tz: Any = None) -> Any:
@@ -104,7 +103,7 @@ def deterministic(
 
 
 def _replace_id_factory(mint: Callable[[UlidFactory], str]) -> None:
-    """For whoever holds the factory already as well."""
+    """Replace the method on the class, so that existing factories change too."""
     setattr(UlidFactory, "__call__", mint)  # noqa: B010 - a method cannot be assigned to for mypy
 
 

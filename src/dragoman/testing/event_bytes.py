@@ -1,4 +1,4 @@
-"""Where the events of a recorded stream begin and end, as bytes: cut apart, they join to the same stream again."""
+"""Splits the bytes of a recorded stream into events. The joined events are the same stream."""
 
 import json
 import re
@@ -21,8 +21,8 @@ _PRELUDE_SIZE, _CHECKSUM_SIZE = 12, 4
 
 
 class Framing(StrEnum):
-    """How a stream's bytes are divided: server-sent events, one JSON object a line, the objects of one JSON array, or
-    AWS's binary messages."""
+    """The framing of a stream: server-sent events, one JSON object per line, one JSON array of objects, or AWS's binary
+    messages."""
 
     SSE = "sse"
     LINES = "lines"
@@ -31,12 +31,12 @@ class Framing(StrEnum):
 
     @property
     def is_text(self) -> bool:
-        """Whether there are lines, whose ends may be written in three ways."""
+        """Whether the stream has lines, which may end in three ways."""
         return self is not Framing.AWS
 
 
 def detect_framing(body: bytes) -> Framing:
-    """The framing, told by a stream's first bytes."""
+    """Detect the framing from a stream's first bytes."""
     start = body.removeprefix(BOM).lstrip()[:1]
     if start in (b"{", b"["):
         return Framing.LINES if start == b"{" else Framing.ARRAY
@@ -44,10 +44,10 @@ def detect_framing(body: bytes) -> Framing:
 
 
 def split_events(body: bytes) -> list[bytes]:
-    """The events, each with the line ends, blank lines or comma behind it; comments between events count as one.
+    """Return the events, each with the line ends, blank lines or comma after it. Comments between events count as one.
 
-    Their join is the body: the brackets of an array stand in the first and the last. What follows the last whole event
-    is the last one.
+    Joined, they are the body: the first and the last have the brackets of an array. The rest after the last complete
+    event is the last item.
     """
     match detect_framing(body):
         case Framing.SSE:
@@ -61,23 +61,23 @@ def split_events(body: bytes) -> list[bytes]:
 
 
 def join_events(body: bytes, events: list[bytes]) -> bytes:
-    """The body with these events in place of its own; those of an array get its brackets, and commas between them."""
+    """Return the body with these events instead. Events of an array get its brackets and commas."""
     if detect_framing(body) is not Framing.ARRAY:
         return b"".join(events)
     start, last = body.index(b"[") + 1, split_events(body)[-1]
     end = last[last.rindex(b"}") + 1 :] if b"}" in last else last.lstrip(b"[ \t\r\n")
-    closing = end if end.strip() == b"]" else b""  # of an array that was cut there is none
+    closing = end if end.strip() == b"]" else b""  # a truncated array has none
     return body[:start] + b",\r\n".join(event_payload(event) or event.strip() for event in events) + closing
 
 
 def split_lines(body: bytes) -> list[bytes]:
-    """The lines with their ends: LF, CRLF or CR."""
+    """Return the lines with their ends: LF, CRLF or CR."""
     return [line for line in _LINE.split(body) if line]
 
 
 def event_payload(event: bytes) -> bytes:
-    """What an event carries: its first data line, its line, its element of the array, or its binary message's payload;
-    empty where nothing."""
+    """Return the payload: the first data line, the line, the array element or the binary message's payload. It may be
+    empty."""
     match detect_framing(event):
         case Framing.SSE:
             found = _DATA.search(event)
@@ -90,7 +90,7 @@ def event_payload(event: bytes) -> bytes:
 
 
 def replace_payload(event: bytes, payload: bytes) -> bytes:
-    """The event with another payload; lengths and checksums of a binary message are made to fit."""
+    """Return the event with another payload. Lengths and checksums of a binary message are updated."""
     if detect_framing(event) is not Framing.AWS:
         return event.replace(event_payload(event), payload, 1)
     headers = event[_PRELUDE_SIZE : _payload_start(event)]
@@ -104,7 +104,7 @@ def _payload_start(message: bytes) -> int:
 
 
 def require_text(body: bytes, what: str) -> None:
-    """Raises ConfigurationError for a stream that has no lines."""
+    """Replace the line ends. Raises ConfigurationError if the stream has no lines."""
     if not detect_framing(body).is_text:
         raise ConfigurationError(f"{what} can only be put into a stream of lines, and this one is binary")
 
@@ -118,8 +118,8 @@ def _split_at(ends: re.Pattern[bytes], body: bytes) -> list[bytes]:
 
 
 def _split_array(body: bytes) -> list[bytes]:
-    """The first reaches back to the array's bracket. Where the JSON is broken, the last one begins."""
-    text = body.decode("latin-1")  # a character a byte, so that places in the text are places in the body
+    """Yield the starts. The first is the array's bracket; invalid JSON starts the last event."""
+    text = body.decode("latin-1")  # one character per byte, so that offsets in the text are offsets in the body
     scanner = json.JSONDecoder(strict=False)
     starts, at = [0], text.index("[") + 1
     at += len(text[at:]) - len(text[at:].lstrip())

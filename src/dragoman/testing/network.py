@@ -1,12 +1,12 @@
-"""No network in tests: a context manager under which a connection to anywhere but this machine is an error.
+"""Blocks the network in tests: a connection to another machine raises an error.
 
 ::
 
     with block_network():
         session.ask("Hello")  # NetworkBlockedError: a connection to api.anthropic.com …
 
-It works on Python's sockets, so whoever opens one meets it: httpx, a vendor's SDK, asyncio and threads alike. What
-another process opens, or a library in C, it does not see.
+It patches Python's sockets, so it covers httpx, vendors' SDKs, asyncio and all threads. It does not see connections
+of other processes or of C libraries.
 """
 
 import socket
@@ -23,8 +23,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class NetworkBlockedError(DragomanError):
-    """Something opened a connection although the network is blocked. ``host`` is where to, ``port`` None for a name
-    that was only looked up."""
+    """A connection was opened while the network is blocked. ``port`` is None if ``host`` was only looked up."""
 
     def __init__(self, host: str, port: int | None = None) -> None:
         self.host = host
@@ -38,16 +37,16 @@ class NetworkBlockedError(DragomanError):
 
 _lock = threading.Lock()
 _blocks: list[set[str]] = []
-"""What each block that is under way allows, with the addresses of allowed names; all of them must allow a host."""
+"""The allowed hosts of each active block, with the addresses of allowed names. All blocks must allow a host."""
 _originals: dict[str, Callable[..., Any]] = {}
 
 
 @contextmanager
 def block_network(allow: Iterable[str] = LOOPBACK) -> Generator[None, None, None]:
-    """Until the end of the ``with``, in all threads, a connection to a host that is not in ``allow`` raises
-    `NetworkBlockedError`, and so does looking up its name.
+    """Make connections to hosts that are not in ``allow`` raise `NetworkBlockedError`, in all threads.
 
-    Unix sockets and pairs of sockets are no network. Blocks may be nested: then what all of them allow is allowed.
+    Looking up their names raises as well. Unix sockets and socket pairs are not blocked. Blocks may be nested: a host
+    must be allowed by all of them.
     """
     allowed = set(map(_normalize_host, allow))
     with _lock:
@@ -73,7 +72,7 @@ _LOOPBACK_NAMES = frozenset(LOOPBACK)
 
 
 def _normalize_host(host: Any) -> str:
-    """A host as it is compared: without brackets, zone and the dot at the end, in small letters."""
+    """Normalize a host: lower case, without brackets, zone and final dot."""
     text = host.decode("idna") if isinstance(host, bytes) else str(host)
     return text.strip("[]").partition("%")[0].rstrip(".").lower()
 
@@ -97,7 +96,7 @@ def _install() -> None:
         return connect
 
     def getaddrinfo(host: Any, port: Any, *more: Any, **named: Any) -> Any:
-        if host:  # without one it is this machine
+        if host:  # no host means this machine
             _check(host, port)
         found = _originals["getaddrinfo"](host, port, *more, **named)
         for allowed in tuple(_blocks) if host else ():
@@ -114,7 +113,7 @@ def _install() -> None:
 
 
 def _uninstall() -> None:
-    """The methods belong to the C class below: removing ours uncovers them again."""
+    """The C base class has the original methods: removing ours restores them."""
     setattr(socket, "getaddrinfo", _originals.pop("getaddrinfo"))  # noqa: B010
     for name in tuple(_originals):
         _originals.pop(name)

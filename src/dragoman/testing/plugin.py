@@ -1,7 +1,7 @@
-"""The pytest plugin: ``@pytest.mark.cassette`` plays a test's provider traffic from a file, or records it.
+"""The pytest plugin: ``@pytest.mark.cassette`` replays a test's provider traffic from a file, or records it.
 
-pytest loads this in every run of everybody who has the library installed, so nothing is imported here that a test
-without a cassette does not need.
+pytest loads this module in every run if the library is installed, so it imports nothing that a test without a cassette
+does not need.
 """
 
 import json
@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """The mark alone is enough: it asks for the fixture."""
+    """Add the fixture to each marked test."""
     names: list[str] = getattr(item, "fixturenames", [])
     if item.get_closest_marker(MARK) and MARK not in names:
         names.insert(0, MARK)
@@ -55,7 +55,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Recordings that no test plays any more are a failure of their own, where everything was collected."""
+    """Add a failing item for recordings that no test uses, if everything was collected."""
     marked = [item for item in items if item.get_closest_marker(MARK)]
     if not marked or _is_partial_run(config):
         return
@@ -65,7 +65,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 
 @pytest.fixture
 def cassette(request: pytest.FixtureRequest) -> "Iterator[Recorder | None]":
-    """The test's recording: ``unplayed``, ``played.exchanges``, ``path``. None under ``--disable-recording``."""
+    """The test's recording: ``unplayed``, ``played.exchanges``, ``path``. None with ``--disable-recording``."""
     from dragoman.testing import plugin_cassettes
 
     with plugin_cassettes.use_cassette(request.node, cassette_path(request.node)) as recorder:
@@ -78,7 +78,7 @@ def cassette(request: pytest.FixtureRequest) -> "Iterator[Recorder | None]":
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """A test fails that asked for what nobody recorded, or left a part of its recording unplayed."""
+    """Fail the test if it sent an unrecorded request or left exchanges unplayed."""
     recorder = item.stash.get(_recorder, None)
     if recorder is None:
         return (yield)
@@ -104,18 +104,19 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """With ``--llm-faults``: the test as it is, and again with each fault."""
+    """With ``--llm-faults``, run the test once as it is and once with each fault."""
     kinds = item.config.getoption("--llm-faults")
     if kinds is None or not item.get_closest_marker(MARK):
         return None
     from dragoman.testing import plugin_faults
 
-    plugin_faults.run(item, nextitem, kinds, item.config.getoption("--llm-faults-seed"))
+    seed = item.config.getoption("--llm-faults-seed")
+    plugin_faults.run(item, nextitem, kinds, seed, cassette=cassette_path(item), property_name=FAULTS)
     return True
 
 
 def cassette_path(item: pytest.Item) -> Path:
-    """Where a test's recording is: ``cassettes/<module>/<test>.yaml`` beside the module, or what its mark says."""
+    """Return the path of a test's recording: ``cassettes/<module>/<test>.yaml``, or the path in its mark."""
     mark = item.get_closest_marker(MARK)
     spec = getattr(item, "callspec", None)
     test = ".".join([*_class_names(item), item.name])
@@ -126,7 +127,7 @@ def cassette_path(item: pytest.Item) -> Path:
 
 
 class _RunNotes:
-    """What tests noted for the end of the run, from the workers of pytest-xdist too."""
+    """Collects the notes of tests for the end of the run, including those of pytest-xdist's workers."""
 
     def __init__(self) -> None:
         self.stale: dict[str, None] = {}
@@ -153,7 +154,7 @@ class _RunNotes:
 
 
 class _OrphanedRecordings(pytest.Item):
-    """A test that fails because of recordings that nobody plays."""
+    """A failing item for recordings that no test uses."""
 
     def __init__(self, *, files: Sequence[Path], **rest: Any) -> None:
         super().__init__(**rest)
@@ -169,13 +170,13 @@ class _OrphanedRecordings(pytest.Item):
 
 
 def _is_partial_run(config: pytest.Config) -> bool:
-    """Whether only a part of some module was collected."""
+    """Return whether pytest collected only part of a module."""
     options = ("lf", "ignore", "ignore_glob")
     return any("::" in arg for arg in config.args) or any(config.getoption(name, None) for name in options)
 
 
 def _find_orphans(config: pytest.Config, items: Sequence[pytest.Item], played: set[Path]) -> list[Path]:
-    """Files in our format that belong to a module that was collected, or to a folder that was, and to no test."""
+    """Return files in our format that belong to a collected module or folder but to no test."""
     modules = {item.path for item in items}
     given = [Path(config.invocation_params.dir, arg).resolve() for arg in config.args]
     found = []

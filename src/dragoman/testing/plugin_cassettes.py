@@ -1,4 +1,4 @@
-"""What the pytest plugin does for a test with a cassette. Imported when the first of them runs."""
+"""The part of the pytest plugin for tests with a cassette. It is imported when the first of them runs."""
 
 import os
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ PLACEHOLDER_KEY = "replayed"
 
 @contextmanager
 def use_cassette(item: pytest.Item, path: Path) -> Iterator[Recorder | None]:
-    """The cassette of a test below every HTTP client; None where recordings are switched off."""
+    """Patch every HTTP client with a test's cassette. Yields None if recordings are disabled."""
     config = item.config
     if config.getoption("--disable-recording", False):
         yield None
@@ -45,7 +45,7 @@ def use_cassette(item: pytest.Item, path: Path) -> Iterator[Recorder | None]:
 
 
 def find_staleness(recorder: Recorder, config: pytest.Config) -> list[str]:
-    """Why the recording that is played may be out of date, each with its file's name."""
+    """Return the reasons why the replayed recording may be out of date, each with the file's name."""
     if recorder.recording:
         return []
     days = int(config.getini("llm_cassettes_stale_days"))
@@ -55,14 +55,14 @@ def find_staleness(recorder: Recorder, config: pytest.Config) -> list[str]:
 
 
 def _placeholder_keys(recorder: Recorder) -> dict[str, str]:
-    """A replay needs no key, but clients do: the variables that are not set say so."""
+    """Return placeholder keys for unset variables: a replay needs no key, but clients do."""
     readers = dict.fromkeys(request_target(exchange.request).reader for exchange in recorder.cassette.exchanges)
     names = [name for reader in readers if reader for name in adapter_class(reader).endpoint.key_variables[:1]]
     return {name: PLACEHOLDER_KEY for name in names if name not in os.environ}
 
 
 def _unblock_network(config: pytest.Config) -> None:
-    """pytest-recording's ``--block-network`` does not hold for what is being recorded."""
+    """Lift pytest-recording's ``--block-network`` while recording."""
     if config.getoption("--block-network", False):
         from pytest_recording import network
 

@@ -1,17 +1,17 @@
-"""``--llm-faults``: a test is run again with every fault in every reply of its cassette, and what became of it counted.
+"""``--llm-faults``: runs a test again with every fault in every reply of its cassette, and counts the outcomes.
 
-A test *survives* where it passes all the same; it is *told* where the client raised an error of its own, so that the
-code under test could have known; everything else is *broken*: a wrong answer that was taken for a right one, or an
-error that says nothing of the provider.
+A test *survives* if it still passes. It is *told* of the fault if the client raised its own error, which the code under
+test could have handled. Everything else is *broken*: a wrong answer that was accepted, or an unrelated error.
 """
 
 import json
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
@@ -26,21 +26,20 @@ from dragoman.testing.cassettes.replay import CassetteMissError
 from dragoman.testing.event_bytes import split_events
 from dragoman.testing.faults.plan import Corrupt, Cut, Plan, Rechunk, Stall
 from dragoman.testing.faults.transport import BODY_HEADERS, Refusals
-from dragoman.testing.plugin import FAULTS, cassette_path
 from dragoman.transport.retry import RetryPolicy
 
 OUTCOMES = ("survived", "told", "broken")
 _CLIENTS = ("httpx", "httpx2")
 _CLIENT_ERROR_PACKAGES = ("anthropic", "openai", "ollama", "httpx", "httpx2", "httpcore", "httpcore2")
-"""Packages whose errors say that a call failed."""
+"""Packages whose errors report a failed call."""
 _PLANS_FOR_ANY_BODY = (Rechunk, Cut, Stall, Corrupt)
-"""The other plans are about events and lines, of which a whole reply has none."""
+"""The other plans change events and lines, which a reply without a stream does not have."""
 _REFUSAL_STATUSES = (429, 503)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedFault:
-    """What happens to the reply of one exchange, counted from 0, when it is played for the first time."""
+    """A fault in the first replay of one exchange, counted from 0."""
 
     exchange: int
     plan: Plan | Refusals
@@ -56,22 +55,32 @@ FAULT_KEY = pytest.StashKey[PlannedFault]()
 _outcome_key = pytest.StashKey[str]()
 
 
-def run(item: pytest.Item, nextitem: pytest.Item | None, kinds: str, seed: int) -> None:
-    """The whole protocol of one test: once as it is, and where it passes, once with each fault."""
+def run(
+    item: pytest.Item, nextitem: pytest.Item | None, kinds: str, seed: int, *, cassette: Path, property_name: str
+) -> None:
+    """Run the whole protocol of one test: once as it is and, if it passes, once with each fault.
+
+    The counts of the outcomes become a user property of the test's report, under ``property_name``.
+    """
     hook = item.ihook
     hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     reports = runtestprotocol(item, nextitem=nextitem, log=False)
     if all(report.passed for report in reports):
-        found = {kind: dict(count) for kind, count in _count_outcomes(item, nextitem, kinds, seed).items()}
-        reports[1].user_properties.append((FAULTS, json.dumps(found)))
+        found = {
+            kind: dict(count)
+            for kind, count in _count_outcomes(item, nextitem, _planned_faults(cassette, kinds, seed)).items()
+        }
+        reports[1].user_properties.append((property_name, json.dumps(found)))
     for report in reports:
         hook.pytest_runtest_logreport(report=report)
     hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
 
 
-def _count_outcomes(item: pytest.Item, nextitem: pytest.Item | None, kinds: str, seed: int) -> dict[str, Counter[str]]:
+def _count_outcomes(
+    item: pytest.Item, nextitem: pytest.Item | None, planned: Iterable[PlannedFault]
+) -> dict[str, Counter[str]]:
     counts: dict[str, Counter[str]] = {}
-    for fault in _planned_faults(item, kinds, seed):
+    for fault in planned:
         item.stash[FAULT_KEY] = fault
         item._initrequest()  # type: ignore[attr-defined]  # fresh fixtures, as pytest-rerunfailures gets them
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
@@ -82,11 +91,10 @@ def _count_outcomes(item: pytest.Item, nextitem: pytest.Item | None, kinds: str,
     return counts
 
 
-def _planned_faults(item: pytest.Item, kinds: str, seed: int) -> list[PlannedFault]:
+def _planned_faults(cassette: Path, kinds: str, seed: int) -> list[PlannedFault]:
     from dragoman.testing.cassettes.file import load_exchanges
 
-    path = cassette_path(item)
-    exchanges = load_exchanges(path.read_text(encoding="utf-8"))[1] if path.exists() else []
+    exchanges = load_exchanges(cassette.read_text(encoding="utf-8"))[1] if cassette.exists() else []
     all_faults = [PlannedFault(n, plan) for n, each in enumerate(exchanges) for plan in _plans_for(each, seed)]
     if kinds == "all":
         return all_faults
@@ -111,7 +119,7 @@ def _plans_for(exchange: Exchange, seed: int) -> Iterator[Plan | Refusals]:
 
 
 def record_error(item: pytest.Item, error: BaseException) -> None:
-    """What kind of error ended a test."""
+    """Record the kind of error that ended a test."""
     item.stash[_outcome_key] = "told" if _is_client_error(error) else "broken"
 
 
@@ -123,7 +131,7 @@ def _is_client_error(error: BaseException) -> bool:
 
 @contextmanager
 def apply_fault(fault: PlannedFault) -> Iterator[None]:
-    """The fault below every httpx and httpx2 client. Nobody waits meanwhile: not for a retry, and not for silence."""
+    """Apply the fault below every httpx and httpx2 client, without waits for retries or stalls."""
     from dragoman.testing.cassettes.recorder import last_played
 
     applied: list[PlannedFault] = []
@@ -182,7 +190,7 @@ def _faulty_response(module: ModuleType, fault: PlannedFault, response: Any, bod
 
 
 def _faulty_stream(module: ModuleType, plan: Plan, body: bytes) -> Any:
-    """What is left of a body, with the HTTP library's own errors for what broke it off."""
+    """Yield the rest of a body, and raise the HTTP library's own error for its fault."""
 
     def chunks(_: Any) -> Iterator[bytes]:
         try:
@@ -201,7 +209,7 @@ def _faulty_stream(module: ModuleType, plan: Plan, body: bytes) -> Any:
 
 
 def format_table(found: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Iterator[str]:
-    """The counts by test and kind, as lines."""
+    """Yield the counts by test and kind as lines."""
     for test, kinds in found.items():
         yield test
         yield "  " + f"{'':16}" + "".join(f"{name:>10}" for name in OUTCOMES)

@@ -1,4 +1,4 @@
-"""What a model says in one reply, before any wire has written it: what replies are made of in tests."""
+"""Sample replies for tests: the content of one reply, independent of any wire."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class SampleCall:
-    """A tool call. ``pieces`` join to the JSON text of ``input``, cut as a provider would stream it."""
+    """A tool call. Joined, ``pieces`` are the JSON text of ``input``, split as a provider would stream it."""
 
     id: str
     name: str
@@ -20,22 +20,24 @@ class SampleCall:
 
 @dataclass(frozen=True, slots=True)
 class SampleReply:
-    """A reply: thinking, then text, then calls, each of which may be missing. ``thinking`` and ``text`` come in the
-    pieces in which they are streamed. The counts are tokens, those of the prompt without the cached ones.
+    """A reply: thinking, then text, then calls, each optional.
+
+    ``thinking`` and ``text`` have the pieces in which they are streamed. The counts are tokens; ``input_tokens`` does
+    not include the cached ones.
     """
 
     thinking: tuple[str, ...]
     text: tuple[str, ...]
     calls: tuple[SampleCall, ...]
     truncated: bool
-    """Whether the model ran into its limit."""
+    """Whether the model reached its output limit."""
     input_tokens: int
     cached_tokens: int
     output_tokens: int
 
     @property
     def content(self) -> tuple[str, str, tuple[tuple[str, Any], ...]]:
-        """The text, the thinking, and the name and input of each call."""
+        """Return the text, the thinking, and the name and input of each call."""
         calls = tuple((call.name, call.input) for call in self.calls)
         return "".join(self.text), "".join(self.thinking), calls
 
@@ -43,10 +45,10 @@ class SampleReply:
 _RM = SampleCall("id0", "rm", {"path": "/tmp/é"}, ('{"path": "/t', 'mp/é"}'))
 
 SHORT = SampleReply(("So",), ("\u2028 is", " it 😀"), (_RM, SampleCall("id1", "stop", {}, ("{}",))), False, 20, 0, 9)
-"""A bit of everything: two calls, one of them without arguments."""
+"""A reply with every part: two calls, one of them without arguments."""
 
 SHORTEST = SampleReply((), ("\u2028 😀",), (_RM,), False, 20, 0, 9)
-"""The least that can be cut into half a character and half a call."""
+"""The shortest reply that can be cut inside a character and inside a call."""
 
 PLAIN = SampleReply((), ("It rains", " in Bern."), (), False, 1200, 0, 35)
 CACHED = SampleReply((), ("Still", " raining."), (), False, 700, 1024, 12)

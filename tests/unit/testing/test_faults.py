@@ -1,6 +1,8 @@
 """The fault kit: plans do what they say, to any recorded reply, and below any HTTP client."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -286,3 +288,23 @@ def test_an_adapter_ends_with_a_typed_error(plan: faults.Plan, kind: type[Except
     body = lines('{"text": "Hel"}', '{"done": true}')
     (last,) = list(ToyAdapter("m").iter_stream(plan.apply(body), RequestContext(model="toy:m")))
     assert type(last.error) is kind  # type: ignore[union-attr]
+
+
+def test_laws_and_plans_load_no_yaml() -> None:
+    """The kit needs neither the parser of cassettes nor a transport for httpx."""
+    program = (
+        "import sys\n"
+        "import dragoman.testing.stream_laws\n"
+        "print([name for name in ('yaml', 'dragoman.testing.faults.transport') if name in sys.modules])\n"
+        "from dragoman.testing import faults\n"
+        "print(faults.plans.__module__, 'yaml' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[]", "dragoman.testing.faults.recorded True"]
+
+
+def test_the_package_of_faults_has_its_names_and_no_others() -> None:
+    assert {*faults.__all__} <= {*dir(faults)}
+    assert all(getattr(faults, name) is not None for name in faults.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'no_such_fault'"):
+        faults.no_such_fault  # noqa: B018 - the access is the test

@@ -1,16 +1,16 @@
-"""How a body stands in a cassette: as text that a person can read, from which the same bytes are made again.
+"""Encodes bodies for cassettes as readable text, and decodes them to the same bytes.
 
 =========  ========================================================================================================
 `json`     a body that is JSON, parsed; white space and the spelling of numbers are not kept
-`events`   server-sent events, one a line: their own lines are joined by ``⏎``, a blank line ends each
+`events`   server-sent events, one per line: the lines of an event are joined by ``⏎``, a blank line ends each event
 `lines`    JSON lines
-`aws`      the messages of an AWS event stream, one a line: headers, ``⏎``, payload; lengths and checksums are computed
-`stream`   any other stream of events, one an entry, exactly
+`aws`      messages of an AWS event stream, one per line: headers, ``⏎``, payload; lengths and checksums are computed
+`stream`   any other stream of events, one per list item, unchanged
 `text`     any other text
 `base64`   anything else
 =========  ========================================================================================================
 
-``line_end: crlf`` beside `events` or `lines` says that lines end with CR LF.
+``line_end: crlf`` next to `events` or `lines` means that lines end with CR LF.
 """
 
 import base64
@@ -27,11 +27,11 @@ from dragoman.testing.event_bytes import Framing, detect_framing, split_events
 LINE_SEPARATOR = " ⏎ "
 _CRLF = {"line_end": "crlf"}
 _STRING = 7
-"""AWS's number for a header that is a text."""
+"""AWS's type number for a string header."""
 
 
 def encode_body(body: bytes) -> dict[str, Any]:
-    """The fields that a body has in the file. Never fails: what has no better form is base64."""
+    """Return the fields of a body in the file. Never fails: base64 is the fallback."""
     if not body:
         return {}
     try:
@@ -50,7 +50,7 @@ def encode_body(body: bytes) -> dict[str, Any]:
 
 
 def decode_body(fields: Mapping[str, Any]) -> bytes:
-    """The body that these fields stand for. Raises KeyError, TypeError or ValueError where they stand for none."""
+    """Return the body of these fields. Raises KeyError, TypeError or ValueError if they are invalid."""
     if "json" in fields:
         return wirejson.dumps(fields["json"])
     if "base64" in fields:
@@ -71,7 +71,7 @@ def decode_body(fields: Mapping[str, Any]) -> bytes:
 
 
 def _line_forms(text: str) -> list[dict[str, Any]]:
-    """The ways in which a text may stand one event a line; the first whose bytes come out right is taken."""
+    """Return candidate forms with one event per line. The caller takes the first that decodes to the same bytes."""
     ends = _CRLF if "\r\n" in text else {}
     plain = text.replace("\r\n", "\n")
     if plain.endswith("\n\n"):
@@ -83,7 +83,7 @@ def _line_forms(text: str) -> list[dict[str, Any]]:
 
 
 def _split_text_events(body: bytes) -> list[bytes]:
-    """The events of a stream of another spelling; the body in one piece where it has none."""
+    """Split a stream with other line ends into events, or return the whole body as one piece."""
     pieces = split_events(body) if b"\n\n" in body or b"\r\n\r\n" in body or b"\r\r" in body else [body]
     try:
         for piece in pieces:
@@ -105,7 +105,7 @@ def _binary_fields(body: bytes) -> dict[str, Any]:
 
 
 def _format_aws_message(message: bytes) -> str:
-    """One message of an AWS event stream. Raises ValueError where its headers are not all texts."""
+    """Format one message of an AWS event stream. Raises ValueError if a header is not a string."""
     size = int.from_bytes(message[4:8])
     headers, payload = message[12 : 12 + size], message[12 + size : -4]
     named = []

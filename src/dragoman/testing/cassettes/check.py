@@ -1,4 +1,4 @@
-"""What is wrong, or old, about a cassette file."""
+"""Checks a cassette file for faults and staleness."""
 
 import datetime
 from collections.abc import Iterator
@@ -23,19 +23,19 @@ VERSION_HEADERS = ("anthropic-version",)
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """``kind``: the file cannot be read, holds a secret, holds a reply that its adapter cannot read, or is stale."""
+    """``kind``: the file is unreadable, has a secret, has a reply that its adapter cannot decode, or is stale."""
 
     kind: Literal["unreadable", "secret", "reply", "stale"]
     text: str
 
     @property
     def is_serious(self) -> bool:
-        """Whether the file should not stay as it is."""
+        """Whether the file must be changed."""
         return self.kind in ("unreadable", "secret")
 
 
 def check(path: Path, today: datetime.date, days: int = STALE_DAYS) -> list[Issue]:
-    """All remarks on a file."""
+    """Return all issues of a file."""
     try:
         recording = loads(path.read_text(encoding="utf-8"))
     except (ConfigurationError, UnicodeDecodeError) as error:
@@ -54,7 +54,7 @@ def check(path: Path, today: datetime.date, days: int = STALE_DAYS) -> list[Issu
 
 
 def find_staleness(recording: Recording, today: datetime.date, days: int = STALE_DAYS) -> Iterator[str]:
-    """Why a recording may no longer show what the provider does: its age, the API's version, the adapter's version."""
+    """Yield the reasons why a recording may be out of date: its age, the API version, the adapter version."""
     if recording.recorded and (age := (today - recording.recorded).days) > days:
         yield f"recorded on {recording.recorded}, {age} days ago"
     for provider, version in recording.adapters.items():
@@ -84,7 +84,7 @@ def _current_headers(provider: str) -> dict[str, str]:
 
 
 def _reply_issues(recording: Recording) -> Iterator[Issue]:
-    """Replies that were a success for the server and are none for the adapter."""
+    """Yield the replies with a success status that the adapter cannot decode."""
     for number, exchange in enumerate(recording.exchanges, 1):
         found = read_reply(exchange) if exchange.response.status < 400 else None
         if isinstance(found, ProviderError):

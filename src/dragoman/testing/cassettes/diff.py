@@ -1,4 +1,4 @@
-"""What tells two requests apart, as lines of ``path: recorded -> asked``; secrets in them are masked."""
+"""The differences between two requests, as lines of ``path: recorded -> actual``. Secrets are masked."""
 
 import json
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _BEFORE = 40
 
 
 def differences(recorded: RecordedRequest, request: RecordedRequest) -> list[str]:
-    """What tells two requests apart; nothing where they mean the same."""
+    """Return the differences between two requests, or an empty list if they match."""
     if requests_match(recorded, request):
         return []
     mask = Scanner().mask
@@ -25,7 +25,7 @@ def differences(recorded: RecordedRequest, request: RecordedRequest) -> list[str
     if ours and theirs and not set(ours) & set(theirs):
         found.append(f"provider: {' or '.join(ours)} -> {' or '.join(theirs)}")
     bodies = list(_differences(comparable_body(recorded), comparable_body(request), "$"))
-    if not found and not bodies:  # only the adapters see a difference: it is shown as they see it
+    if not found and not bodies:  # only the canonical forms differ, so compare those
         reader = _reader(recorded, request)
         bodies = list(_differences(_as_adapter_sees(recorded, reader), _as_adapter_sees(request, reader), "$"))
     return found + [mask(line) for line in bodies]
@@ -34,7 +34,7 @@ def differences(recorded: RecordedRequest, request: RecordedRequest) -> list[str
 def requests_match(
     recorded: RecordedRequest, request: RecordedRequest, read: Callable[[RecordedRequest, str | None], str] = match_key
 ) -> bool:
-    """Whether two requests mean the same. ``read`` is `meaning`, or what remembers it."""
+    """Return whether two requests match. ``read`` is `match_key` or a cached version of it."""
     ours, theirs = request_target(recorded), request_target(request)
     if (recorded.method, ours.operation, ours.model) != (request.method, theirs.operation, theirs.model):
         return False
@@ -45,7 +45,7 @@ def requests_match(
 
 
 def _reader(recorded: RecordedRequest, request: RecordedRequest) -> str | None:
-    """The adapter that reads both: that of whoever is known to have been asked."""
+    """Return the adapter that reads both requests: the one of the request whose provider is known."""
     ours, theirs = request_target(recorded), request_target(request)
     return ours.reader if len(ours.providers) == 1 else theirs.reader
 
@@ -70,7 +70,7 @@ def _differences(recorded: Any, actual: Any, path: str) -> list[str]:
 
 
 def _list_differences(recorded: list[Any], actual: list[Any], path: str) -> list[str]:
-    """Items that both have at the end are left out, so that one new item does not move all that follow it."""
+    """Skip the common tail, so that one new item does not report all later items as changed."""
     tail = 0
     if len(recorded) != len(actual):
         shortest = min(len(recorded), len(actual))
@@ -89,7 +89,7 @@ def _equal_values(one: Any, other: Any) -> bool:
 
 
 def _shorten(value: Any, beside: Any) -> str:
-    """A value, cut to where it differs from the other one where it is long."""
+    """Return the value as text; a long one is cut to the part that differs."""
     if value is ...:
         return "absent"
     text, other = repr(value), repr(beside)

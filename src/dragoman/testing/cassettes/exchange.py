@@ -1,6 +1,6 @@
-"""What a cassette holds: requests and the responses to them.
+"""The contents of a cassette: requests and their responses.
 
-Their reprs say what they are and how large, and show nothing that was said or sent.
+A repr shows the method or status and the size, never the content.
 """
 
 from collections.abc import Mapping
@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """``path`` is without host and with its query. ``provider`` is who was asked, where that is known; ``host`` is set
-    on a request that is asked, and never written."""
+    """``path`` has no host but includes the query. ``provider`` is None if unknown.
+
+    ``host`` is set on a live request and never written.
+    """
 
     method: str
     path: str

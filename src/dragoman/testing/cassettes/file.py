@@ -1,31 +1,31 @@
-"""The cassette file: recorded exchanges as YAML that a person can read and review.
+"""The cassette file: recorded exchanges as YAML for humans to read and review.
 
 ::
 
     format: 2
-    server: api.anthropic.com       # who really answered
-    recorded: 2026-11-20            # and when, if that is known
+    server: api.anthropic.com       # the server that answered
+    recorded: 2026-11-20            # optional
     written_by: dragoman 0.1.0
-    adapters: {anthropic: 0.1.0}    # the versions that read the wire
+    adapters: {anthropic: 0.1.0}    # the versions of the adapters that decoded the replies
     exchanges:
     - request:
-        provider: anthropic         # where it is known
+        provider: anthropic         # if known
         method: POST
-        path: /v1/messages          # without host: a cassette does not care where it was recorded
+        path: /v1/messages          # without host: a recording does not depend on it
         headers: {...}
-        json: {...}                 # the body; `cassette_body` lists its forms
+        json: {...}                 # the body; `cassettes.body` lists its forms
       response:
-        reply: |                    # what was said, for the reader of the file; it is not played
+        reply: |                    # a summary for the reader of the file; not replayed
           The capital of France is Paris.
           (end_turn; 14 tokens in, 8 out)
         status: 200
         headers: {content-type: text/event-stream}
-        events: |                   # one event a line
+        events: |                   # one event per line
           event: message_start ⏎ data: {...}
 
-Headers are kept only where they are on a list of harmless ones, so no key, cookie or organisation gets in. Whatever
-else looks like a secret is refused: `cassette_secrets`. Format 1, which had neither dates nor providers and wrote
-streams in another way, is read as well.
+Only allow-listed headers are kept, so no key, cookie or organisation is written. Anything else that looks like a
+secret is rejected: see `cassettes.secrets`. Format 1 is still read: it has no dates and no providers, and writes
+streams differently.
 """
 
 import datetime
@@ -73,8 +73,11 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A whole cassette file. ``recorded`` and ``written_by`` are None where nobody noted them; ``adapters`` are the
-    versions, by provider, of the adapters that read the wires when it was recorded."""
+    """A whole cassette file.
+
+    ``recorded`` and ``written_by`` are None if the file does not contain them. ``adapters`` has the versions, by
+    provider, of the adapters that decoded the replies at recording time.
+    """
 
     server: str
     exchanges: Sequence[Exchange] = field(repr=False)
@@ -84,19 +87,19 @@ class Recording:
 
 
 def dump_exchanges(exchanges: Sequence[Exchange], *, server: str, recorded: datetime.date | None = None) -> str:
-    """As `save`, of exchanges."""
+    """Like `dumps`, for exchanges."""
     return dumps(new_recording(exchanges, server=server, recorded=recorded))
 
 
 def new_recording(exchanges: Sequence[Exchange], *, server: str, recorded: datetime.date | None = None) -> Recording:
-    """Exchanges as this library records them now."""
+    """Return a recording of these exchanges by this version of the library."""
     readers = (request_target(exchange.request).reader for exchange in exchanges)
     adapters = {reader: adapter_version(reader) for reader in dict.fromkeys(readers) if reader}
     return Recording(server, exchanges, recorded, writer_version(), {k: v for k, v in adapters.items() if v})
 
 
 def dumps(recording: Recording, scanner: Scanner | None = None) -> str:
-    """The file's text. Raises SecretFoundError where anything in it looks like a secret."""
+    """Return the file's text. Raises SecretFoundError if anything in it looks like a secret."""
     scanner = scanner or Scanner()
     found = [
         each
@@ -108,19 +111,19 @@ def dumps(recording: Recording, scanner: Scanner | None = None) -> str:
         raise SecretFoundError(found)
     text = _to_yaml(recording)
     if found := scanner.scan_text(text, "the file"):
-        text = ""  # a traceback may show what stands in this frame
+        text = ""  # a traceback may show the variables of this frame
         raise SecretFoundError(found)
     return text
 
 
 def load_exchanges(text: str) -> tuple[str, list[Exchange]]:
-    """The server's name and the exchanges; see `load`."""
+    """Return the server's name and the exchanges; see `loads`."""
     recording = loads(text)
     return recording.server, list(recording.exchanges)
 
 
 def loads(text: str) -> Recording:
-    """Reads a file's text. Data only: the loader makes no objects. Raises ConfigurationError."""
+    """Parse a file's text. The loader creates plain data only. Raises ConfigurationError."""
     try:
         _check_shape(text)
         data = yaml.load(text, Loader=_LOADER)
@@ -137,13 +140,13 @@ def loads(text: str) -> Recording:
 
 @cache
 def writer_version() -> str:
-    """What writes: the name and version of this library."""
+    """Return the name and version of this library."""
     return f"dragoman {importlib.metadata.version('dragoman')}"
 
 
 @cache
 def adapter_version(provider: str) -> str | None:
-    """The version of the package that an installed adapter comes from; None of one that is not installed."""
+    """Return the version of the package of an adapter, or None if it is not installed."""
     for entry in importlib.metadata.entry_points(group=GROUP, name=provider):
         return entry.dist.version if entry.dist else None
     return None
@@ -199,7 +202,7 @@ def _dump_exchange(exchange: Exchange) -> dict[str, Any]:
 
 
 def _strip_headers(exchange: Exchange) -> Exchange:
-    """The exchange with the headers that a file may hold."""
+    """Return the exchange with allow-listed headers only."""
     request, response = exchange.request, exchange.response
     return Exchange(
         RecordedRequest(
@@ -218,9 +221,9 @@ def _filter_headers(headers: Mapping[str, str], allowed: frozenset[str]) -> dict
 
 
 def _check_shape(text: str) -> None:
-    """Refuses depths at which the loader in C crashes, and aliases, with which a few lines mean gigabytes.
+    """Reject nesting that crashes the C loader, and aliases, which can expand a few lines to gigabytes.
 
-    Raises ConfigurationError, and YAMLError where the text is no YAML.
+    Raises ConfigurationError, and YAMLError if the text is not YAML.
     """
     depth = 0
     for event in yaml.parse(text, Loader=_LOADER):
@@ -232,7 +235,7 @@ def _check_shape(text: str) -> None:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Texts of several lines as blocks; no anchors, which would tie distant bodies together."""
+    """Writes texts with several lines as blocks, and no anchors, which would link unrelated bodies."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

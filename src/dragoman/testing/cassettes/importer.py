@@ -1,13 +1,13 @@
-"""Cassettes of other recorders as ours: plain vcrpy, pydantic-ai's, LangChain's, and those of Ruby's VCR.
+"""Converts cassettes of other recorders: vcrpy, pydantic-ai, LangChain and Ruby's VCR.
 
-What they keep and we do not (hosts, most headers) is left behind. Nothing that was said is changed: a body is decoded,
-where it was compressed, and that is all.
+Hosts and most headers are dropped. Compressed bodies are decompressed; the content does not change.
 """
 
 import base64
 import datetime
 import email.utils
 import gzip
+import io
 import json
 import zlib
 from collections.abc import Iterator, Mapping
@@ -16,18 +16,48 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import yaml
+
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import ConfigurationError, MalformedReplyError
 from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
-from dragoman.testing import cassette_foreign_yaml
+from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH
 from dragoman.testing.cassettes.exchange import Exchange, RecordedResponse
 from dragoman.testing.cassettes.file import RESPONSE_HEADERS, Recording, new_recording
 from dragoman.testing.cassettes.vcrpy import flatten_headers, to_bytes, to_recorded_request
-from dragoman.testing.event_bytes import Framing, detect_framing, event_payload, split_events
+from dragoman.testing.event_bytes import BOM, Framing, detect_framing, event_payload, split_events
 
 SUFFIXES = (".yaml", ".yml", ".json", ".yaml.gz", ".yml.gz")
 _REDACTED = "**REDACTED**"
 _UNKNOWN_HOST = "unknown"
+_GZIP = b"\x1f\x8b"
+_MOST_BYTES = 256 * 1024 * 1024
+_MOST_NODES = 5_000_000
+"""An alias counts each time it is used: a few lines of aliases can expand to a billion nodes."""
+
+_SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_SAFE):  # type: ignore[misc]
+    """Creates plain data only. Of vcrpy's Python tags, it reads those of strings, tuples and byte buffers."""
+
+
+def _text(loader: Any, node: Any) -> Any:
+    return loader.construct_scalar(node)
+
+
+def _tuple(loader: Any, node: Any) -> Any:
+    return loader.construct_sequence(node, deep=True)
+
+
+def _buffer(loader: Any, node: Any) -> bytes:
+    state = loader.construct_mapping(node, deep=True).get("state") or [b""]
+    content = state[0]
+    return content.encode() if isinstance(content, str) else bytes(content or b"")
+
+
+for _name, _read in (("str", _text), ("unicode", _text), ("tuple", _tuple), ("object/new:_io.BytesIO", _buffer)):
+    _Loader.add_constructor(f"tag:yaml.org,2002:python/{_name}", _read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +74,11 @@ class _ForeignExchange:
 
 
 def import_recording(path: Path) -> Recording:
-    """Another recorder's file. Its date is that of the replies, where they had one.
+    """Convert another recorder's file. Its date is the earliest date of the replies, if they have one.
 
-    Raises ConfigurationError where the file is of no form that is known.
+    Raises ConfigurationError if the format is unknown.
     """
-    data = cassette_foreign_yaml.load_foreign_file(path)
+    data = _load_file(path)
     try:
         found = list(_find_exchanges(data))
         exchanges = [_convert_exchange(each) for each in found]
@@ -91,7 +121,7 @@ def _read_pair(request: Mapping[str, Any], response: Mapping[str, Any]) -> _Fore
 
 
 def _drop_redacted(headers: Any) -> dict[str, Any]:
-    """Headers, without those that the recorder blanked."""
+    """Return the headers without those that the recorder redacted."""
     named = {str(name): value for name, value in (headers or {}).items()}
     return {name: value for name, value in named.items() if value not in (None, _REDACTED, [_REDACTED])}
 
@@ -110,7 +140,7 @@ def _body(message: Mapping[str, Any]) -> bytes:
 
 
 def _decompress(body: bytes, headers: Mapping[str, str]) -> bytes:
-    """A body that was recorded as it was compressed."""
+    """Decompress a body that was recorded in compressed form."""
     named = {name.lower(): value for name, value in headers.items()}
     try:
         if body.startswith(b"\x1f\x8b"):
@@ -142,7 +172,7 @@ def _content_type(body: bytes) -> str:
 
 
 def _guess_uri(request: bytes, response: bytes) -> str:
-    """The address of a request whose recorder blanked it, told by what was said."""
+    """Guess the URL that the recorder redacted, from the bodies."""
     request_body = _parse_json(request)
     events = [_parse_json(event_payload(event)) for event in split_events(response)[:3]] if response else []
     response_body = next((each for each in [_parse_json(response), *events] if isinstance(each, dict)), {})
@@ -175,3 +205,44 @@ def _response_date(headers: Mapping[str, str]) -> datetime.date | None:
         return email.utils.parsedate_to_datetime(date).date() if date else None
     except ValueError:
         return None
+
+
+def _load_file(path: Path) -> Any:
+    """Return the file's data. Raises ConfigurationError if it is invalid or too large."""
+    try:
+        text = _decompress_file(path.read_bytes()).removeprefix(BOM).decode()
+        _check_size(text)
+        return yaml.load(text, Loader=_Loader)
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, zlib.error, EOFError, OSError, RecursionError) as error:
+        raise ConfigurationError(f"{path.name} is no recording: {type(error).__name__}: {error!s:.300}") from None
+
+
+def _decompress_file(data: bytes) -> bytes:
+    if not data.startswith(_GZIP):
+        return data
+    with gzip.open(io.BytesIO(data)) as packed:
+        found = packed.read(_MOST_BYTES + 1)
+    if len(found) > _MOST_BYTES:
+        raise ConfigurationError(f"a recording of more than {_MOST_BYTES >> 20} MiB is not imported")
+    return found
+
+
+def _check_size(text: str) -> None:
+    """Raise ConfigurationError if the data is nested too deep, or too large once its aliases are expanded."""
+    sizes: dict[str, int] = {}
+    opened: list[tuple[str | None, int]] = []
+    total = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.AliasEvent):
+            total += sizes.get(str(event.anchor), 1)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            opened.append((event.anchor, total))
+            total += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = opened.pop()
+            if anchor is not None:
+                sizes[anchor] = total - before
+        elif isinstance(event, yaml.ScalarEvent):
+            total += 1
+        if total > _MOST_NODES or len(opened) > MAX_DOCUMENT_DEPTH:
+            raise ConfigurationError("a recording that is nested so deep, or is so large, is not imported")

@@ -1,4 +1,4 @@
-"""Where a secret can hide in an exchange: its address, headers and bodies, and across the deltas of a stream."""
+"""Searches an exchange for secrets: its URL, headers and bodies, and text that spans the deltas of a stream."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,11 +10,11 @@ from dragoman.testing.cassettes.secrets import Scanner, SecretFinding
 from dragoman.testing.event_bytes import event_payload, split_events
 
 _PIECE_KEYS = ("index", "output_index", "content_index", "item_id", "contentBlockIndex", "id")
-"""What an event or a part of it calls the piece that it continues."""
+"""Fields by which an event names the part that it continues."""
 
 
 def find_leaks(exchange: Exchange, scanner: Scanner, number: int) -> list[SecretFinding]:
-    """Everything in an exchange, the ``number``-th of its file, that looks like a secret."""
+    """Return everything in an exchange that looks like a secret. ``number`` is its position in the file, from 1."""
     request, response = exchange.request, exchange.response
     request_place, response_place = f"exchange {number}, request", f"exchange {number}, response"
     return list(
@@ -45,12 +45,12 @@ def _in_body(body: bytes, scanner: Scanner, where: str) -> list[SecretFinding]:
     parsed = _parse_json(body)
     if parsed is not None:
         found += scanner.scan_json(parsed, f"{where} $")
-    # As it stands, too: a part of a form, a comment of a stream, the second value of a name that stands there twice.
+    # Also as raw text: a form part, a comment of a stream, the second value of a repeated name.
     return found + scanner.scan_text(body.decode("utf-8", "replace"), f"{where} body")
 
 
 def _in_stream(body: bytes, scanner: Scanner, where: str) -> list[SecretFinding]:
-    """In each event, and in what the texts of one place come to when they are joined over all events."""
+    """Search each event, and the texts of one path joined over all events."""
     parsed = [_parse_json(event_payload(event)) for event in split_events(body)] if body else []
     if len(parsed) < 2:
         return []
@@ -69,7 +69,7 @@ def _in_stream(body: bytes, scanner: Scanner, where: str) -> list[SecretFinding]
 
 
 def _texts(value: Any, path: str, numbers: str) -> Iterable[tuple[str, str, str]]:
-    """Each text with its place, and with the numbers of the pieces in which it stands."""
+    """Yield each text with its path and the numbers of the pieces that contain it."""
     if isinstance(value, str):
         yield path, numbers, value
     elif isinstance(value, list):

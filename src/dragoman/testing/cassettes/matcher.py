@@ -1,11 +1,10 @@
-"""What a request means: who is asked for what, in the canonical form that the provider's own adapter reads.
+"""Matches requests by their canonical form, as the provider's adapter reads it.
 
-Two requests of the same meaning are played the same reply. Nothing counts that a client may write in another way on
-another day: the order of keys, white space, a text as a string or as a list of one part, ids that are made up (which
-calls they tie together counts), the boundary of a multipart body, hints for a cache of prompts, a field that is null
-instead of absent. Everything else counts, down to the character.
+Requests that match get the same reply. The following differences are ignored: the order of keys, white space, a text
+as a string or as a list with one part, generated ids (the calls that they link do count), the boundary of a multipart
+body, prompt-cache hints, and null instead of an absent field. Everything else counts, down to the character.
 
-A body that no adapter reads is compared as JSON, as the parts of a multipart body, or as bytes, with the same rules.
+A body that no adapter reads is compared as JSON, as multipart parts, or as bytes, with the same rules.
 """
 
 import hashlib
@@ -35,28 +34,30 @@ _FORM_NOTES = frozenset(
     {"by", "tool_ids", "drop", "list", "string", "joined", "in_list", "instructions", "form", "api", "single", "field",
      "inside", "spelling", "apart", "steps"}
 )  # fmt: skip
-"""What adapters note of how a message was written, not of what it says."""
+"""Notes of adapters on the form of a message, not on its content."""
 _TEXTS = ("text", "input_text", "output_text")
 _REDUNDANT_FIELDS = frozenset({"index", "arguments"})
-"""Fields of a native object that repeat, in its own spelling, what its canonical block says."""
+"""Fields of a native object that repeat its canonical block."""
 _TAGS = {
     "type": frozenset({"function", "message"}),
     "role": frozenset({"user", "model", "assistant", "system", "tool", "function"}),
     "status": frozenset({"completed", "success", "in_progress"}),
 }
-"""Fields that may be written or left out, with the words that say nothing new there."""
+"""Optional fields, with the values that equal their absence."""
 
 
 def match_key(request: RecordedRequest, reader: str | None = None) -> str:
-    """A text that two requests share exactly where they mean the same. ``reader`` is the provider whose adapter reads
-    the body, where somebody knows better than the address."""
+    """Return a key that is equal for two requests if and only if they match.
+
+    ``reader`` is the provider whose adapter reads the body. It overrides the one that the URL implies.
+    """
     wire = request_target(request)
     content = _content_key(request, wire, reader)
     return json.dumps([request.method, wire.operation, wire.query, content], sort_keys=True, separators=(",", ":"))
 
 
 def comparable_body(request: RecordedRequest) -> Any:
-    """The body as JSON, without what does not count: what differences are shown in."""
+    """Return the body as JSON without ignored parts, for showing differences."""
     body = _parse_json(request.body)
     if body is None:
         return _multipart_parts(request.body) or _decode_or_digest(request.body)
@@ -64,7 +65,7 @@ def comparable_body(request: RecordedRequest) -> Any:
 
 
 def _raw_body(request: RecordedRequest) -> Any:
-    """A body that no adapter reads; one part of text is the text."""
+    """Normalize a body that no adapter reads. A list with one text part becomes the text."""
     body = _parse_json(request.body)
     return comparable_body(request) if body is None else _Normalizer(joined=True).normalize(body)
 
@@ -145,7 +146,7 @@ def _options(options: AdapterOptions, names: "_Normalizer") -> dict[str, Any]:
 
 
 def _native_notes(value: Any, names: "_Normalizer") -> Any:
-    """What an adapter kept of a native object beyond its canonical form, without notes on form."""
+    """Return what an adapter keeps of a native object beyond its canonical form, without notes on form."""
     if isinstance(value, Mapping):
         kept: dict[str, Any] = {}
         for key, each in value.items():
@@ -170,7 +171,7 @@ def _is_redundant(name: str, value: Any) -> bool:
 
 
 class _Normalizer:
-    """JSON without what does not count. Ids are named anew in the order in which they are met, over one request."""
+    """Normalizes JSON. Ids are renamed in order of appearance within one request."""
 
     def __init__(self, *, joined: bool = False) -> None:
         self._joined = joined
@@ -201,7 +202,7 @@ class _Normalizer:
 
 
 def _single_text(content: Any) -> str | None:
-    """The text of a list of one part of text, without anything else in it."""
+    """Return the text of a list that contains one plain text part, or None."""
     if isinstance(content, list) and len(content) == 1 and isinstance(content[0], Mapping):
         part = content[0]
         if part.keys() == {"type", "text"} and part["type"] in _TEXTS and isinstance(part["text"], str):
@@ -210,8 +211,10 @@ def _single_text(content: Any) -> str | None:
 
 
 def _tidy_body(value: Any) -> Any:
-    """A body in one order of keys, with no hint for a cache, and arguments in one spelling, before an adapter reads it:
-    some of what those decide is a text in the canonical form."""
+    """Sort the keys of a body, drop cache hints and parse arguments, before an adapter reads it.
+
+    Some of these become text in the canonical form, where they can no longer be normalized.
+    """
     rules = ignored_names()
     if isinstance(value, Mapping):
         kept: dict[str, Any] = {}
@@ -238,7 +241,7 @@ def _sort_keys(value: Any) -> Any:
 
 
 def _parse_arguments(value: Any) -> Any:
-    """A tool's arguments, which some wires write as a text of JSON."""
+    """Parse a tool's arguments, which some wires write as JSON text."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         parsed = _parse_json(value.encode("utf-8", "surrogatepass"))
         return value if parsed is None else _normalize_numbers(parsed)
@@ -246,7 +249,7 @@ def _parse_arguments(value: Any) -> Any:
 
 
 def _normalize_numbers(value: Any) -> Any:
-    """Numbers as JSON means them: 1.0 is 1. Everything else as it is, and what an adapter leaves out is named."""
+    """Treat 1.0 and 1 as equal, and name values that an adapter omits. Other values stay unchanged."""
     if value is ...:
         return "(absent)"
     if isinstance(value, float) and value.is_integer():
@@ -266,7 +269,7 @@ def _parse_json(body: bytes) -> Any:
 
 
 def _multipart_parts(body: bytes) -> list[dict[str, Any]] | None:
-    """The parts of a multipart body, whatever its boundary is; None where it is no such body."""
+    """Return the parts of a multipart body with any boundary, or None for other bodies."""
     start = _BOUNDARY.match(body)
     if not start:
         return None

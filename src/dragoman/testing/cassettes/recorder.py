@@ -1,6 +1,6 @@
-"""A cassette below every HTTP client that vcrpy knows: httpx, httpx2, aiohttp, urllib3, botocore.
+"""Records and replays below every HTTP client that vcrpy supports: httpx, httpx2, aiohttp, urllib3, botocore.
 
-vcrpy puts it below the clients; what is asked, played, recorded and kept is decided here. Importing this imports vcrpy.
+vcrpy patches the clients; this module decides what is replayed, recorded and kept. Importing it imports vcrpy.
 """
 
 import os
@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # what vcrpy thinks of the clients that it looks for is not the caller's affair
+    warnings.simplefilter("ignore")  # vcrpy's warnings about clients that it looks for do not concern the caller
     import vcr.cassette  # type: ignore[import-untyped]
     import vcr.filters  # type: ignore[import-untyped]
 
@@ -40,20 +40,22 @@ _CREDENTIALS = frozenset(
 )
 
 last_played: ContextVar[int | None] = ContextVar("playing", default=None)
-"""The number of the exchange that this task or thread was played last."""
+"""The number of the exchange that was last replayed to this task or thread."""
 
 
 @dataclass(slots=True)
 class Recorder:
-    """One cassette in use. ``played`` is what is replayed, ``recorded`` what is new; ``misses`` are the requests that
-    nothing answered, even where the code under test swallowed the error."""
+    """One cassette in use. ``played`` is the cassette that is replayed, ``recorded`` has the new exchanges.
+
+    ``misses`` lists requests without a matching exchange, even if the code under test swallowed the error.
+    """
 
     path: Path
     mode: str
     cassette: Cassette
     loaded: Recording
     recording: bool = False
-    """Whether requests that nothing answers go to the network and are recorded."""
+    """Whether requests without a matching exchange go to the network and are recorded."""
     allow_repeats: bool = False
     recorded: list[Exchange] = field(default_factory=list)
     misses: list[CassetteMissError] = field(default_factory=list)
@@ -70,7 +72,7 @@ class Recorder:
         return self._scanner
 
     def take(self, request: RecordedRequest) -> int | None:
-        """The number of the exchange that answers; None where the network is to be asked. Raises CassetteMissError."""
+        """Return the number of the matching exchange, or None to use the network. Raises CassetteMissError."""
         try:
             return self.cassette.take(request, allow_repeats=self.allow_repeats)
         except CassetteMissError as found:
@@ -86,7 +88,7 @@ class Recorder:
             raise miss from None
 
     def remember_keys(self, uri: str, headers: Mapping[str, str]) -> None:
-        """Remembers the keys of a request, so that a reply that repeats one is not written."""
+        """Record the credentials of a request, so that a reply that contains one is rejected."""
         parts = urlsplit(uri)
         known = {
             part
@@ -106,7 +108,7 @@ class Recorder:
             self._hosts.append(host)
 
     def write(self) -> None:
-        """Writes what is new, whole or not at all. Raises SecretFoundError."""
+        """Write the new exchanges atomically. Raises SecretFoundError."""
         if not self.recorded:
             return
         kept = self.cassette.exchanges
@@ -122,9 +124,9 @@ class Recorder:
 
 @contextmanager
 def cassette(path: Path | str, mode: str = "none", *, allow_repeats: bool = False) -> Iterator[Recorder]:
-    """Plays or records what every HTTP client does within it. ``again`` plays an exchange as often as it is asked for.
+    """Replay or record the traffic of every HTTP client. With ``allow_repeats`` an exchange may be replayed repeatedly.
 
-    Raises SecretFoundError at its end, where what was recorded must not be written.
+    Raises SecretFoundError on exit if the recording contains a secret.
     """
     path = Path(path)
     exists = path.exists()
@@ -139,7 +141,7 @@ def cassette(path: Path | str, mode: str = "none", *, allow_repeats: bool = Fals
 
 
 class _VcrCassette(vcr.cassette.Cassette):  # type: ignore[misc] # vcrpy has no types
-    """vcrpy's cassette as its patches see it; it holds nothing itself, and its file is never vcrpy's to write."""
+    """The cassette that vcrpy's patches use. It stores nothing, and vcrpy never writes the file."""
 
     def __init__(self, recorder: Recorder, **settings: Any) -> None:
         super().__init__(**settings)
@@ -156,7 +158,7 @@ class _VcrCassette(vcr.cassette.Cassette):  # type: ignore[misc] # vcrpy has no 
         return not self._recorder.recording
 
     def can_play_response_for(self, request: Any) -> bool:
-        """Some clients ask twice for one request: it keeps the exchange that it was given."""
+        """Some clients look up one request twice: it keeps its exchange."""
         if not hasattr(request, "exchange"):
             body = getattr(request, "body_bytes", request.body)
             recorded = to_recorded_request(request.method, request.uri, body, flatten_headers(request.headers))

@@ -1,6 +1,6 @@
-"""Replaying a cassette without a network: httpx transports that answer from recorded exchanges.
+"""Replays a cassette without a network: httpx transports that answer from recorded exchanges.
 
-They sit below our own HTTP transport, so a replay takes the same way as a live call, up to the socket.
+They replace the socket only, so a replay runs the same code as a live call.
 """
 
 import threading
@@ -21,13 +21,14 @@ _MAX_DIFFERENCES_SHOWN = 8
 
 
 class CassetteMissError(DragomanError):
-    """A request that the cassette does not hold, or not so often, with the first differences by path."""
+    """The cassette has no exchange left for a request. The message lists the first differences by path."""
 
 
 @dataclass(slots=True)
 class Cassette:
-    """Recorded exchanges, each played once to a request of the same meaning, in any order and from any thread; those
-    of one meaning in the order in which they were recorded. ``server`` is who really answered."""
+    """Recorded exchanges. Each is replayed once to a matching request, in any order and from any thread.
+
+    Exchanges with the same key are replayed in recorded order. ``server`` is the server that answered."""
 
     server: str
     exchanges: list[Exchange]
@@ -38,27 +39,27 @@ class Cassette:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Reads a cassette file. Raises ConfigurationError where it is none."""
+        """Read a cassette file. Raises ConfigurationError if it is invalid."""
         path = Path(path)
         server, exchanges = load_exchanges(path.read_text(encoding="utf-8"))
         return cls(server, exchanges, path.name)
 
     @property
     def unplayed(self) -> int:
-        """How many exchanges nobody has asked for yet."""
+        """The number of exchanges that have not been replayed."""
         return len(self.exchanges) - len(self._played)
 
     @property
     def remaining(self) -> Sequence[Exchange]:
-        """The exchanges that nobody has asked for yet."""
+        """The exchanges that have not been replayed."""
         return [exchange for number, exchange in enumerate(self.exchanges) if number not in self._played]
 
     def play(self, request: RecordedRequest) -> Exchange:
-        """The first exchange left of that meaning. Raises CassetteMissError."""
+        """Return the first remaining exchange that matches. Raises CassetteMissError."""
         return self.exchanges[self.take(request)]
 
     def take(self, request: RecordedRequest, *, allow_repeats: bool = False) -> int:
-        """As `play`: the number of the exchange, from 0. ``again`` allows one that was played before.
+        """Like `play`, but return the number of the exchange, from 0. ``allow_repeats`` allows one that was replayed.
 
         Raises CassetteMissError.
         """
@@ -67,7 +68,7 @@ class Cassette:
         def read_once(each: RecordedRequest, reader: str | None) -> str:
             if each is request:
                 return request_keys.get(reader) or request_keys.setdefault(reader, match_key(each, reader))
-            key = (id(each), reader)  # the request is kept beside its meaning, so that no other one gets its id
+            key = (id(each), reader)  # keep the request with its key, so that no other request gets its id
             if key not in self._meanings:
                 self._meanings[key] = (each, match_key(each, reader))
             return self._meanings[key][1]

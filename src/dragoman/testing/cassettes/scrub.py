@@ -1,6 +1,6 @@
-"""Takes secrets out of a recording: each is masked where it stands, the same in the request and in the reply.
+"""Masks the secrets of a recording, with the same mask in request and reply.
 
-A secret that is cut apart by the deltas of a stream cannot be masked in its place: such a file stays refused.
+A secret that is split over the deltas of a stream cannot be masked: such a file is still rejected.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from dragoman.testing.event_bytes import event_payload, replace_payload, split_e
 
 
 def scrub_recording(recording: Recording, scanner: Scanner | None = None) -> Recording:
-    """The recording with masks in place of everything that looks like a secret."""
+    """Return the recording with everything masked that looks like a secret."""
     scanner = scanner or Scanner()
     return dataclasses.replace(
         recording,
@@ -73,7 +73,7 @@ def _scrub_event(event: bytes, scanner: Scanner) -> bytes:
 
 
 def _scrub_json(data: bytes, scanner: Scanner) -> bytes:
-    """Written anew only where something was found, so that all other bytes stay as they were."""
+    """Rewrite a body only if it contains a secret, so that all other bytes stay unchanged."""
     value = wirejson.loads(data)
     clean = scanner.scrub(value)
     return data if clean == value else wirejson.dumps(clean)

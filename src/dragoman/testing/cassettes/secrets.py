@@ -1,8 +1,6 @@
-"""Looks for secrets in what is about to be written: by shape, by the name they stand under, and by their very value
-where it is known.
+"""Searches data for secrets before it is written: by shape, by field name, and by known values.
 
-A finding says what was found and where, and not one character of it. The shapes and names are data:
-``cassette_secrets.toml``.
+A finding has the kind and the place of a secret, never a part of it. The shapes and names are in ``secrets.toml``.
 """
 
 import logging
@@ -25,13 +23,13 @@ _MAX_FINDINGS_SHOWN = 8
 _MAX_NESTING = 4
 _MIN_KNOWN_LENGTH = 8
 _MIN_SUBSTRING_LENGTH = 16
-"""A known value as short as that is looked for as a whole text only: it may be a word."""
+"""A known value up to this length must match a whole text: it may be a common word."""
 _SECRET_VARIABLE = re.compile(r"(?i)(?:key|token|secret|password|credentials?)$")
 
 
 @dataclass(frozen=True, slots=True)
 class SecretFinding:
-    """``what`` is the shape or the name, ``where`` a place such as ``request $.messages[0].content``."""
+    """``what`` is the shape or the name, ``where`` a path such as ``request $.messages[0].content``."""
 
     what: str
     where: str
@@ -41,7 +39,7 @@ class SecretFinding:
 
 
 class SecretFoundError(ConfigurationError):
-    """Nothing was written. ``findings`` say what was found and where; none of them holds any of it."""
+    """Nothing was written. ``findings`` have the kind and place of each secret, never its text."""
 
     def __init__(self, findings: Iterable[SecretFinding]) -> None:
         self.findings = tuple(findings)
@@ -86,7 +84,7 @@ def _rules() -> _Rules:
 
 
 class Scanner:
-    """Scans with the rules, and for ``known`` values: keys that were really in use while something was recorded."""
+    """Scans with the rules and for ``known`` values: keys that were in use during the recording."""
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         self._known = frozenset(value for value in known if len(value) >= _MIN_KNOWN_LENGTH)
@@ -95,18 +93,18 @@ class Scanner:
         return f"Scanner({len(self._known)} known values)"
 
     def with_known(self, values: Iterable[str]) -> "Scanner":
-        """A scanner that looks for further values."""
+        """Return a scanner with more known values."""
         return Scanner(self._known.union(values))
 
     def scan_text(self, text: str, where: str) -> list[SecretFinding]:
-        """What a text holds, as it stands, with its percent signs decoded, and as JSON where it is any."""
+        """Scan a text as it is, percent-decoded, and as JSON if it is JSON."""
         found = [SecretFinding(what, where) for what in self._find_in_text(text)]
         if "%" in text and (plain := unquote_plus(text)) != text:
             found += [SecretFinding(what, where) for what in self._find_in_text(plain)]
         return _unique(found)
 
     def scan_json(self, value: Any, where: str, depth: int = 0) -> list[SecretFinding]:
-        """What the texts, the names and the named values of a JSON value hold, with the path of each."""
+        """Scan the texts, names and named values of a JSON value."""
         if isinstance(value, str):
             return self.scan_text(value, where) + self._find_nested(value, where, depth)
         if isinstance(value, list):
@@ -125,7 +123,7 @@ class Scanner:
         return found
 
     def scan_query(self, target: str, where: str) -> list[SecretFinding]:
-        """What a path with its query holds."""
+        """Scan a path with its query."""
         found = self.scan_text(target, where)
         for name, value in parse_qsl(target.partition("?")[2], keep_blank_values=True):
             if self.is_secret(name, value):
@@ -133,7 +131,7 @@ class Scanner:
         return _unique(found)
 
     def is_secret(self, name: str, value: str) -> bool:
-        """Whether a value of that name is one that nobody else should read."""
+        """Return whether a field of that name with that value is a secret."""
         rules = _rules()
         if value in self._known:
             return True
@@ -147,13 +145,13 @@ class Scanner:
         return False
 
     def mask(self, text: str) -> str:
-        """The text with a mask in place of everything that is found in it as it stands."""
+        """Return the text with every secret masked that it contains literally."""
         for value in self._known:
             text = _known_value_pattern(value, text).sub(MASK, text) if value in text else text
         return _rules().shapes.sub(lambda found: found[0] if is_placeholder(found[0]) else MASK, text)
 
     def scrub(self, value: Any) -> Any:
-        """A JSON value with masks in place of everything that `json` would find."""
+        """Return a JSON value with everything masked that `scan_json` finds."""
         if isinstance(value, str):
             return self.mask(value)
         if isinstance(value, list):
@@ -174,7 +172,7 @@ class Scanner:
             yield "a key that was in use"
 
     def _find_nested(self, text: str, where: str, depth: int) -> list[SecretFinding]:
-        """Of a text that is JSON itself, such as a tool's arguments."""
+        """Scan a text that is itself JSON, such as a tool's arguments."""
         if depth >= _MAX_NESTING or text.lstrip()[:1] not in ("{", "["):
             return []
         try:
@@ -190,13 +188,13 @@ def _known_value_pattern(value: str, text: str) -> re.Pattern[str]:
 
 
 def is_placeholder(value: str) -> bool:
-    """Whether a value says of itself that it is none, as ``sk-MASKED`` does."""
+    """Return whether a value is a placeholder, such as ``sk-MASKED``."""
     rules = _rules()
     return bool(rules.placeholder.search(value)) and sum(map(str.isdigit, value)) <= rules.most_digits
 
 
 def known_values(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
-    """The keys that the environment holds, by the names of its variables."""
+    """Return the values of environment variables whose names denote secrets."""
     return frozenset(
         value
         for name, value in environ.items()
@@ -206,15 +204,17 @@ def known_values(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
 
 @contextmanager
 def mask_logs(scanner: Callable[[], Scanner]) -> Iterator[None]:
-    """Within it, no log record of this process holds what the scanner finds: recorders and HTTP libraries log
-    addresses, headers and bodies."""
+    """Mask secrets in all log records of this process.
+
+    Recorders and HTTP libraries log URLs, headers and bodies.
+    """
     make = logging.getLogRecordFactory()
 
     def record(*args: Any, **kwargs: Any) -> logging.LogRecord:
         log_record = make(*args, **kwargs)
         try:
             text = log_record.getMessage()
-        except Exception:  # a record with wrong arguments is its writer's own affair
+        except Exception:  # a record with wrong arguments is left to the logging module
             return log_record
         if (masked_text := scanner().mask(text)) != text:
             log_record.msg, log_record.args = masked_text, None

@@ -1,4 +1,4 @@
-"""What a recorded reply says, as a few lines for a person. They stand on top of the reply and are never played."""
+"""Summarizes a recorded reply in a few lines. They precede the reply in the file and are never replayed."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ _UNREADABLE_OPERATIONS = frozenset({"count_tokens", "input_tokens", "countTokens
 
 
 def read_reply(exchange: Exchange) -> Message | ProviderError | None:
-    """The reply as the provider's adapter reads it, or its typed error; None where no adapter reads such a thing."""
+    """Return the reply or the typed error that the provider's adapter decodes, or None if there is no such adapter."""
     wire = request_target(exchange.request)
     if wire.reader is None or wire.operation in _UNREADABLE_OPERATIONS:
         return None
@@ -37,7 +37,7 @@ def read_reply(exchange: Exchange) -> Message | ProviderError | None:
 
 
 def describe_reply(exchange: Exchange) -> str | None:
-    """The reply in words; None where no adapter reads it."""
+    """Return the summary, or None if no adapter reads the reply."""
     found = read_reply(exchange)
     if found is None:
         return None

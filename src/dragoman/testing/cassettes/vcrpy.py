@@ -25,16 +25,16 @@ from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest, Recor
 from dragoman.testing.cassettes.wires import provider_of_uri
 
 SERIALIZER = "yaml"
-"""vcrpy's own name, because pytest-recording makes it the ending of the file."""
+"""vcrpy's own name, because pytest-recording uses it as the file's suffix."""
 MATCHER = "meaning"
 
 _HOST = "http://recorded"
 KEY_ARGUMENTS = frozenset({"key", "access_token"})
-"""Query arguments that carry the caller's key, on services that take it so: they are not recorded."""
+"""Query arguments that can contain the caller's key. They are not recorded."""
 
 
 def register(vcr: Any, *, server: str) -> None:
-    """Makes the serializer, for recordings of that server, and the matcher known to a `vcr.VCR`."""
+    """Register the serializer, for recordings of that server, and the matcher with a `vcr.VCR`."""
     vcr.register_serializer(
         SERIALIZER,
         SimpleNamespace(serialize=lambda cassette: serialize(cassette, server), deserialize=deserialize),
@@ -43,7 +43,7 @@ def register(vcr: Any, *, server: str) -> None:
 
 
 def config() -> dict[str, Any]:
-    """Settings for vcrpy: our format, requests matched by their meaning, headers by an allow-list."""
+    """Return settings for vcrpy: our format, our matcher, and allow-listed headers."""
     return {
         "serializer": SERIALIZER,
         "match_on": [MATCHER],
@@ -54,7 +54,7 @@ def config() -> dict[str, Any]:
 
 
 def serialize(cassette: dict[str, Any], server: str) -> str:
-    """vcrpy's cassette as our file. Raises SecretFoundError."""
+    """Convert vcrpy's cassette to our file. Raises SecretFoundError."""
     exchanges = [
         Exchange(
             to_recorded_request(
@@ -71,7 +71,7 @@ def serialize(cassette: dict[str, Any], server: str) -> str:
 
 
 def deserialize(text: str) -> dict[str, Any]:
-    """Our file as vcrpy's cassette."""
+    """Convert our file to vcrpy's cassette."""
     _, exchanges = file.load_exchanges(text)
     return {
         "version": 1,
@@ -91,7 +91,7 @@ def deserialize(text: str) -> dict[str, Any]:
 
 
 def matches(request: Any, recorded: Any) -> None:
-    """vcrpy's matcher: raises AssertionError with the differences."""
+    """Match requests for vcrpy: raise AssertionError with the differences."""
     found = differences(
         to_recorded_request(recorded.method, recorded.uri, recorded.body, {}),
         to_recorded_request(request.method, request.uri, request.body, {}),
@@ -100,7 +100,7 @@ def matches(request: Any, recorded: Any) -> None:
 
 
 def to_recorded_request(method: str, uri: str, body: Any, headers: Mapping[str, Any]) -> RecordedRequest:
-    """A request as vcrpy holds it: headers by the allow-list, the address without its host and the caller's key."""
+    """Convert vcrpy's request: allow-listed headers, and the URL without its host and the caller's key."""
     path = strip_host(uri)
     named = {name.lower(): value for name, value in flatten_headers(headers).items()}
     kept = {name: value for name, value in named.items() if name in file.REQUEST_HEADERS}
@@ -108,14 +108,14 @@ def to_recorded_request(method: str, uri: str, body: Any, headers: Mapping[str, 
 
 
 def to_recorded_response(response: Mapping[str, Any]) -> RecordedResponse:
-    """A response as vcrpy holds it, its body decoded."""
+    """Convert vcrpy's response, whose body is decompressed."""
     headers = {name.lower(): value for name, value in flatten_headers(response["headers"]).items()}
     kept = {name: value for name, value in headers.items() if name in file.RESPONSE_HEADERS}
     return RecordedResponse(response["status"]["code"], to_bytes(response["body"]["string"]), kept)
 
 
 def to_vcr_response(response: RecordedResponse) -> dict[str, Any]:
-    """A response as vcrpy plays it."""
+    """Convert a response to the form that vcrpy replays."""
     return {
         "status": {"code": response.status, "message": ""},
         "headers": {name: [value] for name, value in response.headers.items()},
@@ -124,7 +124,7 @@ def to_vcr_response(response: RecordedResponse) -> dict[str, Any]:
 
 
 def strip_host(uri: str) -> str:
-    """An address without its host, and without the arguments that carry a key."""
+    """Return a URL without its host and without arguments that contain a key."""
     parts = urlsplit(uri)
     if not KEY_ARGUMENTS.isdisjoint(name for name, _ in parse_qsl(parts.query)):
         left = [(name, value) for name, value in parse_qsl(parts.query, True) if name not in KEY_ARGUMENTS]
@@ -133,7 +133,7 @@ def strip_host(uri: str) -> str:
 
 
 def flatten_headers(headers: Mapping[str, Any]) -> dict[str, str]:
-    """Headers as texts with one value each; several are joined by commas, as on a wire. botocore's are bytes."""
+    """Return headers with one text value each. Several values are joined by commas; botocore's are bytes."""
     return {
         _to_text(name): ", ".join(map(_to_text, value)) if isinstance(value, list | tuple) else _to_text(value)
         for name, value in headers.items()
@@ -145,7 +145,7 @@ def _to_text(value: Any) -> str:
 
 
 def to_bytes(body: Any) -> bytes:
-    """A body as recorders hold it: bytes, a text, None, a file, or the chunks of one."""
+    """Convert a recorder's body to bytes: bytes, a text, None, a file, or chunks."""
     if body is None:
         return b""
     if isinstance(body, str):

@@ -1,4 +1,4 @@
-"""Which provider and which operation a request is for, told by its address; the table is ``cassette_wires.toml``."""
+"""Finds the provider and the operation of a request by its URL. The table is ``wires.toml``."""
 
 import re
 import tomllib
@@ -13,8 +13,11 @@ from dragoman.testing.cassettes.exchange import RecordedRequest
 
 @dataclass(frozen=True, slots=True)
 class RequestTarget:
-    """What an address says. ``providers`` are all that it may be, and none where the host's name is not known;
-    ``reads`` is the provider whose adapter reads the body, None where there is none."""
+    """The provider, operation and model that a URL names.
+
+    ``providers`` has all candidates and is empty if the host is unknown. ``reads`` is the provider whose adapter
+    parses the body, or None.
+    """
 
     providers: tuple[str, ...]
     operation: str
@@ -24,13 +27,13 @@ class RequestTarget:
 
     @property
     def reader(self) -> str | None:
-        """The adapter that reads the body: the host's own, where it is certain who that is."""
+        """The adapter that reads the body: the provider's own if there is exactly one candidate."""
         return self.providers[0] if self.reads and len(self.providers) == 1 else self.reads
 
 
 @dataclass(frozen=True, slots=True)
 class IgnoredNames:
-    """Names of what says nothing about what is asked."""
+    """Names of fields and arguments that do not affect the request."""
 
     query: frozenset[str]
     hints: frozenset[str]
@@ -54,7 +57,7 @@ def ignored_names() -> IgnoredNames:
 
 
 def request_target(request: RecordedRequest) -> RequestTarget:
-    """What the address of a request says. An address of no known form is an operation of its own."""
+    """Return the target of a request. An unknown URL is an operation of its own."""
     return _parse_target(request.path, request.provider, request.host)
 
 
@@ -72,7 +75,7 @@ def _parse_target(target: str, provider: str | None, host: str | None) -> Reques
 
 
 def provider_of_uri(uri: str, target: str) -> str | None:
-    """The one provider that a whole address belongs to, None where it may be several or anybody's."""
+    """Return the provider of a full URL, or None if there are several candidates or none."""
     named = _providers(urlsplit(uri).hostname)
     if len(named) < 2:
         return named[0] if named else None

@@ -1,15 +1,14 @@
-"""The conformance kit: whether an adapter keeps its promises, for any adapter and without its provider.
+"""The conformance kit: tests any adapter without its provider.
 
-It tries the contract, the capabilities both ways, framing, streams, swaps, tool ids, costs and errors. In pytest,
-derive from `AdapterConformance`; in a program, call `conform`; on the command line, `dragoman conform PACKAGE`.
-It needs hypothesis.
+It tests the contract, the capabilities in both directions, framing, streams, swaps, tool ids, costs and errors. In
+pytest, derive from `AdapterConformance`; in a program, call `conform`; on the command line, use `dragoman conform
+PACKAGE`. It needs hypothesis.
 """
 
-from dragoman.testing.conformance.law import Law, LawResult, Mark, NotTriedError
+from dragoman.testing.conformance.law import Law, LawResult, Mark
 from dragoman.testing.conformance.laws import LAWS
-from dragoman.testing.conformance.page import page
-from dragoman.testing.conformance.scorecard import Scorecard, conform
-from dragoman.testing.conformance.subject import Effort, Subject
+from dragoman.testing.conformance.scorecard import Scorecard, conform, page
+from dragoman.testing.conformance.subject import Effort, NotTriedError, Subject
 from dragoman.testing.conformance.suite import AdapterConformance
 from dragoman.testing.conformance.wire import FailedReply, Wire, compact, line, sse
 from dragoman.testing.sample_reply import SampleCall, SampleReply

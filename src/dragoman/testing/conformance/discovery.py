@@ -1,4 +1,4 @@
-"""The suites of a package, for `dragoman conform`: which adapters it registers, and how it says they are tested."""
+"""Finds the suites of a package for `dragoman conform`: its registered adapters and their kits."""
 
 import sys
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ from dragoman.adapter.registry import GROUP
 from dragoman.testing.conformance.suite import AdapterConformance
 
 KITS = "dragoman.conformance"
-"""The entry-point group in which a package names its suite for each of its providers."""
+"""The entry-point group with a package's suite for each of its providers."""
 
 
 def find_suites(package: str, kit: str | None = None) -> tuple[type[AdapterConformance], ...]:
-    """The suites of a package: of its import name, of its distribution's name, or of one of its providers.
+    """Return the suites of a package, given its import name, its distribution's name, or one of its providers.
 
-    ``kit`` is ``module:Class``, where the suite stands in no entry point; the current folder is looked into as well.
-    An adapter without any suite is tried without its wire. Raises ConfigurationError.
+    ``kit`` is ``module:Class``, for a suite without an entry point; the current folder is searched as well. An adapter
+    without a suite is tested without its wire. Raises ConfigurationError.
     """
     if kit is not None:
         return (_load_suite(kit),)
@@ -38,7 +38,7 @@ def _is_of(entry: EntryPoint, package: str) -> bool:
     distribution = entry.dist.name if entry.dist is not None else ""
     module = entry.value.partition(":")[0]
     names = {entry.name, *accumulate(module.split("."), "{}.{}".format)}
-    # Our own distribution holds all of our adapters: its name would mean every one of them.
+    # Our own distribution has all of our adapters: its name would select every one of them.
     return package in names or (package == distribution and distribution != "dragoman")
 
 
@@ -67,7 +67,7 @@ def _require_suite(place: str, found: object) -> type[AdapterConformance]:
 
 @contextmanager
 def _current_folder() -> Iterator[None]:
-    """The folder that the command is run in, as pytest and ``python -m`` have it on the path."""
+    """Add the current folder to the path, as pytest and ``python -m`` do."""
     folder = str(Path.cwd())
     sys.path.insert(0, folder)
     try:

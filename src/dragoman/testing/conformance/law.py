@@ -1,22 +1,15 @@
-"""A law of the kit, and what became of it with one adapter."""
+"""A law of the kit, and its result for one adapter."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from dragoman.adapter.errors import DragomanError, MissingExtraError
+from dragoman.adapter.errors import MissingExtraError
+from dragoman.testing.conformance.subject import NotTriedError, Subject
 from dragoman.testing.stream_laws import Trial, Verdict
 
-if TYPE_CHECKING:
-    from dragoman.testing.conformance.subject import Subject
-
-Check = Callable[["Subject"], Iterator[Trial]]
-"""Tries a law on a subject. Raises NotTriedError where there is nothing to try it on."""
-
-
-class NotTriedError(DragomanError):
-    """A law does not apply to an adapter, or the kit was not given what it needs; the message says which."""
+Check = Callable[[Subject], Iterator[Trial]]
+"""Tries a law on a subject. Raises NotTriedError if the law does not apply."""
 
 
 class Mark(StrEnum):
@@ -27,7 +20,7 @@ class Mark(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """``name`` is unique in its ``chapter``; what it says is the docstring of its check."""
+    """``name`` is unique in its ``chapter``. The statement is the docstring of its check."""
 
     chapter: str
     name: str
@@ -40,8 +33,8 @@ class Law:
     def __str__(self) -> str:
         return f"{self.chapter}: {self.name}"
 
-    def run(self, subject: "Subject") -> "LawResult":
-        """An exception of the adapter's own is a fault. Raises MissingExtraError alone, where Hypothesis is missing."""
+    def run(self, subject: Subject) -> "LawResult":
+        """Try the law. An exception of the adapter is a fault; only MissingExtraError (no Hypothesis) is raised."""
         found = Verdict(self.name)
         try:
             for trial in self.check(subject):
@@ -58,7 +51,7 @@ class Law:
 
 @dataclass(frozen=True, slots=True)
 class LawResult:
-    """``verdict`` counts the trials and holds the first faults; ``why_not`` says why there were none."""
+    """``verdict`` has the number of trials and the first faults. ``skip_reason`` explains why there were no trials."""
 
     law: Law
     verdict: Verdict

@@ -1,4 +1,4 @@
-"""The adapter under test, with what the kit may try on it."""
+"""The adapter under test, with its wires and the effort of the kit."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
-from dragoman.adapter.errors import MalformedReplyError
+from dragoman.adapter.errors import DragomanError, MalformedReplyError
 from dragoman.adapter.losses import Loss
 from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireRequest, WireResponse
@@ -16,7 +16,7 @@ from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.ids import format_ulid
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.testing.conformance.law import NotTriedError
+from dragoman.testing.conformance.generate import generate_replies
 from dragoman.testing.conformance.wire import Wire
 from dragoman.testing.sample_reply import CACHED, CUT, PLAIN, SHORT, SampleReply
 from dragoman.testing.stream_laws import Effort as StreamEffort
@@ -24,11 +24,17 @@ from dragoman.testing.stream_laws import Effort as StreamEffort
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
+class NotTriedError(DragomanError):
+    """A law does not apply to an adapter, or the kit was not given what it needs; the message says which."""
+
+
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is tried. ``histories``: of each kind; ``replies``: made up beside the fixed ones; ``streams``: see
-    `stream_laws.Effort`; ``spoilt``: the reply that these cut and spoil at every byte, so the shorter the quicker;
-    ``elsewhere``: other processes that must write the same bytes."""
+    """The number of trials. ``histories``: of each kind. ``replies``: generated, in addition to the fixed ones.
+
+    ``streams``: see `stream_laws.Effort`. ``mutated``: the reply that they cut and mutate at every byte; a shorter one
+    is faster. ``processes``: other processes that must write the same bytes.
+    """
 
     histories: int = 25
     replies: int = 25
@@ -39,7 +45,7 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class ParsedRequest:
-    """A request as the adapter reads it back."""
+    """A request as the adapter decodes it."""
 
     messages: list[Message]
     tools: list[ToolDefinition]
@@ -49,7 +55,7 @@ class ParsedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """``wires`` say how the provider answers; without one, the laws of replies cannot be tried."""
+    """``wires`` describe how the provider answers. Without one, the laws of replies cannot be tried."""
 
     adapter: Adapter
     wires: tuple[Wire, ...] = ()
@@ -64,20 +70,18 @@ class Subject:
         return str(self.adapter.model_id)
 
     def require_wires(self) -> tuple[Wire, ...]:
-        """The wires. Raises NotTriedError where none is known."""
+        """Return the wires. Raises NotTriedError if there is none."""
         if not self.wires:
             raise NotTriedError("no Wire was given, which says how the provider answers")
         return self.wires
 
     def sample_replies(self, wire: Wire) -> list[SampleReply]:
-        """Replies that a wire can tell."""
-        from dragoman.testing.conformance.generate import generate_replies
-
+        """Return sample replies that fit a wire."""
         fixed = (SHORT, PLAIN, CACHED, CUT)
         return [fit_to_wire(each, wire) for each in (*fixed, *generate_replies(self.effort.replies))]
 
     def context(self, **fields: Any) -> RequestContext:
-        """Ids count up from nothing and time stands still, so that the same input gives equal output."""
+        """Return a context with counted ids and a fixed time, so that the same input gives equal output."""
         defaults: dict[str, Any] = {
             "model": self.model,
             "session_id": "sess_kit",
@@ -89,7 +93,7 @@ class Subject:
         return RequestContext(**{**defaults, **fields})
 
     def write(self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), **options: Any) -> WireRequest:
-        """The request, made with a fresh context unless the options hold one."""
+        """Return the request, with a fresh context unless the options have one."""
         options.setdefault("context", self.context())
         return self.adapter.to_wire(messages, tools, AdapterOptions(**options))
 
@@ -98,19 +102,19 @@ class Subject:
         return ParsedRequest(*self.adapter.from_wire_request(request.body, context), context.tool_ids)
 
     def reply(self, wire: Wire, sample: SampleReply, context: RequestContext | None = None) -> Message:
-        """The message of a whole reply."""
+        """Return the message of a whole reply."""
         response = WireResponse(200, wire.whole(sample), {"content-type": "application/json"})
         return self.adapter.from_wire_response(response, context or self.context())
 
     def stream_events(
         self, wire: Wire, sample: SampleReply, context: RequestContext | None = None
     ) -> list[StreamEvent]:
-        """The events of a streamed reply."""
+        """Return the events of a streamed reply."""
         return list(self.adapter.iter_stream([wire.stream(sample)], context or self.context()))
 
 
 def fit_to_wire(sample: SampleReply, wire: Wire) -> SampleReply:
-    """What is left of a reply on a wire that does not tell thinking from text, or cached tokens from others."""
+    """Drop the parts of a reply that a wire does not distinguish: thinking and cached tokens."""
     text = sample.text or (() if sample.calls else ("So",))
     return SampleReply(
         sample.thinking if wire.thinking else (),
@@ -124,7 +128,7 @@ def fit_to_wire(sample: SampleReply, wire: Wire) -> SampleReply:
 
 
 def parse_body(body: bytes) -> Any:
-    """A body's JSON; the body itself where it is none."""
+    """Return a body's JSON, or the body itself if it is not JSON."""
     try:
         return wirejson.loads(body)
     except MalformedReplyError:
@@ -132,7 +136,7 @@ def parse_body(body: bytes) -> Any:
 
 
 def collect_texts(value: Any) -> str:
-    """All texts and names of a body, one a line, with nothing escaped."""
+    """Return all texts and names of a body, one per line, without escapes."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The kit as a test class: one test a law."""
+"""The kit as a test class with one test per law."""
 
 from collections.abc import Iterable
 from typing import Any, ClassVar
@@ -14,16 +14,16 @@ from dragoman.testing.conformance.wire import Wire
 
 
 class AdapterConformance:
-    """Derive from it, say which adapter, and pytest runs every law on each of its models::
+    """Base class of a suite: name the adapter, and pytest runs every law on each of its models::
 
         class TestAcme(AdapterConformance):
             adapter = AcmeAdapter
             models = ("acme-large", "acme-small")
             wire = WIRE
 
-    ``adapter`` is the class, or the name that it is registered under. ``models`` are those that it lists where none are
-    named. ``wire`` is how the provider answers, a `Wire` or several; without one, the laws of replies are skipped.
-    A law that does not apply is skipped with its reason.
+    ``adapter`` is the class or its registered name. ``models`` defaults to the models that it lists. ``wire`` describes
+    how the provider answers: a `Wire` or several. Without one, the laws of replies are skipped. A law that does not
+    apply is skipped with its reason.
     """
 
     adapter: ClassVar[type[Adapter] | str]
@@ -33,9 +33,9 @@ class AdapterConformance:
 
     @classmethod
     def subjects(cls, only: Iterable[str] = ()) -> tuple[Subject, ...]:
-        """One for each model, or for ``only`` those named.
+        """Return one subject per model, or for ``only`` these models.
 
-        Raises ConfigurationError where there is no adapter or no model.
+        Raises ConfigurationError if there is no adapter or no model.
         """
         named = getattr(cls, "adapter", None)
         if named is None:
@@ -49,11 +49,11 @@ class AdapterConformance:
 
     @classmethod
     def scorecards(cls) -> list[Scorecard]:
-        """All laws on all models, outside of pytest."""
+        """Run all laws on all models, without pytest."""
         return [conform(subject.adapter, subject.wires, subject.effort) for subject in cls.subjects()]
 
     def pytest_generate_tests(self, metafunc: Any) -> None:
-        """Makes one test for each model and law."""
+        """Parametrize the test by model and law."""
         if "law" in metafunc.fixturenames and "subject_of_the_law" in metafunc.fixturenames:
             pairs = [(subject, law) for subject in type(self).subjects() for law in LAWS]
             names = [f"{subject.adapter.model}-{law.chapter}-{law.name}".replace(" ", "_") for subject, law in pairs]

@@ -1,6 +1,6 @@
-"""What the kit must know of a provider's wire apart from its adapter: how a reply is written, where a stream ends,
-how it fails. It is the test's own account of the wire, so it is written from the provider's reference, not from the
-adapter.
+"""What the kit must know about a provider's wire: how it writes a reply, ends a stream and reports failures.
+
+Write it from the provider's reference, not from the adapter, so that the two are independent.
 """
 
 import json
@@ -16,7 +16,7 @@ from dragoman.testing.sample_reply import SampleReply
 
 @dataclass(frozen=True, slots=True)
 class FailedReply:
-    """A reply with a failing status, as the provider sends it, and the class that it means."""
+    """An error reply as the provider sends it, and the class of its error."""
 
     status: int
     body: bytes
@@ -26,11 +26,11 @@ class FailedReply:
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """``stream`` and ``whole`` write one and the same reply. ``terminal`` tells the event that ends a stream for good.
+    """``stream`` and ``whole`` encode the same reply. ``terminal`` matches the event that ends a stream.
 
-    ``errors`` are events of a stream that report a failure, as the reference of the wire describes them, and what they
-    mean. ``keep_alive`` is an event that says nothing. ``failures`` are whole replies that failed. ``thinking`` and
-    ``cached`` say whether the wire tells thinking from text, and cached tokens from the others.
+    ``errors`` are events of a stream that report a failure, from the wire's reference, with their error classes.
+    ``keep_alive`` is an event without content. ``failures`` are whole error replies. ``thinking`` and ``cached`` tell
+    whether the wire distinguishes thinking from text, and cached tokens from others.
     """
 
     stream: Callable[[SampleReply], bytes]
@@ -43,8 +43,8 @@ class Wire:
     cached: bool = True
 
     def ends_at(self, body: bytes) -> int:
-        """How many bytes must have arrived before the reply may be called whole: the terminal event's, without the
-        line ends behind it. That of the last event where none is terminal."""
+        """Return the number of bytes after which the reply is complete: up to the terminal event without its line ends.
+        Without a terminal event, the last event counts."""
         start = 0
         for event in split_events(body):
             if self.terminal.search(event):
@@ -54,16 +54,16 @@ class Wire:
 
 
 def compact(value: Any) -> str:
-    """JSON without spaces, as most providers write it."""
+    """Return JSON without spaces, as most providers write it."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def sse(data: Any, event: str = "") -> bytes:
-    """One server-sent event; data that is no text is written as JSON."""
+    """Return one server-sent event. Data that is not text is written as JSON."""
     named = f"event: {event}\n" if event else ""
     return f"{named}data: {data if isinstance(data, str) else compact(data)}\n\n".encode()
 
 
 def line(data: Any) -> bytes:
-    """One line of newline-delimited JSON."""
+    """Return one line of newline-delimited JSON."""
     return compact(data).encode() + b"\n"

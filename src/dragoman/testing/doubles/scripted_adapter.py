@@ -1,4 +1,4 @@
-"""The adapter of the scripted provider: it projects and decodes as every adapter does, over a wire of its own."""
+"""The adapter of the scripted provider. It projects and decodes like every adapter, over its own wire."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -56,7 +56,7 @@ ALL_CAPABILITIES = AdapterCapabilities(
     max_output_tokens=100_000,
     thinking_policy=ThinkingPolicy(reads_from=("*",), accepts_unsigned=True),
 )
-"""A model that can do all there is, so that nothing is ever lost on the way to it."""
+"""A model that supports everything, so that projection loses nothing."""
 
 _OPTIONS = (
     "max_output_tokens", "temperature", "top_p", "top_k", "seed", "parallel_tool_calls", "effort", "thinking",
@@ -68,7 +68,7 @@ _ABNORMAL_STOPS = {MessageStatus.CANCELLED: StopReason.CANCELLED, MessageStatus.
 
 
 class ScriptedAdapter(Adapter):
-    """Each `ScriptedProvider` has a class of its own, with its name and its capabilities."""
+    """Each `ScriptedProvider` has its own subclass, with its name and its capabilities."""
 
     provider: ClassVar[str] = "scripted"
     endpoint: ClassVar[Endpoint] = Endpoint("http://127.0.0.1", key_required=False)
@@ -118,7 +118,7 @@ class ScriptedAdapter(Adapter):
     def failure(
         self, native: Mapping[str, Any], status: int | None = None, body: bytes = b"", headers: Mapping[str, str] = {}
     ) -> ProviderError:
-        """The error of an error object."""
+        """Return the typed error of an error object."""
         error_field = native.get("error")
         error = error_field if isinstance(error_field, dict) else {}
         kind = _CODES.get(str(error.get("type")))
@@ -180,7 +180,7 @@ def _read_turn(item: Mapping[str, Any], reader: HistoryReader) -> None:
 
 
 def _message(native: Mapping[str, Any], reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE) -> Message:
-    """A whole reply, or the one that a stream has gathered, in which a call may be ``open``."""
+    """Decode a whole reply, or the one that a stream has accumulated, in which a call may be ``open``."""
     content: list[ContentBlock] = []
     for index, part in enumerate(native["content"]):
         if part["type"] == "text":
@@ -263,7 +263,7 @@ class _Decoder(StreamDecoder):
             yield ToolUseEnd(self._reply.message_id, index, call, parsed)
 
     def _part_at(self, index: int, kind: str, new: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The part at an index; a new one begins right behind the last."""
+        """Return the part at an index. A new part starts directly after the last."""
         parts: list[dict[str, Any]] = self._native["content"]
         if new is not None and index == len(parts):
             parts.append(new)

@@ -1,13 +1,13 @@
-"""A scripted provider: a model that says what a test tells it to, and remembers what it was asked.
+"""A scripted provider: a model that replies from a script and records its requests.
 
 ::
 
-    with ScriptedProvider(says(calls={"add": {"a": 17, "b": 25}}), "It is 42.") as provider:
+    with ScriptedProvider(scripted_reply(calls={"add": {"a": 17, "b": 25}}), "It is 42.") as provider:
         reply = Session(provider.model, tools=[add]).ask("What is 17 and 25?")
-        assert provider.asked[1].tool_results == ["42"]
+        assert provider.requests[1].tool_results == ["42"]
 
-No request leaves the process, and everything else is as with any provider: the history is projected, bytes are decoded,
-streams come in chunks, tools run, errors are typed and fallbacks happen.
+No request leaves the process. Everything else works as with any provider: histories are projected, bytes are decoded,
+streams arrive in chunks, tools run, errors are typed and fallbacks apply.
 """
 
 import json
@@ -26,7 +26,7 @@ from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.testing.doubles.scripted_adapter import ALL_CAPABILITIES, TRANSPORT, ScriptedAdapter
-from dragoman.testing.doubles.scripted_transport import AsyncScriptedTransport, ScriptedTransport
+from dragoman.testing.doubles.scripted_transport import AsyncScriptedTransport, ScriptedReply, ScriptedTransport
 from dragoman.testing.doubles.scripted_wire import MODEL
 from dragoman.testing.sample_reply import SampleCall, SampleReply
 from dragoman.transport import register_transport
@@ -35,23 +35,12 @@ _WORD = re.compile(r"\s*\S+|\s+")
 
 
 class ScriptError(DragomanError):
-    """The conversation did not follow the script: it was asked for something else, for more, or for less."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScriptedReply:
-    """One reply of the script; see `says`."""
-
-    sample: SampleReply
-    expects: str | None = None
-    delay: float = 0.0
-    chunk_delay: float = 0.0
-    error: Exception | None = None
+    """The conversation did not follow the script: a request was different, additional or missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderRequest:
-    """One request, as the provider read it."""
+    """One request, as the provider decoded it."""
 
     messages: tuple[Message, ...]
     tools: tuple[ToolDefinition, ...]
@@ -59,7 +48,7 @@ class ProviderRequest:
 
     @property
     def text(self) -> str:
-        """What was said last: by the user, or by tools."""
+        """The text of the latest message of the user or of tools."""
         last = self.messages[-1] if self.messages else None
         if last is None:
             return ""
@@ -67,7 +56,7 @@ class ProviderRequest:
 
     @property
     def tool_results(self) -> list[str]:
-        """The texts of what tools answered since the model spoke last."""
+        """The texts of the tool results since the model's last message."""
         found: list[str] = []
         for message in reversed(self.messages):
             if message.role is Role.ASSISTANT:
@@ -81,10 +70,10 @@ class ProviderRequest:
 
 
 ScriptedOutcome = str | ScriptedReply | Exception
-"""What the script says next: a text, a reply, or an error that the request fails with."""
+"""The outcome of a request: a text, a reply, or an error to raise."""
 
 ScriptEntry = ScriptedOutcome | Callable[[ProviderRequest], ScriptedOutcome]
-"""The same, or what makes it of the request."""
+"""An outcome, or a function of the request that returns one."""
 
 
 def scripted_reply(
@@ -100,13 +89,13 @@ def scripted_reply(
     chunk_delay: float = 0.0,
     error: Exception | None = None,
 ) -> ScriptedReply:
-    """A reply of the script.
+    """Return a reply for the script.
 
-    One text is streamed word by word, several pieces as they are. ``calls`` are names of tools with their inputs, as
-    pairs where a tool is called twice. ``to`` is a pattern (`re.search`) that must be in what was said last. ``cut``
-    says that the model ran into its limit. ``delay`` are the seconds before the reply begins, ``pace`` those before
-    each further chunk of a stream. ``breaks`` is raised instead of the reply's end: of a stream behind all that it
-    says, of a whole reply in its place.
+    One text is streamed word by word, several pieces as they are. ``calls`` maps names of tools to their inputs; use
+    pairs to call a tool twice. ``expects`` is a pattern (`re.search`) that the latest input must contain.
+    ``truncated`` means that the model reached its output limit. ``delay`` is the number of seconds before the reply,
+    ``chunk_delay`` before each further chunk of a stream. ``error`` is raised instead of the reply's end: after the
+    content of a stream, or in place of a whole reply.
     """
     pairs = calls.items() if isinstance(calls, Mapping) else calls
     sample_calls = tuple(_sample_call(number, name, given) for number, (name, given) in enumerate(pairs, 1))
@@ -130,11 +119,11 @@ def _sample_call(number: int, name: str, given: Mapping[str, Any]) -> SampleCall
 
 
 class ScriptedProvider:
-    """A provider with one model, `model`, which sessions take as any other.
+    """A provider with one model, `model`, which sessions accept like any other.
 
-    The ``script`` is played line by line, one for each request; ``name`` is the provider's, so that several can meet in
-    one session, and ``capabilities`` are those of a model that can do everything, unless others are to be tried. Used
-    as a context manager it sees at the end that the script was played to its end.
+    Each request takes the next entry of the ``script``. ``name`` is the provider's name, so that one session can use
+    several. By default, ``capabilities`` support everything. As a context manager, it raises ScriptError on exit if
+    part of the script was not used.
     """
 
     _providers: ClassVar[dict[str, "ScriptedProvider"]] = {}
@@ -142,7 +131,7 @@ class ScriptedProvider:
     def __init__(
         self, *script: ScriptEntry, name: str = "scripted", capabilities: AdapterCapabilities = ALL_CAPABILITIES
     ) -> None:
-        """Raises ConfigurationError where an installed provider has that name, or a line is none."""
+        """Raises ConfigurationError if an installed provider has that name, or an entry is invalid."""
         for entry in script:
             if not (isinstance(entry, str | ScriptedReply | Exception) or callable(entry)):
                 raise ConfigurationError(
@@ -150,7 +139,7 @@ class ScriptedProvider:
                 )
         self.name = name
         self.requests: list[ProviderRequest] = []
-        """All requests so far."""
+        """The requests so far."""
         self._script = list(script)
         self._lock = threading.Lock()
         kind = type("Scripted", (ScriptedAdapter,), {"provider": name, "abilities": capabilities})
@@ -161,16 +150,16 @@ class ScriptedProvider:
 
     @property
     def model(self) -> str:
-        """Its model, as ``provider:name``."""
+        """The model, as ``provider:name``."""
         return str(self.adapter.model_id)
 
     @property
     def remaining(self) -> int:
-        """How many lines of the script nobody has asked for yet."""
+        """The number of unused entries of the script."""
         return len(self._script) - len(self.requests)
 
     def finish(self) -> None:
-        """Raises ScriptError where the script was not played to its end."""
+        """Raise ScriptError if part of the script was not used."""
         if self.remaining > 0:
             raise ScriptError(
                 f"{self.name}: {self.remaining} of {len(self._script)} lines of the script were never asked for"
@@ -186,7 +175,7 @@ class ScriptedProvider:
             self.finish()
 
     def next_reply(self, wire_request: WireRequest) -> ScriptedReply | Exception:
-        """What the script says to a request. Raises ScriptError where it does not go on, or not like that."""
+        """Return the outcome of a request. Raises ScriptError if the script has ended or expects another request."""
         context = RequestContext(model=self.model)
         messages, tools, options = self.adapter.from_wire_request(wire_request.body, context)
         request = ProviderRequest(tuple(messages), tuple(tools), options)
@@ -217,7 +206,7 @@ class ScriptedProvider:
 
     @classmethod
     def by_name(cls, name: str) -> "ScriptedProvider":
-        """The provider that plays under a name at present: the one that was made last."""
+        """Return the provider with this name: the one that was created last."""
         return cls._providers[name]
 
 

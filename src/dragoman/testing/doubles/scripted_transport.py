@@ -1,36 +1,46 @@
-"""How requests reach a scripted provider: not at all further than this process."""
+"""The in-process transport of the scripted provider."""
 
 import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ProviderError, RequestTimeoutError
 from dragoman.adapter.wire import Headers, WireRequest, WireResponse
 from dragoman.testing.doubles import scripted_wire
+from dragoman.testing.sample_reply import SampleReply
 from dragoman.transport.contract import AsyncStreamedReply, Attempt, StreamedReply
-
-if TYPE_CHECKING:
-    from dragoman.testing.doubles.scripted_provider import ScriptedReply
 
 _OK = (Attempt(1, 200, None),)
 _JSON = {"content-type": "application/json"}
 _LINES = Headers({"content-type": "application/x-ndjson"})
 
 
-class ReplySource(Protocol):
-    """Who is asked."""
+@dataclass(frozen=True, slots=True)
+class ScriptedReply:
+    """One reply of the script; see `scripted_reply`."""
 
-    def next_reply(self, request: WireRequest) -> "ScriptedReply | Exception": ...
+    sample: SampleReply
+    expects: str | None = None
+    delay: float = 0.0
+    chunk_delay: float = 0.0
+    error: Exception | None = None
+
+
+class ReplySource(Protocol):
+    """The provider of the replies."""
+
+    def next_reply(self, request: WireRequest) -> ScriptedReply | Exception: ...
 
 
 def _next_reply(
     find_source: ReplySource, adapter: Adapter, request: WireRequest, timeout: float | None
-) -> "tuple[ScriptedReply, float]":
-    """The next reply, and the seconds to wait for it. Raises the error that the script has in its place."""
+) -> tuple[ScriptedReply, float]:
+    """Return the next reply and its delay in seconds. Raises the error if the script has one instead."""
     reply = find_source.next_reply(request)
     if isinstance(reply, Exception):
         raise _complete_error(reply, adapter)
@@ -51,7 +61,7 @@ def _complete_error(error: Exception, adapter: Adapter) -> Exception:
 
 
 class ScriptedTransport:
-    """Plays the script of whoever has the adapter's provider name. Nothing is retried: the script is what happens."""
+    """Plays the script of the provider with the adapter's name. It never retries."""
 
     def __init__(self, find_source: Callable[[str], ReplySource]) -> None:
         self._find_source = find_source
@@ -72,7 +82,7 @@ class ScriptedTransport:
     def close(self) -> None:
         """Nothing to close."""
 
-    def _reply_chunks(self, reply: "ScriptedReply", adapter: Adapter) -> Iterator[bytes]:
+    def _reply_chunks(self, reply: ScriptedReply, adapter: Adapter) -> Iterator[bytes]:
         for number, chunk in enumerate(_reply_chunks(reply)):
             if number:
                 time.sleep(reply.chunk_delay)
@@ -103,7 +113,7 @@ class AsyncScriptedTransport:
     async def close(self) -> None:
         """Nothing to close."""
 
-    async def _reply_chunks(self, reply: "ScriptedReply", adapter: Adapter) -> AsyncIterator[bytes]:
+    async def _reply_chunks(self, reply: ScriptedReply, adapter: Adapter) -> AsyncIterator[bytes]:
         for number, chunk in enumerate(_reply_chunks(reply)):
             if number:
                 await asyncio.sleep(reply.chunk_delay)
@@ -112,7 +122,7 @@ class AsyncScriptedTransport:
             raise _complete_error(reply.error, adapter)
 
 
-def _reply_chunks(reply: "ScriptedReply") -> list[bytes]:
-    """The chunks; without the last one, which ends the reply, where it breaks."""
+def _reply_chunks(reply: ScriptedReply) -> list[bytes]:
+    """Return the chunks. If the reply breaks, the last one, which ends it, is missing."""
     chunks = list(scripted_wire.chunks(reply.sample))
     return chunks[:-1] if reply.error is not None else chunks

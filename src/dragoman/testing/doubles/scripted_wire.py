@@ -1,4 +1,4 @@
-"""The wire of the scripted provider: canonical blocks as JSON, and streams of one JSON object a line."""
+"""The wire of the scripted provider: canonical blocks as JSON, and streams with one JSON object per line."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ def _end(sample: SampleReply) -> dict[str, Any]:
 
 
 def whole(sample: SampleReply) -> bytes:
-    """A whole reply."""
+    """Encode a whole reply."""
     texts = (("thinking", sample.thinking), ("text", sample.text))
     content: list[dict[str, Any]] = [{"type": kind, "text": "".join(pieces)} for kind, pieces in texts if pieces]
     content += [
@@ -29,7 +29,7 @@ def whole(sample: SampleReply) -> bytes:
 
 
 def chunks(sample: SampleReply) -> Iterator[bytes]:
-    """The lines of a streamed reply, one a chunk."""
+    """Yield the lines of a streamed reply, one per chunk."""
     yield line({"type": "start", "model": MODEL})
     index = 0
     for kind, pieces in (("thinking", sample.thinking), ("text", sample.text)):
@@ -54,4 +54,4 @@ WIRE = Wire(
     errors=((_error("rate_limit"), RateLimitError), (_error("server_error"), ServerError)),
     keep_alive=b"\n",
 )
-"""For the conformance kit: the scripted provider's adapter is one like any other."""
+"""For the conformance kit, which also tests the scripted provider's adapter."""

@@ -1,4 +1,4 @@
-"""Garbage that is nearly a stream: seeded changes to the bytes of a reply, and to the JSON inside its events."""
+"""Seeded mutations of the bytes of a reply and of the JSON inside its events."""
 
 import json
 import random
@@ -9,22 +9,22 @@ from typing import Any, ClassVar
 from dragoman.testing.event_bytes import event_payload, replace_payload, split_events
 
 _PLACEHOLDER = "\x00"
-"""Stands in a JSON value for text that no encoder would write."""
+"""A placeholder in a JSON value for text that no encoder would write."""
 
 _MAX_TRIES = 5
-"""Some changes change nothing: they are drawn again, but not forever, as a body may be empty."""
+"""How often a mutation without effect is drawn again. The limit matters for an empty body."""
 
 _ODD_VALUES = (
     "null", "true", "-1", "0", "1", "1024", "999999999", "9223372036854775808", "1e999", "-0.0", "NaN", "Infinity",
     "0.5", '""', '"x"', '"\\ud800"', '"\\u0000"', '"\\u2028"', '"7"', "[]", "{}", "[[]]", "[{}]", '{"a": {}}', "[null]",
     '{"type": "text"}', "[" * 300 + "]" * 300, '{"a":' * 150 + "1" + "}" * 150, "9" * 5000, '"' + "y" * 5000 + '"',
 )  # fmt: skip
-"""Values that are unusual, out of range, no JSON at all, or of another type than was due."""
+"""Values that are unusual, out of range, invalid JSON, or of the wrong type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mutate:
-    """One to three changes, by the seed: bytes altered, lost, doubled or moved; fields, values and events likewise."""
+    """One to three seeded changes: bytes, fields, values or events are altered, dropped, duplicated or moved."""
 
     seed: int
     harmless: ClassVar[bool] = False
@@ -83,7 +83,7 @@ def _change_json(body: bytes, picker: random.Random) -> bytes:
 
 
 def _change_value(event: bytes, other: bytes, picker: random.Random) -> bytes:
-    """The event with one value, at any depth, that is gone, odd, doubled or taken from another event."""
+    """Return the event with one value, at any depth, dropped, replaced, duplicated or taken from another event."""
     try:
         value, lent = json.loads(event_payload(event)), json.loads(other)
     except (ValueError, RecursionError):
@@ -111,7 +111,7 @@ def _change_value(event: bytes, other: bytes, picker: random.Random) -> bytes:
 
 
 def _value_places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every value inside a JSON value, as the object or list that holds it and its key there."""
+    """Yield the container and the key of every value inside a JSON value."""
     pairs = list(value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ())
     for key, inner in pairs:
         yield value, key

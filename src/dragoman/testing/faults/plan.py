@@ -1,7 +1,7 @@
-"""Fault plans: what can happen to the bytes of a reply on their way, each as a small value.
+"""Fault plans: each is a small value for one fault in the bytes of a reply.
 
-A plan is applied to a whole recorded body and gives the chunks that arrive in its place. A connection that breaks is
-a ConnectionResetError at their end, silence a TimeoutError: `FaultyTransport` turns both into those of the HTTP
+A plan takes a whole recorded body and yields the chunks that arrive instead. A broken connection is a
+ConnectionResetError after them, a stall a TimeoutError. `FaultyTransport` converts both to the errors of the HTTP
 library, and adapters end the stream with a typed error.
 """
 
@@ -26,24 +26,24 @@ LineEnd = Literal["\r\n", "\r", "\n"]
 
 @runtime_checkable
 class Plan(Protocol):
-    """What happens to a reply's bytes."""
+    """A fault in a reply's bytes."""
 
     @property
     def harmless(self) -> bool:
-        """Whether the protocol allows what the plan does: then the reply must come out unchanged."""
+        """Whether the protocol allows the change, so that the reply must be decoded unchanged."""
         ...
 
     def apply(self, body: bytes) -> Iterator[bytes]:
-        """The chunks that arrive; may raise ConnectionResetError or TimeoutError behind them.
+        """Yield the chunks that arrive. May raise ConnectionResetError or TimeoutError after them.
 
-        Raises ConfigurationError where the plan does not fit the body.
+        Raises ConfigurationError if the plan does not fit the body.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The reply ends after ``at`` bytes: cleanly, as proxies end what they lost, or by a reset connection."""
+    """The reply ends after ``at`` bytes: cleanly, as some proxies end it, or by a reset connection."""
 
     at: int
     reset: bool = False
@@ -58,7 +58,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Nothing more comes after that many bytes, until the reader's patience is over. The waiting itself is left out."""
+    """No bytes arrive after ``at`` bytes until the reader times out. The wait itself is skipped."""
 
     after: int
     harmless: ClassVar[bool] = False
@@ -71,7 +71,7 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Rechunk:
-    """The same bytes in other chunks: of these sizes in turn, again and again; or of random ones, by a seed."""
+    """The same bytes in other chunks: of these sizes, cyclically, or of seeded random sizes."""
 
     sizes: tuple[int, ...] = ()
     seed: int | None = None
@@ -94,7 +94,7 @@ class Rechunk:
             yield from self.sizes
 
     def _random(self, length: int) -> Iterator[int]:
-        """From crumbs to a few large chunks: the seed decides that too."""
+        """The seed also decides between tiny chunks and a few large ones."""
         picker = random.Random(self.seed)
         largest = picker.choice((2, 8, 32, 128, max(2, length)))
         while True:
@@ -103,7 +103,7 @@ class Rechunk:
 
 @dataclass(frozen=True, slots=True)
 class Corrupt:
-    """The byte at ``at`` is another one, by the seed."""
+    """The byte at ``at`` is replaced; the seed chooses its value."""
 
     at: int
     seed: int = 0
@@ -117,7 +117,7 @@ class Corrupt:
 
 @dataclass(frozen=True, slots=True)
 class DropEvent:
-    """One event, counted from 0, never arrives."""
+    """Drops one event, counted from 0."""
 
     n: int
     harmless: ClassVar[bool] = False
@@ -130,7 +130,7 @@ class DropEvent:
 
 @dataclass(frozen=True, slots=True)
 class DuplicateEvent:
-    """One event, counted from 0, arrives twice."""
+    """Duplicates one event, counted from 0."""
 
     n: int
     harmless: ClassVar[bool] = False
@@ -143,7 +143,7 @@ class DuplicateEvent:
 
 @dataclass(frozen=True, slots=True)
 class SwapEvents:
-    """One event, counted from 0, and the next one arrive in the wrong order."""
+    """Swaps one event, counted from 0, with the next one."""
 
     n: int
     harmless: ClassVar[bool] = False
@@ -156,7 +156,7 @@ class SwapEvents:
 
 @dataclass(frozen=True, slots=True)
 class InjectEvent:
-    """Bytes of your own stand before one event, counted from 0; before the end, where ``n`` is their number."""
+    """Inserts bytes before one event, counted from 0, or at the end if ``n`` is the number of events."""
 
     n: int
     event: bytes
@@ -170,7 +170,7 @@ class InjectEvent:
 
 @dataclass(frozen=True, slots=True)
 class LineEnds:
-    """Every line ends so."""
+    """Replaces every line end."""
 
     end: LineEnd
     harmless: ClassVar[bool] = True
@@ -186,7 +186,7 @@ class LineEnds:
 
 @dataclass(frozen=True, slots=True)
 class Bom:
-    """A byte order mark stands at the start, as some servers on Windows send it."""
+    """Adds a byte order mark at the start, as some servers on Windows send it."""
 
     harmless: ClassVar[bool] = True
 
@@ -197,7 +197,7 @@ class Bom:
 
 @dataclass(frozen=True, slots=True)
 class Comments:
-    """Lines that say nothing stand before every line: comments in server-sent events, blank ones in JSON."""
+    """Adds a line without content before every line: comments in server-sent events, blank lines in JSON."""
 
     harmless: ClassVar[bool] = True
 
@@ -209,7 +209,7 @@ class Comments:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Several plans, one after the other: each but the last must be of those that break nothing off."""
+    """Applies several plans in order. All but the last must keep the body complete."""
 
     plans: tuple[Plan, ...]
 
@@ -230,7 +230,7 @@ class Chain:
 
 
 def _events_up_to(body: bytes, last: int | None) -> list[bytes]:
-    """The body's events. Raises ConfigurationError where there is none of that number."""
+    """Return the body's events. Raises ConfigurationError if there is no event with that number."""
     events = split_events(body)
     if last is not None and not 0 <= last < len(events):
         raise ConfigurationError(f"the stream has {len(events)} events, counted from 0: there is no event {last}")
@@ -238,7 +238,7 @@ def _events_up_to(body: bytes, last: int | None) -> list[bytes]:
 
 
 def _check_offset(place: int, last: int) -> None:
-    """A plan that does nothing would make a test that says nothing. Raises ConfigurationError."""
+    """Raise ConfigurationError for a plan without effect: its test would show nothing."""
     if not 0 <= place <= last:
         raise ConfigurationError(f"the body has no byte {place}: they are counted from 0 to {last}")
 

@@ -1,4 +1,4 @@
-"""What `FaultyServer` answers: whole replies and streams, recorded or made up, and the faults between their bytes."""
+"""Replies of `FaultyServer`: whole or streamed, recorded or handwritten, with faults between their bytes."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,13 +7,13 @@ from enum import Enum
 from typing import Any
 
 from dragoman.testing.event_bytes import Framing, detect_framing
-from dragoman.testing.faults import RecordedReply, next_exchange, reply_body
 from dragoman.testing.faults.plan import Plan
+from dragoman.testing.faults.recorded import RecordedReply, next_exchange, reply_body
 from dragoman.testing.faults.transport import BODY_HEADERS
 
 
 class ConnectionFault(Enum):
-    """``STALL``: say nothing more until the client goes. ``HANG_UP``: a clean end. ``RESET``: a reset connection."""
+    """``STALL``: send nothing more until the client leaves. ``HANG_UP``: a clean end. ``RESET``: a reset connection."""
 
     STALL = "stall"
     HANG_UP = "hang up"
@@ -32,7 +32,7 @@ _CONTENT_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait, really, then go on."""
+    """A real wait before the next step."""
 
     seconds: float
 
@@ -42,10 +42,10 @@ ReplyStep = bytes | Pause | ConnectionFault
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpReply:
-    """What is answered: ``before`` the status line a step, then the head, then ``body``, or ``steps``.
+    """A reply: the step ``before`` the status line, then the head, then ``body`` or ``steps``.
 
-    A ``body`` goes out with its length, or with the ``length`` that is claimed instead. Each bytes of ``steps`` goes
-    out as one HTTP chunk. ``raw`` is sent in place of everything.
+    A ``body`` is sent with its length, or with a wrong ``length``. Each bytes object of ``steps`` is one HTTP chunk.
+    ``raw`` replaces everything.
     """
 
     status: int = 200
@@ -58,7 +58,7 @@ class HttpReply:
 
 
 def json_reply(value: Any, status: int = 200, **headers: str) -> HttpReply:
-    """A whole reply of JSON. Headers are named with underscores: ``retry_after="1"``."""
+    """Return a whole JSON reply. Headers are named with underscores: ``retry_after="1"``."""
     names = {name.replace("_", "-"): text for name, text in headers.items()}
     return HttpReply(
         status=status, headers={"content-type": "application/json", **names}, body=json.dumps(value).encode()
@@ -66,15 +66,15 @@ def json_reply(value: Any, status: int = 200, **headers: str) -> HttpReply:
 
 
 def sse_reply(*steps: ReplyStep) -> HttpReply:
-    """A stream of server-sent events, each step a chunk, a `Pause` or a `Fault`."""
+    """Return a stream of server-sent events. Each step is a chunk, a `Pause` or a `ConnectionFault`."""
     return HttpReply(headers={"content-type": "text/event-stream"}, steps=steps)
 
 
 def recorded_reply(recorded: RecordedReply, plan: Plan | None = None) -> HttpReply:
-    """A recorded reply as it came, or with what the plan does to it; of a cassette the one that it plays next.
+    """Return a recorded reply, or the next one of a cassette, with a plan applied to it.
 
-    Of bytes alone the status is 200, and the content type that of a stream like this. Raises ConfigurationError where
-    the plan does not fit.
+    For bytes, the status is 200 and the content type fits the framing. Raises ConfigurationError if the plan does not
+    fit.
     """
     exchange, body = next_exchange(recorded), reply_body(recorded)
     status, recorded_headers = (exchange.response.status, exchange.response.headers) if exchange else (200, {})
@@ -97,7 +97,7 @@ def _apply_plan(plan: Plan, body: bytes) -> list[ReplyStep]:
 
 
 def encode_head(reply: HttpReply) -> bytes:
-    """The status line and the headers, with the length or the chunks that the reply claims."""
+    """Return the status line and the headers, with the length or the chunked encoding that the reply claims."""
     headers = {name.lower(): value for name, value in reply.headers.items()}
     if reply.steps is not None:
         headers["transfer-encoding"] = "chunked"

@@ -1,4 +1,4 @@
-"""A small HTTP server on 127.0.0.1 that fails as it is told to: cuts, resets, stalls, lies about lengths.
+"""A small HTTP server on 127.0.0.1 that produces configured faults: truncation, resets, stalls, wrong lengths.
 
 ::
 
@@ -6,12 +6,12 @@
     from dragoman.testing.faults.server import FaultyServer, recorded_reply
 
     with FaultyServer(recorded_reply(exchange, Cut(100, reset=True))) as server:
-        ...  # a program of any language asks `server.url`
+        ...  # a program in any language calls `server.url`
     assert len(server.requests) == 1
 
-Here are real sockets and real time, for what a transport in the process cannot show: connections that stay open, a
-client with another HTTP library, a reset on the wire. It keeps every request as the bytes that arrived, so that tests
-judge what was sent and not what was meant.
+It uses real sockets and real time, for what an in-process transport cannot show: connections that stay open, clients
+with other HTTP libraries, resets on the wire. It keeps the bytes of every request, so that tests check what was really
+sent.
 """
 
 import contextlib
@@ -59,12 +59,12 @@ __all__ = [
 ]
 
 _JOIN_TIMEOUT = 5.0
-"""Seconds that a thread has to end once its socket is shut."""
+"""Seconds that a thread has to end after its socket is closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedRequest:
-    """One request: ``head`` is everything before the body, as it arrived; ``connection`` counts from 0."""
+    """One request. ``head`` has the bytes before the body; ``connection`` counts from 0."""
 
     method: str
     path: str
@@ -79,14 +79,14 @@ ServerScript = Sequence[ServerAnswer] | Callable[[ReceivedRequest], HttpReply]
 
 
 class FaultyServer:
-    """Answers by a script: answers in turn, the last one again and again, or a function of the request.
+    """Answers by a script: replies in order, the last one repeatedly, or a function of the request.
 
-    ``[status_then_success(429, {"retry-after": "0"}, times=2), exchange]`` refuses twice, then serves what was
-    recorded. A cassette answers with its exchanges in turn, whatever is asked.
+    ``[status_then_success(429, {"retry-after": "0"}, times=2), exchange]`` refuses twice, then serves the recorded
+    reply. A cassette serves its exchanges in order and ignores the request.
 
-    It serves inside of ``with`` only; at its end all connections are shut. ``url`` has neither path nor slash;
-    ``requests`` are all that arrived, in order; ``connections`` counts those ever opened. Raises ConfigurationError for
-    a script that answers nothing.
+    The server runs inside ``with`` only and closes all connections on exit. ``url`` has no path and no final slash.
+    ``requests`` has all requests in order; ``connections`` counts all opened ones. Raises ConfigurationError for an
+    empty script.
     """
 
     def __init__(self, script: ServerScript | ServerAnswer) -> None:
@@ -103,12 +103,12 @@ class FaultyServer:
 
     @property
     def open_connections(self) -> int:
-        """How many connections the clients have not closed."""
+        """The number of connections that the clients have not closed."""
         with self._lock:
             return len(self._connections)
 
     def wait_until_closed(self, at_most_open: int = 0, seconds: float = 10.0) -> int:
-        """The connections still open once there are few enough, or once time is up."""
+        """Wait until few enough connections are open, or the time is up, and return their number."""
         end = time.monotonic() + seconds
         while self.open_connections > at_most_open and time.monotonic() < end:
             time.sleep(0.01)
@@ -170,7 +170,7 @@ class FaultyServer:
         return self._script[min(len(self.requests), len(self._script)) - 1]
 
     def _send_reply(self, connection: socket.socket, reply: HttpReply) -> bool:
-        """Whether the connection is still good for another request."""
+        """Serve a request and return whether the connection can take another one."""
         if reply.before is not None and not self._send_step(connection, reply.before, chunked=False):
             return False
         if reply.raw is not None:
@@ -187,7 +187,7 @@ class FaultyServer:
 
     def _send_step(self, connection: socket.socket, step: ReplyStep, *, chunked: bool) -> bool:
         match step:
-            case b"":  # as a chunk it would end the reply
+            case b"":  # an empty chunk would end the reply
                 return True
             case bytes():
                 connection.sendall(b"%x\r\n%s\r\n" % (len(step), step) if chunked else step)
@@ -195,7 +195,7 @@ class FaultyServer:
             case Pause():
                 return not self._closing.wait(step.seconds)
             case ConnectionFault.STALL:
-                # Ends when the client hangs up, or when the server does.
+                # Ends when the client or the server closes the connection.
                 connection.recv(1)
                 return False
             case ConnectionFault.RESET:
@@ -255,7 +255,7 @@ def _read_chunks(readline: Callable[[], bytes], read: Callable[[int], bytes]) ->
 
 
 def _parse_size(text: str, base: int) -> int:
-    """Raises OSError, as for a connection that is lost: such a request cannot be read to its end."""
+    """Raise OSError, as for a lost connection: the request cannot be read to its end."""
     try:
         return int(text.strip(), base)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Fault plans below an HTTP client: httpx transports that answer as another one does, but worse."""
+"""Applies fault plans below an HTTP client: httpx transports that wrap another transport."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,12 +9,12 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.testing.faults.plan import Plan
 
 BODY_HEADERS = ("content-length", "content-encoding", "transfer-encoding")
-"""Headers that are no longer true of a body that was changed."""
+"""Headers that describe the original body. They are dropped when it changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """The first ``times`` requests are refused with this status; from then on all is well."""
+    """Refuses the first ``times`` requests with this status. Later requests succeed."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -31,9 +31,9 @@ class Refusals:
 def status_then_success(
     status: int, headers: Mapping[str, str] | None = None, times: int = 1, body: bytes = b""
 ) -> Refusals:
-    """A plan for `FaultyTransport`: ``status_then_success(429, {"retry-after": "1"}, times=2)``.
+    """Return a plan for `FaultyTransport`: ``status_then_success(429, {"retry-after": "1"}, times=2)``.
 
-    Raises ConfigurationError where the status is none of a refusal.
+    Raises ConfigurationError if the status is not an error.
     """
     return Refusals(status, dict(headers or {}), times, body)
 
@@ -41,8 +41,8 @@ def status_then_success(
 class FaultyTransport(httpx.BaseTransport):
     """``httpx.Client(transport=FaultyTransport(CassetteTransport(cassette), Cut(100)))``.
 
-    The plan is applied to the body of every response that the inner transport gives. A refused request does not reach
-    it. ``refused`` counts them. A plan that does not fit a body raises ConfigurationError where the body is read.
+    The plan is applied to the body of every response of the inner transport. Refused requests do not reach it;
+    ``refused`` counts them. A plan that does not fit a body raises ConfigurationError when the body is read.
     """
 
     def __init__(self, inner: httpx.BaseTransport, plan: Plan | Refusals) -> None:
@@ -87,7 +87,7 @@ class AsyncFaultyTransport(httpx.AsyncBaseTransport):
 
 
 class _Chunks(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """What is left of a body, with the HTTP library's own errors for what broke it off."""
+    """Yield the rest of a body, and raise the HTTP library's own error for its fault."""
 
     def __init__(self, plan: Plan, body: bytes) -> None:
         self._plan = plan

@@ -311,7 +311,7 @@ def test_the_words_are_those_of_the_conventions() -> None:
         cache_creation_input_tokens=1, stop_reason="end_turn",
     )  # fmt: skip
     ours = {value for name, value in vars(conventions).items() if name.isupper() and isinstance(value, str)}
-    ours |= {*conventions.reply(reply), *conventions.request_attributes("anthropic", ANTHROPIC)}
+    ours |= {*conventions.reply_attributes(reply), *conventions.request_attributes("anthropic", ANTHROPIC)}
     metrics = {gen_ai_metrics.GEN_AI_CLIENT_OPERATION_DURATION, gen_ai_metrics.GEN_AI_CLIENT_TOKEN_USAGE}
     assert {name for name in ours if name.startswith("gen_ai.")} <= known | metrics
     providers = {value.value for value in gen_ai_attributes.GenAiProviderNameValues}

@@ -7,9 +7,15 @@ from dragoman.adapter.losses import Loss, LossKind
 from dragoman.canonical.blocks import TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.events import ToolUseEnd, ToolUseInputDelta
 from dragoman.canonical.message import Channel, Message, MessageMetadata, Role
-from dragoman.testing.conformance.law import NotTriedError
 from dragoman.testing.conformance.laws.contract import SCHEMA, TOOL
-from dragoman.testing.conformance.subject import Subject, collect_texts, fit_to_wire, losses_of_message, parse_body
+from dragoman.testing.conformance.subject import (
+    NotTriedError,
+    Subject,
+    collect_texts,
+    fit_to_wire,
+    losses_of_message,
+    parse_body,
+)
 from dragoman.testing.sample_reply import SHORT
 from dragoman.testing.stream_laws import Trial
 

@@ -19,9 +19,9 @@ from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.message import Message
 from dragoman.canonical.serialization import write_message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.testing.conformance.generate import History, check_histories, generate_histories
-from dragoman.testing.conformance.law import NotTriedError
-from dragoman.testing.conformance.subject import Subject, parse_body
+from dragoman.testing.conformance.generate import History, generate_histories
+from dragoman.testing.conformance.shrink import check_histories
+from dragoman.testing.conformance.subject import NotTriedError, Subject, parse_body
 from dragoman.testing.network import block_network
 from dragoman.testing.stream_laws import Trial
 

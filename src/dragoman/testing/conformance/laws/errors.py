@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 from dragoman.adapter.errors import ProviderError, class_for_status
 from dragoman.adapter.wire import WireResponse
-from dragoman.testing.conformance.law import NotTriedError
-from dragoman.testing.conformance.subject import Subject
+from dragoman.testing.conformance.subject import NotTriedError, Subject
 from dragoman.testing.stream_laws import Trial
 
 _STATUSES = (400, 401, 402, 403, 404, 408, 413, 422, 429, 500, 502, 503, 529)

@@ -17,8 +17,7 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman.canonical.message import Message, MessageMetadata, Role
-from dragoman.testing.conformance.law import NotTriedError
-from dragoman.testing.conformance.subject import Subject, collect_texts, losses_of_message, parse_body
+from dragoman.testing.conformance.subject import NotTriedError, Subject, collect_texts, losses_of_message, parse_body
 from dragoman.testing.stream_laws import Trial
 
 Media = type[ImageBlock] | type[AudioBlock] | type[VideoBlock] | type[DocumentBlock]

@@ -7,11 +7,11 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.losses import Severity
 from dragoman.canonical.message import Message, Role
-from dragoman.testing.conformance.generate import History, check_histories
-from dragoman.testing.conformance.law import NotTriedError
+from dragoman.testing.conformance.generate import History
 from dragoman.testing.conformance.laws.contract import TOOL
 from dragoman.testing.conformance.round_trip import RoundTrip
-from dragoman.testing.conformance.subject import Subject, collect_texts, parse_body
+from dragoman.testing.conformance.shrink import check_histories
+from dragoman.testing.conformance.subject import NotTriedError, Subject, collect_texts, parse_body
 from dragoman.testing.stream_laws import Trial
 
 _INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
