@@ -1,10 +1,13 @@
 """Limits as a program uses them: waits that end, refusals that say when to come back, and what providers tell."""
 
 import asyncio
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
+from dragoman import limits
 from dragoman.adapter.errors import ConfigurationError, OverloadedError, RateLimitError, ServerError
 from dragoman.canonical.usage import TokenUsage
 from dragoman.limits import Limit, LimitReachedError, Limits
@@ -190,3 +193,22 @@ def test_a_url_that_is_none_is_not_shown() -> None:
     with pytest.raises(ConfigurationError, match="no URL of Redis") as refused:
         Limits(Limit(requests=1), url="memcached://:hunter2@host")
     assert "hunter2" not in str(refused.value)
+
+
+def test_budgets_do_not_load_limits() -> None:
+    """A session needs budgets, and seldom limits; the first limit loads them."""
+    program = (
+        "import sys; from dragoman.limits import Budget;"
+        "before = 'dragoman.limits.limits' in sys.modules;"
+        "from dragoman.limits import Limits;"
+        "print(before, 'dragoman.limits.limits' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["False", "True"]
+
+
+def test_every_name_of_limits_can_be_imported() -> None:
+    assert [name for name in limits.__all__ if not hasattr(limits, name)] == []
+    assert set(limits.__all__) <= set(dir(limits))
+    with pytest.raises(AttributeError, match="Limitz"):
+        _ = limits.Limitz

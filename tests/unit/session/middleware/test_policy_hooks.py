@@ -1,5 +1,6 @@
 """A session with a policy: every way in and out passes the plugins, and what they deny goes nowhere."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -434,3 +435,23 @@ def test_a_session_without_a_policy_loads_none() -> None:
         "dragoman.session.middleware.policy_context",
     ):
         assert repr(name) in with_policy
+
+
+def test_a_message_can_be_checked_by_its_own_rule(driver: Driver) -> None:
+    """The rule sees what the plugins left; a refusal is a denial. Without a policy the rule is not called."""
+
+    def apply(session: Session | AsyncSession, **how: Any) -> Message:
+        message = Message.user(f"It is {SECRET}.")
+        if isinstance(session, AsyncSession):
+            return asyncio.run(session.apply_policy("resource_post_fetch", message, **how))
+        return session.apply_policy("resource_post_fetch", message, **how)
+
+    session = driver.session({}, policy=Pipeline([RedactingPlugin()]))
+    seen: list[str] = []
+    checked = apply(session, require=lambda message: seen.append(message.text))
+    assert SECRET not in checked.text
+    assert (seen, checked.session_id) == ([checked.text], session.session_id)
+    with pytest.raises(PolicyDeniedError, match="redirected"):
+        apply(session, require=lambda _: "redirected")
+    unchanged = apply(driver.session({}), require=lambda _: "redirected")
+    assert SECRET in unchanged.text
