@@ -60,9 +60,7 @@ def test_what_does_not_belong_is_told(built: Path, tmp_path: Path, name: str, me
     assert any(name in fault and message in fault for fault in wheel.faults(other))
 
 
-@pytest.mark.parametrize(
-    "name", ["dragoman/py.typed", "dragoman_adapters/py.typed", "dragoman/canonical/message.py"]
-)
+@pytest.mark.parametrize("name", ["dragoman/py.typed", "dragoman_adapters/py.typed", "dragoman/canonical/message.py"])
 def test_what_is_missing_is_told(built: Path, tmp_path: Path, name: str) -> None:
     """The check itself sees what a wheel lacks."""
     other = tmp_path / built.name
