@@ -1,4 +1,4 @@
-"""Shortcuts for tests of the adapters. Ids count up; bodies are written by hand, after docs/reference/wires/google.md."""
+"""Shortcuts for adapter tests. Ids count up; bodies are written by hand, after docs/reference/wires/google.md."""
 
 import json
 from datetime import UTC, datetime
