@@ -1,4 +1,4 @@
-"""Short ways to talk to the adapters. Ids count up. Handwritten bodies, after docs/reference/wires/google.md."""
+"""Shortcuts for adapter tests. Ids count up; bodies are written by hand, after docs/reference/wires/google.md."""
 
 import json
 from datetime import UTC, datetime
