@@ -255,7 +255,7 @@ class Store:
     ) -> ExportResult:
         """Writes the replies of `billed_replies` as Parquet, one file per day (`dragoman.store.reports.export`), for
         reports with DuckDB; ``since`` is the first day, in UTC, ``until`` the first one after. The folder then matches
-        the store: changed days are replaced, each as a whole, and with ``everything`` the others, too.
+        the store: changed days are replaced, each as a whole, and with ``overwrite`` the others, too.
 
         The content is left out unless ``text`` is set. Memory use is constant. Raises MissingExtraError without DuckDB,
         and StoreError.

@@ -33,8 +33,8 @@ class HttpTransport(RetryingTransport):
     service only. ``client`` is the caller's own `httpx.Client`: its proxies, certificates, hooks and transport are
     used, its auth, if any, is the credential, and it is not closed here.
 
-    ``engine`` is ``"httpx"`` or ``"httpx2"``; see `engines`. `ConnectionSettings` documents ``proxy``, ``verify`` and
-    ``http2``, and `TransportSettings` the others.
+    ``engine`` is ``"httpx"`` or ``"httpx2"``; see `choose_sync_engine`. `ConnectionSettings` documents ``proxy``,
+    ``verify`` and ``http2``, and `TransportSettings` the others.
     """
 
     def __init__(

@@ -242,6 +242,20 @@ def replies(draw: st.DrawFn) -> Message:
 PRICES = (Repricing(), Repricing(), Repricing(as_model="openai:o3"), Repricing(table=price_table()))
 
 
+@pytest.mark.parametrize("group", ["user", "team"])
+@pytest.mark.parametrize("prices", [Repricing(), Repricing(as_model="openai:o3")], ids=["recorded", "repriced"])
+def test_an_empty_name_is_not_a_missing_one(tmp_path: Path, group: str, prices: Repricing) -> None:
+    """Replies of the user "" and of no user are two lines, whatever the source and the prices are."""
+    url = f"sqlite:///{tmp_path / 'sessions.db'}"
+    usage = Usage(input_tokens=1, output_tokens=1, cost_usd=Decimal("0.5"), cost_status=CostStatus.PRICED)
+    named = [MessageMetadata(model=SONNET, usage=usage, user_id=name, team_id=name) for name in (None, "")]
+    with Store(url, synchronous="normal") as store:
+        store.create(messages=[Message.assistant("a secret", metadata=metadata) for metadata in named])
+        store.export_replies(tmp_path / "days")
+    for source in (StoreReplies(url), ExportedReplies(tmp_path / "days")):
+        assert {line.key for line in source.lines([group], prices)} == {(None,), ("",)}
+
+
 @examples(8, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     messages=st.lists(replies(), min_size=1, max_size=12),

@@ -41,8 +41,8 @@ class AnswerRow(NamedTuple):
 
 
 class Manifest:
-    """``place`` is an SQLite file or a URL. One process at a time works on a run; a database may hold several runs,
-    each with a ``name``.
+    """``location`` is an SQLite file or a database URL. One process at a time works on a run; a database may hold
+    several runs, each with a ``name``.
 
     Raises ConfigurationError if another process works on the run or its settings differ, and StoreError.
     """

@@ -177,13 +177,15 @@ class Usages:
     def _group(self, name: str) -> str:
         match name:
             case "model":
-                return self._columns.model()
+                return f"nullif({self._columns.model()}, '')"
             case "provider":
-                return f"split_part({self._columns.model()}, ':', 1)"
+                return f"nullif(split_part({self._columns.model()}, ':', 1), '')"
             case "day":
                 return f"({self._columns.moment()} - ({MONDAY})) // {DAY}"
-            case "user" | "team" | "session":
+            case "user" | "team":  # an empty name is one of its own, as in the store
                 return self._columns.text(f"{name}_id")
+            case "session":
+                return f"nullif({self._columns.text('session_id')}, '')"
             case _:
                 raise RequestError(f"costs can be grouped by {', '.join(GROUPS)}, not by {name!r}")
 
@@ -200,8 +202,13 @@ def _table(table: PriceTable | None, version: str | None) -> PriceTable:
 
 
 def _format_key(key: str | int | None) -> str | None:
+<<<<<<< HEAD
     """Format a key. Days are counted from the first one of the calendar; an empty name becomes None."""
     return date.fromordinal(key + 1).isoformat() if isinstance(key, int) else key or None
+=======
+    """Days are counted from the first one of the calendar."""
+    return date.fromordinal(key + 1).isoformat() if isinstance(key, int) else key
+>>>>>>> impl-outer
 
 
 def _dollars(scale: int) -> str:

@@ -49,12 +49,13 @@ _BACKENDS = {
 
 
 class AttachedReplies(RecordedReplies):
-    """The replies of the store at a URL, or those from ``since`` on and before ``until``; see `Recorded`.
+    """The replies of the store at a URL, or those from ``since`` up to, not including, ``until``; see
+    `RecordedReplies`.
 
     Nothing is written, and rows are read as the report needs them. ``memory`` and ``threads`` are those of `Replies`.
 
-    Raises ConfigurationError for what is no store, MissingExtraError without DuckDB or its extension, and
-    StoreVersionError where the store was made by another version.
+    Raises ConfigurationError if it is not a store, MissingExtraError without DuckDB or its extension, and
+    StoreVersionError if another version created the store.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ _PLAIN = "You are a helpful assistant."
 
 @dataclass(frozen=True, slots=True)
 class AllowedOutput:
-    """What the model may write: text, calls of these tools, or either. ``many``: several calls in one reply.
+    """What the model may write: text, calls of these tools, or either. ``parallel``: several calls in one reply.
 
     ``schema`` is the JSON Schema of its text.
     """

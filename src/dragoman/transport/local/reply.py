@@ -76,7 +76,7 @@ class _State(Enum):
 class Splitter:
     """Turns text into lines. ``calls``: whether to look for calls; otherwise all of it is text.
 
-    ``called`` counts the complete calls.
+    ``call_count`` counts the complete calls.
     """
 
     def __init__(self, *, calls: bool) -> None:
