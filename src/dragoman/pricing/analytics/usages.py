@@ -202,13 +202,8 @@ def _table(table: PriceTable | None, version: str | None) -> PriceTable:
 
 
 def _format_key(key: str | int | None) -> str | None:
-<<<<<<< HEAD
-    """Format a key. Days are counted from the first one of the calendar; an empty name becomes None."""
-    return date.fromordinal(key + 1).isoformat() if isinstance(key, int) else key or None
-=======
-    """Days are counted from the first one of the calendar."""
+    """Format a key. Days are counted from the first one of the calendar."""
     return date.fromordinal(key + 1).isoformat() if isinstance(key, int) else key
->>>>>>> impl-outer
 
 
 def _dollars(scale: int) -> str:
