@@ -8,8 +8,8 @@
     @given(history=strategies.histories())
     def test_my_summary_keeps_every_call(history): ...
 
-`histories` are as bad as they come, `conversations` are those in which nothing goes wrong. `replies` are what a model
-says in one reply, for those who write it in some provider's wire. Needs hypothesis.
+`histories` may be malformed in every way, `conversations` are well-formed. `replies` are the contents of one reply, to
+be encoded in a provider's wire. Needs hypothesis.
 """
 
 import json
@@ -61,7 +61,7 @@ TOOL_IDS = (
     "tu_01M7YJFK7P2ZFT4X2CGGZPP6M5", "tu_01M7YJFK7P2ZFT4X2CGGZPP6M6", "toolu_01A09q90qw90lq917835lq9", "call_1",
     "call_1~2", "fc|with pipes", "D681PevKs", "x" * 300, "ünïcode", "",
 )  # fmt: skip
-"""Few, so that they collide: canonical ones, those of providers, an illegal, an over-long and an empty one."""
+"""A few ids, so that they collide: canonical, from providers, illegal, too long, and empty."""
 
 texts = st.text(max_size=20) | st.sampled_from(["", " ", "\n", "Hello.", "a\u2028b", "😀", "\x00"])
 names = st.from_regex(r"[a-z][a-z0-9_]{0,9}", fullmatch=True)
@@ -160,7 +160,7 @@ messages = st.builds(
 
 
 def _message(role: Role, content: Iterable[ContentBlock], model: str | None = None) -> Message:
-    """A message as its provider's adapter would make it, without its final id: `histories` numbers them."""
+    """A message as its provider's adapter would create it. `histories` assigns the final id."""
     by = model.partition(":")[0] if model else None
     metadata = MessageMetadata(model=model, provider=by, provider_raw={"by": by} if by else None)
     return Message(role=role, content=tuple(content), metadata=metadata, created_at=datetime(2026, 11, 1, tzinfo=UTC))
@@ -168,7 +168,7 @@ def _message(role: Role, content: Iterable[ContentBlock], model: str | None = No
 
 @st.composite
 def tool_turns(draw: st.DrawFn) -> list[Message]:
-    """An assistant's turn with calls, and results that answer some of them, none, or some twice."""
+    """An assistant's turn with calls, and results for some of them, for none, or twice."""
     blocks_before = draw(st.lists(text_blocks | thinking_blocks | redacted_blocks | provider_blocks, max_size=2))
     calls = draw(st.lists(tool_uses, min_size=1, max_size=3))
     answered = draw(st.lists(st.sampled_from([call.id for call in calls]) | tool_ids, max_size=4))
@@ -198,8 +198,8 @@ _history_parts = (
 
 @st.composite
 def histories(draw: st.DrawFn, max_scenes: int = 5) -> list[Message]:
-    """Any history at all: foreign, empty, duplicate and over-long ids, orphans, unanswered and doubly answered calls,
-    media, thinking, native and unknown blocks, empty messages, blocks in the wrong place."""
+    """Any history: foreign, empty, duplicate and too long ids, orphan results, calls with no or two results, media,
+    thinking, native and unknown blocks, empty messages, misplaced blocks."""
     parts = draw(st.lists(_history_parts, max_size=max_scenes))
     turns = [message for part in parts for message in part]
     return [message.model_copy(update={"id": f"{index:026d}"}) for index, message in enumerate(turns)]
@@ -214,9 +214,9 @@ _thoughts = st.just(ThinkingBlock(text="Hm.", signature="c2ln"))
 
 @st.composite
 def conversations(draw: st.DrawFn, model: str = "elsewhere:model", max_turns: int = 2) -> list[Message]:
-    """What a model and its user say where nothing goes wrong: words, images, calls and their answers.
+    """A well-formed conversation: text, images, calls and their results.
 
-    ``model`` is who answers: a conversation of another one is foreign to every adapter.
+    ``model`` wrote the replies. A conversation of an unknown model is foreign to every adapter.
     """
     numbers = iter(range(100))
     history: list[Message] = []
@@ -276,7 +276,7 @@ TROUBLESOME_TEXTS = (
     "Hello", " world", ".", "\n\n", " é", " 你好", " 😀", "\u2028", "\u0085", "\u2029", ' "quoted"', " \\back", "\t",
     " data: x", " event: y", "\r\n", " {", " }", " [DONE]", " 42", "\ufeff", "\x1e", " null",
 )  # fmt: skip
-"""What streams have been broken by: characters of several bytes, line separators, text that looks like framing."""
+"""Texts that have broken streams: characters of several bytes, line separators, text that looks like framing."""
 
 _speech = st.lists(st.sampled_from(TROUBLESOME_TEXTS), min_size=1, max_size=5).map(lambda words: ("So", *words, " end"))
 _arguments = st.fixed_dictionaries({
@@ -297,7 +297,7 @@ def _calls(draw: st.DrawFn, index: int) -> SampleCall:
 
 @st.composite
 def replies(draw: st.DrawFn) -> SampleReply:
-    """What a model may say in one reply: thinking, text and calls in pieces, the counts, and whether it was cut."""
+    """The content of one reply: thinking, text and calls in pieces, the counts, and whether it is truncated."""
     number = draw(st.integers(0, 2))
     text = draw(_speech) if not number or draw(st.booleans()) else ()
     return SampleReply(

@@ -1,4 +1,4 @@
-"""What may be said of a stream's events, whatever became of its bytes."""
+"""Checks of a stream's events, whatever fault its bytes have."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -23,9 +23,9 @@ Events = Sequence[StreamEvent]
 
 
 def partial_stream_faults(events: Events, whole: Events, *, early: bool, network: bool) -> Iterator[str]:
-    """Of a stream that was broken off: it says nothing that the whole one does not say, and never that it is whole.
+    """Return the faults of a truncated stream: its events must be a prefix of the complete stream's, without success.
 
-    ``early``: its terminal event had not arrived. ``network``: the connection is to blame, and nothing else.
+    ``early``: its terminal event had not arrived. ``network``: only the connection failed.
     """
     yield from protocol_faults(events)
     *before, last = events
@@ -47,9 +47,9 @@ def partial_stream_faults(events: Events, whole: Events, *, early: bool, network
 
 
 def _differs_in_usage_only(last: MessageComplete, due: StreamEvent) -> bool:
-    """Whether a message is the one that was due but for its usage, which is unknown.
+    """Return whether a message equals the expected one except for its usage, which is unknown.
 
-    Where the reason to stop ends a stream, the counts may follow it or not.
+    If the stop reason ends a stream, the counts may be missing.
     """
     if not isinstance(due, MessageComplete) or last.message.usage is not None:
         return False
@@ -58,7 +58,7 @@ def _differs_in_usage_only(last: MessageComplete, due: StreamEvent) -> bool:
 
 
 def protocol_faults(events: Events) -> Iterator[str]:
-    """Of any stream: one last event, typed errors, events in their order, and no call that is half of one."""
+    """Return the faults of any stream: it needs one last event, typed errors, ordered events and no partial call."""
     if not events:
         yield "no events at all"
         return
@@ -87,7 +87,7 @@ def _partial_faults(partial: Message, before: Events) -> Iterator[str]:
 
 
 def _event_order_faults(before: Events) -> Iterator[str]:
-    """The order that consumers may rely on (specification D6.3)."""
+    """Check the order that consumers may rely on (``docs/reference/streams.md``, "Events in order")."""
     started: set[str] = set()
     ended: set[str] = set()
     for position, event in enumerate(before):
@@ -116,7 +116,7 @@ def _event_order_faults(before: Events) -> Iterator[str]:
 
 
 ReplyContent = tuple[str, str, tuple[tuple[str, Any], ...]]
-"""The text, the thinking, and the name and input of each call; the input is None where it cannot be run."""
+"""Return the text, the thinking, and the name and input of each call. An invalid input is None."""
 
 
 def message_content(message: Message) -> ReplyContent:
@@ -125,7 +125,7 @@ def message_content(message: Message) -> ReplyContent:
 
 
 def events_content(events: Iterable[StreamEvent], *, by_id: bool = True) -> ReplyContent:
-    """What the deltas alone add up to. ``by_id``: a call that starts twice under one id is one call."""
+    """Join the deltas. ``by_id``: a call that starts twice with one id is one call."""
     text: list[str] = []
     thinking: list[str] = []
     calls: list[tuple[str, str, list[str]]] = []
@@ -148,7 +148,7 @@ def events_content(events: Iterable[StreamEvent], *, by_id: bool = True) -> Repl
 
 
 def call_input_faults(events: Iterable[StreamEvent]) -> Iterator[str]:
-    """Of an untouched stream: what is wrong with the inputs that calls end with, their fragments being there."""
+    """Return the faults of the final inputs of an unchanged stream, compared with their fragments."""
     fragments: dict[str, list[str]] = {}
     for event in events:
         if isinstance(event, ToolUseInputDelta):
@@ -160,7 +160,7 @@ def call_input_faults(events: Iterable[StreamEvent]) -> Iterator[str]:
 
 
 def matches_expected(result: ReplyContent, expected: ReplyContent) -> bool:
-    """Whether a result is what was expected, save that calls may have become ones that cannot be run."""
+    """Return whether a result is as expected, except that calls may have become invalid."""
     if result[:2] != expected[:2] or len(result[2]) != len(expected[2]):
         return False
     pairs = zip(result[2], expected[2], strict=True)

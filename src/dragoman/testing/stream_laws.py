@@ -1,4 +1,4 @@
-"""The laws of streams, to be run over any adapter and any recorded stream that it reads.
+"""The laws of streams, for any adapter and any recorded stream that it decodes.
 
 ::
 
@@ -7,9 +7,8 @@
     for verdict in stream_laws(MyAdapter("model"), recorded_bytes):
         assert not verdict.faults, verdict
 
-Each law plays the stream again and again, cut, re-chunked or spoilt in one way at a time, and judges what comes out:
-the whole reply, or a typed error with the part that had arrived. Nothing here waits, and nothing is left to chance:
-the same seed plays the same bytes.
+Each law replays the stream many times, truncated, re-chunked or mutated, and checks the result: the whole reply, or a
+typed error with the part that arrived. Nothing waits, and the same seed replays the same bytes.
 """
 
 import random
@@ -50,7 +49,7 @@ from dragoman.testing.stream_subject import StreamSubject
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One replay: what was done, what came of it, and what is wrong with that."""
+    """One replay: its description, its outcome and its faults."""
 
     what: str
     faults: tuple[str, ...] = ()
@@ -59,9 +58,9 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is tried. ``replays``: re-chunked replays of one stream, None for all of them, which are some six for
-    each of its bytes. ``mutations``: spoilt copies of one stream. ``stride``: a reset at every so many bytes;
-    ``cuts``: a clean end there."""
+    """The number of replays of one stream. ``replays``: re-chunked ones, or None for all, about six per byte.
+
+    ``mutations``: mutated copies. ``stride``: the bytes between two resets; ``cuts``: those between two clean ends."""
 
     replays: int | None = None
     mutations: int = 1000
@@ -72,7 +71,7 @@ class Effort:
 
 @dataclass(slots=True)
 class Verdict:
-    """A law's result for one stream: how many replays, what came of them, and the first faults."""
+    """A law's result for one stream: the number of replays, their outcomes and the first faults."""
 
     law: str
     tried: int = 0
@@ -92,14 +91,14 @@ class Verdict:
 
 _MAX_FAULTS_KEPT = 10
 _MAX_CHUNK_SIZE, _MAX_CHUNK_SIZE_OF_VARIANTS = 64, 8
-"""The largest size of equal chunks: of the stream as it is, and of each other spelling of it."""
+"""The largest size of equal chunks: for the stream itself, and for its variants."""
 _RANDOM_CHUNKINGS = 4
 
 
 def stream_laws(adapter: Adapter, body: bytes, effort: Effort | None = None, **facts: Any) -> Iterator[Verdict]:
-    """All laws over one stream. ``facts`` are the other fields of `StreamSubject`.
+    """Run all laws over one stream. ``facts`` are the other fields of `StreamSubject`.
 
-    A stream that the adapter cannot read to its end untouched is one fault, and no law is tried.
+    If the adapter cannot decode the unchanged stream, that is one fault, and no law is tried.
     """
     subject, effort = StreamSubject(adapter, body, **facts), effort or Effort()
     if not isinstance(subject.events[-1], MessageComplete):
@@ -110,7 +109,7 @@ def stream_laws(adapter: Adapter, body: bytes, effort: Effort | None = None, **f
 
 
 def run_law(law: str, subject: StreamSubject, effort: Effort) -> Verdict:
-    """One law over one stream."""
+    """Run one law over one stream."""
     found = Verdict(law)
     for trial in LAWS[law](subject, effort):
         found.count(trial)

@@ -1,4 +1,4 @@
-"""One stream and the adapter that reads it, as the stream laws see them."""
+"""One stream and its adapter: the subject of the stream laws."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -17,11 +17,11 @@ _NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class StreamSubject:
-    """A whole recorded stream, and what is known of its wire apart from the adapter.
+    """A whole recorded stream, and facts about its wire that do not come from the adapter.
 
-    ``ends_at``: bytes that must have arrived before the reply may be called whole; None where that is not known.
-    ``errors``: events that report a failure, each with the class it means. ``keep_alive``: an event that says nothing.
-    ``whole``: the same reply as one JSON object, where the wire has that form.
+    ``ends_at``: the number of bytes after which the reply is complete, or None if unknown. ``errors``: events that
+    report a failure, with their error classes. ``keep_alive``: an event without content. ``whole``: the same reply as
+    one JSON object, if the wire has that form.
     """
 
     adapter: Adapter
@@ -35,7 +35,7 @@ class StreamSubject:
 
     @property
     def events(self) -> tuple[StreamEvent, ...]:
-        """What the untouched stream says."""
+        """The events of the unchanged stream."""
         if not self._events:
             self._events.append(tuple(self.play([self.body])))
         return self._events[0]
@@ -44,7 +44,7 @@ class StreamSubject:
         return self.adapter.decoder(self.context())
 
     def context(self) -> RequestContext:
-        """Ids count up from nothing and time stands still, so that the same bytes give equal events."""
+        """Return a context with counted ids and a fixed time, so that the same bytes give equal events."""
         return RequestContext.for_model(
             str(self.adapter.model_id),
             session_id="sess_laws",
@@ -55,7 +55,7 @@ class StreamSubject:
         )
 
     def play(self, chunks: Iterable[bytes]) -> list[StreamEvent]:
-        """The events of chunks that end cleanly."""
+        """Return the events of chunks that end cleanly."""
         decoder = self.decoder()
         events: list[StreamEvent] = []
         for chunk in chunks:

@@ -1,4 +1,4 @@
-"""All laws of the kit, by chapter, in the order in which they are tried."""
+"""All laws of the kit, by chapter, in the order in which they run."""
 
 from dragoman.testing.conformance.law import Check, Law
 from dragoman.testing.conformance.laws import capabilities, contract, costs, errors, ids, media, replies, swaps

@@ -1,4 +1,4 @@
-"""What is declared holds both ways: a yes is carried by the wire, a no is our loss, and never silence."""
+"""Declared capabilities are checked in both directions: a supported feature is sent, another one is a loss."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Laws of the contract: what every adapter promises whatever its wire (specification D5)."""
+"""Laws of the contract, for every wire (``docs/reference/contract.md``, "Members")."""
 
 import hashlib
 import json

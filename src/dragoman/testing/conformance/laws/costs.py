@@ -1,4 +1,4 @@
-"""Laws of money: counts as the wire told them, exact prices, and unknown is None."""
+"""Laws of costs: counts as on the wire, exact prices, and None if unknown."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Laws of errors: every failure has its class, whatever the body says, and shows no secret."""
+"""Laws of errors: every failure has its class, whatever its body is, and shows no secret."""
 
 import pickle
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from dragoman.testing.conformance.subject import NotTriedError, Subject
 from dragoman.testing.stream_laws import Trial
 
 _STATUSES = (400, 401, 402, 403, 404, 408, 413, 422, 429, 500, 502, 503, 529)
-# 504 is left out: it is the server's error to some providers, and a timeout to others.
+# Without 504: it is a server error for some providers, and a timeout for others.
 _UNINFORMATIVE_BODIES = (b"", b"<html><body>Bad gateway</body></html>", b"{}")
 _GARBAGE = (
     *_UNINFORMATIVE_BODIES, b"null", b"[]", b"[[]]", b"7", b'"no"', b'{"error": 7}', b'{"error": null}',

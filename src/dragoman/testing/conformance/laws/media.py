@@ -1,4 +1,4 @@
-"""What is declared of media holds both ways: what is taken arrives on the wire, what is not is a named loss."""
+"""Declared media are checked in both directions: supported media are sent, others are a named loss."""
 
 from collections.abc import Iterator
 
@@ -22,7 +22,7 @@ from dragoman.testing.stream_laws import Trial
 
 Media = type[ImageBlock] | type[AudioBlock] | type[VideoBlock] | type[DocumentBlock]
 
-# Bytes that begin as such files do, so that whoever looks at them sees what they are.
+# Bytes with the signatures of such files.
 _DATA = {
     ImageBlock: "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk",
     AudioBlock: "UklGRiQAAABXQVZFZm10IBAAAAABAAEA",

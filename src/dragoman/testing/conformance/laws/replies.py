@@ -1,4 +1,4 @@
-"""Laws of replies: framing and streams, over each wire that the kit was given."""
+"""Laws of replies: framing and streams, for each wire of the suite."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ StreamLaw = Callable[[StreamSubject, stream_laws.Effort], Iterator[Trial]]
 
 
 def to_stream_subject(subject: Subject, wire: Wire, sample: SampleReply) -> StreamSubject:
-    """A reply as the stream laws see it."""
+    """Return a reply as a subject of the stream laws."""
     body = wire.stream(sample)
     return StreamSubject(
         subject.adapter,

@@ -1,4 +1,4 @@
-"""Laws of the swap: any history, whoever produced it, and nothing lost without a word."""
+"""Laws of swaps: any history of any model, and no unreported loss."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
