@@ -14,16 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_each_prompt_has_as_many_wordings_and_is_in_use() -> None:
     """A prompt that nobody asks any more is taken out of the table."""
     assert {len(others) for others in table().values()} == {2}
-<<<<<<< HEAD
-    users = [
-        *(ROOT / "tests").rglob("test_*.py"),
-        *(ROOT / "docs").glob("*.md"),
-        *(ROOT / "src").rglob("demo_script.py"),
-    ]
-=======
     script = ROOT / "src" / "dragoman" / "cli" / "demo_script.py"
     users = [*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "docs").glob("*.md"), script]
->>>>>>> impl-testing
     asked = "\n".join(path.read_text(encoding="utf-8") for path in users)
     assert [prompt for prompt in table() if f'"{prompt}"' not in asked] == []
 
