@@ -160,7 +160,9 @@ class Authority:
         return context
 
     def client(self) -> ssl.SSLContext:
-        return ssl.create_default_context(cafile=str(self.certificate))
+        context = ssl.create_default_context(cafile=str(self.certificate))
+        context.verify_flags |= ssl.VERIFY_X509_STRICT  # which Python sets itself from 3.13 on
+        return context
 
 
 @pytest.fixture(scope="session")
@@ -182,12 +184,17 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=1))
     )
+    usage = x509.KeyUsage(
+        key_cert_sign=True, crl_sign=True, digital_signature=False, content_commitment=False, key_encipherment=False,
+        data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
+    )  # fmt: skip
     signed = (
         builder.subject_name(common_name("An authority for tests"))
         .public_key(root.public_key())
         .serial_number(1)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(root.public_key()), critical=False)
+        .add_extension(usage, critical=True)
         .sign(root, hashes.SHA256())
     )
     leaf = (
