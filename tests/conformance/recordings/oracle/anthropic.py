@@ -29,7 +29,7 @@ _STOP = {
 
 def reply(body: dict[str, Any]) -> Expected | Failure:
     if body.get("type") == "error":
-        return Failure(words=error_texts(body["error"]))
+        return Failure(error_texts=error_texts(body["error"]))
     pieces = ReplyParts()
     for block in body["content"]:
         _block(block, pieces)
@@ -44,7 +44,7 @@ def stream(text: str) -> Expected | Failure:
     for name, data in events(text):
         kind = data.get("type", name)
         if kind == "error":
-            return Failure(words=error_texts(data["error"]))
+            return Failure(error_texts=error_texts(data["error"]))
         if kind == "message_start":  # a second one before message_stop starts the message anew
             message, blocks, joined = dict(data["message"]), {}, {}
         elif kind == "content_block_start":

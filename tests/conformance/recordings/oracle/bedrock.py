@@ -59,7 +59,7 @@ def stream(data: bytes) -> Expected | Failure:
     own = ""
     for _, name, frame in binary(data):
         if name.startswith("!"):
-            return Failure(words=(name, *error_texts(frame)))
+            return Failure(error_texts=(name, *error_texts(frame)))
         if name == "chunk":
             event = json.loads(base64.b64decode(frame["bytes"]))
             if "type" in event:

@@ -21,7 +21,7 @@ _REASONING = ("reasoning_content", "reasoning")
 
 def reply(body: dict[str, Any]) -> Expected | Failure:
     if body.get("error"):
-        return Failure(words=error_texts(body["error"]))
+        return Failure(error_texts=error_texts(body["error"]))
     choice = next(choice for choice in body["choices"] if count(choice.get("index")) == 0)
     message = choice["message"]
     pieces = ReplyParts()
@@ -51,7 +51,7 @@ def stream(text: str) -> Expected | Failure:
             done = True
             break
         if data.get("error"):
-            return Failure(words=error_texts(data["error"]))
+            return Failure(error_texts=error_texts(data["error"]))
         served |= {name: data[name] for name in ("model", "service_tier") if data.get(name)}
         grouped = data.get("usage") or (data.get("x_groq") or {}).get("usage")
         usage = grouped or usage

@@ -50,7 +50,7 @@ def stream(text: str) -> Expected | Failure:
         message_delta = delta.get("message") or {}
         match data.get("type", name):
             case "error":
-                return Failure(words=error_texts(data))
+                return Failure(error_texts=error_texts(data))
             case "message-start":
                 message = dict(message_delta)
             case "content-start":
@@ -67,7 +67,7 @@ def stream(text: str) -> Expected | Failure:
                 calls[data["index"]]["function"]["arguments"] += message_delta["tool_calls"]["function"]["arguments"]
             case "message-end":
                 if delta.get("error"):
-                    return Failure(words=error_texts(delta))
+                    return Failure(error_texts=error_texts(delta))
                 parts = [content[index] for index in sorted(content)]
                 whole = {**message, "content": parts, "tool_plan": plan}
                 whole["tool_calls"] = [calls[index] for index in sorted(calls)]

@@ -30,7 +30,7 @@ def reply(body: Any) -> Expected | Failure:
         return _gathered([_camel(chunk) for chunk in body])
     body = _camel(body)
     if body.get("error"):
-        return Failure(words=error_texts(body["error"]))
+        return Failure(error_texts=error_texts(body["error"]))
     candidates = body.get("candidates") or []
     candidate = candidates[0] if candidates else {}
     parts = (candidate.get("content") or {}).get("parts") or []
@@ -72,7 +72,7 @@ def _gathered(chunks: list[dict[str, Any]]) -> Expected | Failure:
     candidate: dict[str, Any] = {}
     for chunk in chunks:
         if chunk.get("error"):
-            return Failure(words=error_texts(chunk["error"]))
+            return Failure(error_texts=error_texts(chunk["error"]))
         whole |= {name: value for name, value in chunk.items() if name not in ("candidates", "usageMetadata")}
         if "totalTokenCount" in (chunk.get("usageMetadata") or {}):
             whole["usageMetadata"] = chunk["usageMetadata"]

@@ -27,7 +27,7 @@ _STOP = {
 
 def reply(body: dict[str, Any]) -> Expected | Failure:
     if body.get("error"):
-        return Failure(words=error_texts(body["error"]))
+        return Failure(error_texts=error_texts(body["error"]))
     pieces = ReplyParts()
     for step in body.get("steps") or ():
         match step["type"]:
@@ -50,7 +50,7 @@ def stream(text: str) -> Expected | Failure:
             continue
         match data["event_type"]:
             case "error":
-                return Failure(words=error_texts(data))
+                return Failure(error_texts=error_texts(data))
             case "step.start":
                 steps[data["index"]] = dict(data["step"])
             case "step.delta":

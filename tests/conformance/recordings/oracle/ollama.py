@@ -16,7 +16,7 @@ from tests.conformance.recordings.oracle.frames import lines
 
 def reply(body: dict[str, Any]) -> Expected | Failure:
     if body.get("error"):
-        return Failure(words=error_texts(body["error"]))
+        return Failure(error_texts=error_texts(body["error"]))
     message = body["message"]
     pieces = ReplyParts()
     pieces.text.append(message.get("content") or "")
@@ -32,7 +32,7 @@ def stream(text: str) -> Expected | Failure:
     calls: list[Any] = []
     for line in lines(text):
         if line.get("error"):
-            return Failure(words=error_texts(line["error"]))
+            return Failure(error_texts=error_texts(line["error"]))
         message = line.get("message") or {}
         content += message.get("content") or ""
         thinking += message.get("thinking") or ""

@@ -22,7 +22,7 @@ _ENDS = ("response.completed", "response.incomplete")
 
 def reply(body: dict[str, Any]) -> Expected | Failure:
     if body.get("error") or body["status"] == "failed":
-        return Failure(words=error_texts(body.get("error")))
+        return Failure(error_texts=error_texts(body.get("error")))
     pieces = ReplyParts()
     refused = False
     for item in body["output"]:
@@ -48,9 +48,9 @@ def stream(text: str) -> Expected | Failure:
             continue
         kind = data.get("type", name)
         if kind == "error":
-            return Failure(words=error_texts(data))
+            return Failure(error_texts=error_texts(data))
         if kind == "response.failed":
-            return Failure(words=error_texts(data["response"].get("error")))
+            return Failure(error_texts=error_texts(data["response"].get("error")))
         if kind == "response.output_item.done":
             items[data["output_index"]] = data["item"]
         if kind in _ENDS:
