@@ -32,14 +32,14 @@ assert not secret, f"import reads {secret}"
 INSTALLED = """
 import importlib.metadata, sys
 import dragoman
-from dragoman.bundled import bundled
+from dragoman.bundled import bundled_path
 from dragoman.pricing import price_table
 
 assert "site-packages" in dragoman.__file__, dragoman.__file__
 assert [name for name in dragoman.__all__ if not hasattr(dragoman, name)] == []
 for entry in importlib.metadata.entry_points(group="dragoman.adapters"):
     entry.load()
-assert price_table().providers() and list(bundled("cassettes").rglob("*.yaml"))
+assert price_table().providers() and list(bundled_path("cassettes").rglob("*.yaml"))
 assert dragoman.Session("anthropic:claude-opus-5-5").preview("openai:gpt-4.1").fits
 print(len(price_table().providers()), "providers with prices")
 """

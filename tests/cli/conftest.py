@@ -1,0 +1,10 @@
+"""What the commands print depends on the terminal: these tests name theirs, whatever it is that runs them."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of 120 columns. Tests of narrow ones set their own width."""
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.delenv("LINES", raising=False)
