@@ -1,7 +1,7 @@
 """Work counted instead of timed: how many functions a fixed piece of work calls, and which modules an import loads.
 
 Both counts are the same in every run and on every machine, so that a test can hold them to a budget. The budgets
-stand in `budgets.toml`; `python -m tests.benchmarks.call_counts` counts anew and writes them.
+stand in `budgets.toml`; `python -m tests.benchmarks.call_counts` counts again and writes them.
 """
 
 import json

@@ -39,6 +39,6 @@ def test_nothing_more_is_loaded_than_its_budget_names(stage: str) -> None:
     """An import, a session and a first answer load the modules that are known for it, and no package beside them."""
     budget = budgets()["modules"][stage]
     house, others = modules_of(STAGES[stage])
-    hint = "loaded anew; if that is meant: python -m tests.benchmarks.call_counts"
+    hint = "newly loaded; if that is meant: python -m tests.benchmarks.call_counts"
     assert not set(others) - set(budget["others"]), hint
     assert not set(house) - set(budget["house"]), hint

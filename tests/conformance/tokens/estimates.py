@@ -1,7 +1,7 @@
 """Token estimates against the counts that providers reported.
 
 ``python -m tests.conformance.tokens.estimates`` prints the error by provider; ``--cross`` the error of weights that
-were fitted without the recordings they are judged by; ``--fit`` prints token_weights.toml anew.
+were fitted without the recordings they are judged by; ``--fit`` prints a new token_weights.toml.
 
 Judged is every request whose messages and tools say what the provider counted: none whose reply ran the provider's own
 tools (their results are counted as input) or that goes on from a state which the provider keeps.

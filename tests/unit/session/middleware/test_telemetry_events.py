@@ -1,4 +1,4 @@
-"""A session and an event bus: what it is told of a turn, in which order, and what it is never told."""
+"""The events that a session sends to its bus: which, in which order, and which never."""
 
 import threading
 from collections.abc import Iterator
