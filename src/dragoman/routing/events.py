@@ -1,7 +1,7 @@
 """A decision as the event ``route.decided``: the whole chain, with the reasons against each candidate."""
 
 from dragoman.events.catalogue import PolicyEvaluation, RouteDecided
-from dragoman.routing.decision import Candidate, RouteDecision
+from dragoman.routing.decision import Candidate, RouteDecision, RoutingPolicy, Verdict
 
 
 def to_event(decision: RouteDecision, elapsed_ms: float) -> RouteDecided:
@@ -12,6 +12,12 @@ def to_event(decision: RouteDecision, elapsed_ms: float) -> RouteDecided:
         elapsed_ms=elapsed_ms,
         chain=tuple(map(_to_evaluation, decision.chain)),
     )
+
+
+def own_model_event(model: str, reason: str) -> RouteDecided:
+    """The event of a turn without a router: the session's own model answers."""
+    link = Candidate(policy=RoutingPolicy.MANUAL_STICKY, model=model, reason=reason, verdict=Verdict.CHOSE)
+    return RouteDecided(chosen_model=model, winner_index=0, elapsed_ms=0.0, chain=(_to_evaluation(link),))
 
 
 def _to_evaluation(link: Candidate) -> PolicyEvaluation:

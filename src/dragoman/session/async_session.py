@@ -2,32 +2,47 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing, closing
-from functools import partial
+from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, ProviderError
 from dragoman.adapter.replies.stream_decoder import decode_stream_async
+from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import MessageComplete, StreamEvent
 from dragoman.canonical.message import Message
+from dragoman.session.config import SessionSettings, TurnOptions, UserInput, new_answer_validator
 from dragoman.session.conversation import TURN_IN_PROGRESS, Conversation
+from dragoman.session.effects import (
+    AbandonedTurnError,
+    Admit,
+    Choose,
+    Keep,
+    Perform,
+    Read,
+    RunTools,
+    Send,
+    Stage,
+    ToolRun,
+    Wait,
+)
 from dragoman.session.events import SessionEvent
+from dragoman.session.reply import Reply
 from dragoman.session.reply_reader import ReplyReader
-from dragoman.session.settings import SessionSettings, TurnOptions, UserInput
+from dragoman.session.reply_stream import AsyncReplyStream
 from dragoman.session.snapshot import SessionStore
-from dragoman.session.turn import BrokenReplyError, Keep, Read, RunPolicy, RunTools, Send, Turn, Wait, advance
+from dragoman.session.turn_run import TurnRun, encode, keep, tool_run
 from dragoman.tools import calls
 from dragoman.tools.calls import PreparedCall
-from dragoman.transport import AsyncTransport
+from dragoman.transport import AsyncStreamedReply, AsyncTransport
 
 if TYPE_CHECKING:
     from dragoman.policy import Declassification
     from dragoman.session.answer import AnswerValidator
-    from dragoman.session.middleware.stream_filter import StreamFilter
 
 ResultT = TypeVar("ResultT")
 
@@ -43,40 +58,33 @@ class AsyncSession(Conversation[AsyncTransport]):
 
     async def ask(
         self, prompt: UserInput | None, *, model: str | None = None, **options: Unpack[TurnOptions]
-    ) -> Message:
+    ) -> Reply[str]:
         """As `Session.ask`."""
-        async with aclosing(
-            self._turn_events(
-                self._new_turn(prompt, options, stream=False, model=model), self._new_answer_validator(options)
-            )
-        ) as events:
-            async for event in events:
-                if isinstance(event, MessageComplete):
-                    reply = event.message
-            return reply
+        run = self._start(self._new_turn(prompt, options, stream=False, model=model))
+        validator = new_answer_validator(self.options, options, early=not self.toolbox.definitions)
+        async with aclosing(self._turn_events(run, validator)) as events:
+            async for _ in events:
+                pass
+        return run.record.to_reply()
 
     def stream(
         self, prompt: UserInput | None, *, model: str | None = None, **options: Unpack[TurnOptions]
-    ) -> AsyncGenerator[SessionEvent, None]:
-        """As `Session.stream`. Cancelling the task, or leaving the loop, cancels the reply.
-
-        Python closes an async generator some time after its loop was left; `contextlib.aclosing` closes it at once,
-        and so does the next turn of the session.
-        """
-        return self._turn_events(
-            self._new_turn(prompt, options, stream=True, model=model), self._new_answer_validator(options)
-        )
+    ) -> AsyncReplyStream[str]:
+        """As `Session.stream`. Cancelling the task, or leaving ``async with``, cancels the reply; so does the next turn
+        of the session."""
+        run = self._start(self._new_turn(prompt, options, stream=True, model=model))
+        validator = new_answer_validator(self.options, options, early=not self.toolbox.definitions)
+        return AsyncReplyStream(self._turn_events(run, validator), run.record)
 
     async def compact(
         self, model: str | None = None, *, keep_last: int | None = None, instructions: str | None = None
     ) -> Message:
         """As `Session.compact`."""
-        async with aclosing(
-            self._turn_events(self._with_telemetry(self._compaction_turn(model, keep_last, instructions)))
-        ) as events:
+        run = self._start(self._compaction_turn(model, keep_last, instructions))
+        async with aclosing(self._turn_events(run)) as events:
             async for _ in events:
                 pass
-        return self._messages[-1]
+        return self._history.messages[-1]
 
     @classmethod
     async def resume(
@@ -96,17 +104,25 @@ class AsyncSession(Conversation[AsyncTransport]):
         """As `Session.declassify`; with a store it runs in a thread, ``audit`` too."""
         if self._running is not None:
             raise ConfigurationError(TURN_IN_PROGRESS)
-        if self._persistence is None:
+        if self.config.store is None:
             return self._declassify(labels, actor, reason, audit)
         return await asyncio.to_thread(self._declassify, labels, actor, reason, audit)
+
+    async def apply_policy(
+        self, hook: str, message: Message, *, require: Callable[[Message], str | None] | None = None, **slots: Any
+    ) -> Message:
+        """As `Session.apply_policy`."""
+        checked = self._policy.fetch_check(hook, self._factory.adopt(message), require, **slots)
+        message = (await checked.work_async()) if isinstance(checked, Perform) else checked
+        return message
 
     async def close(self) -> None:
         """As `Session.close`."""
         await self._end_turn()
-        await self._save_turn_in_thread()
-        for transport in self._transports.values():
+        if self.config.store is not None:
+            await asyncio.to_thread(self._save)
+        for transport in self._transports.take_all():
             await transport.close()
-        self._transports.clear()
 
     async def __aenter__(self) -> Self:
         return self
@@ -117,10 +133,10 @@ class AsyncSession(Conversation[AsyncTransport]):
         await self.close()
 
     async def _turn_events(
-        self, turn: Turn, validator: "AnswerValidator | None" = None
+        self, run: TurnRun, validator: "AnswerValidator | None" = None
     ) -> AsyncGenerator[SessionEvent, None]:
         await self._end_turn()
-        self._running = running = self._drive(turn)
+        self._running = running = self._drive(run)
         try:
             async for event in running:
                 if validator is not None:
@@ -131,11 +147,6 @@ class AsyncSession(Conversation[AsyncTransport]):
         finally:
             if self._running is running:
                 await self._end_turn()
-            await self._save_turn_in_thread()
-
-    async def _save_turn_in_thread(self) -> None:
-        if self._persistence is not None:
-            await asyncio.to_thread(self._save_turn)
 
     async def _end_turn(self) -> None:
         running = self._running
@@ -146,111 +157,160 @@ class AsyncSession(Conversation[AsyncTransport]):
         self._running = None
         await running.aclose()
 
-    async def _drive(self, turn: Turn) -> AsyncGenerator[SessionEvent, None]:
-        with closing(turn):  # releases the budget reservation immediately
-            outcome: Any = None
-            while (effect := advance(turn, outcome)) is not None:
-                outcome = None
-                try:
-                    match effect:
-                        case Read():
-                            outcome = await self._in_thread(self._read_files, effect.adapter, effect.history)
-                        case Send():
-                            async with aclosing(
-                                self._stream(effect) if effect.request.stream else self._send(effect)
-                            ) as events:
-                                async for event in events:
-                                    if isinstance(event, MessageComplete):
-                                        outcome = event.message
-                                    yield event
-                        case RunTools():
-                            outcome = await self._run_tools(effect.adapter, effect.calls)
-                        case Keep():
-                            self._messages += effect.messages
-                            for tool_event in effect.events:
-                                yield tool_event
-                        case Wait():
-                            await self._timing(effect.provider).sleep_async(effect.seconds)
-                        case RunPolicy():
-                            outcome = await self._run_policy(effect.steps)
-                except Exception as error:  # the turn handles what it can, and raises the rest
-                    outcome = error
+    async def _drive(self, run: TurnRun) -> AsyncGenerator[SessionEvent, None]:
+        with closing(run.turn):
+            run.begin()
+            while run.effect is not None:
+                async with aclosing(
+                    self._attempt(run, run.effect) if isinstance(run.effect, Send) else self._carry_out(run)
+                ) as events:
+                    async for event in events:
+                        yield event
+        if run.error is not None:
+            raise run.error
 
-    async def _send(self, send: Send) -> AsyncGenerator[StreamEvent, None]:
-        transport = self._transport(send.adapter)
-        response = await transport.send(send.adapter, send.request, timeout=self._timeout(send.adapter))
+    async def _carry_out(self, run: TurnRun) -> AsyncGenerator[SessionEvent, None]:
+        outcome: Any = None
+        try:
+            match run.effect:
+                case Admit():
+                    outcome = run.effect.prompt
+                case Choose():
+                    outcome = run.effect.choose()
+                case Read():
+                    outcome = await self._in_thread(self._read_files, run.effect.adapter, run.effect.history)
+                case RunTools():
+                    outcome = await self._run_tools(run.effect.adapter, run.effect.calls)
+                case Keep():
+                    outcome = run.effect.messages
+                    for kept in keep(run.effect, self._history):
+                        yield kept
+                case Wait():
+                    await run.effect.timing.sleep_async(run.effect.seconds)
+                case Perform():
+                    outcome = await run.effect.work_async()
+        except (GeneratorExit, asyncio.CancelledError):
+            await self._abandon(run, AbandonedTurnError())
+            raise
+        except Exception as error:  # the turn handles what it can, and raises the rest
+            outcome = error
+        run.advance(outcome)
+
+    async def _abandon(self, run: TurnRun, outcome: Any) -> None:
+        run.advance(outcome)
+        while run.effect is not None:
+            async for _ in self._carry_out(run):
+                pass
+        if run.error is not None and not isinstance(run.error, AbandonedTurnError):
+            raise run.error
+
+    async def _attempt(self, run: TurnRun, send: Send) -> AsyncGenerator[SessionEvent, None]:
+        reader = ReplyReader(send)
+        try:
+            request, transport = encode(send, run.record), self._transports.get(send.adapter)
+            arguments = self._transports.arguments(send.adapter, send.retries)
+            if request.stream:
+                async with transport.stream(send.adapter, request, **arguments) as response:
+                    reader.begin(response)
+                    await self._observe(send, response.headers)
+                    async with aclosing(self._read_stream(run, send, reader, response)) as events:
+                        async for event in events:
+                            yield event
+                    # Kept before the connection is released: that may take a while, and other tasks run meanwhile.
+                    async with aclosing(self._hand_out(run, reader)) as events:
+                        async for event in events:
+                            yield event
+            else:
+                await self._read_whole(send, reader, transport, request, arguments)
+        except (GeneratorExit, asyncio.CancelledError):
+            if run.effect is send:
+                await self._abandon(run, reader.abandon())
+            raise
+        except Exception as error:
+            if run.effect is not send:
+                raise
+            reader.fail(error)
+        if run.effect is send:
+            async with aclosing(self._hand_out(run, reader)) as events:
+                async for event in events:
+                    yield event
+
+    async def _read_stream(
+        self, run: TurnRun, send: Send, reader: ReplyReader, response: AsyncStreamedReply
+    ) -> AsyncGenerator[SessionEvent, None]:
+        try:
+            async with aclosing(
+                decode_stream_async(response.chunks, reader.decoder, idle_timeout=response.idle_timeout)
+            ) as events:
+                async for event in events:
+                    reader.receive(event)
+                    for visible in reader.feed((await self._pass(send.stages, event)) if send.stages else (event,)):
+                        yield visible
+        except (GeneratorExit, asyncio.CancelledError):
+            await self._abandon(run, reader.abandon())
+            raise
+
+    async def _read_whole(
+        self,
+        send: Send,
+        reader: ReplyReader,
+        transport: AsyncTransport,
+        request: WireRequest,
+        arguments: dict[str, Any],
+    ) -> None:
+        response = await transport.send(send.adapter, request, **arguments)
+        reader.begin(response)
+        await self._observe(send, response.headers)
         try:
             reply = send.adapter.from_wire_response(response, send.context)
         except ProviderError as error:
-            raise BrokenReplyError(error) from None
-        if self._policy_hooks is not None:
-            reply = await self._run_policy(
-                self._policy_hooks.check_reply(send.adapter, reply, partial(self._settle_unkept, send))
-            )
-        self._keep_reply(send, reply)
-        yield MessageComplete(reply)
+            reader.fail_unreadable(error)
+        else:
+            event = MessageComplete(reply)
+            reader.receive(event)
+            reader.feed(await self._pass(send.stages, event))
 
-    async def _stream(self, send: Send) -> AsyncGenerator[StreamEvent, None]:
-        reader, transport = ReplyReader(send), self._transport(send.adapter)
-        stream_filter = self._new_stream_filter(send, reader)
-        async with (
-            transport.stream(send.adapter, send.request, timeout=self._timeout(send.adapter)) as reply,
-            aclosing(decode_stream_async(reply.chunks, reader.decoder, idle_timeout=reply.idle_timeout)) as events,
-        ):
-            # Kept before the connection is closed: closing may take a while, and other tasks run meanwhile.
-            try:
+    async def _hand_out(self, run: TurnRun, reader: ReplyReader) -> AsyncGenerator[SessionEvent, None]:
+        run.finish_attempt(reader)
+        while isinstance(run.effect, (Keep, Perform)):
+            async with aclosing(self._carry_out(run)) as events:
                 async for event in events:
-                    for visible in (
-                        (event,) if stream_filter is None else await self._filter_event(stream_filter, event)
-                    ):
-                        if isinstance(visible, MessageComplete):
-                            self._keep_reply(send, visible.message)
-                        for event_now in reader.feed(visible):
-                            yield event_now
-            except (GeneratorExit, asyncio.CancelledError):
-                received = kept = reader.partial_reply()
-                if self._policy_hooks is not None:
-                    kept = await self._run_policy(self._policy_hooks.check_partial(send.adapter, received))
-                self._keep_partial(send, reader, received, kept)
-                raise
+                    yield event
 
-    async def apply_policy(
-        self, hook: str, message: Message, *, require: Callable[[Message], str | None] | None = None, **slots: Any
-    ) -> Message:
-        """Return the message as the session's policy leaves it at that hook, such as ``resource_post_fetch``.
+    async def _observe(self, send: Send, headers: Any) -> None:
+        for observe in send.observers:
+            await observe(headers).work_async()
 
-        ``slots`` are extensions of this message alone. ``require`` gets the message as the plugins left it and returns
-        the code of a refusal, ``left_out`` or ``redirected``, or None. A message without a session id becomes one of
-        this session. Without a policy it is not changed, and ``require`` is not called. Raises PolicyDeniedError.
-        """
-        message = self._adopt(message)
-        if self._policy_hooks is None:
-            return message
-        checked: Message = await self._run_policy(self._policy_hooks.check_fetch(hook, message, require, **slots))
-        return checked
+    async def _pass(self, stages: Sequence[Stage], event: StreamEvent) -> Sequence[StreamEvent]:
+        events: Sequence[StreamEvent] = (event,)
+        for stage in stages:
+            passed: list[StreamEvent] = []
+            for each in events:
+                result = stage(each)
+                passed += (await result.work_async()) if isinstance(result, Perform) else result
+            events = passed
+        return events
 
-    async def _filter_event(self, stream_filter: "StreamFilter", event: StreamEvent) -> Sequence[StreamEvent]:
-        events_now = stream_filter.try_fast(event)
-        return (await self._run_policy(stream_filter.apply(event))) if events_now is None else events_now
-
-    async def _run_policy(self, steps: Generator[Any, Any, Any]) -> Any:
-        from dragoman.policy.runner import run_async  # a session with steps has loaded it already
-
-        return await run_async(steps)
-
-    async def _run_tools(self, adapter: Adapter, requested_calls: Sequence[ToolUseBlock]) -> list[ToolResultBlock]:
+    async def _run_tools(self, adapter: Adapter, requested_calls: Sequence[ToolUseBlock]) -> list[ToolRun]:
         prepared = [await self._approve_call(self.toolbox.prepare(call)) for call in requested_calls]
-        results = await asyncio.gather(*(calls.run_async(item, asyncio.to_thread) for item in prepared))
-        checked = [await self._in_thread(self._check_files, adapter, result) for result in results]
-        self._on_tool_results(prepared, checked)
-        return checked
+        timed = await asyncio.gather(*map(_timed_run, prepared))
+        return [
+            await self._in_thread(tool_run, call, result, seconds, self._files, adapter, self._factory.tool_message)
+            for call, (result, seconds) in zip(prepared, timed, strict=True)
+        ]
 
     async def _in_thread(self, function: Callable[..., ResultT], *arguments: Any) -> ResultT:
         """Read files in place; run in a thread if something may be fetched."""
         return await asyncio.to_thread(function, *arguments) if self._files.can_fetch else function(*arguments)
 
     async def _approve_call(self, prepared: PreparedCall) -> PreparedCall:
-        if self._approve is None or prepared.tool is None:
+        if self.config.approve is None or prepared.tool is None:
             return prepared
-        allowed = self._approve(prepared.call, prepared.tool.definition)
+        allowed = self.config.approve(prepared.call, prepared.tool.definition)
         return self._apply_decision(prepared, await allowed if inspect.isawaitable(allowed) else allowed)
+
+
+async def _timed_run(prepared: PreparedCall) -> tuple[ToolResultBlock, float]:
+    """Return the result and the seconds that it took."""
+    started_at = perf_counter()
+    return await calls.run_async(prepared, asyncio.to_thread), perf_counter() - started_at

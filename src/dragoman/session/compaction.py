@@ -8,22 +8,23 @@ Messages that are kept then follow a different beginning. Their signed thinking 
 signatures to what precedes them, the adapter's prefix ledger names each void one as a loss.
 """
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import CompactionError, ConfigurationError
-from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.blocks import TextBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
-from dragoman.session.turn import Keep, Turn, TurnPlan, request_reply
-
-Size = Callable[[Sequence[Message]], int]
-"""Estimates the tokens of some messages."""
-
-_LINKS = ("prompt_request_id", "resource_request_id")
-"""Fields in which blocks other than tool blocks name their request."""
+from dragoman.session.compaction_split import (
+    HistorySplit,
+    Size,
+    chunk_messages,
+    split_at_share,
+    split_keeping_last,
+)
+from dragoman.session.effects import Admit, Choose, Keep, Turn
+from dragoman.session.routes import Route
+from dragoman.session.turn import Requests, request_reply
 
 MAX_SUMMARY_TOKENS = 8192
 """Upper limit of one summary, in tokens."""
@@ -42,25 +43,18 @@ SUMMARY_PROMPT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class HistorySplit:
-    """A history in three parts. Each message is in one of them; the order stays."""
-
-    lead: tuple[Message, ...]
-    """The system and developer messages at the start."""
-    summarized: tuple[Message, ...]
-    """The messages that a summary replaces."""
-    kept: tuple[Message, ...]
-    """The messages that stay: the newest, the critical, and those linked to either."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """The inputs of a compaction. ``plan`` is a turn of the model that writes the summary; ``target`` is the model that
-    must fit the result."""
+    """The inputs of a compaction."""
 
-    plan: TurnPlan
-    target: Adapter
+    known_adapter: Adapter | None
+    """The model that writes the summary, if no router chooses it."""
+    choose: Callable[[], Route]
+    """Chooses the model that writes the summary."""
+    target: Adapter | None
+    """The model that must fit the result; None is the one that writes it."""
+    history: Callable[[], Sequence[Message]]
+    requests: Requests
     keep_last: int | None
     instructions: str | None
     new_prompt: Callable[[str], Message]
@@ -77,39 +71,40 @@ def run_compaction(compaction: Compaction) -> Turn:
     and covers one more chunk. Raises ProviderError as the driver reports it, and CompactionError if the history cannot
     be made to fit.
     """
-    plan, target = compaction.plan, compaction.target
-    split = _split_history(compaction, plan.history())
-    summary_limit = _free_tokens(target, plan, [*split.lead, *split.kept])
+    yield Admit((), compaction.known_adapter)
+    route: Route = yield Choose(compaction.choose)
+    writer, target, requests = route.adapter, compaction.target or route.adapter, compaction.requests
+    split = _split_history(compaction, target)
+    summary_limit = _free_tokens(target, requests, [*split.lead, *split.kept])
     if summary_limit < _MIN_SUMMARY_TOKENS:
-        raise CompactionError(_too_large_message(compaction, split))
-    useful_limit = max(_SHORT_SUMMARY_TOKENS, min(_token_counter(plan.adapter)(split.summarized), MAX_SUMMARY_TOKENS))
-    summary_limit = min(summary_limit, useful_limit, _max_summary_tokens(plan.adapter))
+        raise CompactionError(_too_large_message(compaction, target, split))
+    useful_limit = max(_SHORT_SUMMARY_TOKENS, min(_token_counter(writer)(split.summarized), MAX_SUMMARY_TOKENS))
+    summary_limit = min(summary_limit, useful_limit, _max_summary_tokens(writer))
     prompt = compaction.new_prompt(_summary_prompt(compaction.instructions))
-    options = _summary_options(plan, summary_limit)
-    free_tokens = _free_tokens(plan.adapter, replace(plan, options=options), [*split.lead, prompt])
+    asking = replace(requests, options=_summary_options(requests, summary_limit))
+    free_tokens = _free_tokens(writer, asking, [*split.lead, prompt])
     earlier: tuple[Message, ...] = ()
-    for chunk in chunk_messages(split.summarized, free_tokens - summary_limit, _token_counter(plan.adapter)):
+    for chunk in chunk_messages(split.summarized, free_tokens - summary_limit, _token_counter(writer)):
         summarized = (*earlier, *chunk)
-        if _token_counter(plan.adapter)(summarized) > free_tokens:
+        if _token_counter(writer)(summarized) > free_tokens:
             raise CompactionError(
-                f"a part of the history that belongs together is too long for {plan.adapter.model_id} to summarise:"
+                f"a part of the history that belongs together is too long for {writer.model_id} to summarise:"
                 " swap to a model with a larger window first"
             )
-        history = [*split.lead, *summarized, prompt]
-        reply = yield from request_reply(plan, history, None, options)
+        reply = yield from request_reply(asking, route, [*split.lead, *summarized, prompt], None)
         summary = _to_summary(reply, summarized)
-        yield Keep((summary,), ())
+        yield Keep((summary,))
         earlier = (summary,)
-    if _free_tokens(target, plan, [*split.lead, *earlier, *split.kept]) < 0:
-        raise CompactionError(_too_large_message(compaction, split), earlier[0])
+    if _free_tokens(target, requests, [*split.lead, *earlier, *split.kept]) < 0:
+        raise CompactionError(_too_large_message(compaction, target, split), earlier[0])
 
 
-def _split_history(compaction: Compaction, history: Sequence[Message]) -> HistorySplit:
-    plan, target = compaction.plan, compaction.target
+def _split_history(compaction: Compaction, target: Adapter) -> HistorySplit:
+    history = compaction.history()
     if compaction.keep_last is not None:
         split = split_keeping_last(history, compaction.keep_last)
     else:
-        split = split_at_share(history, _free_tokens(target, plan, ()), _token_counter(target))
+        split = split_at_share(history, _free_tokens(target, compaction.requests, ()), _token_counter(target))
     if not split.summarized:
         raise CompactionError(
             "there is nothing to compact: beside what is kept (the messages of the system in front, critical ones, and"
@@ -118,13 +113,14 @@ def _split_history(compaction: Compaction, history: Sequence[Message]) -> Histor
     return split
 
 
-def _free_tokens(adapter: Adapter, plan: TurnPlan, messages: Sequence[Message]) -> int:
+def _free_tokens(adapter: Adapter, requests: Requests, messages: Sequence[Message]) -> int:
     """Tokens left in the model's window after these messages, the tools and the requested output."""
-    output_tokens = plan.options.max_output_tokens or 0
-    return adapter.capabilities.max_context_tokens - output_tokens - adapter.estimate_input_tokens(messages, plan.tools)
+    output_tokens = requests.options.max_output_tokens or 0
+    input_tokens = adapter.estimate_input_tokens(messages, requests.tools)
+    return adapter.capabilities.max_context_tokens - output_tokens - input_tokens
 
 
-def _token_counter(adapter: Adapter) -> Callable[[Sequence[Message]], int]:
+def _token_counter(adapter: Adapter) -> Size:
     """Return a counter of messages alone, without the fixed overhead of a request, so that sizes add up."""
     overhead = adapter.estimate_input_tokens((), ())
     return lambda messages: adapter.estimate_input_tokens(messages, ()) - overhead
@@ -135,14 +131,14 @@ def _max_summary_tokens(adapter: Adapter) -> int:
     return min(adapter.capabilities.max_output_tokens, adapter.capabilities.max_context_tokens // 4)
 
 
-def _summary_options(plan: TurnPlan, limit: int) -> AdapterOptions:
+def _summary_options(requests: Requests, limit: int) -> AdapterOptions:
     """Return the session's options without those that shape or end an answer. The provider chooses the reasoning,
     because a budget for it might be larger than the summary."""
     return replace(
-        plan.options,
+        requests.options,
         max_output_tokens=limit,
         stop_sequences=(),
-        tool_choice="none" if plan.tools else None,
+        tool_choice="none" if requests.tools else None,
         parallel_tool_calls=None,
         output_schema=None,
         effort=None,
@@ -175,143 +171,18 @@ def _to_summary(reply: Message, summarized: Sequence[Message]) -> Message:
     return reply.model_copy(update={"role": Role.USER, "content": content, "channel": None, "metadata": metadata})
 
 
-def _too_large_message(compaction: Compaction, split: HistorySplit) -> str:
-    target, plan = compaction.target, compaction.plan
-    size = target.estimate_input_tokens([*split.lead, *split.kept], plan.tools)
+def _too_large_message(compaction: Compaction, target: Adapter, split: HistorySplit) -> str:
+    requests = compaction.requests
+    size = target.estimate_input_tokens([*split.lead, *split.kept], requests.tools)
     ways = []
     if split.kept and compaction.keep_last:
         ways.append(f"keep fewer messages than keep_last={compaction.keep_last}")
     if any(message.metadata.critical for message in split.kept):
         ways.append("mark fewer messages critical")
-    if plan.options.max_output_tokens:
-        ways.append(f"ask for fewer output tokens than {plan.options.max_output_tokens:,}")
+    if requests.options.max_output_tokens:
+        ways.append(f"ask for fewer output tokens than {requests.options.max_output_tokens:,}")
     ways.append("shorten the system prompt, or choose a model with a larger window")
     return (
         f"what a summary does not stand for is about {size:,} tokens, and the window of {target.model_id} is"
         f" {target.capabilities.max_context_tokens:,}: {'; or '.join(ways)}"
     )
-
-
-def apply_summaries(history: Sequence[Message]) -> list[Message]:
-    """Return the messages that a request contains. A summary covers only messages recorded before it, and takes the
-    place of the first of them."""
-    visible: list[Message] = []
-    for message in history:
-        covered = set(message.metadata.summary_of or ())
-        positions = [position for position, earlier in enumerate(visible) if earlier.id in covered] if covered else []
-        if positions:
-            first = positions[0]
-            visible[first:] = [message, *(earlier for earlier in visible[first:] if earlier.id not in covered)]
-        else:
-            visible.append(message)
-    return visible
-
-
-def split_keeping_last(history: Sequence[Message], keep_last: int) -> HistorySplit:
-    """Keep that many messages at the end, and more if a call would be separated from its result."""
-    lead, body = _split_lead(history)
-    return _split_at(lead, body, group_linked(body), max(0, len(body) - keep_last))
-
-
-def split_at_share(history: Sequence[Message], max_tokens: int, size: Size) -> HistorySplit:
-    """Keep the newer half of the history, at most half of ``max_tokens``: whole turns of the user if one fits, else
-    whole rounds of tools.
-    """
-    lead, body = _split_lead(history)
-    groups = group_linked(body)
-    kept_tokens = min(max_tokens, size(body)) // 2
-    turns = [start for start, message in enumerate(body) if start and message.role is Role.USER]
-    for starts in (turns, range(1, len(body))):
-        first = bisect_left(
-            starts, True, key=lambda start: size(_split_at(lead, body, groups, start).kept) <= kept_tokens
-        )
-        if first < len(starts):
-            return _split_at(lead, body, groups, starts[first])
-    return _split_at(lead, body, groups, len(body))
-
-
-def chunk_messages(summarized: Sequence[Message], max_tokens: int, size: Size) -> Iterator[tuple[Message, ...]]:
-    """Yield the messages in the longest chunks of at most ``max_tokens``, without separating a call from its result.
-    A chunk that cannot be split is longer."""
-    ends, start = _group_ends(group_linked(summarized)), 0
-    while ends:
-        fitting_count = bisect_left(ends, True, key=lambda end: size(summarized[start:end]) > max_tokens)
-        chunk_count = max(1, fitting_count)
-        yield tuple(summarized[start : ends[chunk_count - 1]])
-        start, ends = ends[chunk_count - 1], ends[chunk_count:]
-
-
-def _split_lead(history: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    lead = tuple(takewhile(lambda message: message.role in (Role.SYSTEM, Role.DEVELOPER), history))
-    return lead, tuple(history[len(lead) :])
-
-
-def _split_at(lead: tuple[Message, ...], body: tuple[Message, ...], groups: Sequence[int], start: int) -> HistorySplit:
-    """Split before that message; linked messages stay together."""
-    kept_groups = {
-        group
-        for index, (group, message) in enumerate(zip(groups, body, strict=True))
-        if index >= start or message.metadata.critical
-    }
-    is_kept = [group in kept_groups for group in groups]
-    summarized = tuple(message for message, keep in zip(body, is_kept, strict=True) if not keep)
-    return HistorySplit(lead, summarized, tuple(message for message, keep in zip(body, is_kept, strict=True) if keep))
-
-
-def _group_ends(groups: Sequence[int]) -> list[int]:
-    """Return the positions at which the messages can be split without separating linked ones; the last is the end."""
-    last = {group: index for index, group in enumerate(groups)}
-    group_ends, reach = [], 0
-    for index, group in enumerate(groups):
-        reach = max(reach, last[group])
-        if reach == index:
-            group_ends.append(index + 1)
-    return group_ends
-
-
-def group_linked(messages: Sequence[Message]) -> list[int]:
-    """Return a group number for each message. Linked messages share one: calls and their results, the parts of a paused
-    reply, and messages with the same id.
-    """
-    parents = list(range(len(messages)))
-
-    def find_root(index: int) -> int:
-        while parents[index] != index:
-            parents[index] = parents[parents[index]]
-            index = parents[index]
-        return index
-
-    open_calls: dict[str, list[int]] = {}
-    answered: set[str] = set()
-    first_with: dict[tuple[str, str], int] = {}
-    for index, message in enumerate(messages):
-        linked = [first_with.setdefault(key, index) for key in _link_keys(message)]
-        if index and messages[index - 1].stop_reason is StopReason.PAUSE:
-            linked.append(index - 1)
-        for block in message.content:
-            if isinstance(block, ToolUseBlock):
-                # An id that is reused after its result belongs to another call.
-                if block.id in answered:
-                    answered.remove(block.id)
-                    open_calls[block.id] = []
-                open_calls.setdefault(block.id, []).append(index)
-            elif isinstance(block, ToolResultBlock):
-                linked += open_calls.get(block.tool_use_id, ())
-                answered.add(block.tool_use_id)
-        for other in linked:
-            parents[find_root(index)] = find_root(other)
-    return [find_root(index) for index in range(len(messages))]
-
-
-def _link_keys(message: Message) -> Iterator[tuple[str, str]]:
-    """Yield the keys that link a message to others, apart from tool calls."""
-    yield "id", message.id
-    for block in message.content:
-        yield from _links(block)
-
-
-def _links(block: ContentBlock) -> Iterator[tuple[str, str]]:
-    for name in _LINKS:
-        value = getattr(block, name, None)
-        if isinstance(value, str) and value:
-            yield name, value

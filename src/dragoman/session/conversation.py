@@ -1,160 +1,95 @@
 """The state of a session and everything that needs no I/O: the part that both drivers share."""
 
 import inspect
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from decimal import Decimal
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, Unpack
 
-from pydantic import BaseModel
-
-from dragoman.adapter.contract import Adapter, AdapterOptions, Prices, RequestContext, bundled_prices
-from dragoman.adapter.errors import CompactionError, ConfigurationError, RequestError, SwapRefusedError
+from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext, bundled_prices
+from dragoman.adapter.errors import CompactionError, ConfigurationError, SwapRefusedError
 from dragoman.adapter.requests.encode_cache import EncodeCache
 from dragoman.adapter.requests.tool_ids import ToolIdMap
-from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.ids import new_message_id, new_session_id
-from dragoman.canonical.message import Message, MessageMetadata, Role
+from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import TokenUsage
-from dragoman.limits.budget import Budget, BudgetAccounts, Budgets, Spend
-from dragoman.session import cost
-from dragoman.session.compaction import Compaction, apply_summaries, run_compaction
-from dragoman.session.cost import Attempts, Cost
-from dragoman.session.identity import IdentityMixin, Pseudonyms, with_identity
+from dragoman.limits.budget import BudgetAccounts, Budgets, Spend
+from dragoman.session import cost, snapshot
+from dragoman.session.compaction import Compaction, run_compaction
+from dragoman.session.config import SessionConfig, SessionSettings, TurnOptions, UserInput, merge_options
+from dragoman.session.cost import Cost
+from dragoman.session.effects import Turn
+from dragoman.session.history import History
 from dragoman.session.media import MediaFiles
-from dragoman.session.middleware import new_limiter, new_policy_hooks, new_telemetry
-from dragoman.session.middleware.persistence import Persistence, PersistenceMixin, new_tool_id
+from dragoman.session.message_factory import MessageFactory
+from dragoman.session.middleware import Middleware
+from dragoman.session.middleware.no_policy import NoPolicy
+from dragoman.session.middleware.persistence import NoStore, Persistence, PersistenceMiddleware
 from dragoman.session.preview import Preview, preview
-from dragoman.session.reply_reader import ReplyReader
 from dragoman.session.routes import Route, Routes
-from dragoman.session.settings import (
-    Approve,
-    SessionSettings,
-    TurnOptions,
-    UserInput,
-    merge_options,
-    new_answer_validator,
-)
 from dragoman.session.snapshot import SessionStore, Snapshot
-from dragoman.session.transports import TransportsMixin, TransportT
-from dragoman.session.turn import RunPolicy, Send, Turn, TurnPlan, run_turn
-from dragoman.session.validation import check_messages, check_settings
-from dragoman.tools.calls import DECLINED, PreparedCall, error_result
-from dragoman.tools.tool import Tool
+from dragoman.session.transports import Transports, TransportT
+from dragoman.session.turn import Requests, TurnPlan, run_turn
+from dragoman.session.turn_record import TurnRecord
+from dragoman.session.turn_run import TurnRun
+from dragoman.session.validation import check_class, check_messages
+from dragoman.tools.calls import DECLINED, PreparedCall
 from dragoman.tools.toolbox import Toolbox
-from dragoman.transport.fetch import FetchedMedia
 
 if TYPE_CHECKING:
-    from dragoman.canonical.extensions.extensions import Extensions
-    from dragoman.events.bus import EventBus
-    from dragoman.limits import Limits
-    from dragoman.policy import Declassification, Pipeline
-    from dragoman.routing import RouteDecision, Router
-    from dragoman.session.answer import AnswerValidator
-    from dragoman.session.middleware.stream_filter import StreamFilter
-
+    from dragoman.policy import Declassification
+    from dragoman.session.middleware.policy_hooks import PolicyHooks
 
 TURN_IN_PROGRESS = "the session is in the middle of a turn, and takes one at a time: use another session beside it"
 
 
-class Conversation(IdentityMixin, PersistenceMixin, TransportsMixin[TransportT]):
+class Conversation(Generic[TransportT]):
     """A history, the model that answers next, and the tools. Use `Session` or `AsyncSession`."""
+
+    _asynchronous: ClassVar[bool]
+    """Whether tools, approvals, plugins and transports may be coroutines."""
 
     def __init__(
         self,
         model: str | None,
         *,
-        tools: Iterable[Tool | Callable[..., Any]] = (),
         system: str | None = None,
-        options: AdapterOptions | None = None,
-        providers: Mapping[str, Mapping[str, Any]] | None = None,
         messages: Iterable[Message] = (),
-        workspace: str | Path | None = None,
-        fetch: Callable[[str], FetchedMedia] | None = None,
-        approve: Approve | None = None,
-        max_rounds: int = 20,
-        budgets: Iterable[Budget] = (),
-        limits: "Limits | None" = None,
-        router: "Router | None" = None,
-        events: "EventBus | None" = None,
-        policy: "Pipeline | None" = None,
-        extensions: "Extensions | None" = None,
-        store: SessionStore | None = None,
-        prices: Prices | None = None,
-        tool_ids: ToolIdMap | None = None,
         session_id: str | None = None,
-        new_id: Callable[[], str] = new_message_id,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        user_id: str | None = None,
-        team_id: str | None = None,
-        pseudonyms: Pseudonyms | None = None,
+        tool_ids: ToolIdMap | None = None,
+        store: SessionStore | None = None,
+        **settings: Unpack[SessionSettings],
     ) -> None:
-        """``model`` is ``provider:name``; ``options`` apply to every turn that does not override them.
-
-        ``system`` precedes ``messages``, a history to continue. ``tools`` are functions or `Tool` objects; in one turn
-        the model may call them in up to ``max_rounds`` rounds. ``approve`` decides before each call, and the model is
-        told if a call is declined; without it every call runs. ``workspace`` is the folder below which media of the
-        kind ``file_ref`` are read: once, so that what was sent stays the same if the file changes. ``fetch``, such as a
-        `dragoman.transport.fetch.Fetcher`, fetches media that the model takes, but not by URL: once for each URL.
-        Without it nothing is ever fetched. ``budgets`` are checked before each request; ``limits`` (see
-        `dragoman.limits`) delay it until it may start. A ``store`` saves each turn when it ends; its ConflictError or
-        StoreError is raised there, and the session keeps the turn all the same.
-
-        A ``router`` chooses the model of each turn, and a fallback if that one fails before the caller receives
-        anything. ``model``, or that of a `swap`, is then the model that the session is set to; it may be an alias, or
-        None for none. The bus ``events`` receives the events of each turn, and is never closed.
-
-        The plugins of a ``policy`` see what goes in and out of models, tools, prompts and resources, and may change
-        or deny it; ``extensions`` are the program's facts for them, such as the user.
-
-        ``providers`` holds transport settings by provider name: api_key, base_url, client (an httpx client, or the
-        provider's official one), timeout in seconds, retry (a `RetryPolicy`) and the others of its class. ``new_id``
-        and ``clock`` make a session deterministic in tests. ``user_id`` and ``team_id`` are written to each message,
-        as ``pseudonyms`` derive them; without pseudonyms they are written as given, and must reveal nothing.
+        """``model`` is ``provider:name``; with a router it may be an alias or None. ``system`` precedes ``messages``, a
+        history to continue. `SessionConfig` describes the other settings.
 
         Raises ConfigurationError, UnknownProviderError among them, and ToolSchemaError.
         """
-        if max_rounds < 1:
-            raise ConfigurationError("max_rounds is at least 1")
-        check_settings(
-            {"options": options, "limits": limits, "router": router, "events": events, "policy": policy,
-             "extensions": extensions, "tool_ids": tool_ids, "tools": tools, "messages": messages, "budgets": budgets,
-             "fetch": fetch, "approve": approve, "new_id": new_id, "clock": clock, "store": store}
-        )  # fmt: skip
+        self.config = config = SessionConfig.from_settings({**settings, "store": store})
+        check_class("tool_ids", tool_ids)
         self.session_id = session_id or new_session_id()
-        self.toolbox = Toolbox(tools)
-        self.options = options or AdapterOptions()
-        self.providers = {name: dict(settings) for name, settings in (providers or {}).items()}
-        self.max_rounds = max_rounds
-        self.prices = prices if prices is not None else bundled_prices()
-        self.tool_ids = tool_ids if tool_ids is not None else ToolIdMap(partial(new_tool_id, new_id))
+        self.toolbox = Toolbox(config.tools)
+        self.options = config.options or AdapterOptions()
+        self.prices = config.prices if config.prices is not None else bundled_prices()
+        self.tool_ids = tool_ids if tool_ids is not None else ToolIdMap(partial(_new_tool_id, config.new_id))
+        self._factory = MessageFactory(self.session_id, config.new_id, config.clock, config.pseudonyms)
+        self.identify(config.user_id, config.team_id)
         self._encodings = EncodeCache()
-        self._pseudonyms = pseudonyms
-        self.identify(user_id, team_id)
-        self._approve = approve
-        self._files = MediaFiles(workspace, fetch=fetch)
-        self._new_id = new_id
-        self._clock = clock
-        if model is None and router is None:
+        self._files = MediaFiles(config.workspace, fetch=config.fetch)
+        self._transports: Transports[TransportT] = Transports(config.provider_settings, asynchronous=self._asynchronous)
+        if model is None and config.router is None:
             raise ConfigurationError("a session without a router needs a model")
-        self._telemetry = new_telemetry(events, self.session_id, clock, self.toolbox)
-        self._routes = Routes(router, clock, self._on_decision, self._route_facts)
+        self._routes = Routes(config.router, config.clock, self._route_facts)
         self._adapter = None if model is None else self._routes.find(model)
-        self._accounts = BudgetAccounts(budgets)
-        self._limiter = new_limiter(limits)
-        self._attempts = Attempts()
-        self._persistence = None if store is None else Persistence(store)
-        self._transports: dict[str, TransportT] = {}
-        self._messages = [self._adopt(message) for message in check_messages(messages)]
+        self._history = History([self._factory.adopt(message) for message in check_messages(messages)])
         if system is not None:
-            self._messages.insert(0, self._new_message(Role.SYSTEM, system))
-        self._message_extensions: dict[str, Any] = {}
-        self._policy_hooks = new_policy_hooks(
-            policy, extensions, self.session_id, self.toolbox, self._message_extensions, self._telemetry
-        )
+            self._history.messages.insert(0, self._factory.new_message(Role.SYSTEM, system))
+        self._accounts = BudgetAccounts(config.budgets)
+        self._persistence: Persistence | NoStore = NoStore() if config.store is None else Persistence(config.store)
+        self._policy: PolicyHooks | NoPolicy = NoPolicy()
+        self._middlewares = self._build_middlewares()
         self._refuse_coroutines()
 
     @property
@@ -166,57 +101,83 @@ class Conversation(IdentityMixin, PersistenceMixin, TransportsMixin[TransportT])
     @property
     def messages(self) -> tuple[Message, ...]:
         """The whole history, in order, also after `compact`: only requests replace its older part by a summary."""
-        return tuple(self._messages)
+        return tuple(self._history.messages)
+
+    @property
+    def user_id(self) -> str | None:
+        return self._factory.user_id
+
+    @property
+    def team_id(self) -> str | None:
+        return self._factory.team_id
+
+    @property
+    def providers(self) -> Mapping[str, Mapping[str, Any]]:
+        """Transport settings by provider name."""
+        return self.config.provider_settings
+
+    @property
+    def max_rounds(self) -> int:
+        return self.config.max_rounds
 
     @property
     def usage(self) -> TokenUsage:
         """The tokens of all replies and attempts together."""
-        return cost.total_usage(self._billed_replies())
+        return cost.total_usage(self._history.billed)
 
     @property
     def cost(self) -> Cost:
         """The cost of all replies and attempts together."""
-        return cost.total_cost(self._billed_replies())
+        return cost.total_cost(self._history.billed)
 
     @property
     def attempts(self) -> tuple[Message, ...]:
         """Broken or unusable replies that were billed: without content, and not part of the history. The cost of a
         broken reply is a lower bound.
         """
-        return tuple(self._attempts.all)
+        return tuple(self._history.attempts.all)
 
     @property
     def labels(self) -> frozenset[str]:
         """Security labels of the data in the conversation, as the policy knows them; empty without a policy."""
-        return frozenset() if self._policy_hooks is None else self._policy_hooks.labels
+        return self._policy.labels
+
+    def identify(self, user_id: str | None = None, team_id: str | None = None) -> None:
+        """Set the user and the team from the next turn on. Earlier messages keep their ids.
+
+        Raises ConfigurationError if an id is empty or, without pseudonyms, looks personal.
+        """
+        self._factory.identify(user_id, team_id)
 
     def cost_on(self, model: str) -> Cost:
         """Return what the same replies would have cost on another model, token for token, at current prices."""
-        return cost.cost_on(self._billed_replies(), model, self.prices, self._clock())
+        return cost.cost_on(self._history.billed, model, self.prices, self.config.clock())
 
     def preview(self, model: str) -> Preview:
         """Return what a swap to that model would lose and cost. Sends and changes nothing, but may wait for ``fetch``.
         Raises UnknownProviderError.
         """
         adapter = self._routes.find(model)
-        tool_ids = ToolIdMap.load(self.tool_ids.dump())
         trial = replace(
-            self._new_context(self._routes.own_route(adapter)), tool_ids=tool_ids, encode_cache=EncodeCache()
+            self._new_context(self._routes.own_route(adapter)),
+            tool_ids=ToolIdMap.load(self.tool_ids.dump()),
+            encode_cache=EncodeCache(),
         )
+        history, tools = self._history.to_send(), self.toolbox.definitions
         result = preview(
             adapter,
-            self._history_to_send(),
-            self.toolbox.definitions,
+            history,
+            tools,
             merge_options(self.options),
             with_files=partial(self._read_files, adapter),
             context=trial,
             prices=self.prices,
-            at=self._clock(),
-            answer=cost.average_output(self._messages),
+            at=self.config.clock(),
+            answer=cost.average_output(self._history.messages),
         )
         if self._adapter is None:
             return result
-        tokens = self._adapter.estimate_input_tokens(self._history_to_send(), self.toolbox.definitions)
+        tokens = self._adapter.estimate_input_tokens(history, tools)
         return replace(result, present_model=self.model, present_tokens=tokens)
 
     def swap(self, model: str) -> Preview:
@@ -230,63 +191,173 @@ class Conversation(IdentityMixin, PersistenceMixin, TransportsMixin[TransportT])
         self._adapter = self._routes.find(model)
         return result
 
+    def dump(self) -> bytes:
+        """Return the session as JSON: model, history and tool-id map, without tools, keys and options."""
+        return snapshot.write(self._snapshot())
+
     @classmethod
-    def _from_snapshot(cls, found: Snapshot, model: str | None, settings: SessionSettings) -> Self:
+    def load(cls, data: bytes | str, *, model: str | None = None, **settings: Unpack[SessionSettings]) -> Self:
+        """Return the session of a `dump`, to continue on its model or on another; ``settings`` are as for a new one.
+
+        Raises ConfigurationError if the data is not a stored session, and SwapRefusedError as `swap` does.
+        """
+        return cls._from_snapshot(snapshot.read(data, _tool_id_factory(settings)), model, settings)
+
+    @classmethod
+    def _from_snapshot(
+        cls, found: Snapshot, model: str | None, settings: SessionSettings, store: SessionStore | None = None
+    ) -> Self:
         session = cls(
             model or found.model,
             session_id=found.session_id,
             messages=found.messages,
             tool_ids=found.tool_ids,
+            store=store,
             **settings,
         )
-        session._attempts = Attempts(found.attempts)
-        session._message_extensions.update(found.extensions)
-        if session._policy_hooks is not None:
-            session._policy_hooks.restore(found.messages)
+        session._history.restore(found.attempts, found.extensions)
+        session._policy.restore(found.messages)
         if session.model is not None and session.model != found.model:
             session.swap(session.model)
         return session
 
-    def _snapshot(self) -> Snapshot:
-        return Snapshot(
-            self.session_id, self.model, self._messages, self.tool_ids, self._attempts.all, self._message_extensions
+    @classmethod
+    def _from_store(cls, session_id: str, store: SessionStore, model: str | None, settings: SessionSettings) -> Self:
+        """Return a stored session; its next turns are saved to the same store."""
+        found = store.load(session_id)
+        active_model = found.model or model
+        if active_model is None and settings.get("router") is None:
+            raise ConfigurationError(f"the session {found.id} names no model: say which one goes on with it")
+        tool_ids = ToolIdMap.load(found.tool_ids, _tool_id_factory(settings))
+        known = Snapshot(found.id, active_model, found.messages, tool_ids, found.attempts, found.extensions)
+        session = cls._from_snapshot(known, model, settings, store)
+        if "user_id" not in settings:
+            session._factory.user_id = found.record.user_id
+        if "team_id" not in settings:
+            session._factory.team_id = found.record.team_id
+        session._persistence = Persistence(
+            store, version=found.version, messages=len(found.messages), attempts=len(found.attempts)
         )
+        return session
+
+    def _snapshot(self) -> Snapshot:
+        history = self._history
+        return Snapshot(
+            self.session_id, self.model, history.messages, self.tool_ids, history.attempts.all, history.extensions
+        )
+
+    def _save(self) -> None:
+        """Save what is new, if there is a store."""
+        self._persistence.save(self._snapshot(), user_id=self.user_id, team_id=self.team_id)
+
+    def _annotate(self, message_id: str, extensions: Mapping[str, Any]) -> None:
+        self._persistence.annotate(self._snapshot(), message_id, extensions)
+
+    def _build_middlewares(self) -> tuple[Middleware, ...]:
+        """Return what wraps each turn, the innermost first. What is not configured is not imported."""
+        config, middlewares = self.config, list(reversed(tuple(self.config.middleware)))
+        telemetry = None
+        if config.events is not None:
+            from dragoman.session.middleware.telemetry import Telemetry
+
+            telemetry = Telemetry(config.events, self.session_id, config.clock, self.toolbox, self._history)
+        if config.policy is not None:
+            from dragoman.session.middleware.policy import PolicyMiddleware
+            from dragoman.session.middleware.policy_hooks import PolicyHooks
+
+            self._policy = PolicyHooks(
+                config.policy, config.extensions, self.session_id, self.toolbox, self._history.extensions, telemetry
+            )
+            middlewares.append(
+                PolicyMiddleware(self._policy, self.session_id, self._history.messages, self._factory.tool_message)
+            )
+        elif config.extensions is not None:
+            raise ConfigurationError("extensions are for the plugins of a policy: give policy=Pipeline([...]) too")
+        if telemetry is not None:
+            middlewares.append(telemetry)
+        if config.budgets or config.limits is not None:
+            from dragoman.session.middleware.limits import LimitsMiddleware
+
+            middlewares.append(LimitsMiddleware(config.limits, self._new_budgets))
+        if config.store is not None:
+            middlewares.append(PersistenceMiddleware(self._save))
+        return tuple(middlewares)
+
+    def _start(self, turn: Turn) -> TurnRun:
+        wrapped = reduce(lambda inner, wrap: wrap(inner), self._middlewares, turn)
+        return TurnRun(wrapped, TurnRecord(self._history))
 
     def _new_turn(self, prompt: UserInput | None, options: TurnOptions, *, stream: bool, model: str | None) -> Turn:
         if model is not None and self._routes.router is None:
             raise ConfigurationError("a model for one message needs a router: Session(..., router=Router())")
-        messages = () if prompt is None else (self._user_message(prompt),)
-        turn = self._route_turn(
-            messages, replace(merge_options(self.options, options), stream=stream), self._adapter, model
+        requests = self._new_requests(replace(merge_options(self.options, options), stream=stream))
+        sticky = self._adapter
+
+        def choose(admitted: tuple[Message, ...]) -> Route:
+            return self._routes.for_turn(
+                sticky, model, self._history.to_send(), admitted, requests.tools, requests.options
+            )
+
+        return run_turn(
+            TurnPlan(
+                prompt=() if prompt is None else (self._factory.user_message(prompt),),
+                known_adapter=sticky if self._routes.router is None else None,
+                choose=choose,
+                history=self._history.to_send,
+                requests=requests,
+                max_rounds=self.config.max_rounds,
+            )
         )
-        return self._with_telemetry(turn, *messages)
 
-    def _new_answer_validator(self, options: TurnOptions) -> "AnswerValidator | None":
-        """Return the validator of the turn's answer if it has to be a message body, else None."""
-        return new_answer_validator(self.options, options, early=not self.toolbox.definitions)
+    def _compaction_turn(self, model: str | None, keep_last: int | None, instructions: str | None) -> Turn:
+        compaction = Compaction(
+            known_adapter=self._adapter,
+            choose=lambda: self._routes.for_summary(self._adapter),
+            target=None if model is None else self._routes.find(model),
+            history=self._history.to_send,
+            requests=self._new_requests(self.options),
+            keep_last=keep_last,
+            instructions=instructions,
+            new_prompt=self._factory.user_message,
+        )
+        try:
+            yield from run_compaction(compaction)
+        except CompactionError as error:
+            self._history.attempts.record_unused(error.reply, self._history.messages)
+            raise
 
-    def _with_telemetry(self, turn: Turn, prompt: Message | None = None) -> Turn:
-        """The turn, reported to the event bus if there is one."""
-        if self._telemetry is None:
-            yield from turn
-            return
-        messages_before, attempts_before = len(self._messages), len(self._attempts.all)
+    def _new_requests(self, options: AdapterOptions) -> Requests:
+        return Requests(
+            tools=self.toolbox.definitions,
+            options=options,
+            new_context=self._new_context,
+            new_retries=self._transports.new_retries,
+            record_billed=self._history.attempts.record,
+        )
 
-        def billed() -> list[Message]:
-            return [*self._messages[messages_before:], *self._attempts.all[attempts_before:]]
+    def _new_context(self, route: Route) -> RequestContext:
+        return RequestContext(
+            model=str(route.adapter.model_id),
+            session_id=self.session_id,
+            tool_ids=self.tool_ids,
+            encode_cache=self._encodings,
+            prices=self.prices,
+            new_id=self.config.new_id,
+            clock=self.config.clock,
+            routing=route.record,
+            user_id=self.user_id,
+            team_id=self.team_id,
+        )
 
-        yield from self._telemetry.wrap(turn, prompt, self._messages, billed)
+    def _read_files(self, adapter: Adapter, history: Sequence[Message]) -> list[Message]:
+        """Return the history as it is sent to that model, with file content. Raises RequestError."""
+        return self._files.inline(history, self._files.inlined_kinds(adapter.capabilities))
 
-    def _route_turn(
-        self, prompt: tuple[Message, ...], options: AdapterOptions, sticky: Adapter | None, override: str | None
-    ) -> Turn:
-        """The turn. Its model is chosen when it begins."""
-        if self._policy_hooks is not None:
-            known = sticky if self._routes.router is None else None
-            prompt = yield RunPolicy(self._policy_hooks.admit(self._messages, prompt, known))
-        tools = self.toolbox.definitions
-        route, routed_prompt = self._routes.for_turn(sticky, override, self._history_to_send(), prompt, tools, options)
-        yield from run_turn(self._new_plan(route, routed_prompt, options))
+    def _new_budgets(self) -> Budgets:
+        accounts = self._accounts.for_turn(
+            self.user_id, self.team_id, lambda: Spend(self.cost.usd or Decimal(0), self.usage.total_tokens)
+        )
+        return Budgets(accounts, self.prices, self.config.clock)
 
     def _route_facts(self) -> dict[str, Any]:
         """Facts of the session for the router. Before the first reply, the spend is 0."""
@@ -297,126 +368,15 @@ class Conversation(IdentityMixin, PersistenceMixin, TransportsMixin[TransportT])
     def _declassify(
         self, labels: Iterable[str], actor: str, reason: str, audit: "Callable[[Declassification], Any] | None"
     ) -> "Declassification | None":
-        if self._policy_hooks is None:
-            from dragoman.policy.errors import DeclassificationError
-
-            raise DeclassificationError("a session without a policy has no labels, and no grant to remove any")
-        return self._policy_hooks.declassify(
+        return self._policy.declassify(
             labels,
             actor=actor,
             reason=reason,
             audit=audit,
             keep=self._annotate,
-            history=self._messages,
-            at=self._clock(),
+            history=self._history.messages,
+            at=self.config.clock(),
         )
-
-    def _compaction_turn(self, model: str | None, keep_last: int | None, instructions: str | None) -> Turn:
-        if self._policy_hooks is not None:
-            yield RunPolicy(self._policy_hooks.admit(self._messages, (), self._adapter))
-        writer = self._routes.for_summary(self._adapter)
-        compaction = Compaction(
-            plan=self._new_plan(writer, (), self.options),
-            target=writer.adapter if model is None else self._routes.find(model),
-            keep_last=keep_last,
-            instructions=instructions,
-            new_prompt=self._user_message,
-        )
-        try:
-            yield from run_compaction(compaction)
-        except CompactionError as error:
-            self._attempts.record_unused(error.reply, self._messages)
-            raise
-
-    def _new_plan(self, route: Route, prompt: tuple[Message, ...], options: AdapterOptions) -> TurnPlan:
-        return TurnPlan(
-            route=route,
-            history=self._history_to_send,
-            prompt=prompt,
-            tools=self.toolbox.definitions,
-            options=options,
-            new_context=self._new_context,
-            new_tool_message=self._tool_message,
-            max_rounds=self.max_rounds,
-            retry_delay=self._retry_delay,
-            budgets=self._budgets_for_turn(),
-            on_broken_reply=self._attempts.record_broken,
-            policy_hooks=self._policy_hooks,
-        )
-
-    def _history_to_send(self) -> list[Message]:
-        """Return the history as it is sent, with summaries in place of the messages that they replace."""
-        return apply_summaries(self._messages)
-
-    def _new_context(self, route: Route) -> RequestContext:
-        return RequestContext(
-            model=str(route.adapter.model_id),
-            session_id=self.session_id,
-            tool_ids=self.tool_ids,
-            encode_cache=self._encodings,
-            prices=self.prices,
-            new_id=self._new_id,
-            clock=self._clock,
-            started_at=self._clock(),
-            routing=route.record,
-            user_id=self.user_id,
-            team_id=self.team_id,
-        )
-
-    def _read_files(self, adapter: Adapter, history: Sequence[Message]) -> list[Message]:
-        """Return the history as it is sent to that model, with file content. Raises RequestError."""
-        return self._files.inline(history, self._files.inlined_kinds(adapter.capabilities))
-
-    def _keep_reply(self, send: Send, reply: Message | None) -> None:
-        """Add a reply, if there is one, to the history, after the messages that it answers."""
-        if reply is not None:
-            send.reservation.settle(reply.usage)
-            if self._telemetry is not None:
-                self._telemetry.on_reply(reply)
-        if reply is not None and send.new_messages is not None:
-            self._messages += (*send.new_messages, reply)
-
-    def _on_decision(self, decision: "RouteDecision", elapsed_ms: float) -> None:
-        if self._telemetry is not None:
-            self._telemetry.on_route_decision(decision, elapsed_ms)
-
-    def _on_tool_results(self, prepared: Sequence[PreparedCall], results: Sequence[ToolResultBlock]) -> None:
-        if self._telemetry is not None:
-            self._telemetry.on_tool_results(prepared, results, deferred=self._policy_hooks is not None)
-
-    def _budgets_for_turn(self) -> Budgets:
-        accounts = self._accounts.for_turn(self.user_id, self.team_id, self._spend_so_far)
-        if self._limiter is None:
-            return Budgets(accounts, self.prices, self._clock)
-        return self._limiter.new_budgets(accounts, self.prices, self._clock)
-
-    def _spend_so_far(self) -> Spend:
-        return Spend(self.cost.usd or Decimal(0), self.usage.total_tokens)
-
-    def _keep_partial(self, send: Send, reader: ReplyReader, received: Message | None, kept: Message | None) -> None:
-        """Keep what may be kept of a reply that the caller left, else its usage alone. ``received`` is what arrived."""
-        self._keep_reply(send, kept)
-        if kept is None:
-            self._settle_unkept(send, reader.billed_only if received is None else received)
-
-    def _settle_unkept(self, send: Send, reply: Message | None) -> None:
-        """Record the billed usage of a reply that is not kept."""
-        if (billed := self._attempts.record(reply)) is not None:
-            send.reservation.settle(billed)
-
-    def _new_stream_filter(self, send: Send, reader: ReplyReader) -> "StreamFilter | None":
-        """Return the filter of a streamed reply, or None without a policy. A denied reply is recorded as billed."""
-        if self._policy_hooks is None:
-            return None
-        from dragoman.session.middleware.stream_filter import StreamFilter
-
-        def on_denied(reply: Message | None) -> None:
-            self._settle_unkept(send, reply or reader.partial_reply() or reader.billed_only)
-
-        return StreamFilter(self._policy_hooks, send.adapter, self.session_id, on_denied)
-
-    def _billed_replies(self) -> list[Message]:
-        return [*self._messages, *self._attempts.all]
 
     def _apply_decision(self, prepared: PreparedCall, allowed: object) -> PreparedCall:
         """Return the call if it was approved, else its refusal."""
@@ -426,45 +386,22 @@ class Conversation(IdentityMixin, PersistenceMixin, TransportsMixin[TransportT])
             raise ConfigurationError("approve has to be awaited, which only an AsyncSession does")
         return prepared if allowed else PreparedCall(prepared.call, refusal=DECLINED, fault="user_denied")
 
-    def _check_files(self, adapter: Adapter, result: ToolResultBlock) -> ToolResultBlock:
-        """Return the tool result, or an error result if it names a file that cannot be read: it would make every later
-        request fail."""
-        try:
-            self._files.inline_blocks(result.content, self._files.inlined_kinds(adapter.capabilities))
-        except RequestError as error:
-            return error_result(result.tool_use_id, str(error))
-        return result
-
     def _refuse_coroutines(self) -> None:
         if self._asynchronous:
             return
-        names = [*self.toolbox.async_names, *(["approve"] if inspect.iscoroutinefunction(self._approve) else [])]
-        names += [] if self._policy_hooks is None else self._policy_hooks.pipeline.async_names
+        approve = ("approve",) if inspect.iscoroutinefunction(self.config.approve) else ()
+        names = (*self.toolbox.async_names, *approve, *self._policy.async_names)
         if names:
             raise ConfigurationError(f"{', '.join(names)}: coroutines need an AsyncSession")
 
-    def _user_message(self, prompt: UserInput) -> Message:
-        if isinstance(prompt, Message):
-            return self._adopt(prompt)
-        # A block is iterable too (over its fields), so its class decides.
-        return self._new_message(Role.USER, (prompt,) if isinstance(prompt, BaseModel) else prompt)
+    @abstractmethod
+    def close(self) -> Any:
+        """Release the connections."""
 
-    def _adopt(self, message: Message) -> Message:
-        """Give a message without a session id the id of this session."""
-        return message if message.session_id else message.model_copy(update={"session_id": self.session_id})
 
-    def _tool_message(self, result: ToolResultBlock) -> Message:
-        metadata = MessageMetadata(parent_tool_use_id=result.tool_use_id)
-        return self._new_message(Role.TOOL, (result,), metadata=metadata)
+def _tool_id_factory(settings: SessionSettings) -> Callable[[], str]:
+    return partial(_new_tool_id, settings.get("new_id", new_message_id))
 
-    def _new_message(self, role: Role, content: Any, **fields: Any) -> Message:
-        if self.user_id is not None or self.team_id is not None:
-            fields["metadata"] = with_identity(fields.get("metadata"), self.user_id, self.team_id)
-        return Message(
-            id=self._new_id(),
-            session_id=self.session_id,
-            role=role,
-            content=content if isinstance(content, str) else tuple(content),
-            created_at=self._clock(),
-            **fields,
-        )
+
+def _new_tool_id(new_id: Callable[[], str]) -> str:
+    return f"tu_{new_id()}"

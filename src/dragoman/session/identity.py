@@ -73,18 +73,3 @@ def resolve_identity(
 def with_identity(metadata: MessageMetadata | None, user_id: str | None, team_id: str | None) -> MessageMetadata:
     """Return the metadata with the ids of user and team."""
     return (metadata or MessageMetadata()).model_copy(update={"user_id": user_id, "team_id": team_id})
-
-
-class IdentityMixin:
-    """The part of a session that holds the ids of user and team."""
-
-    user_id: str | None
-    team_id: str | None
-    _pseudonyms: Pseudonyms | None
-
-    def identify(self, user_id: str | None = None, team_id: str | None = None) -> None:
-        """Set the user and the team from the next turn on. Earlier messages keep their ids.
-
-        Raises ConfigurationError if an id is empty or, without pseudonyms, looks personal.
-        """
-        self.user_id, self.team_id = resolve_identity(user_id, team_id, self._pseudonyms)

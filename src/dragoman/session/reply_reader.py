@@ -1,59 +1,108 @@
-"""Reads one streamed reply: which events the caller gets, and what is kept if the caller leaves."""
+"""Reads one reply for a driver: which events the caller gets now, and what the outcome is."""
+
+from collections.abc import Sequence
 
 from dragoman.adapter.errors import ProviderError, RequestCancelledError
+from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete, MessageStart, StreamEvent, UsageUpdate
 from dragoman.canonical.message import Message, MessageStatus, StopReason
 from dragoman.session.cost import with_lower_bound
-from dragoman.session.turn import BrokenReplyError, Send
+from dragoman.session.effects import Abandoned, Broken, Failed, Replied, Send, SendOutcome
+from dragoman.session.response import ResponseDetails
+from dragoman.transport import AsyncStreamedReply, StreamedReply
 
 
 class ReplyReader:
-    """Buffers the opening events of a stream until its first content, so that an early failure can still be retried."""
+    """Reads the reply to one `Send`. ``outcome`` is set at the end.
+
+    The opening events of a stream are held back until its first content, so that an early failure can still be retried.
+    """
 
     def __init__(self, send: Send) -> None:
         self.decoder = send.adapter.reply_decoder(send.context)
+        self.outcome: SendOutcome | None = None
+        self._clock = send.retries.timing.clock
+        self._started_at = self._clock()
+        self._response: ResponseDetails | None = None
+        self._first_event_at: float | None = None
+        self._opening: list[StreamEvent] = []
         self._seen = False
-        self._complete = False
-        self.billed_only: Message | None = None
-        """The billed usage of a reply that the caller left before any content arrived."""
-        self._buffer: list[StreamEvent] = []
+        self._received: Message | None = None
+        """The whole reply, before the stages."""
 
-    def feed(self, event: StreamEvent) -> list[StreamEvent]:
-        """Return the events that the caller may receive now.
+    def begin(self, response: WireResponse | StreamedReply | AsyncStreamedReply) -> None:
+        """Note the status and the headers of the response."""
+        self._response = ResponseDetails(response.status, response.headers, tuple(response.attempts))
 
-        Raises the error of an error event, with the partial message; a ProviderError is raised as BrokenReplyError,
-        because it may be retried.
+    def receive(self, event: StreamEvent) -> None:
+        """Note an event as it arrived, before any stage."""
+        if isinstance(event, MessageComplete):
+            self._received = event.message
+
+    def feed(self, events: Sequence[StreamEvent]) -> Sequence[StreamEvent]:
+        """Return what the caller may receive now of the events that the stages let through.
+
+        The end is not among them: the caller receives message_complete when the message is kept.
         """
-        if isinstance(event, ErrorEvent):
-            if not isinstance(event.error, ProviderError):
-                raise event.error
-            event.error.partial = event.partial
-            raise BrokenReplyError(event.error, seen=self._seen)
-        if not self._seen and isinstance(event, (MessageStart, UsageUpdate)):
-            self._buffer.append(event)
-            return []
-        self._seen = True
-        self._complete = isinstance(event, MessageComplete)
-        released = [*self._buffer, event]
-        self._buffer = []
+        if self._seen and events and not isinstance(events[-1], (MessageComplete, ErrorEvent)):
+            return events
+        released: list[StreamEvent] = []
+        for event in events:
+            match event:
+                case MessageComplete():
+                    released += self._opening
+                    self._opening = []
+                    self.outcome = Replied(event.message, self._timed_response())
+                case ErrorEvent():
+                    if isinstance(event.error, ProviderError):
+                        event.error.partial = event.partial
+                    self.outcome = Broken(event.error, event.partial, self._seen, self._timed_response())
+                case MessageStart() | UsageUpdate() if not self._seen:
+                    self._opening.append(event)
+                case _:
+                    if not self._seen:
+                        self._seen, self._first_event_at = True, self._clock()
+                        released += self._opening
+                        self._opening = []
+                    released.append(event)
         return released
 
-    def partial_reply(self) -> Message | None:
-        """Return what had arrived when the caller left, with status cancelled; None if nothing had, or if the reply was
-        complete.
+    def fail(self, error: Exception) -> None:
+        """Set the outcome after an exception: of the request, or of a stage."""
+        if self._response is None:
+            self.outcome = Failed(error)
+            return
+        partial = self._received
+        if partial is None:
+            left = self.abandon()
+            partial = left.partial or left.billed
+        self.outcome = Broken(error, partial, self._seen, self._timed_response())
+
+    def fail_unreadable(self, error: ProviderError) -> None:
+        """Set the outcome after a whole reply that cannot be decoded."""
+        self.outcome = Broken(error, error.partial, False, self._timed_response())
+
+    def abandon(self) -> Abandoned:
+        """Return what had arrived when the caller left: with status cancelled, its cost a lower bound.
 
         If the end arrived after the event at which the caller left, this is the whole reply.
         """
-        if self._complete:
-            return None
+        response = self._timed_response()
         if self.decoder.message is not None:
-            return _mark_cancelled(self.decoder.message)
-        for event in self.decoder.fail(RequestCancelledError("the caller left the stream")):
-            if isinstance(event, ErrorEvent) and event.partial is not None:
-                if _has_content(event.partial):
-                    return with_lower_bound(event.partial)
-                self.billed_only = event.partial
-        return None
+            return Abandoned(_mark_cancelled(self.decoder.message), response=response)
+        if self._response is not None:
+            for event in self.decoder.fail(RequestCancelledError("the caller left the stream")):
+                if isinstance(event, ErrorEvent) and event.partial is not None:
+                    if _has_content(event.partial):
+                        return Abandoned(with_lower_bound(event.partial), response=response)
+                    return Abandoned(billed=event.partial, response=response)
+        return Abandoned(response=response)
+
+    def _timed_response(self) -> ResponseDetails | None:
+        if self._response is None:
+            return None
+        first = None if self._first_event_at is None else self._first_event_at - self._started_at
+        return self._response.with_times(first, self._clock() - self._started_at)
 
 
 def _has_content(partial: Message) -> bool:

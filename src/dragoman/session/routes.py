@@ -1,9 +1,9 @@
 """The model that answers a turn: the session's own, or the one that a router chooses (see `dragoman.routing`)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import DragomanError, ProviderError
@@ -15,8 +15,6 @@ from dragoman.canonical.tools import ToolDefinition
 if TYPE_CHECKING:  # most sessions have no router
     from dragoman.routing import RouteDecision, Router
 
-DecisionT = TypeVar("DecisionT", "RouteDecision", "RouteDecision | None")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
@@ -25,20 +23,28 @@ class Route:
     adapter: Adapter
     record: RoutingDecisionRecord
     routes: "Routes"
+    prompt: tuple[Message, ...] = ()
+    """The prompt without the mention of a model."""
     decision: "RouteDecision | None" = None
-    """None if the session's own model answers or a summary is written: there is no fallback then."""
+    """None if the session's own model answers."""
+    has_fallbacks: bool = False
+    elapsed_ms: float = 0.0
+    """The duration of the decision."""
 
     def report_outcome(self, error: ProviderError | None) -> None:
         """Report to the router how a call ended, retries included; None is success."""
         if self.routes.router is not None:
             self.routes.router.availability.report(self.record.chosen_model, error, self.routes.clock())
 
-    def choose_fallback(self, error: DragomanError, *, seen: bool) -> "Route | None":
-        """Return the fallback route, or None to re-raise.
+    def fallback_chooser(self, error: DragomanError, *, seen: bool) -> "Callable[[], Route | None] | None":
+        """Return the function that chooses a fallback, or None if there can be none.
 
         ``seen``: the caller has already received events of the reply.
         """
-        return None if self.decision is None else self.routes.choose_fallback(self.decision, error, seen=seen)
+        decision = self.decision
+        if decision is None or not self.has_fallbacks:
+            return None
+        return lambda: self.routes.choose_fallback(decision, error, seen=seen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +53,6 @@ class Routes:
 
     router: "Router | None"
     clock: Callable[[], datetime]
-    on_decision: Callable[["RouteDecision", float], None]
-    """Called with each decision and the milliseconds that it took."""
     facts: Callable[[], Mapping[str, Any]]
     """Facts for the router that the messages do not contain: fields of `RouteRequest`."""
 
@@ -56,11 +60,11 @@ class Routes:
         """Return the adapter of a model id or of an alias of the router. Raises UnknownProviderError."""
         return get_adapter(model if self.router is None else self.router.aliases.resolve(model))
 
-    def own_route(self, adapter: Adapter) -> Route:
+    def own_route(self, adapter: Adapter, prompt: tuple[Message, ...] = ()) -> Route:
         """Return the route of the session's own model, without asking the router."""
         model = str(adapter.model_id)
         record = RoutingDecisionRecord(mode=RoutingMode.MANUAL, chosen_model=model, reason="the session's model")
-        return Route(adapter=adapter, record=record, routes=self)
+        return Route(adapter=adapter, record=record, routes=self, prompt=prompt)
 
     def for_turn(
         self,
@@ -70,22 +74,24 @@ class Routes:
         prompt: tuple[Message, ...],
         tools: Sequence[ToolDefinition],
         options: AdapterOptions,
-    ) -> tuple[Route, tuple[Message, ...]]:
-        """Return the route of the turn, and the prompt without the mention of a model.
+    ) -> Route:
+        """Return the route of the turn.
 
         Raises NoModelError and UnknownProviderError, and RequestError if the prompt is nothing but a mention.
         """
         if self.router is None:
             assert sticky is not None
-            return self.own_route(sticky), prompt
+            return self.own_route(sticky, prompt)
         from dragoman.routing import RouteRequest
 
         sticky_model = None if sticky is None else str(sticky.model_id)
         request = RouteRequest.of(
             history, prompt, tools, options, override=override, sticky=sticky_model, **self.facts()
         )
-        decision = self._decide(lambda router: router.choose(request))
-        return self._to_route(decision), decision.without_mention(prompt)
+        route = self._decide(lambda router: router.choose(request))
+        assert route is not None
+        assert route.decision is not None
+        return replace(route, prompt=route.decision.without_mention(prompt), has_fallbacks=True)
 
     def for_summary(self, sticky: Adapter | None) -> Route:
         """Return the route of the model that writes summaries: the session's model, or the router's choice for a short
@@ -94,21 +100,21 @@ class Routes:
             return self.own_route(sticky)
         from dragoman.routing import RouteRequest
 
-        decision = self._decide(lambda router: router.choose(RouteRequest(**self.facts())))
-        return Route(adapter=get_adapter(decision.model), record=decision.record, routes=self)
+        route = self._decide(lambda router: router.choose(RouteRequest(**self.facts())))
+        assert route is not None
+        return route
 
     def choose_fallback(self, decision: "RouteDecision", error: DragomanError, *, seen: bool) -> Route | None:
-        found = self._decide(lambda router: router.choose_fallback(decision, error, seen=seen))
-        return None if found is None else self._to_route(found)
+        route = self._decide(lambda router: router.choose_fallback(decision, error, seen=seen))
+        return None if route is None else replace(route, has_fallbacks=True)
 
-    def _to_route(self, decision: "RouteDecision") -> Route:
-        return Route(adapter=get_adapter(decision.model), record=decision.record, routes=self, decision=decision)
-
-    def _decide(self, decide: Callable[["Router"], DecisionT]) -> DecisionT:
-        """Make and report the decision. If the clock was set back meanwhile, the duration is 0."""
+    def _decide(self, decide: Callable[["Router"], "RouteDecision | None"]) -> Route | None:
+        """Make the decision. If the clock was set back meanwhile, its duration is 0."""
         assert self.router is not None
         started_at = self.clock()
         decision = decide(self.router)
-        if decision is not None:
-            self.on_decision(decision, max((self.clock() - started_at) / timedelta(milliseconds=1), 0.0))
-        return decision
+        if decision is None:
+            return None
+        elapsed_ms = max((self.clock() - started_at) / timedelta(milliseconds=1), 0.0)
+        adapter = get_adapter(decision.model)
+        return Route(adapter=adapter, record=decision.record, routes=self, decision=decision, elapsed_ms=elapsed_ms)

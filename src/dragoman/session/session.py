@@ -1,35 +1,49 @@
 """Session: a conversation that asks, streams, runs tools and swaps models, synchronously."""
 
 import inspect
-import operator
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from contextvars import copy_context
-from functools import partial
+from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, ProviderError
 from dragoman.adapter.replies.stream_decoder import decode_stream
+from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import MessageComplete, StreamEvent
 from dragoman.canonical.message import Message
+from dragoman.session.config import SessionSettings, TurnOptions, UserInput, new_answer_validator
 from dragoman.session.conversation import TURN_IN_PROGRESS, Conversation
+from dragoman.session.effects import (
+    AbandonedTurnError,
+    Admit,
+    Choose,
+    Keep,
+    Perform,
+    Read,
+    RunTools,
+    Send,
+    Stage,
+    ToolRun,
+    Wait,
+)
 from dragoman.session.events import SessionEvent
+from dragoman.session.reply import Reply
 from dragoman.session.reply_reader import ReplyReader
-from dragoman.session.settings import SessionSettings, TurnOptions, UserInput
+from dragoman.session.reply_stream import ReplyStream
 from dragoman.session.snapshot import SessionStore
-from dragoman.session.turn import BrokenReplyError, Keep, Read, RunPolicy, RunTools, Send, Turn, Wait, advance
+from dragoman.session.turn_run import TurnRun, encode, keep, tool_run
 from dragoman.tools import calls
 from dragoman.tools.calls import PreparedCall
-from dragoman.transport import Transport
+from dragoman.transport import StreamedReply, Transport
 
 if TYPE_CHECKING:
     from dragoman.policy import Declassification
     from dragoman.session.answer import AnswerValidator
-    from dragoman.session.middleware.stream_filter import StreamFilter
 
 MAX_PARALLEL_TOOLS = 8
 
@@ -44,7 +58,7 @@ class Session(Conversation[Transport]):
     _asynchronous: ClassVar[bool] = False
     _running: Generator[SessionEvent, None, None] | None = None
 
-    def ask(self, prompt: UserInput | None, *, model: str | None = None, **options: Unpack[TurnOptions]) -> Message:
+    def ask(self, prompt: UserInput | None, *, model: str | None = None, **options: Unpack[TurnOptions]) -> Reply[str]:
         """Return the assistant's answer, after all tool calls.
 
         ``model`` overrides the router for this turn; it needs a router. A forced ``tool_choice`` applies to the first
@@ -55,27 +69,26 @@ class Session(Conversation[Transport]):
         With a `MessageBodySchema` as ``output_schema`` the answer is a message body, which the schema's `read` gives;
         MessageBodyError is raised with every violation, and the answer stays in the history.
         """
-        for event in self._turn_events(
-            self._new_turn(prompt, options, stream=False, model=model), self._new_answer_validator(options)
-        ):
-            if isinstance(event, MessageComplete):
-                reply = event.message
-        return reply
+        run = self._start(self._new_turn(prompt, options, stream=False, model=model))
+        validator = new_answer_validator(self.options, options, early=not self.toolbox.definitions)
+        for _ in self._turn_events(run, validator):
+            pass
+        return run.record.to_reply()
 
     def stream(
         self, prompt: UserInput | None, *, model: str | None = None, **options: Unpack[TurnOptions]
-    ) -> Generator[SessionEvent, None, None]:
-        """Yield the events of the same turn: stream events of each reply, and ToolAnswered for each tool.
+    ) -> ReplyStream[str]:
+        """Return the same turn as a stream: the events of each reply, and ToolAnswered for each tool.
 
-        Raises ProviderError when an adapter's stream ends with an error event; ``error.partial`` is what had arrived.
-        Leaving the loop cancels the reply: what had arrived stays in the history with status cancelled. Leaving at
-        message_complete or tool_answered keeps the message of that event. If the answer has to be a message body, the
-        first event that makes a violation certain cancels it and raises MessageBodyError; in a session with tools,
-        this happens at its end.
+        Iterating raises ProviderError when an adapter's stream ends with an error event; ``error.partial`` is what had
+        arrived. Leaving the loop and closing the stream cancels the reply: what had arrived stays in the history with
+        status cancelled. Leaving at message_complete or tool_answered keeps the message of that event. If the answer
+        has to be a message body, the first event that makes a violation certain cancels it and raises
+        MessageBodyError; in a session with tools, this happens at its end.
         """
-        return self._turn_events(
-            self._new_turn(prompt, options, stream=True, model=model), self._new_answer_validator(options)
-        )
+        run = self._start(self._new_turn(prompt, options, stream=True, model=model))
+        validator = new_answer_validator(self.options, options, early=not self.toolbox.definitions)
+        return ReplyStream(self._turn_events(run, validator), run.record)
 
     def compact(
         self, model: str | None = None, *, keep_last: int | None = None, instructions: str | None = None
@@ -93,9 +106,9 @@ class Session(Conversation[Transport]):
         Raises CompactionError, which says what to do, if the rest would not fit, the reply is not a summary, or there
         is nothing to compact. Raises ProviderError as `ask` does; the history is then as before.
         """
-        for _ in self._turn_events(self._with_telemetry(self._compaction_turn(model, keep_last, instructions))):
+        for _ in self._turn_events(self._start(self._compaction_turn(model, keep_last, instructions))):
             pass
-        return self._messages[-1]
+        return self._history.messages[-1]
 
     @classmethod
     def resume(
@@ -132,13 +145,25 @@ class Session(Conversation[Transport]):
             raise ConfigurationError(TURN_IN_PROGRESS)
         return self._declassify(labels, actor, reason, audit)
 
+    def apply_policy(
+        self, hook: str, message: Message, *, require: Callable[[Message], str | None] | None = None, **slots: Any
+    ) -> Message:
+        """Return the message as the session's policy leaves it at that hook, such as ``resource_post_fetch``.
+
+        ``slots`` are extensions of this message alone. ``require`` gets the message as the plugins left it and returns
+        the code of a refusal, ``left_out`` or ``redirected``, or None. A message without a session id becomes one of
+        this session. Without a policy it is not changed, and ``require`` is not called. Raises PolicyDeniedError.
+        """
+        checked = self._policy.fetch_check(hook, self._factory.adopt(message), require, **slots)
+        message = checked.work() if isinstance(checked, Perform) else checked
+        return message
+
     def close(self) -> None:
         """Release the connections. The conversation stays readable; the next turn opens new ones."""
         self._end_turn()
-        self._save_turn()
-        for transport in self._transports.values():
+        self._save()
+        for transport in self._transports.take_all():
             transport.close()
-        self._transports.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -149,11 +174,11 @@ class Session(Conversation[Transport]):
         self.close()
 
     def _turn_events(
-        self, turn: Turn, validator: "AnswerValidator | None" = None
+        self, run: TurnRun, validator: "AnswerValidator | None" = None
     ) -> Generator[SessionEvent, None, None]:
         """Yield the turn's events while its answer is valid. Only one turn runs at a time."""
         self._end_turn()
-        self._running = running = self._drive(turn)
+        self._running = running = self._drive(run)
         try:
             if validator is None:
                 yield from running
@@ -165,7 +190,6 @@ class Session(Conversation[Transport]):
         finally:
             if self._running is running:
                 self._end_turn()
-            self._save_turn()
 
     def _end_turn(self) -> None:
         """Close a stream that is still open. Raises ConfigurationError if called from inside a turn."""
@@ -177,112 +201,152 @@ class Session(Conversation[Transport]):
         self._running = None
         running.close()
 
-    def _drive(self, turn: Turn) -> Generator[SessionEvent, None, None]:
+    def _drive(self, run: TurnRun) -> Generator[SessionEvent, None, None]:
         """Carry out the turn's effects. The async twin differs only in its awaits."""
-        with closing(turn):  # releases the budget reservation immediately
-            outcome: Any = None
-            while (effect := advance(turn, outcome)) is not None:
-                outcome = None
-                try:
-                    match effect:
-                        case Read():
-                            outcome = self._read_files(effect.adapter, effect.history)
-                        case Send():
-                            with closing(
-                                self._stream(effect) if effect.request.stream else self._send(effect)
-                            ) as events:
-                                for event in events:
-                                    if isinstance(event, MessageComplete):
-                                        outcome = event.message
-                                    yield event
-                        case RunTools():
-                            outcome = self._run_tools(effect.adapter, effect.calls)
-                        case Keep():
-                            self._messages += effect.messages
-                            yield from effect.events
-                        case Wait():
-                            self._timing(effect.provider).sleep(effect.seconds)
-                        case RunPolicy():
-                            outcome = self._run_policy(effect.steps)
-                except Exception as error:  # the turn handles what it can, and raises the rest
-                    outcome = error
+        with closing(run.turn):
+            run.begin()
+            while run.effect is not None:
+                yield from self._attempt(run, run.effect) if isinstance(run.effect, Send) else self._carry_out(run)
+        if run.error is not None:
+            raise run.error
 
-    def _send(self, send: Send) -> Generator[StreamEvent, None, None]:
-        """Yield a whole reply as one event."""
-        transport = self._transport(send.adapter)
-        response = transport.send(send.adapter, send.request, timeout=self._timeout(send.adapter))
+    def _carry_out(self, run: TurnRun) -> Generator[SessionEvent, None, None]:
+        """Carry out one effect, other than a `Send`, and tell the turn its outcome."""
+        outcome: Any = None
+        try:
+            match run.effect:
+                case Admit():
+                    outcome = run.effect.prompt
+                case Choose():
+                    outcome = run.effect.choose()
+                case Read():
+                    outcome = self._read_files(run.effect.adapter, run.effect.history)
+                case RunTools():
+                    outcome = self._run_tools(run.effect.adapter, run.effect.calls)
+                case Keep():
+                    outcome = run.effect.messages
+                    yield from keep(run.effect, self._history)
+                case Wait():
+                    run.effect.timing.sleep(run.effect.seconds)
+                case Perform():
+                    outcome = run.effect.work()
+        except (GeneratorExit, KeyboardInterrupt):
+            self._abandon(run, AbandonedTurnError())
+            raise
+        except Exception as error:  # the turn handles what it can, and raises the rest
+            outcome = error
+        run.advance(outcome)
+
+    def _abandon(self, run: TurnRun, outcome: Any) -> None:
+        """Tell the turn that the caller has left, and carry out what it still does, without events."""
+        run.advance(outcome)
+        while run.effect is not None:
+            for _ in self._carry_out(run):
+                pass
+        if run.error is not None and not isinstance(run.error, AbandonedTurnError):
+            raise run.error
+
+    def _attempt(self, run: TurnRun, send: Send) -> Generator[SessionEvent, None, None]:
+        """Make one attempt of a request, and yield what the caller may see of the reply."""
+        reader = ReplyReader(send)
+        try:
+            request, transport = encode(send, run.record), self._transports.get(send.adapter)
+            arguments = self._transports.arguments(send.adapter, send.retries)
+            if request.stream:
+                with transport.stream(send.adapter, request, **arguments) as response:
+                    reader.begin(response)
+                    self._observe(send, response.headers)
+                    yield from self._read_stream(run, send, reader, response)
+                    # Kept before the connection is released, which may take a while.
+                    yield from self._hand_out(run, reader)
+            else:
+                self._read_whole(send, reader, transport, request, arguments)
+        except (GeneratorExit, KeyboardInterrupt):
+            if run.effect is send:
+                self._abandon(run, reader.abandon())
+            raise
+        except Exception as error:
+            if run.effect is not send:
+                raise
+            reader.fail(error)
+        if run.effect is send:
+            yield from self._hand_out(run, reader)
+
+    def _read_stream(
+        self, run: TurnRun, send: Send, reader: ReplyReader, response: StreamedReply
+    ) -> Generator[SessionEvent, None, None]:
+        try:
+            for event in decode_stream(response.chunks, reader.decoder, idle_timeout=response.idle_timeout):
+                reader.receive(event)
+                yield from reader.feed(self._pass(send.stages, event) if send.stages else (event,))
+        except (GeneratorExit, KeyboardInterrupt):
+            self._abandon(run, reader.abandon())
+            raise
+
+    def _read_whole(
+        self, send: Send, reader: ReplyReader, transport: Transport, request: WireRequest, arguments: dict[str, Any]
+    ) -> None:
+        response = transport.send(send.adapter, request, **arguments)
+        reader.begin(response)
+        self._observe(send, response.headers)
         try:
             reply = send.adapter.from_wire_response(response, send.context)
         except ProviderError as error:
-            raise BrokenReplyError(error) from None
-        if self._policy_hooks is not None:
-            reply = self._run_policy(
-                self._policy_hooks.check_reply(send.adapter, reply, partial(self._settle_unkept, send))
-            )
-        self._keep_reply(send, reply)
-        yield MessageComplete(reply)
+            reader.fail_unreadable(error)
+        else:
+            event = MessageComplete(reply)
+            reader.receive(event)
+            reader.feed(self._pass(send.stages, event))
 
-    def _stream(self, send: Send) -> Generator[StreamEvent, None, None]:
-        reader, transport = ReplyReader(send), self._transport(send.adapter)
-        stream_filter = self._new_stream_filter(send, reader)
-        with transport.stream(send.adapter, send.request, timeout=self._timeout(send.adapter)) as reply:
-            try:
-                for event in decode_stream(reply.chunks, reader.decoder, idle_timeout=reply.idle_timeout):
-                    for visible in (event,) if stream_filter is None else self._filter_event(stream_filter, event):
-                        if isinstance(visible, MessageComplete):
-                            self._keep_reply(send, visible.message)
-                        yield from reader.feed(visible)
-            except (GeneratorExit, KeyboardInterrupt):
-                received = kept = reader.partial_reply()
-                if self._policy_hooks is not None:
-                    kept = self._run_policy(self._policy_hooks.check_partial(send.adapter, received))
-                self._keep_partial(send, reader, received, kept)
-                raise
+    def _hand_out(self, run: TurnRun, reader: ReplyReader) -> Generator[SessionEvent, None, None]:
+        """Tell the turn the outcome of an attempt, and carry out what follows at once."""
+        run.finish_attempt(reader)
+        while isinstance(run.effect, (Keep, Perform)):
+            yield from self._carry_out(run)
 
-    def apply_policy(
-        self, hook: str, message: Message, *, require: Callable[[Message], str | None] | None = None, **slots: Any
-    ) -> Message:
-        """Return the message as the session's policy leaves it at that hook, such as ``resource_post_fetch``.
+    def _observe(self, send: Send, headers: Any) -> None:
+        for observe in send.observers:
+            observe(headers).work()
 
-        ``slots`` are extensions of this message alone. ``require`` gets the message as the plugins left it and returns
-        the code of a refusal, ``left_out`` or ``redirected``, or None. A message without a session id becomes one of
-        this session. Without a policy it is not changed, and ``require`` is not called. Raises PolicyDeniedError.
-        """
-        message = self._adopt(message)
-        if self._policy_hooks is None:
-            return message
-        checked: Message = self._run_policy(self._policy_hooks.check_fetch(hook, message, require, **slots))
-        return checked
+    def _pass(self, stages: Sequence[Stage], event: StreamEvent) -> Sequence[StreamEvent]:
+        """Return what the stages let through of an event."""
+        events: Sequence[StreamEvent] = (event,)
+        for stage in stages:
+            passed: list[StreamEvent] = []
+            for each in events:
+                result = stage(each)
+                passed += result.work() if isinstance(result, Perform) else result
+            events = passed
+        return events
 
-    def _filter_event(self, stream_filter: "StreamFilter", event: StreamEvent) -> Sequence[StreamEvent]:
-        events_now = stream_filter.try_fast(event)
-        return self._run_policy(stream_filter.apply(event)) if events_now is None else events_now
-
-    def _run_policy(self, steps: Generator[Any, Any, Any]) -> Any:
-        from dragoman.policy.runner import run  # a session with steps has loaded it already
-
-        return run(steps)
-
-    def _run_tools(self, adapter: Adapter, requested_calls: Sequence[ToolUseBlock]) -> list[ToolResultBlock]:
+    def _run_tools(self, adapter: Adapter, requested_calls: Sequence[ToolUseBlock]) -> list[ToolRun]:
         prepared = [self._approve_call(self.toolbox.prepare(call)) for call in requested_calls]
-        results = [self._check_files(adapter, result) for result in self._run(prepared)]
-        self._on_tool_results(prepared, results)
-        return results
+        timed = self._run(prepared)
+        return [
+            tool_run(call, result, seconds, self._files, adapter, self._factory.tool_message)
+            for call, (result, seconds) in zip(prepared, timed, strict=True)
+        ]
 
-    def _run(self, prepared: Sequence[PreparedCall]) -> list[ToolResultBlock]:
+    def _run(self, prepared: Sequence[PreparedCall]) -> list[tuple[ToolResultBlock, float]]:
         if len(prepared) == 1:
-            return [calls.run(prepared[0])]
+            return [_timed_run(prepared[0])]
         with ThreadPoolExecutor(max_workers=min(MAX_PARALLEL_TOOLS, len(prepared))) as pool:
-            runs = [partial(copy_context().run, calls.run, item) for item in prepared]
-            return list(pool.map(operator.call, runs))
+            started = [pool.submit(copy_context().run, _timed_run, item) for item in prepared]
+            return [each.result() for each in started]
 
     def _approve_call(self, prepared: PreparedCall) -> PreparedCall:
-        if self._approve is None or prepared.tool is None:
+        if self.config.approve is None or prepared.tool is None:
             return prepared
-        return self._apply_decision(prepared, self._approve(prepared.call, prepared.tool.definition))
+        return self._apply_decision(prepared, self.config.approve(prepared.call, prepared.tool.definition))
 
 
-def ask(model: str, prompt: UserInput, *, system: str | None = None, **settings: Unpack[SessionSettings]) -> Message:
+def _timed_run(prepared: PreparedCall) -> tuple[ToolResultBlock, float]:
+    """Return the result and the seconds that it took."""
+    started_at = perf_counter()
+    return calls.run(prepared), perf_counter() - started_at
+
+
+def ask(model: str, prompt: UserInput, *, system: str | None = None, **settings: Unpack[SessionSettings]) -> Reply[str]:
     """Ask one question in a session of its own and return the answer. ``settings`` are those of `Session`."""
     with Session(model, system=system, **settings) as session:
         return session.ask(prompt)

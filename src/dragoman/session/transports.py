@@ -1,37 +1,66 @@
 """The transports of a session: one for each provider, with its settings, timeouts and retries."""
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dragoman.adapter.contract import Adapter
-from dragoman.adapter.errors import ConfigurationError, ProviderError
+from dragoman.adapter.errors import ConfigurationError, DragomanError
 from dragoman.transport import RetryPolicy, Timing, transport_for
-
-if TYPE_CHECKING:
-    from dragoman.session.middleware.limiter import Limiter
+from dragoman.transport.retry import RetryQuota, RetryState
 
 TransportT = TypeVar("TransportT")
 
 
-class TransportsMixin(Generic[TransportT]):
-    """Creates the transport of each provider when it is first needed."""
+class Transports(Generic[TransportT]):
+    """Creates the transport of each provider when it is first needed. ``providers`` are the settings by provider."""
 
-    _asynchronous: ClassVar[bool]
-    """Whether tools, approvals, plugins and transports may be coroutines."""
+    def __init__(self, providers: Mapping[str, Mapping[str, Any]], *, asynchronous: bool) -> None:
+        self._providers = providers
+        self._asynchronous = asynchronous
+        self._open: dict[str, TransportT] = {}
+        self._quotas: defaultdict[str, RetryQuota] = defaultdict(RetryQuota)
 
-    providers: Mapping[str, Mapping[str, Any]]
-    _transports: dict[str, TransportT]
-    _limiter: "Limiter | None"
+    def get(self, adapter: Adapter) -> TransportT:
+        """Raises ConfigurationError if the settings of the provider do not fit."""
+        provider = adapter.provider
+        if provider not in self._open:
+            # The timeout is passed with each request.
+            settings = {name: value for name, value in self._settings(provider).items() if name != "timeout"}
+            try:
+                transport: Any = transport_for(adapter, asynchronous=self._asynchronous, **settings)
+            except TypeError as error:
+                raise ConfigurationError(f"the settings in providers[{provider!r}] do not fit: {error}") from None
+            self._open[provider] = transport
+        return self._open[provider]
 
-    def _retry_delay(self, provider: str, error: ProviderError, attempt: int) -> float | None:
-        policy: RetryPolicy = self._settings(provider).get("retry") or RetryPolicy()
-        timing = self._timing(provider)
-        return policy.wait(error, {}, attempt, now=timing.now(), roll=timing.roll())
+    def new_retries(self, adapter: Adapter) -> RetryState:
+        """Return the attempts of one request.
 
-    def _timing(self, provider: str) -> Timing:
-        timing: Timing = self._settings(provider).get("timing") or Timing()
-        return timing
+        A transport that decides on no retries, such as a test's, gets none after a failure, only after a broken reply.
+        """
+        try:
+            make: Any = getattr(self.get(adapter), "new_retries", None)
+        except DragomanError:  # raised again when the request is sent, as the outcome of its attempt
+            make = None
+        if make is not None:
+            state: RetryState = make(adapter, self._timeout(adapter))
+            return state
+        settings = self._settings(adapter.provider)
+        policy, timing = settings.get("retry") or RetryPolicy(), settings.get("timing") or Timing()
+        return RetryState(policy, self._quotas[adapter.provider], timing, self._timeout(adapter) or math.inf)
+
+    def arguments(self, adapter: Adapter, retries: RetryState) -> dict[str, Any]:
+        """Return the keyword arguments for one attempt through the adapter's transport."""
+        if hasattr(self.get(adapter), "new_retries"):
+            return {"retries": retries}
+        return {"timeout": self._timeout(adapter)}
+
+    def take_all(self) -> list[TransportT]:
+        """Return the transports that are open, for their owner to close. The next request opens new ones."""
+        opened, self._open = list(self._open.values()), {}
+        return opened
 
     def _timeout(self, adapter: Adapter) -> float | None:
         """Seconds for a request; None leaves it to the transport. A timeout setting of None means infinite."""
@@ -42,20 +71,4 @@ class TransportsMixin(Generic[TransportT]):
         return math.inf if timeout is None else timeout
 
     def _settings(self, provider: str) -> Mapping[str, Any]:
-        return self.providers.get(provider, {})
-
-    def _transport(self, adapter: Adapter) -> TransportT:
-        provider = adapter.provider
-        if provider not in self._transports:
-            # The timeout is passed with each request.
-            settings = {name: value for name, value in self._settings(provider).items() if name != "timeout"}
-            try:
-                transport: Any = transport_for(adapter, asynchronous=self._asynchronous, **settings)
-            except TypeError as error:
-                raise ConfigurationError(f"the settings in providers[{provider!r}] do not fit: {error}") from None
-            self._transports[provider] = (
-                transport
-                if self._limiter is None
-                else self._limiter.wrap_transport(transport, asynchronous=self._asynchronous)
-            )
-        return self._transports[provider]
+        return self._providers.get(provider, {})

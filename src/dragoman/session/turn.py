@@ -1,176 +1,169 @@
-"""One turn as a generator without I/O: it yields effects and receives their outcomes.
+"""One turn: requests a reply, runs the tools that it calls, and repeats until a reply calls none.
 
-`Session` and `AsyncSession` are its two drivers. The result of an effect is sent into the generator; its failure is
-thrown into it.
+No I/O: `run_turn` yields effects (`dragoman.session.effects`) and receives their outcomes.
 """
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool, RequestContext
-from dragoman.adapter.errors import DragomanError, MissingExtraError, MissingKeyError, ProviderError, TurnLimitError
-from dragoman.adapter.wire import WireRequest
-from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
+from dragoman.adapter.errors import MissingExtraError, MissingKeyError, ProviderError, TurnLimitError
 from dragoman.canonical.message import Message, MessageStatus, StopReason
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.usage import Usage
-from dragoman.limits.budget import Budgets, Reservation
-from dragoman.session.events import ToolAnswered
+from dragoman.session.effects import (
+    Abandoned,
+    AbandonedTurnError,
+    Admit,
+    Broken,
+    Choose,
+    Effect,
+    Failed,
+    Keep,
+    Read,
+    Replied,
+    RunTools,
+    Send,
+    SendOutcome,
+    ToolRun,
+    Turn,
+    Wait,
+)
 from dragoman.session.routes import Route
+from dragoman.transport.retry import RetryState
 
 
-class PolicyChecks(Protocol):
-    """The checks that a session's policy makes in a turn; most sessions have none."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requests:
+    """How a turn makes its requests: with which tools and options, contexts and retries."""
 
-    def check_input(
-        self, adapter: Adapter, history: Sequence[Message], filled: Sequence[Message]
-    ) -> Generator[Any, Any, list[Message]]: ...
-
-    def add_headers(self, adapter: Adapter, options: AdapterOptions) -> AdapterOptions: ...
-
-    def check_calls(
-        self, calls: Sequence[ToolUseBlock]
-    ) -> Generator[Any, Any, tuple[list[ToolUseBlock], dict[str, ToolResultBlock]]]: ...
-
-    def admit_results(
-        self, adapter: Adapter, results: Sequence[Message]
-    ) -> Generator[Any, Any, tuple[Message, ...]]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """Send the request, read the reply and add it to the history; the result is the reply.
-
-    ``new_messages`` are the messages that the reply answers and that are not in the history yet: they are added
-    together with the reply. None keeps the reply out of the history as well.
-    """
-
-    adapter: Adapter
-    request: WireRequest
-    context: RequestContext
-    new_messages: tuple[Message, ...] | None
-    reservation: Reservation
-    """The budget reservation of the request; settled when the reply is complete."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunTools:
-    """Run these calls concurrently; the result is one ToolResultBlock for each, in the same order. ``adapter`` belongs
-    to the model that reads the results."""
-
-    adapter: Adapter
-    calls: tuple[ToolUseBlock, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Keep:
-    """Add these messages to the history, then emit their events; no result."""
-
-    messages: tuple[Message, ...]
-    events: tuple[ToolAnswered, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Wait that many seconds before the next request to the provider; no result."""
-
-    seconds: float
-    provider: str
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """Read the files that the history refers to; the result is the history as it is sent to that model."""
-
-    adapter: Adapter
-    history: Sequence[Message]
-
-
-@dataclass(frozen=True, slots=True)
-class RunPolicy:
-    """Run steps of the session's policy; the result is theirs."""
-
-    steps: Generator[Any, Any, Any]
-
-
-Effect = Read | Send | RunTools | Keep | Wait | RunPolicy
-Turn = Generator[Effect, Any, None]
+    tools: tuple[ToolDefinition, ...]
+    options: AdapterOptions
+    new_context: Callable[[Route], RequestContext]
+    new_retries: Callable[[Adapter], RetryState]
+    record_billed: Callable[[Message | None], object]
+    """Receives a reply that was billed and is not kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnPlan:
-    """The inputs of a turn: its route, the history and the prompt, and its limits."""
+    """The inputs of a turn."""
 
-    route: Route
-    history: Callable[[], Sequence[Message]]
-    """Returns the history as it is sent; called when the turn begins."""
     prompt: tuple[Message, ...]
-    tools: tuple[ToolDefinition, ...]
-    options: AdapterOptions
-    new_context: Callable[[Route], RequestContext]
-    new_tool_message: Callable[[ToolResultBlock], Message]
+    known_adapter: Adapter | None
+    """The model of the turn, if no router chooses it."""
+    choose: Callable[[tuple[Message, ...]], Route]
+    """Chooses the model for a prompt."""
+    history: Callable[[], Sequence[Message]]
+    """Returns the history as it is sent; called when the model is chosen."""
+    requests: Requests
     max_rounds: int
-    retry_delay: Callable[[str, ProviderError, int], float | None]
-    """Returns the seconds until the next request to that provider, after an error of that attempt (from 1); None for no
-    retry."""
-    budgets: Budgets
-    on_broken_reply: Callable[[ProviderError], Usage | None]
-    """Records a broken reply and returns its billed usage, if it reported any."""
-    policy_hooks: PolicyChecks | None = None
-
-    @property
-    def adapter(self) -> Adapter:
-        return self.route.adapter
 
 
 def run_turn(plan: TurnPlan) -> Turn:
-    """Requests a reply, runs the tools that it calls, and repeats until a reply calls none.
+    """Yield the effects of one turn.
 
     Until the caller receives an event of the first reply, a fallback model may replace the first; from then on the
-    model stays. A turn whose first request fails leaves the history as it was. Raises ProviderError as the driver
-    reports it, and TurnLimitError after ``max_rounds`` rounds of tools.
+    model stays. A turn whose first request fails leaves the history as it was. Raises ProviderError, and TurnLimitError
+    after ``max_rounds`` rounds of tools.
     """
-    history, new_messages = [*plan.history(), *plan.prompt], plan.prompt
-    options = plan.options
+    prompt: tuple[Message, ...] = yield Admit(plan.prompt, plan.known_adapter)
+    route: Route = yield Choose(lambda: plan.choose(prompt))
+    requests, new_messages = plan.requests, route.prompt
+    history = [*plan.history(), *new_messages]
     for number in range(plan.max_rounds):
         if number == 0:
-            plan, reply = yield from _first_reply(plan, history, new_messages, options)
+            route, reply = yield from _first_reply(requests, route, history, new_messages)
         else:
-            reply = yield from request_reply(plan, history, new_messages, options)
+            reply = yield from request_reply(requests, route, history, new_messages)
+        *_, reply = yield Keep((*new_messages, reply))
         if not _has_calls_to_run(reply):
             return
-        answers = yield from _run_tools(plan, reply.tool_uses)
-        names = (call.name for call in reply.tool_uses)
-        yield Keep(answers, tuple(map(ToolAnswered, names, (answer.tool_results[0] for answer in answers))))
+        runs: Sequence[ToolRun] = yield RunTools(route.adapter, reply.tool_uses)
+        answers = yield Keep(tuple(run.message for run in runs), reply.tool_uses)
         history += (reply, *answers)
-        new_messages, options = (), _without_forced_choice(options)
+        new_messages, requests = (), replace(requests, options=_without_forced_choice(requests.options))
     raise TurnLimitError(
         f"the model still calls tools after {plan.max_rounds} rounds: raise max_rounds, or ask(None) to go on"
     )
 
 
-def _run_tools(plan: TurnPlan, calls: Sequence[ToolUseBlock]) -> Generator[Effect, Any, tuple[Message, ...]]:
-    """Run these calls and return the messages with their results, as the history stores them."""
-    results: Sequence[ToolResultBlock]
-    if plan.policy_hooks is None:
-        results = yield RunTools(plan.adapter, tuple(calls))
-        return tuple(map(plan.new_tool_message, results))
-    allowed, refused = yield RunPolicy(plan.policy_hooks.check_calls(calls))
-    results = (yield RunTools(plan.adapter, tuple(allowed))) if allowed else ()
-    by_call_id = {result.tool_use_id: result for result in results} | refused
-    answers: tuple[Message, ...] = yield RunPolicy(
-        plan.policy_hooks.admit_results(plan.adapter, [plan.new_tool_message(by_call_id[call.id]) for call in calls])
-    )
-    return answers
+def request_reply(
+    requests: Requests, route: Route, history: Sequence[Message], new_messages: tuple[Message, ...] | None
+) -> Generator[Effect, Any, Message]:
+    """Return one reply of the route's model.
 
-
-def advance(turn: Turn, outcome: Any) -> Effect | None:
-    """Return the next effect, or None at the end. ``outcome`` is the result of the last effect, or its exception."""
+    ``new_messages`` are those of the history that are not kept yet: if the caller leaves, they are kept with what had
+    arrived of the reply. None keeps nothing. Raises BudgetExceededError before a request for which a budget has too
+    little left.
+    """
     try:
-        return turn.throw(outcome) if isinstance(outcome, Exception) else turn.send(outcome)
-    except StopIteration:
-        return None
+        return (yield from _request_with_retries(requests, route, history, new_messages))
+    except _RequestFailedError as failed:
+        raise failed.error from None
+
+
+def _first_reply(
+    requests: Requests, route: Route, history: Sequence[Message], new_messages: tuple[Message, ...]
+) -> Generator[Effect, Any, tuple[Route, Message]]:
+    """Return the first reply and the route of its model. If a model fails, the router may name a fallback."""
+    failures: list[str] = []
+    while True:
+        try:
+            return route, (yield from _request_with_retries(requests, route, history, new_messages))
+        except _RequestFailedError as failed:
+            error, seen = failed.error, failed.seen
+        fallback = None
+        if isinstance(error, (ProviderError, MissingKeyError, MissingExtraError)):
+            choose_fallback = route.fallback_chooser(error, seen=seen)
+            fallback = None if choose_fallback is None else (yield Choose(choose_fallback))
+        if fallback is None:
+            if failures:
+                error.add_note("before that, these were asked and failed:\n  " + "\n  ".join(failures))
+            raise error
+        failures.append(f"{route.record.chosen_model}: {error}")
+        route = fallback
+
+
+def _request_with_retries(
+    requests: Requests, route: Route, history: Sequence[Message], new_messages: tuple[Message, ...] | None
+) -> Generator[Effect, Any, Message]:
+    """Return one reply. A request that fails before the caller received an event is retried as the retry policy allows;
+    each attempt is one `Send`. The route hears the final outcome. Raises _RequestFailedError.
+    """
+    retries = requests.new_retries(route.adapter)
+    while True:
+        messages: Sequence[Message] = yield Read(route.adapter, history)
+        outcome: SendOutcome = yield Send(
+            adapter=route.adapter,
+            context=requests.new_context(route),
+            history=history,
+            messages=messages,
+            tools=requests.tools,
+            options=requests.options,
+            retries=retries,
+        )
+        match outcome:
+            case Replied():
+                route.report_outcome(None)
+                return outcome.message
+            case Abandoned():
+                if outcome.partial is not None and new_messages is not None:
+                    yield Keep((*new_messages, outcome.partial))
+                else:
+                    requests.record_billed(outcome.partial or outcome.billed)
+                raise AbandonedTurnError
+            case Broken(error=error, seen=seen):
+                requests.record_billed(outcome.partial)
+                may_retry = isinstance(error, ProviderError) and not seen
+                wait = retries.record_unusable(error) if may_retry and isinstance(error, ProviderError) else None
+            case Failed(error=error):
+                seen, wait = False, retries.next_wait if isinstance(error, ProviderError) else None
+        if wait is None:
+            if isinstance(error, ProviderError):
+                route.report_outcome(error)
+            raise _RequestFailedError(error, seen=seen)
+        yield Wait(wait, retries.timing)
 
 
 def _has_calls_to_run(reply: Message) -> bool:
@@ -189,85 +182,10 @@ def _without_forced_choice(options: AdapterOptions) -> AdapterOptions:
     return replace(options, tool_choice=None) if forced else options
 
 
-def _first_reply(
-    plan: TurnPlan, history: Sequence[Message], new_messages: tuple[Message, ...], options: AdapterOptions
-) -> Generator[Effect, Any, tuple[TurnPlan, Message]]:
-    """Return the first reply and the plan of its model. If a model fails, the router may name a fallback."""
-    failures: list[str] = []
-    while True:
-        error: DragomanError
-        try:
-            reply = yield from _request_with_retries(plan, history, new_messages, options)
-            return plan, reply
-        except BrokenReplyError as broken_error:
-            error, seen = broken_error.error, broken_error.seen
-        except (ProviderError, MissingKeyError, MissingExtraError) as raised:
-            error, seen = raised, False
-        route = plan.route.choose_fallback(error, seen=seen)
-        if route is None:
-            if failures:
-                error.add_note("before that, these were asked and failed:\n  " + "\n  ".join(failures))
-            raise error
-        failures.append(f"{plan.route.record.chosen_model}: {error}")
-        plan = replace(plan, route=route)
+class _RequestFailedError(Exception):
+    """A request failed for good. ``seen``: the caller has already received events of the reply."""
 
-
-def request_reply(
-    plan: TurnPlan, history: Sequence[Message], new_messages: tuple[Message, ...] | None, options: AdapterOptions
-) -> Generator[Effect, Any, Message]:
-    """Return one reply of the plan's model.
-
-    Raises BudgetExceededError before a request for which a budget has too little left.
-    """
-    try:
-        return (yield from _request_with_retries(plan, history, new_messages, options))
-    except BrokenReplyError as broken_error:
-        raise broken_error.error from None
-
-
-def _request_with_retries(
-    plan: TurnPlan, history: Sequence[Message], new_messages: tuple[Message, ...] | None, options: AdapterOptions
-) -> Generator[Effect, Any, Message]:
-    """Retry a reply that breaks before the caller received an event, as the retry policy allows, and report the final
-    outcome to the route. Raises BrokenReplyError as well.
-    """
-    attempt = 0
-    while True:
-        filled: Sequence[Message] = yield Read(plan.adapter, history)
-        if plan.policy_hooks is not None:
-            filled = yield RunPolicy(plan.policy_hooks.check_input(plan.adapter, history, filled))
-        context = plan.new_context(plan.route)
-        send_options = options if plan.policy_hooks is None else plan.policy_hooks.add_headers(plan.adapter, options)
-        request = plan.adapter.to_wire(filled, plan.tools, send_options.with_context(context))
-        attempt += 1
-        reservation = plan.budgets.reserve(plan.adapter, filled, plan.tools, options)
-        try:
-            reply: Message = yield Send(plan.adapter, request, context, new_messages, reservation)
-            plan.route.report_outcome(None)
-            return reply
-        except ProviderError as error:
-            plan.route.report_outcome(error)
-            raise
-        except BrokenReplyError as broken_error:
-            billed = plan.on_broken_reply(broken_error.error)
-            if billed is not None or broken_error.seen:
-                reservation.settle(billed)
-            delay = None if broken_error.seen else plan.retry_delay(plan.adapter.provider, broken_error.error, attempt)
-            if delay is None:
-                plan.route.report_outcome(broken_error.error)
-                raise
-        finally:
-            reservation.release()
-        yield Wait(delay, plan.adapter.provider)
-
-
-class BrokenReplyError(Exception):
-    """A reply with a success status and an invalid body. The transport's retries are exhausted.
-
-    ``seen``: the caller has already received events of it.
-    """
-
-    def __init__(self, error: ProviderError, *, seen: bool = False) -> None:
+    def __init__(self, error: Exception, *, seen: bool) -> None:
         super().__init__(str(error))
         self.error = error
         self.seen = seen

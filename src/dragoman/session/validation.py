@@ -1,5 +1,6 @@
 """Validates the constructor's arguments, so that a mistake is reported where it is made."""
 
+import difflib
 import inspect
 import sys
 from collections.abc import Iterable, Mapping
@@ -25,6 +26,7 @@ _ELEMENT_CLASSES: Mapping[str, type] = {"messages": Message, "budgets": Budget, 
 
 
 _CALLABLES = ("fetch", "approve", "new_id", "clock")
+_LISTS_OF_FUNCTIONS = ("middleware",)
 
 
 def check_settings(arguments: Mapping[str, Any]) -> None:
@@ -34,27 +36,45 @@ def check_settings(arguments: Mapping[str, Any]) -> None:
     """
     for name, value in arguments.items():
         if name in _ELEMENT_CLASSES:
+            _check_list(name, value, _ELEMENT_CLASSES[name])
+        elif name in _LISTS_OF_FUNCTIONS:
             _check_list(name, value)
+            for each in value:
+                _check_callable(name, each)
         elif value is None:
             continue
         elif name in _CLASSES:
-            _check_class(name, value)
+            check_class(name, value)
         elif name == "store":
             _check_store(value)
-        elif name in _CALLABLES and not callable(value):
-            raise ConfigurationError(f"{name}: {_describe(value)} cannot be called; give a function")
+        elif name in _CALLABLES:
+            _check_callable(name, value)
 
 
-def _check_class(name: str, value: Any) -> None:
+def nearest_name(name: str, known: Iterable[str]) -> str:
+    """Return a hint at the known name that is most like this one; empty if none is."""
+    found = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {found[0]!r}?" if found else f"; known are {', '.join(known)}"
+
+
+def _check_callable(name: str, value: Any) -> None:
+    if not callable(value):
+        raise ConfigurationError(f"{name}: {_describe(value)} cannot be called; give a function")
+
+
+def check_class(name: str, value: Any) -> None:
+    """Raises ConfigurationError if that argument is neither None nor of its class."""
+    if value is None:
+        return
     module, class_name, example = _CLASSES[name]
     loaded = sys.modules.get(module)
     if loaded is None or not isinstance(value, getattr(loaded, class_name)):
         raise ConfigurationError(f"{name}: {_describe(value)} is no {class_name}; one is made by {example}")
 
 
-def _check_list(name: str, value: Any) -> None:
+def _check_list(name: str, value: Any, *element_class: type) -> None:
     """A single object is not accepted in place of a list."""
-    if isinstance(value, (str, bytes, Mapping, _ELEMENT_CLASSES[name])) or not isinstance(value, Iterable):
+    if isinstance(value, (str, bytes, Mapping, *element_class)) or not isinstance(value, Iterable):
         raise ConfigurationError(f"{name}: {_describe(value)} is no list; write {name}=[...]")
 
 

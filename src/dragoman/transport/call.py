@@ -96,6 +96,8 @@ class Call:
     retry_state: RetryState
     connect_timeout: float
     body_cap: int
+    one_attempt: bool = False
+    """Whether the caller decides on retries."""
     headers: Headers = field(default_factory=Headers)
     delivered: bool = False
     """Whether the caller has received any of its chunks."""
@@ -152,13 +154,13 @@ class Call:
         return error
 
     def retry_delay(self, error: DragomanError) -> float:
-        """Seconds until the next attempt. Raises the error if there is none.
+        """Seconds until the next attempt. Raises the error if there is none here.
 
         Call it outside the exception handler: chained to our error, a library's exception would carry the request, and
         with it the key, into every traceback.
         """
         wait = self.retry_state.record_failure(error, self.headers) if isinstance(error, ProviderError) else None
-        if wait is None:
+        if wait is None or self.one_attempt:
             raise error
         return wait
 

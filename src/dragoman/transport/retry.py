@@ -138,6 +138,10 @@ class RetryState:
     timing: Timing
     timeout: float = math.inf
     attempts: tuple[Attempt, ...] = ()
+    next_wait: float | None = None
+    """Seconds until the next attempt, after a failure; None if there is none."""
+    _arrived: bool = False
+    """Whether the last attempt is recorded as a success."""
     _deadline: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -151,6 +155,7 @@ class RetryState:
     def record_success(self, status: int) -> None:
         self.quota.refund()
         self._record(status, None)
+        self._arrived = True
 
     def record_failure(self, error: ProviderError, headers: Mapping[str, str]) -> float | None:
         """Seconds until the next attempt, or None if this was the last; the error then lists all attempts."""
@@ -158,13 +163,19 @@ class RetryState:
         if wait is not None and (wait >= self.remaining or not self.quota.try_spend(error)):
             wait = None
         self._record(error.status, error.error_class, wait or 0.0)
-        error.attempts = self.attempts
+        error.attempts, self.next_wait = self.attempts, wait
         if wait is not None:
             _log.info(
                 "%s: attempt %d failed (%s, status %s), the next one in %.1f s",
                 error.provider, len(self.attempts), error.error_class, error.status, wait,
             )  # fmt: skip
         return wait
+
+    def record_unusable(self, error: ProviderError) -> float | None:
+        """As `record_failure`, for a reply that arrived and is broken."""
+        if self._arrived:
+            self.attempts = self.attempts[:-1]
+        return self.record_failure(error, {})
 
     def record_break(self, error: ProviderError) -> None:
         """Records that a reply broke off after it had begun: its attempt failed, and there is no retry."""
@@ -173,4 +184,5 @@ class RetryState:
         error.attempts = self.attempts
 
     def _record(self, status: int | None, error_class: str | None, waited: float = 0.0) -> None:
+        self._arrived = False
         self.attempts += (Attempt(len(self.attempts) + 1, status, error_class, waited),)

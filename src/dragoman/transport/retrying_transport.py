@@ -57,11 +57,20 @@ class _TransportBase(ABC):
     def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
         """Validates the request. Raises RequestError and ConfigurationError."""
 
-    def _new_call(self, adapter: Adapter, request: WireRequest, timeout: float | None) -> Call:
+    def new_retries(self, adapter: Adapter, timeout: float | None = None) -> RetryState:
+        """Return the attempts of one request, for a caller that decides on each retry itself: see `Transport`.
+
+        ``timeout`` is as for `send`.
+        """
         seconds = self._timeout if timeout is None else validate_timeout(timeout)
+        return RetryState(self._retry, self._quotas[adapter.provider], self._timing, seconds)
+
+    def _new_call(
+        self, adapter: Adapter, request: WireRequest, timeout: float | None, retries: RetryState | None
+    ) -> Call:
         prepared = self._prepare(adapter, request)
-        retry_state = RetryState(self._retry, self._quotas[adapter.provider], self._timing, seconds)
-        return Call(adapter, prepared, retry_state, self._connect_timeout, self._body_cap)
+        state = retries or self.new_retries(adapter, timeout)
+        return Call(adapter, prepared, state, self._connect_timeout, self._body_cap, one_attempt=retries is not None)
 
 
 class RetryingTransport(_TransportBase):
@@ -81,11 +90,18 @@ class RetryingTransport(_TransportBase):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
+    def send(
+        self,
+        adapter: Adapter,
+        request: WireRequest,
+        *,
+        timeout: float | None = None,
+        retries: RetryState | None = None,
+    ) -> WireResponse:
         """The whole reply. Raises the last attempt's ProviderError, or RequestError or ConfigurationError without an
-        attempt.
+        attempt. With ``retries`` there is one attempt, and ``retries.next_wait`` says when the next one may start.
         """
-        call = self._new_call(adapter, request, timeout)
+        call = self._new_call(adapter, request, timeout, retries)
         while True:
             try:
                 with self._open(call) as response:
@@ -100,10 +116,15 @@ class RetryingTransport(_TransportBase):
 
     @contextlib.contextmanager
     def stream(
-        self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
+        self,
+        adapter: Adapter,
+        request: WireRequest,
+        *,
+        timeout: float | None = None,
+        retries: RetryState | None = None,
     ) -> Iterator[StreamedReply]:
         """A reply whose first bytes have arrived. Raises as `send` does, and while its chunks are read."""
-        call = self._new_call(adapter, request, timeout)
+        call = self._new_call(adapter, request, timeout, retries)
         while True:
             with contextlib.ExitStack() as stack:
                 try:
@@ -159,11 +180,16 @@ class AsyncRetryingTransport(_TransportBase):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
-        """The whole reply. Raises the last attempt's ProviderError, or RequestError or ConfigurationError without an
-        attempt.
-        """
-        call = self._new_call(adapter, request, timeout)
+    async def send(
+        self,
+        adapter: Adapter,
+        request: WireRequest,
+        *,
+        timeout: float | None = None,
+        retries: RetryState | None = None,
+    ) -> WireResponse:
+        """The async twin of `RetryingTransport.send`."""
+        call = self._new_call(adapter, request, timeout, retries)
         while True:
             try:
                 async with self._open(call) as response:
@@ -178,10 +204,15 @@ class AsyncRetryingTransport(_TransportBase):
 
     @contextlib.asynccontextmanager
     async def stream(
-        self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
+        self,
+        adapter: Adapter,
+        request: WireRequest,
+        *,
+        timeout: float | None = None,
+        retries: RetryState | None = None,
     ) -> AsyncIterator[AsyncStreamedReply]:
-        """A reply whose first bytes have arrived. Raises as `send` does, and while its chunks are read."""
-        call = self._new_call(adapter, request, timeout)
+        """The async twin of `RetryingTransport.stream`."""
+        call = self._new_call(adapter, request, timeout, retries)
         while True:
             async with contextlib.AsyncExitStack() as stack:
                 try:

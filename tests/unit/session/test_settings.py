@@ -13,7 +13,7 @@ from dragoman.limits import Limits
 from dragoman.policy import Extensions, Pipeline
 from dragoman.routing import Router
 from dragoman.session import AsyncSession, Session, ask
-from dragoman.session.settings import SessionSettings, TurnOptions
+from dragoman.session.config import SessionSettings, TurnOptions
 from tests.unit.session.drivers import ANTHROPIC, SyncDriver, Wire
 from tests.unit.session.handwritten_replies import handwritten_anthropic
 

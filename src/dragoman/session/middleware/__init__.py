@@ -1,55 +1,29 @@
-"""The optional middlewares of a session, imported on first use."""
+"""Middlewares: what wraps a turn.
 
-from typing import TYPE_CHECKING
+A middleware is a function that gets the turn, a generator of effects, and returns another one. The easiest way to write
+one is `intercept`, which calls a generator function for each effect:
 
-from dragoman.adapter.errors import ConfigurationError
+    def remember_replies(turn):
+        def handle(effect):
+            if not isinstance(effect, Send):
+                return (yield effect)
+            key = str(effect.messages)
+            if key in replies:
+                return Replied(replies[key])   # nothing is sent
+            outcome = yield effect
+            if isinstance(outcome, Replied):
+                replies[key] = outcome.message
+            return outcome
+        return intercept(turn, handle)
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
+    session = Session("anthropic:claude-opus-5-5", middleware=[remember_replies])
 
-    from dragoman.canonical.extensions.extensions import Extensions
-    from dragoman.events.bus import EventBus
-    from dragoman.limits import Limits
-    from dragoman.policy import Pipeline
-    from dragoman.session.middleware.labels import MessageExtensions
-    from dragoman.session.middleware.limiter import Limiter
-    from dragoman.session.middleware.policy_hooks import PolicyHooks, PolicyObserver
-    from dragoman.session.middleware.telemetry import TurnTelemetry
-    from dragoman.tools import Toolbox
+``dragoman.session.effects`` has the effects and their outcomes. A session's own middlewares are around those of the
+program: policy, telemetry, limits with budgets, and persistence outermost. So a policy judges what is really sent.
+"""
 
+from collections.abc import Callable, Generator
+from typing import Any
 
-def new_telemetry(
-    bus: "EventBus | None", session_id: str, clock: "Callable[[], datetime]", toolbox: "Toolbox"
-) -> "TurnTelemetry | None":
-    if bus is None:
-        return None
-    from dragoman.session.middleware.telemetry import TurnTelemetry
-
-    return TurnTelemetry(bus, session_id, clock, toolbox.side_effects, lambda: toolbox.definitions)
-
-
-def new_policy_hooks(
-    policy: "Pipeline | None",
-    extensions: "Extensions | None",
-    session_id: str,
-    toolbox: "Toolbox",
-    message_extensions: "MessageExtensions",
-    telemetry: "PolicyObserver | None",
-) -> "PolicyHooks | None":
-    """Raises ConfigurationError if extensions are given without a policy."""
-    if policy is None:
-        if extensions is not None:
-            raise ConfigurationError("extensions are for the plugins of a policy: give policy=Pipeline([...]) too")
-        return None
-    from dragoman.session.middleware.policy_hooks import PolicyHooks
-
-    return PolicyHooks(policy, extensions, session_id, toolbox, message_extensions, telemetry)
-
-
-def new_limiter(limits: "Limits | None") -> "Limiter | None":
-    if limits is None:
-        return None
-    from dragoman.session.middleware.limiter import Limiter
-
-    return Limiter(limits)
+Middleware = Callable[[Generator[Any, Any, None]], Generator[Any, Any, None]]
+"""Wraps a turn, a generator of `dragoman.session.effects.Effect`."""

@@ -1,15 +1,12 @@
 """Saves a session to its store: at the end of each turn, everything that it added, in one transaction."""
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from functools import partial
-from typing import Any, Self, Unpack
+from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.adapter.requests.tool_ids import ToolIdMap
-from dragoman.canonical.ids import new_message_id
-from dragoman.session import snapshot
-from dragoman.session.settings import SessionSettings
+from dragoman.session.effects import Perform, Turn
 from dragoman.session.snapshot import SessionStore, Snapshot
 
 
@@ -73,68 +70,39 @@ class Persistence:
         annotate = getattr(self._store, "annotate", None)  # an optional method of a store
         if annotate is None:
             raise ConfigurationError(
-                f"a {type(self._store).__name__} cannot write anew what stands beside a message, which records of"
-                " declassification need: give it a method annotate, as dragoman.store.Store has"
+                f"a {type(self._store).__name__} cannot change the extensions of a stored message, which a"
+                " declassification needs: give it a method annotate, as dragoman.store.Store has"
             )
         self._version = annotate(snapshot.session_id, message_id, extensions, expected_version=self._version)
 
 
-class PersistenceMixin:
-    """Writes a `Conversation` to JSON or to its store, and makes one from either."""
+class NoStore:
+    """Stands in for `Persistence` in a session without a store."""
 
-    user_id: str | None
-    team_id: str | None
-    _persistence: Persistence | None
+    def save(self, snapshot: Snapshot, *, user_id: str | None, team_id: str | None) -> None:
+        """Save nothing."""
 
-    @classmethod
-    @abstractmethod
-    def _from_snapshot(cls, found: Snapshot, model: str | None, settings: SessionSettings) -> Self: ...
-
-    @abstractmethod
-    def _snapshot(self) -> Snapshot: ...
-
-    def dump(self) -> bytes:
-        """Return the session as JSON: model, history and tool-id map, without tools, keys and options."""
-        return snapshot.write(self._snapshot())
-
-    @classmethod
-    def load(cls, data: bytes | str, *, model: str | None = None, **settings: Unpack[SessionSettings]) -> Self:
-        """Return the session of a `dump`, to continue on its model or on another; ``settings`` are as for a new one.
-
-        Raises ConfigurationError if the data is not a stored session, and SwapRefusedError as `swap` does.
-        """
-        return cls._from_snapshot(snapshot.read(data, _tool_id_factory(settings)), model, settings)
-
-    @classmethod
-    def _from_store(cls, session_id: str, store: SessionStore, model: str | None, settings: SessionSettings) -> Self:
-        """Return a stored session; its next turns are saved to the same store."""
-        found = store.load(session_id)
-        active_model = found.model or model
-        if active_model is None and settings.get("router") is None:
-            raise ConfigurationError(f"the session {found.id} names no model: say which one goes on with it")
-        tool_ids = ToolIdMap.load(found.tool_ids, _tool_id_factory(settings))
-        known = Snapshot(found.id, active_model, found.messages, tool_ids, found.attempts, found.extensions)
-        session = cls._from_snapshot(known, model, settings)
-        session.user_id = session.user_id if "user_id" in settings else found.record.user_id
-        session.team_id = session.team_id if "team_id" in settings else found.record.team_id
-        session._persistence = Persistence(
-            store, version=found.version, messages=len(found.messages), attempts=len(found.attempts)
-        )
-        return session
-
-    def _save_turn(self) -> None:
-        """Save what the turn added, if there is a store."""
-        if self._persistence is not None:
-            self._persistence.save(self._snapshot(), user_id=self.user_id, team_id=self.team_id)
-
-    def _annotate(self, message_id: str, extensions: Mapping[str, Any]) -> None:
-        if self._persistence is not None:
-            self._persistence.annotate(self._snapshot(), message_id, extensions)
+    def annotate(self, snapshot: Snapshot, message_id: str, extensions: Mapping[str, Any]) -> None:
+        """Save nothing."""
 
 
-def _tool_id_factory(settings: SessionSettings) -> Callable[[], str]:
-    return partial(new_tool_id, settings.get("new_id", new_message_id))
+class PersistenceMiddleware:
+    """Saves the session when a turn ends, however it ends. ``save`` may wait for a database."""
+
+    def __init__(self, save: Callable[[], None]) -> None:
+        self._save = Perform(save, partial(_save_in_thread, save))
+
+    def __call__(self, turn: Turn) -> Turn:
+        with closing(turn):
+            try:
+                yield from turn
+            except Exception:
+                yield self._save
+                raise
+        yield self._save
 
 
-def new_tool_id(new_id: Callable[[], str]) -> str:
-    return f"tu_{new_id()}"
+async def _save_in_thread(save: Callable[[], None]) -> None:
+    import asyncio  # sync programs do not need it
+
+    await asyncio.to_thread(save)

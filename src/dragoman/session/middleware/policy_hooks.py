@@ -11,6 +11,7 @@ every attempt.
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from operator import is_
 from typing import Any, Protocol
 
@@ -28,7 +29,8 @@ from dragoman.policy.labels import Declassification, declassify, labels_of, with
 from dragoman.policy.object_access import PRE_HOOKS
 from dragoman.policy.pipeline import POST_HOOKS, Pipeline
 from dragoman.policy.plugin import Hook, Violation
-from dragoman.policy.runner import Steps
+from dragoman.policy.runner import Steps, run, run_async
+from dragoman.session.effects import Perform
 from dragoman.session.middleware.labels import LabelLedger, MessageExtensions
 from dragoman.session.middleware.policy_context import PolicyContext, actions_of, completion, provenance
 from dragoman.session.middleware.policy_headers import PolicyHeaders
@@ -52,6 +54,11 @@ class PolicyObserver(Protocol):
     def on_declassification(self, record: Declassification) -> None: ...
 
     def on_headers_written(self, provider: str, names: Sequence[str]) -> None: ...
+
+
+def perform(steps: Steps[Any]) -> Perform:
+    """Return the effect that runs steps of a policy."""
+    return Perform(partial(run, steps), partial(run_async, steps))
 
 
 class PolicyHooks:
@@ -93,6 +100,11 @@ class PolicyHooks:
     def labels(self) -> frozenset[str]:
         """The labels of the whole conversation so far."""
         return labels_of(self._extensions)
+
+    @property
+    def async_names(self) -> tuple[str, ...]:
+        """The plugins that need an event loop."""
+        return self.pipeline.async_names
 
     def restore(self, history: Sequence[Message]) -> None:
         """Restore the labels stored with these messages, except those that were declassified since."""
@@ -240,17 +252,15 @@ class PolicyHooks:
         self._just_checked = (str(adapter.model_id), frozenset(map(id, admitted)))
         return tuple(admitted)
 
-    def check_reply(
-        self, adapter: Adapter, reply: Message, on_denied: Callable[[Message], Any] = lambda _: None
-    ) -> Steps[Message]:
-        """Return a reply as the history stores it. ``on_denied`` receives a denied reply, because it was billed."""
+    def knows(self, message: Message) -> bool:
+        """Whether the message was checked in this form."""
+        return id(message) in self._admitted
+
+    def check_reply(self, adapter: Adapter, reply: Message) -> Steps[Message]:
+        """Return a reply as the history stores it."""
         asks = self.pipeline.has_plugins(Hook.LLM_OUTPUT)
         slots: dict[str, Any] = {"completion": completion(reply), "provenance": provenance(reply)} if asks else {}
-        try:
-            accepted = yield from self._run_hook(Hook.LLM_OUTPUT, reply, llm=self._context.model(adapter), **slots)
-        except PolicyDeniedError:
-            on_denied(reply)
-            raise
+        accepted = yield from self._run_hook(Hook.LLM_OUTPUT, reply, llm=self._context.model(adapter), **slots)
         self._remember(accepted)
         self._seen_by_model.setdefault(str(adapter.model_id), {})[id(accepted)] = accepted
         return accepted
@@ -271,6 +281,12 @@ class PolicyHooks:
         if not all(map(is_, self._piece_extensions[0], made_of)):
             self._piece_extensions = (made_of, self._extensions.model_copy(update=slots))
         return (yield from self._run_pipeline(Hook.LLM_OUTPUT, piece, self._piece_extensions[1], partial=True))
+
+    def fetch_check(
+        self, hook: str, message: Message, require: Callable[[Message], str | None] | None, **slots: Any
+    ) -> Perform:
+        """Return the effect that runs `check_fetch`."""
+        return perform(self.check_fetch(hook, message, require, **slots))
 
     def check_fetch(
         self, hook: str, message: Message, require: Callable[[Message], str | None] | None, **slots: Any

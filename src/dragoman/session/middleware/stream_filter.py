@@ -7,7 +7,7 @@ complete. The history and message_complete hold the result of checking the whole
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from dragoman.adapter.contract import Adapter
@@ -25,7 +25,6 @@ from dragoman.canonical.events import (
     UsageUpdate,
 )
 from dragoman.canonical.message import Message, Role
-from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.runner import Steps
 from dragoman.session.middleware.policy_hooks import PolicyHooks
 
@@ -53,8 +52,6 @@ class StreamFilter:
     policy_hooks: PolicyHooks
     adapter: Adapter
     session_id: str
-    on_denied: Callable[[Message | None], object]
-    """Called with a denied reply, because it was billed; None if the reply was not complete."""
     _window: int | None = 0
     _message_id: str = ""
     _buffer: list[StreamEvent] = field(default_factory=list)
@@ -90,7 +87,7 @@ class StreamFilter:
                 return None
 
     def apply(self, event: StreamEvent) -> Steps[Events]:
-        """Return the events to release if `try_fast` returned None. A PolicyDeniedError ends the stream."""
+        """Return the events to release if `try_fast` returned None. Raises PolicyDeniedError, which ends the stream."""
         match event:
             case MessageComplete():
                 return (yield from self._finish(event.message))
@@ -99,11 +96,7 @@ class StreamFilter:
                 if remains is None and event.partial is not None:
                     remains = event.partial.model_copy(update={"content": ()})
                 return (replace(event, partial=remains),)
-        try:
-            return (yield from self._filter_event(event))
-        except PolicyDeniedError:
-            self.on_denied(None)
-            raise
+        return (yield from self._filter_event(event))
 
     def _filter_event(self, event: StreamEvent) -> Steps[Events]:
         released: list[StreamEvent] = []
@@ -188,7 +181,7 @@ class StreamFilter:
         return tuple(each for use in checked.tool_uses for each in _call_events(self._message_id, start, use))
 
     def _finish(self, message: Message) -> Steps[Events]:
-        final = yield from self.policy_hooks.check_reply(self.adapter, message, self.on_denied)
+        final = yield from self.policy_hooks.check_reply(self.adapter, message)
         done = MessageComplete(final)
         unchanged = final.content == message.content
         if self._window is None:

@@ -1,21 +1,15 @@
-"""Reports a turn to an event bus: hashes, names and counts, without message content.
+"""The middleware that reports a turn to an event bus: hashes, names and counts, without message content."""
 
-A turn is a generator. `TurnTelemetry.wrap` is a generator around it that sees every effect and its outcome. Replies and
-tool results are reported when they are complete.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.errors import EventOverflowError, ProviderError, RequestCancelledError
-from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
+from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.ids import new_ulid
-from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
-from dragoman.canonical.tools import SideEffects, ToolDefinition
+from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import CostStatus
 from dragoman.events.bus import EventBus
 from dragoman.events.catalogue import (
@@ -34,11 +28,26 @@ from dragoman.events.catalogue import (
     TurnStarted,
 )
 from dragoman.events.event import Event, Payload
-from dragoman.routing import RouteDecision
-from dragoman.routing.events import to_event
+from dragoman.routing.events import own_model_event, to_event
 from dragoman.session import cost
-from dragoman.session.turn import BrokenReplyError, Effect, Keep, Read, RunPolicy, RunTools, Send, Turn, advance
-from dragoman.tools.calls import PreparedCall
+from dragoman.session.effects import (
+    Abandoned,
+    AbandonedTurnError,
+    Admit,
+    Choose,
+    Effect,
+    Keep,
+    Replied,
+    RunTools,
+    Send,
+    SendOutcome,
+    ToolRun,
+    Turn,
+    intercept,
+)
+from dragoman.session.history import History
+from dragoman.session.routes import Route
+from dragoman.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from dragoman.policy.errors import PolicyDeniedError
@@ -54,63 +63,59 @@ _FAULT_MESSAGES = {
 """Fixed texts: a tool's own error message may contain anything."""
 
 
-@dataclass(slots=True)
-class TurnTelemetry:
+class Telemetry:
     """Reports the turns of one session, one at a time, to an event bus.
 
     A slow handler never delays a turn: the bus logs the events that it missed.
     """
 
-    bus: EventBus
-    session_id: str
-    clock: Callable[[], datetime]
-    side_effects: Callable[[str], SideEffects | None]
-    """Returns the side effects of a tool by its name; None if there is no such tool."""
-    tools: Callable[[], Sequence[ToolDefinition]] = tuple
-    turn_id: str | None = None
-    _turn_started: Event | None = None
-    _sent: Sequence[Message] = ()
-    """The messages of the next request."""
-    _files_just_read: bool = False
-    _open_request: Send | None = None
-    """The request in flight."""
-    _open_calls: dict[str, Event | None] = field(default_factory=dict)
-    """The events of calls without a result."""
-    _deferred_calls: dict[str, PreparedCall] = field(default_factory=dict)
-    """Calls whose results the policy has still to check."""
-    _calls: int = 0
-    _replies: int = 0
-    _last_reply: Message | None = None
+    def __init__(
+        self,
+        bus: EventBus,
+        session_id: str,
+        clock: Callable[[], datetime],
+        toolbox: Toolbox,
+        history: History,
+    ) -> None:
+        self.bus = bus
+        self.turn_id: str | None = None
+        self._session_id = session_id
+        self._clock = clock
+        self._toolbox = toolbox
+        self._history = history
+        self._turn_started: Event | None = None
+        self._open_calls: dict[str, Event | None] = {}
+        """The events of calls without a result."""
+        self._runs: dict[str, ToolRun] = {}
+        """Calls that ran, until their results are kept."""
+        self._calls = 0
+        self._replies = 0
+        self._abandoned = 0
+        self._last_reply: Message | None = None
 
-    def wrap(
-        self, turn: Turn, prompt: Message | None, history: Sequence[Message], billed: Callable[[], Sequence[Message]]
-    ) -> Turn:
-        """The same turn, reported. ``billed`` returns the replies and attempts of this turn so far."""
-        started_at = self.clock()
-        self.turn_id, self._open_request, self._open_calls, self._deferred_calls = f"turn_{new_ulid()}", None, {}, {}
-        self._turn_started, self._calls, self._replies, self._last_reply = None, 0, 0, None
-        self._turn_started = self._emit(partial(TurnStarted.of, prompt, tuple(history)))
-        effect, outcome = None, None
-        with closing(turn):
+    def __call__(self, turn: Turn) -> Turn:
+        started_at, mark = self._clock(), self._history.mark()
+        self.turn_id, self._turn_started, self._last_reply = f"turn_{new_ulid()}", None, None
+        self._open_calls, self._runs = {}, {}
+        self._calls = self._replies = self._abandoned = 0
+
+        def totals(failed: StopReason | None = None) -> Payload:
+            return self._turn_totals(self._history.billed_since(mark), self._clock() - started_at, failed)
+
+        reported = intercept(turn, self._handle)
+        with closing(reported):
             try:
-                while (effect := advance(turn, outcome)) is not None:
-                    self._on_effect(effect)
-                    try:
-                        outcome = yield effect
-                        self._on_outcome(effect, outcome)
-                    except Exception as error:
-                        self._on_failure(error)
-                        outcome = error
-            except GeneratorExit:
-                self._on_cancel()
+                yield from reported
+            except AbandonedTurnError:
+                self._end_open_calls()
+                llm, tools = self._replies + self._abandoned, self._calls
+                self._emit(lambda: TurnCancelled(reason="user_cancel", partial_llm_calls=llm, partial_tool_calls=tools))
                 raise
             except Exception:
-                self._emit(lambda: self._turn_totals(billed(), self.clock() - started_at, StopReason.ERROR))
+                self._end_open_calls()
+                self._emit(partial(totals, StopReason.ERROR))
                 raise
-        self._emit(lambda: self._turn_totals(billed(), self.clock() - started_at))
-
-    def on_route_decision(self, decision: RouteDecision, elapsed_ms: float) -> None:
-        self._emit(partial(to_event, decision, elapsed_ms))
+        self._emit(totals)
 
     def on_denial(self, error: "PolicyDeniedError") -> None:
         facts = {"hook": error.hook, "plugin": error.plugin, "code": error.code, "reason": error.reason}
@@ -121,90 +126,96 @@ class TurnTelemetry:
         facts = {"labels": tuple(record.labels), "actor_id": record.actor, "reason": record.reason}
         make = partial(PolicyDeclassified.model_validate, facts | {"subject": record.subject})
         with suppress(EventOverflowError):
-            self.bus.emit(make, session_id=self.session_id)
+            self.bus.emit(make, session_id=self._session_id)
 
     def on_headers_written(self, provider: str, names: Sequence[str]) -> None:
         self._emit(partial(PolicyHeadersWritten, provider=provider, names=tuple(names)))
 
-    def on_reply(self, reply: Message) -> None:
-        """Report a complete reply. A cancelled one is reported when the turn ends."""
-        if reply.metadata.status is MessageStatus.CANCELLED:
-            return
-        self._open_request, self._last_reply = None, reply
-        self._replies += 1
-        self._emit(partial(LlmCallCompleted.of, reply), attachment=reply)
+    def _handle(self, effect: Effect) -> Generator[Effect, Any, Any]:
+        match effect:
+            case Admit():
+                self._turn_started = self._emit(
+                    partial(TurnStarted.of, next(iter(effect.prompt), None), tuple(self._history.messages))
+                )
+                return (yield effect)
+            case Choose():
+                route: Route | None = yield effect
+                if route is not None:
+                    self._emit(partial(_route_payload, route))
+                return route
+            case Send():
+                return (yield from self._report_attempt(effect))
+            case RunTools():
+                return (yield from self._report_calls(effect))
+            case Keep():
+                kept = yield effect
+                for message in kept:
+                    self._report_results(message)
+                return kept
+            case _:
+                return (yield effect)
 
-    def on_tool_results(
-        self, prepared: Sequence[PreparedCall], results: Sequence[ToolResultBlock], *, deferred: bool = False
-    ) -> None:
-        """Report the results of one reply's calls; if ``deferred``, after the policy has checked them."""
-        if deferred:
-            self._deferred_calls = {call.call.id: call for call in prepared}
-            return
-        for call, result in zip(prepared, results, strict=True):
-            self._emit_tool_result(call, result)
+    def _report_attempt(self, send: Send) -> Generator[Effect, Any, SendOutcome]:
+        self._emit(partial(self._attempt_payload, send), attachment=send.messages)
+        outcome: SendOutcome
+        try:
+            outcome = yield send
+        except Exception as error:
+            self._emit(partial(_llm_failure_payload, send, error, self._latency_ms(send)))
+            raise
+        match outcome:
+            case Replied():
+                self._last_reply, self._replies = outcome.message, self._replies + 1
+                self._emit(partial(LlmCallCompleted.of, outcome.message), attachment=outcome.message)
+            case Abandoned():
+                self._abandoned = 1
+                left = RequestCancelledError("the caller left")
+                self._emit(partial(_llm_failure_payload, send, left, self._latency_ms(send)))
+            case _:
+                self._emit(partial(_llm_failure_payload, send, outcome.error, self._latency_ms(send)))
+        return outcome
 
-    def _emit_tool_result(self, call: PreparedCall, result: ToolResultBlock) -> None:
-        call_event = self._open_calls.pop(call.call.id, None)
-        if call.fault == "validation_error":
-            self._emit(partial(_invalid_input_payload, call), parent=call_event)
-        if result.is_error:
-            fault = call.fault or "execution_error"
-            self._emit(partial(_tool_failure_payload, result.tool_use_id, fault), parent=call_event, attachment=result)
-        else:
-            self._emit(partial(_tool_success_payload, result), parent=call_event, attachment=result)
+    def _report_calls(self, effect: RunTools) -> Generator[Effect, Any, Sequence[ToolRun]]:
+        for call in effect.calls:
+            payload = partial(ToolCalled.of, call, self._toolbox.side_effects(call.name))
+            self._open_calls[call.id] = self._emit(payload, attachment=call)
+            self._calls += 1
+        runs: Sequence[ToolRun] = yield effect
+        self._runs.update((run.call.id, run) for run in runs)
+        return runs
 
-    def _on_effect(self, effect: Effect) -> None:
-        if isinstance(effect, Send):
-            self._open_request = effect
-            self._emit(partial(self._llm_call_payload, effect), attachment=self._sent)
-        elif isinstance(effect, RunTools):
-            for call in effect.calls:
-                self._open_calls[call.id] = self._emit(partial(self._tool_call_payload, call), attachment=call)
-                self._calls += 1
-        elif isinstance(effect, Keep):
-            deferred_calls, self._deferred_calls = self._deferred_calls, {}
-            for result in (result for message in effect.messages for result in message.tool_results):
-                if result.tool_use_id in deferred_calls:
-                    self._emit_tool_result(deferred_calls[result.tool_use_id], result)
+    def _report_results(self, message: Message) -> None:
+        """Report results when they are kept: as the policy left them."""
+        for result in message.tool_results:
+            run = self._runs.pop(result.tool_use_id, None)
+            if run is None:
+                continue
+            call_event = self._open_calls.pop(result.tool_use_id, None)
+            if run.fault == "validation_error":
+                self._emit(partial(_invalid_input_payload, run), parent=call_event)
+            payload = _tool_failure_payload if result.is_error else _tool_success_payload
+            self._emit(partial(payload, result, run), parent=call_event, attachment=result)
 
-    def _on_outcome(self, effect: Effect, outcome: Any) -> None:
-        """Note what is sent: first the history with file content, then what a policy made of it."""
-        if isinstance(effect, Read) or (isinstance(effect, RunPolicy) and self._files_just_read):
-            self._sent = outcome
-        self._files_just_read = isinstance(effect, Read)
+    def _end_open_calls(self) -> None:
+        """Report the calls that got no result."""
+        open_calls, self._open_calls = self._open_calls, {}
+        for call_id, call_event in open_calls.items():
+            self._emit(partial(_tool_cancelled_payload, call_id), parent=call_event)
 
-    def _llm_call_payload(self, send: Send) -> Payload:
+    def _attempt_payload(self, send: Send) -> Payload:
         return LlmCallStarted(
             model=str(send.adapter.model_id),
             provider=send.adapter.provider,
-            estimated_input_tokens=send.adapter.estimate_input_tokens(self._sent, self.tools()),
+            estimated_input_tokens=send.adapter.estimate_input_tokens(send.messages, send.tools),
             request_id=send.context.request_id,
         )
 
-    def _tool_call_payload(self, call: ToolUseBlock) -> Payload:
-        return ToolCalled.of(call, self.side_effects(call.name))
+    def _latency_ms(self, send: Send) -> int | None:
+        """Milliseconds since the request was sent; None if it was not."""
+        started_at = send.context.started_at
+        return None if started_at is None else max(round((self._clock() - started_at) / timedelta(milliseconds=1)), 0)
 
-    def _on_failure(self, error: Exception) -> None:
-        """Report the failure of the request in flight, or of the calls without a result."""
-        request, self._open_request = self._open_request, None
-        if request is not None:
-            started_at = request.context.started_at
-            spent = (
-                None if started_at is None else max(round((self.clock() - started_at) / timedelta(milliseconds=1)), 0)
-            )
-            failed = error.error if isinstance(error, BrokenReplyError) else error
-            self._emit(partial(_llm_failure_payload, request.context.model, failed, spent))
-        open_calls, self._open_calls = self._open_calls, {}
-        for call_id, call_event in open_calls.items():
-            self._emit(partial(_tool_failure_payload, call_id, "cancelled"), parent=call_event)
-
-    def _on_cancel(self) -> None:
-        llm, tools = self._replies + (self._open_request is not None), self._calls
-        self._on_failure(RequestCancelledError("the caller left"))
-        self._emit(lambda: TurnCancelled(reason="user_cancel", partial_llm_calls=llm, partial_tool_calls=tools))
-
-    def _turn_totals(self, billed: Sequence[Message], span: timedelta, failed: StopReason | None = None) -> Payload:
+    def _turn_totals(self, billed: Sequence[Message], span: timedelta, failed: StopReason | None) -> Payload:
         replies = [message for message in billed if message.role is Role.ASSISTANT or message.metadata.summary_of]
         total, usage = cost.total_cost(billed), cost.total_usage(billed)
         counted = bool(replies) and all(reply.usage is not None for reply in replies)
@@ -228,31 +239,50 @@ class TurnTelemetry:
         cause = parent or self._turn_started
         try:
             return self.bus.emit(
-                make, session_id=self.session_id, turn_id=self.turn_id, parent=cause, attachment=attachment
+                make, session_id=self._session_id, turn_id=self.turn_id, parent=cause, attachment=attachment
             )
         except EventOverflowError:
             return None
 
 
-def _invalid_input_payload(call: PreparedCall) -> Payload:
-    return ToolInputInvalid(tool_name=call.call.name, validation_errors=(call.refusal,))
+def _route_payload(route: Route) -> Payload:
+    if route.decision is None:
+        return own_model_event(route.record.chosen_model, route.record.reason)
+    return to_event(route.decision, route.elapsed_ms)
 
 
-def _llm_failure_payload(model: str, error: Exception, latency_ms: int | None) -> Payload:
+def _invalid_input_payload(run: ToolRun) -> Payload:
+    return ToolInputInvalid(tool_name=run.call.name, validation_errors=(run.refusal,))
+
+
+def _llm_failure_payload(send: Send, error: Exception, latency_ms: int | None) -> Payload:
     """An error that is not a ProviderError, such as a missing key, is reported by its class name only."""
+    model, provider = str(send.adapter.model_id), send.adapter.provider
     if isinstance(error, ProviderError):
         return LlmCallFailed.of(model, error, latency_ms=latency_ms)
-    provider, kind = model.partition(":")[0], type(error).__name__
+    kind = type(error).__name__
     return LlmCallFailed(
         model=model, provider=provider, error_class="other", error_message_redacted=kind, latency_ms=latency_ms
     )
 
 
-def _tool_failure_payload(tool_use_id: str, kind: Any) -> Payload:
-    return ToolFailed(tool_use_id=tool_use_id, error_class=kind, error_message=_FAULT_MESSAGES[kind])
+def _tool_cancelled_payload(call_id: str) -> Payload:
+    return ToolFailed(tool_use_id=call_id, error_class="cancelled", error_message=_FAULT_MESSAGES["cancelled"])
 
 
-def _tool_success_payload(result: ToolResultBlock) -> Payload:
+def _tool_failure_payload(result: ToolResultBlock, run: ToolRun) -> Payload:
+    fault: Any = run.fault or "execution_error"
+    return ToolFailed(
+        tool_use_id=result.tool_use_id,
+        error_class=fault,
+        error_message=_FAULT_MESSAGES[fault],
+        latency_ms=run.latency_ms,
+    )
+
+
+def _tool_success_payload(result: ToolResultBlock, run: ToolRun) -> Payload:
     """The size is that of the result as the session stores it, media included."""
     size = sum(len(block.model_dump_json(exclude_none=True).encode()) for block in result.content)
-    return ToolCompleted(tool_use_id=result.tool_use_id, success=True, output_size_bytes=size)
+    return ToolCompleted(
+        tool_use_id=result.tool_use_id, success=True, output_size_bytes=size, latency_ms=run.latency_ms
+    )

@@ -1,0 +1,189 @@
+"""The settings of a session, and the options of one turn, typed for editors and type checkers."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
+
+from dragoman.adapter.contract import AdapterOptions, Prices, ToolChoice
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
+from dragoman.canonical.ids import new_message_id
+from dragoman.canonical.message import Message
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.limits.budget import Budget
+from dragoman.session.identity import Pseudonyms
+from dragoman.session.middleware import Middleware
+from dragoman.session.snapshot import SessionStore
+from dragoman.session.validation import check_settings, nearest_name
+from dragoman.tools.tool import Tool
+from dragoman.transport.fetch import FetchedMedia
+
+if TYPE_CHECKING:
+    from dragoman.canonical.extensions.extensions import Extensions
+    from dragoman.events.bus import EventBus
+    from dragoman.formats.body.schema import MessageBodySchema
+    from dragoman.limits import Limits
+    from dragoman.policy import Pipeline
+    from dragoman.routing import Router
+    from dragoman.session.answer import AnswerValidator
+
+UserInput = str | ContentBlock | Iterable[ContentBlock] | Message
+"""A prompt: a text, a block, several blocks, or a whole message."""
+
+Approve = Callable[[ToolUseBlock, ToolDefinition], bool | Awaitable[bool]]
+"""Decides whether a call may run. Only an AsyncSession can await the decision."""
+
+LONGEST_TURN = 20
+"""Rounds of tools in one turn, unless ``max_rounds`` says otherwise."""
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class SessionSettings(TypedDict, total=False):
+    """The settings of a session that a stored session does not contain; `SessionConfig` describes each."""
+
+    tools: Iterable[Tool | Callable[..., Any]]
+    options: AdapterOptions | None
+    providers: Mapping[str, Mapping[str, Any]] | None
+    workspace: str | Path | None
+    fetch: Callable[[str], FetchedMedia] | None
+    approve: Approve | None
+    max_rounds: int
+    budgets: Iterable[Budget]
+    limits: "Limits | None"
+    router: "Router | None"
+    events: "EventBus | None"
+    policy: "Pipeline | None"
+    extensions: "Extensions | None"
+    middleware: Iterable[Middleware]
+    prices: Prices | None
+    new_id: Callable[[], str]
+    clock: Callable[[], datetime]
+    user_id: str | None
+    team_id: str | None
+    pseudonyms: Pseudonyms | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionConfig:
+    """Everything that a session is set to, checked. A session reads it and never changes it.
+
+    Raises ConfigurationError for a value of the wrong class.
+    """
+
+    tools: Iterable[Tool | Callable[..., Any]] = ()
+    """Functions or `Tool` objects that the model may call."""
+    options: AdapterOptions | None = None
+    """They apply to every turn that does not override them."""
+    providers: Mapping[str, Mapping[str, Any]] | None = None
+    """Transport settings by provider name: api_key, base_url, client (an httpx client, or the provider's official one),
+    timeout in seconds, retry (a `RetryPolicy`), and the others of the transport's class."""
+    workspace: str | Path | None = None
+    """The folder below which media of the kind ``file_ref`` are read: once, so that what was sent stays the same if the
+    file changes."""
+    fetch: Callable[[str], FetchedMedia] | None = None
+    """Fetches media that the model takes, but not by URL, once for each URL, such as a
+    `dragoman.transport.fetch.Fetcher`. Without it nothing is ever fetched."""
+    approve: Approve | None = None
+    """Decides before each call of a tool; the model learns that a call was declined. Without it every call runs."""
+    max_rounds: int = LONGEST_TURN
+    """The rounds of tools in one turn, at least 1."""
+    budgets: Iterable[Budget] = ()
+    """What may be spent; checked before each request."""
+    limits: "Limits | None" = None
+    """Delay each request until it may start (see `dragoman.limits`)."""
+    router: "Router | None" = None
+    """Chooses the model of each turn, and a fallback if that one fails before the caller receives anything. The model
+    of the session, or that of a `swap`, is then one of its inputs; it may be an alias, or None."""
+    events: "EventBus | None" = None
+    """Receives the events of each turn. It is never closed."""
+    policy: "Pipeline | None" = None
+    """Its plugins see what goes in and out of models, tools, prompts and resources, and may change or deny it."""
+    extensions: "Extensions | None" = None
+    """The program's facts for the plugins, such as the user."""
+    middleware: Iterable[Middleware] = ()
+    """Wrappers of each turn, the outermost first (see `dragoman.session.middleware`)."""
+    store: SessionStore | None = None
+    """Saves each turn when it ends. Its ConflictError or StoreError is raised there; the session keeps the turn."""
+    prices: Prices | None = None
+    """The price table; None is the bundled one."""
+    new_id: Callable[[], str] = new_message_id
+    """Makes ids. With ``clock`` it makes a session deterministic in tests."""
+    clock: Callable[[], datetime] = _utc_now
+    user_id: str | None = None
+    """Written to each message, as ``pseudonyms`` derive it; without them as given, and then it must reveal nothing."""
+    team_id: str | None = None
+    """As ``user_id``."""
+    pseudonyms: Pseudonyms | None = None
+    provider_settings: Mapping[str, Mapping[str, Any]] = field(init=False, repr=False)
+    """A copy of ``providers``."""
+
+    def __post_init__(self) -> None:
+        if self.max_rounds < 1:
+            raise ConfigurationError("max_rounds is at least 1")
+        check_settings({each.name: getattr(self, each.name) for each in fields(self) if each.init})
+        copied = {name: dict(settings) for name, settings in (self.providers or {}).items()}
+        object.__setattr__(self, "provider_settings", copied)
+        for name in ("tools", "budgets", "middleware"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
+        """Return the configuration. Raises ConfigurationError for an unknown name, with the nearest known one."""
+        check_names(settings, [each.name for each in fields(cls) if each.init], "setting of a session")
+        return cls(**settings)
+
+
+class TurnOptions(TypedDict, total=False):
+    """Options that replace the session's for one turn; see `AdapterOptions` for each."""
+
+    max_output_tokens: int | None
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None
+    seed: int | None
+    stop_sequences: tuple[str, ...]
+    tool_choice: ToolChoice | None
+    parallel_tool_calls: bool | None
+    output_schema: "Mapping[str, Any] | MessageBodySchema | None"
+    effort: str | None
+    thinking: bool | None
+    thinking_budget: int | None
+    prompt_cache: Literal["5m", "1h"] | None
+    strict_prefix: bool
+    headers: Mapping[str, str]
+    extra: Mapping[str, Mapping[str, Any]]
+
+
+def check_names(given: Iterable[str], known: Iterable[str], kind: str) -> None:
+    """Raises ConfigurationError for a name that is not known."""
+    for name in given:
+        if name not in (names := tuple(known)):
+            raise ConfigurationError(f"{name!r:.60} is not a {kind}{nearest_name(name, names)}")
+
+
+def merge_options(options: AdapterOptions, overrides: TurnOptions | None = None) -> AdapterOptions:
+    """Merge the options of a session and of one turn, as adapters take them. Raises RequestError, and
+    ConfigurationError for an unknown option."""
+    changes: dict[str, Any] = {**(overrides or {})}
+    check_names(changes, TurnOptions.__annotations__, "option of a turn")
+    merged = replace(options, **changes)
+    if merged.output_schema is None or isinstance(merged.output_schema, Mapping):
+        return merged
+    from dragoman.session.answer import with_json_schema
+
+    return with_json_schema(merged)
+
+
+def new_answer_validator(options: AdapterOptions, overrides: TurnOptions, *, early: bool) -> "AnswerValidator | None":
+    """Return the validator of the turn's answer if it has to be a message body, else None. Raises RequestError."""
+    schema = overrides.get("output_schema", options.output_schema)
+    if schema is None or isinstance(schema, Mapping):
+        return None
+    from dragoman.session.answer import AnswerValidator, require_body_schema
+
+    return AnswerValidator(require_body_schema(schema), early=early)

@@ -1,0 +1,44 @@
+"""The history of a session, with what was billed beside it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dragoman.canonical.message import Message
+from dragoman.session.compaction_split import apply_summaries
+from dragoman.session.cost import Attempts
+
+
+@dataclass(slots=True, eq=False)
+class History:
+    """``extensions`` are those of messages, as JSON by message id: the labels of their data."""
+
+    messages: list[Message]
+    attempts: Attempts = field(default_factory=Attempts)
+    extensions: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def billed(self) -> list[Message]:
+        """All messages and attempts."""
+        return [*self.messages, *self.attempts.all]
+
+    def to_send(self) -> list[Message]:
+        """Return the messages that a request contains: summaries in place of the messages that they replace."""
+        return apply_summaries(self.messages)
+
+    def mark(self) -> tuple[int, int]:
+        """Return the present end, for `since`."""
+        return len(self.messages), len(self.attempts.all)
+
+    def since(self, mark: tuple[int, int]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+        """Return the messages and the attempts that came after that mark."""
+        return tuple(self.messages[mark[0] :]), tuple(self.attempts.all[mark[1] :])
+
+    def billed_since(self, mark: tuple[int, int]) -> list[Message]:
+        messages, attempts = self.since(mark)
+        return [*messages, *attempts]
+
+    def restore(self, attempts: Iterable[Message], extensions: Mapping[str, Any]) -> None:
+        """Add what a stored session had beside its messages."""
+        self.attempts = Attempts(attempts)
+        self.extensions.update(extensions)

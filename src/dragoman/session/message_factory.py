@@ -1,0 +1,58 @@
+"""Makes the messages of a session: with its id, its clock, and the ids of user and team."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel
+
+from dragoman.canonical.blocks import ToolResultBlock
+from dragoman.canonical.message import Message, MessageMetadata, Role
+from dragoman.session.identity import Pseudonyms, resolve_identity, with_identity
+
+
+class MessageFactory:
+    def __init__(
+        self,
+        session_id: str,
+        new_id: Callable[[], str],
+        clock: Callable[[], datetime],
+        pseudonyms: Pseudonyms | None,
+    ) -> None:
+        self._session_id = session_id
+        self._new_id = new_id
+        self._clock = clock
+        self._pseudonyms = pseudonyms
+        self.user_id: str | None = None
+        self.team_id: str | None = None
+
+    def identify(self, user_id: str | None, team_id: str | None) -> None:
+        """Set the ids that the next messages carry. Raises ConfigurationError if one looks personal."""
+        self.user_id, self.team_id = resolve_identity(user_id, team_id, self._pseudonyms)
+
+    def user_message(self, prompt: Any) -> Message:
+        """Return a prompt, a `UserInput`, as a message."""
+        if isinstance(prompt, Message):
+            return self.adopt(prompt)
+        # A block is iterable too (over its fields), so its class decides.
+        return self.new_message(Role.USER, (prompt,) if isinstance(prompt, BaseModel) else prompt)
+
+    def tool_message(self, result: ToolResultBlock) -> Message:
+        metadata = MessageMetadata(parent_tool_use_id=result.tool_use_id)
+        return self.new_message(Role.TOOL, (result,), metadata=metadata)
+
+    def adopt(self, message: Message) -> Message:
+        """Give a message without a session id the id of this session."""
+        return message if message.session_id else message.model_copy(update={"session_id": self._session_id})
+
+    def new_message(self, role: Role, content: Any, **fields: Any) -> Message:
+        if self.user_id is not None or self.team_id is not None:
+            fields["metadata"] = with_identity(fields.get("metadata"), self.user_id, self.team_id)
+        return Message(
+            id=self._new_id(),
+            session_id=self._session_id,
+            role=role,
+            content=content if isinstance(content, str) else tuple(content),
+            created_at=self._clock(),
+            **fields,
+        )

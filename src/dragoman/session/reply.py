@@ -1,0 +1,83 @@
+"""Reply: what a whole turn said, used and cost."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from dragoman.adapter.losses import Loss
+from dragoman.canonical.blocks import ToolUseBlock
+from dragoman.canonical.display import render_html
+from dragoman.canonical.message import Message, Role, StopReason
+from dragoman.canonical.usage import TokenUsage
+from dragoman.session.cost import Cost, total_cost, total_usage
+from dragoman.session.response import ResponseDetails
+
+OutputT = TypeVar("OutputT", covariant=True)
+
+_MAX_REPR = 60
+"""Characters of the text that the repr shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Reply(Generic[OutputT]):
+    """The result of a turn. ``print(reply)`` shows its text.
+
+    ``output`` is the answer: its text, unless the turn asked for another type. ``messages`` are all messages that the
+    turn added to the history, the prompt included, and ``attempts`` the replies that were billed and not kept, without
+    content. ``losses`` is what its requests could not carry, each loss once.
+    """
+
+    output: OutputT
+    messages: tuple[Message, ...]
+    attempts: tuple[Message, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    response: ResponseDetails | None = field(default=None, compare=False)
+    """The last response; None if nothing was sent."""
+
+    @property
+    def message(self) -> Message:
+        """The last message of the model."""
+        return last_reply(self.messages)
+
+    @property
+    def text(self) -> str:
+        """The text of the last message, all text blocks together."""
+        return self.message.text
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        return self.message.stop_reason
+
+    @property
+    def usage(self) -> TokenUsage:
+        """The tokens of all replies and attempts of the turn."""
+        return total_usage((*self.messages, *self.attempts))
+
+    @property
+    def cost(self) -> Cost:
+        """The cost of all replies and attempts of the turn."""
+        return total_cost((*self.messages, *self.attempts))
+
+    @property
+    def pending(self) -> tuple[ToolUseBlock, ...]:
+        """The tool calls that have no result yet."""
+        answered = {result.tool_use_id for message in self.messages for result in message.tool_results}
+        return tuple(call for call in self.message.tool_uses if call.id not in answered)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        text = self.text if len(self.text) <= _MAX_REPR else f"{self.text[:_MAX_REPR]}…"
+        return f"Reply({text!r}, {self.stop_reason}, {self.usage.total_tokens} tokens, {self.cost})"
+
+    def _repr_html_(self) -> str | None:
+        return render_html(self.messages)
+
+
+def last_reply(messages: Sequence[Message]) -> Message:
+    """Return the last message of a model. Raises LookupError if there is none."""
+    for message in reversed(messages):
+        if message.role is Role.ASSISTANT or message.metadata.summary_of:
+            return message
+    raise LookupError("the turn has no reply")

@@ -1,0 +1,144 @@
+"""ReplyStream: a turn that streams, as an iterable of events with the reply at its end."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from types import TracebackType
+from typing import Generic, Self
+
+from dragoman.adapter.errors import RequestError
+from dragoman.canonical.events import MessageStart, TextDelta
+from dragoman.session.events import SessionEvent
+from dragoman.session.reply import OutputT, Reply
+from dragoman.session.turn_record import TurnRecord
+
+
+class _StreamState(Generic[OutputT]):
+    """What both streams share: the text so far, and the reply at the end."""
+
+    def __init__(self, record: TurnRecord) -> None:
+        self._record = record
+        self._text: list[str] = []
+        self._ended = False
+
+    @property
+    def text(self) -> str:
+        """The text of the present reply, as far as it has arrived. In a turn with tools each reply starts anew."""
+        return "".join(self._text)
+
+    @property
+    def reply(self) -> Reply[OutputT]:
+        """What the whole turn said, used and cost, when the stream has ended or was closed.
+
+        Raises RequestError before that, and if the turn ended without a reply.
+        """
+        if not self._ended:
+            raise RequestError("the stream has not ended: iterate to its end, call get_reply(), or close it")
+        try:
+            return self._record.to_reply()
+        except LookupError:
+            raise RequestError("the stream ended before a reply had arrived") from None
+
+    def _note(self, event: SessionEvent) -> SessionEvent:
+        if isinstance(event, TextDelta):
+            self._text.append(event.text)
+        elif isinstance(event, MessageStart):
+            self._text.clear()
+        return event
+
+
+class ReplyStream(_StreamState[OutputT]):
+    """The events of a turn, as they arrive.
+
+        with session.stream("Tell me a story.") as stream:
+            for text in stream.text_deltas():
+                print(text, end="")
+        print(stream.reply.cost)
+
+    Nothing is sent before the first event is read. Leaving the ``with`` block, or `close`, cancels what is still
+    running.
+    """
+
+    def __init__(self, events: Generator[SessionEvent, None, None], record: TurnRecord) -> None:
+        super().__init__(record)
+        self._events = events
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> SessionEvent:
+        try:
+            return self._note(next(self._events))
+        except BaseException:  # the end, or an error: either ends the stream
+            self._ended = True
+            raise
+
+    def text_deltas(self) -> Iterator[str]:
+        """Yield the texts of the replies as they arrive, and nothing else."""
+        for event in self:
+            if isinstance(event, TextDelta):
+                yield event.text
+
+    def get_reply(self) -> Reply[OutputT]:
+        """Read the stream to its end, and return the reply. Raises as iterating does."""
+        for _ in self:
+            pass
+        return self.reply
+
+    def close(self) -> None:
+        """End the turn. A reply that is still arriving is cancelled; what had arrived stays in the history."""
+        self._events.close()
+        self._ended = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncReplyStream(_StreamState[OutputT]):
+    """The async twin of `ReplyStream`.
+
+    Use it in ``async with``: Python closes an async stream some time after its loop was left, and ``async with`` at
+    once.
+    """
+
+    def __init__(self, events: AsyncGenerator[SessionEvent, None], record: TurnRecord) -> None:
+        super().__init__(record)
+        self._events = events
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionEvent:
+        try:
+            return self._note(await anext(self._events))
+        except BaseException:  # the end, or an error: either ends the stream
+            self._ended = True
+            raise
+
+    async def text_deltas(self) -> AsyncIterator[str]:
+        """As `ReplyStream.text_deltas`."""
+        async for event in self:
+            if isinstance(event, TextDelta):
+                yield event.text
+
+    async def get_reply(self) -> Reply[OutputT]:
+        """As `ReplyStream.get_reply`."""
+        async for _ in self:
+            pass
+        return self.reply
+
+    async def aclose(self) -> None:
+        """As `ReplyStream.close`."""
+        await self._events.aclose()
+        self._ended = True
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()

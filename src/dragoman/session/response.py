@@ -1,0 +1,46 @@
+"""What the HTTP response of a reply said, apart from the message."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from dragoman.adapter.wire import Headers
+from dragoman.limits.rate_limit_headers import read_remaining
+from dragoman.transport import Attempt
+
+_REQUEST_IDS = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id", "cf-ray")
+"""Headers with the provider's id of a request, the most specific first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseDetails:
+    """The response to one request.
+
+    ``attempts`` are all attempts of the request, the last one included. ``seconds`` is the time from sending the
+    request to the end of the reply, and ``first_event_seconds`` to the first content of a stream; neither contains the
+    time that the request waited for a limit.
+    """
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=Headers, repr=False)
+    attempts: tuple[Attempt, ...] = field(default=(), repr=False)
+    first_event_seconds: float | None = None
+    seconds: float | None = None
+
+    @property
+    def request_id(self) -> str | None:
+        """The provider's id of the request, to quote in a support case."""
+        return next((self.headers[name] for name in _REQUEST_IDS if name in self.headers), None)
+
+    @property
+    def remaining_requests(self) -> int | None:
+        """The requests that the provider still allows now, if it says so."""
+        return read_remaining(self.headers).get("requests")
+
+    @property
+    def remaining_tokens(self) -> int | None:
+        """The tokens that the provider still allows now, if it says so."""
+        return read_remaining(self.headers).get("tokens")
+
+    def with_times(self, first_event_seconds: float | None, seconds: float) -> Self:
+        return replace(self, first_event_seconds=first_event_seconds, seconds=seconds)

@@ -1,0 +1,44 @@
+"""What a running turn leaves behind, for its `Reply`."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from dragoman.adapter.losses import Loss
+from dragoman.session.effects import Failed, SendOutcome
+from dragoman.session.history import History
+from dragoman.session.reply import Reply, last_reply
+from dragoman.session.response import ResponseDetails
+
+
+@dataclass(slots=True, eq=False)
+class TurnRecord:
+    """The messages, losses and responses of one turn. ``history`` is the session's."""
+
+    history: History
+    losses: dict[Loss, None] = field(default_factory=dict)
+    """In order, each once."""
+    response: ResponseDetails | None = None
+    _mark: tuple[int, int] = field(default=(0, 0), init=False)
+
+    def begin(self) -> None:
+        """Note where the turn begins."""
+        self._mark = self.history.mark()
+
+    def add_losses(self, losses: tuple[Loss, ...]) -> None:
+        self.losses.update(dict.fromkeys(losses))
+
+    def note(self, outcome: SendOutcome) -> None:
+        """Note the response of an attempt."""
+        if not isinstance(outcome, Failed) and outcome.response is not None:
+            self.response = outcome.response
+
+    def to_reply(self) -> Reply[Any]:
+        """Return what the turn said. Raises LookupError if it has no reply."""
+        messages, attempts = self.history.since(self._mark)
+        return Reply(
+            output=last_reply(messages).text,
+            messages=messages,
+            attempts=attempts,
+            losses=tuple(self.losses),
+            response=self.response,
+        )

@@ -1,0 +1,90 @@
+"""A turn while a driver runs it: what both drivers share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from dragoman.adapter.contract import Adapter
+from dragoman.adapter.errors import ConfigurationError, RequestError
+from dragoman.adapter.losses import log_losses
+from dragoman.adapter.wire import WireRequest
+from dragoman.canonical.blocks import ToolResultBlock
+from dragoman.canonical.events import MessageComplete
+from dragoman.canonical.message import Message, Role
+from dragoman.session.effects import Effect, Failed, Keep, Send, ToolRun, Turn, advance
+from dragoman.session.events import SessionEvent, ToolAnswered
+from dragoman.session.history import History
+from dragoman.session.media import MediaFiles
+from dragoman.session.reply_reader import ReplyReader
+from dragoman.session.turn_record import TurnRecord
+from dragoman.tools.calls import PreparedCall, error_result
+
+
+@dataclass(slots=True, eq=False)
+class TurnRun:
+    """``effect`` is the next one to carry out; None at the end, with ``error`` if the turn raised one."""
+
+    turn: Turn
+    record: TurnRecord
+    effect: Effect | None = None
+    error: Exception | None = field(default=None, init=False)
+
+    def begin(self) -> None:
+        """Run the turn to its first effect."""
+        self.record.begin()
+        self.advance(None)
+
+    def finish_attempt(self, reader: ReplyReader) -> None:
+        """Give the turn the outcome of a `Send`."""
+        outcome = reader.outcome or Failed(ConfigurationError("a stage removed the end of the reply"))
+        self.record.note(outcome)
+        self.advance(outcome)
+
+    def advance(self, outcome: Any) -> None:
+        """Give the turn the outcome of the effect: its result, or its exception."""
+        try:
+            self.effect = advance(self.turn, outcome)
+        except Exception as error:
+            self.effect, self.error = None, error
+
+
+def encode(send: Send, record: TurnRecord) -> WireRequest:
+    """Encode the request of an attempt. Each loss is logged once a turn."""
+    send.context.started_at = send.context.clock()
+    request = send.adapter.to_wire(send.messages, send.tools, send.options.with_context(send.context))
+    new = tuple(loss for loss in request.losses if loss not in record.losses)
+    log_losses(new, session_id=send.context.session_id, adapter=send.adapter.provider)
+    record.add_losses(new)
+    return request
+
+
+def keep(effect: Keep, history: History) -> list[SessionEvent]:
+    """Add the messages to the history. Return the events of the replies and of the tool results among them."""
+    history.messages += effect.messages
+    names = {call.id: call.name for call in effect.calls}
+    events: list[SessionEvent] = []
+    for message in effect.messages:
+        if message.role is Role.ASSISTANT:
+            events.append(MessageComplete(message))
+        events += [ToolAnswered(names[each.tool_use_id], each) for each in message.tool_results if names]
+    return events
+
+
+def tool_run(
+    prepared: PreparedCall,
+    result: ToolResultBlock,
+    seconds: float,
+    files: MediaFiles,
+    adapter: Adapter,
+    new_message: Callable[[ToolResultBlock], Message],
+) -> ToolRun:
+    """Return the call with its result as a message.
+
+    A result that names a file which cannot be read becomes an error: it would make every later request fail.
+    """
+    try:
+        files.inline_blocks(result.content, files.inlined_kinds(adapter.capabilities))
+    except RequestError as error:
+        result = error_result(result.tool_use_id, str(error))
+    latency_ms = None if prepared.tool is None else max(round(seconds * 1000), 0)
+    return ToolRun(prepared.call, new_message(result), latency_ms, prepared.fault, prepared.refusal)
