@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from dragoman.adapter.batch_api import BatchApi
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
 from dragoman.adapter.errors import ConfigurationError, InvalidRequestError
-from dragoman.adapter.losses import Loss
+from dragoman.adapter.losses import Loss, log_losses
 from dragoman.batch.handle import BatchEntry
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
@@ -58,6 +58,7 @@ def encode_batch(adapter: Adapter, requests: Requests, options: AdapterOptions) 
         if messages and (session_id := messages[-1].session_id):
             context.session_id = session_id
         request = adapter.to_wire(messages, each.tools, replace(each.options or options, stream=False, context=context))
+        log_losses(request.losses, session_id=context.session_id, adapter=adapter.provider)
         tool_names = context.tool_names
         entries.append(
             BatchEntry(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from dragoman.adapter.contract import AdapterOptions, Prices, RequestContext
 from dragoman.adapter.errors import ConfigurationError, NetworkError
+from dragoman.adapter.losses import log_losses
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.message import Message
 from dragoman.transport import AsyncTransport, RetryPolicy, transport_for
@@ -76,6 +77,7 @@ class LocalRequester(Requester):
     async def ask(self, messages: Sequence[Message]) -> Reply:
         context = RequestContext(model=self.model, prices=self._prices, started_at=datetime.now(UTC))
         request = self.adapter.to_wire(messages, (), replace(self.options, context=context))
+        log_losses(request.losses, session_id=context.session_id, adapter=self.adapter.provider)
         timeout = math.inf if self._timeout is None else self._timeout or None
         response = await self._transport.send(self.adapter, request, timeout=timeout)
         return Reply(self.adapter.from_wire_response(response, context), response.headers)

@@ -113,8 +113,8 @@ class AsyncSession(Conversation[AsyncTransport]):
     ) -> Message:
         """As `Session.apply_policy`."""
         checked = self._policy.fetch_check(hook, self._factory.adopt(message), require, **slots)
-        message = (await checked.work_async()) if isinstance(checked, Perform) else checked
-        return message
+        result: Message = (await checked.work_async()) if isinstance(checked, Perform) else checked
+        return result
 
     async def close(self) -> None:
         """As `Session.close`."""

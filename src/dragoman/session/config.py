@@ -163,7 +163,7 @@ def check_names(given: Iterable[str], known: Iterable[str], kind: str) -> None:
     """Raises ConfigurationError for a name that is not known."""
     for name in given:
         if name not in (names := tuple(known)):
-            raise ConfigurationError(f"{name!r:.60} is not a {kind}{nearest_name(name, names)}")
+            raise ConfigurationError(f"unknown {kind}: {name!r:.60}{nearest_name(name, names)}")
 
 
 def merge_options(options: AdapterOptions, overrides: TurnOptions | None = None) -> AdapterOptions:

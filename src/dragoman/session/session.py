@@ -155,8 +155,8 @@ class Session(Conversation[Transport]):
         this session. Without a policy it is not changed, and ``require`` is not called. Raises PolicyDeniedError.
         """
         checked = self._policy.fetch_check(hook, self._factory.adopt(message), require, **slots)
-        message = checked.work() if isinstance(checked, Perform) else checked
-        return message
+        result: Message = checked.work() if isinstance(checked, Perform) else checked
+        return result
 
     def close(self) -> None:
         """Release the connections. The conversation stays readable; the next turn opens new ones."""

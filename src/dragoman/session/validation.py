@@ -22,7 +22,7 @@ _CLASSES = {
 }
 """By argument: the module and name of its class, and an example of how to make one."""
 
-_ELEMENT_CLASSES: Mapping[str, type] = {"messages": Message, "budgets": Budget, "tools": Tool}
+_ELEMENT_CLASSES: Mapping[str, type] = {"budgets": Budget, "tools": Tool}
 
 
 _CALLABLES = ("fetch", "approve", "new_id", "clock")
@@ -80,6 +80,7 @@ def _check_list(name: str, value: Any, *element_class: type) -> None:
 
 def check_messages(messages: Iterable[Any]) -> list[Message]:
     """Raises ConfigurationError if one of them is not a Message."""
+    _check_list("messages", messages, Message)
     found = list(messages)
     for index, message in enumerate(found):
         if not isinstance(message, Message):

@@ -17,6 +17,7 @@ from dragoman.canonical.blocks import TextBlock
 from dragoman.canonical.ids import format_ulid
 from dragoman.canonical.message import Message
 from dragoman.session import AsyncSession, Session, SessionEvent
+from dragoman.session.reply import Reply as TurnReply
 from dragoman.transport import RetryPolicy, Timing
 from tests.unit.session.handwritten_replies import Reply
 
@@ -151,8 +152,8 @@ class SyncDriver:
 
         return Session(model, **{**_settings(wires, client, fake_time or FakeTime()), **settings})
 
-    def ask(self, session: Any, prompt: Any, **options: Any) -> Message:
-        reply: Message = session.ask(prompt, **options)
+    def ask(self, session: Any, prompt: Any, **options: Any) -> TurnReply[str]:
+        reply: TurnReply[str] = session.ask(prompt, **options)
         return reply
 
     def stream(
@@ -167,10 +168,11 @@ class SyncDriver:
         """The events, as far as one of the type ``until``, at which the loop is left. ``seen`` has them after an error
         too."""
         seen = [] if seen is None else seen
-        for event in session.stream(prompt, **options):
-            seen.append(event)
-            if event.type == until:
-                break
+        with session.stream(prompt, **options) as events:
+            for event in events:
+                seen.append(event)
+                if event.type == until:
+                    break
         return seen
 
     def compact(self, session: Any, model: str | None = None, **how: Any) -> Message:
@@ -202,9 +204,9 @@ class AsyncDriver:
 
         return AsyncSession(model, **{**_settings(wires, client, fake_time or FakeTime()), **settings})
 
-    def ask(self, session: Any, prompt: Any, **options: Any) -> Message:
-        async def main() -> Message:
-            reply: Message = await session.ask(prompt, **options)
+    def ask(self, session: Any, prompt: Any, **options: Any) -> TurnReply[str]:
+        async def main() -> TurnReply[str]:
+            reply: TurnReply[str] = await session.ask(prompt, **options)
             return reply
 
         return self.runner.run(main())

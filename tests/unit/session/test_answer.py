@@ -38,7 +38,7 @@ def test_the_answer_is_asked_for_and_read(driver: Driver) -> None:
     reply = driver.ask(driver.session({"anthropic": wire}), "Which colour?", output_schema=CHAT)
     assert wire.requests[0]["output_config"]["format"]["schema"]["properties"]["parts"]["type"] == "array"
     assert reply.text == RIGHT
-    assert CHAT.read(reply).text() == "Blue, as ever."
+    assert CHAT.read(reply.message).text() == "Blue, as ever."
 
 
 def test_a_session_may_ask_for_bodies_always(driver: Driver) -> None:
@@ -47,7 +47,7 @@ def test_a_session_may_ask_for_bodies_always(driver: Driver) -> None:
     wire = Wire([handwritten_ollama(RIGHT), handwritten_ollama("Blue."), handwritten_ollama("Blue.")])
     session = driver.session({"ollama": wire}, OLLAMA, options=AdapterOptions(**options))
     assert session.preview(ANTHROPIC).fits
-    assert CHAT.read(driver.ask(session, "Which colour?")).text() == "Blue, as ever."
+    assert CHAT.read(driver.ask(session, "Which colour?").message).text() == "Blue, as ever."
     assert driver.ask(session, "And now?", output_schema=None).text == "Blue."
     assert ["format" in request for request in wire.requests] == [True, False]
     with pytest.raises(MessageBodyError):
@@ -64,7 +64,7 @@ def test_an_invalid_answer_raises_with_every_violation_and_stays(driver: Driver)
     assert caught.value.reply == session.messages[-1]
     assert [str(message.role) for message in session.messages] == ["user", "assistant"]
     reply = driver.ask(session, f"That was wrong: {caught.value}", output_schema=CHAT)
-    assert CHAT.read(reply).text() == "Blue, as ever."
+    assert CHAT.read(reply.message).text() == "Blue, as ever."
 
 
 def test_a_right_stream_is_shown_to_its_end(driver: Driver) -> None:

@@ -72,7 +72,7 @@ def test_nothing_is_fetched_unasked(model: str, no_network: list[str]) -> None:
     """By no adapter and by no preview; what takes no URL loses it."""
     session = Session(ANTHROPIC)
     session = Session.load(session.dump())
-    session._messages.append(session._user_message(IMAGE))
+    session._history.messages.append(session._factory.user_message(IMAGE))
     losses = session.preview(model).losses
     assert no_network == []
     taken = model in (ANTHROPIC, "openai-chat:gpt-5")

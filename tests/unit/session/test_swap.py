@@ -201,8 +201,8 @@ def test_a_swap_in_mid_turn_waits_for_the_next(driver: Driver) -> None:
         "ollama": Wire([handwritten_ollama("Here.")]),
     }
     session: Session | AsyncSession = driver.session(provider, tools=[move])
-    assert driver.ask(session, "Move.").metadata.provider == "anthropic"
-    assert driver.ask(session, "Where?").metadata.provider == "ollama"
+    assert driver.ask(session, "Move.").message.metadata.provider == "anthropic"
+    assert driver.ask(session, "Where?").message.metadata.provider == "ollama"
     models = [message.metadata.routing.chosen_model for message in session.messages if message.metadata.routing]
     assert models == [ANTHROPIC, ANTHROPIC, OLLAMA]
 

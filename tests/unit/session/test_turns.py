@@ -40,7 +40,7 @@ def test_ask_keeps_the_prompt_and_the_reply(driver: Driver) -> None:
     reply = driver.ask(session, "Hi")
     assert reply.text == "Hello there."
     assert texts(session) == [("system", "Be brief."), ("user", "Hi"), ("assistant", "Hello there.")]
-    assert session.messages[-1] == reply
+    assert session.messages[-1] == reply.message
     assert rules.check(session.messages) == []
     assert [message["role"] for message in wires["anthropic"].requests[0]["messages"]] == ["user"]
     assert "stream" not in wires["anthropic"].requests[0]
@@ -112,7 +112,7 @@ def test_no_call_runs_where_the_reply_is_over(driver: Driver, stop: str) -> None
     first = handwritten_anthropic(Call("t1", "act", {"n": 1}), stop=stop)
     wire = Wire([first, handwritten_anthropic("Ok.")])
     session = driver.session({"anthropic": wire}, tools=[act])
-    assert driver.ask(session, "Go").tool_uses
+    assert driver.ask(session, "Go").pending
     assert not ran
     driver.ask(session, "And now?")
     kinds = [part["type"] for message in wire.requests[1]["messages"][2:] for part in message["content"]]
@@ -214,9 +214,9 @@ def test_options_of_a_turn_go_before_those_of_the_session(driver: Driver) -> Non
     driver.ask(session, "2")
     sent = [(request["max_tokens"], request["output_config"]) for request in wires["anthropic"].requests]
     assert sent == [(9, {"effort": "low"}), (50, {"effort": "low"})]
-    with pytest.raises(TypeError, match="max_tokens"):
+    with pytest.raises(ConfigurationError, match="max_tokens"):
         driver.ask(session, "3", max_tokens=9)
-    with pytest.raises(TypeError, match="max_tokens"):
+    with pytest.raises(ConfigurationError, match="max_tokens"):
         driver.stream(session, "3", max_tokens=9)
     assert len(session.messages) == 4
 

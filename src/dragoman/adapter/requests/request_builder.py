@@ -9,7 +9,7 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, RequestContext
 from dragoman.adapter.errors import ProjectionError
-from dragoman.adapter.losses import Loss, LossKind, Severity, log_losses
+from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.requests import block_fields, prefix_ledger
 from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.encode_cache import (
@@ -233,15 +233,13 @@ class RequestBuilder:
         """
         merged_body = _overlay(body, self.options.extra.get(self.provider, {}), merged)
         self.has_void_thinking(merged_body)
-        losses = tuple(self.losses)
-        log_losses(losses, session_id=self.context.session_id, adapter=self.provider)
         return WireRequest(
             method="POST",
             path=path,
             body=_dump_body(merged_body),
             headers={"content-type": "application/json", **(headers or {}), **self.options.headers},
             stream=self.options.stream,
-            losses=losses,
+            losses=tuple(self.losses),
         )
 
 

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from dragoman.adapter.errors import MissingKeyError, RateLimitError, ServerError
+from dragoman.adapter.registry import get_adapter
 from dragoman.limits import Limit, LimitReachedError, Limits
 from dragoman.routing import Router
 from dragoman.session import tool
@@ -93,16 +94,27 @@ def test_tokens_are_settled_by_usage(driver: Driver, streamed: bool, where: dict
     end(driver, limits)
 
 
-def test_a_reply_that_sets_no_limit_is_taken_for_what_it_may_be(driver: Driver) -> None:
+def test_a_reply_that_sets_no_limit_is_taken_for_what_it_may_be(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The model's own most, or what the program expects."""
     output_tokens = []
     for expected in (None, 300):
         limits = Limits(Limit(tokens=10**9), reply_tokens=expected)
-        session = driver.session({"anthropic": Wire([FINE])}, limits=limits)
-        budgets = session._budgets_for_turn()
-        reservation: Any = budgets.reserve(session._adapter, [], (), session.options)
-        output_tokens.append(reservation.output_tokens)
-    assert output_tokens == [session._adapter.default_output_tokens, 300]
+        acquired: list[int] = []
+        monkeypatch.setattr(Limits, "reserve", _recording(Limits.reserve, acquired))
+        driver.ask(driver.session({"anthropic": Wire([FINE])}, limits=limits), "Hi")
+        monkeypatch.undo()
+        output_tokens += acquired
+    assert output_tokens == [get_adapter(ANTHROPIC).default_output_tokens, 300]
+
+
+def _recording(reserve: Any, acquired: list[int]) -> Any:
+    def recorded(limits: Limits, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Any:
+        acquired.append(output_tokens)
+        return reserve(limits, model, input_tokens, output_tokens)
+
+    return recorded
 
 
 @STREAMED

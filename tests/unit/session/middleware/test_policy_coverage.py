@@ -74,7 +74,7 @@ class WatchedSession:
         raise ValueError(f"broken1 {path}")
 
     def ask(self, prompt: Any = "question1") -> None:
-        CheckedEvents(self.plugin).append(MessageComplete(self.way.ask(self.session, prompt)))
+        CheckedEvents(self.plugin).append(MessageComplete(self.way.ask(self.session, prompt).message))
         check_history(self.plugin, self.session.messages)
 
     def stream(self, prompt: Any = "question2", until: str | None = None) -> None:
@@ -268,7 +268,7 @@ def test_there_are_no_other_ways() -> None:
             found.setdefault(call, set()).add(path.name)
     sessions = {"session.py", "async_session.py"}
     assert found == {
-        ".to_wire(": {"turn.py", "preview.py"},  # a preview is not sent
+        ".to_wire(": {"turn_run.py", "preview.py"},  # a preview is not sent
         "transport.send(": sessions,
         "transport.stream(": sessions,
         "calls.run": {"session.py"},

@@ -71,7 +71,7 @@ def test_the_events_of_a_turn_are_in_order(driver: Driver, recorder: BusRecorder
     session = driver.session({"anthropic": provider}, tools=[look], events=recorder.bus, user_id="ann")
     (driver.stream if streamed else driver.ask)(session, f"Say {SECRET}.")
     assert recorder.types == [
-        "turn.started",
+        "turn.started", "route.decided",
         "llm.call_started", "llm.call_completed", "tool.called", "tool.completed",
         "llm.call_started", "llm.call_completed",
         "turn.completed",
@@ -79,9 +79,9 @@ def test_the_events_of_a_turn_are_in_order(driver: Driver, recorder: BusRecorder
     (turn_id,) = {event.turn_id for event in recorder.events}
     assert turn_id is not None
     assert {event.session_id for event in recorder.events} == {"sess_1"}
-    started, called = recorder.events[0], recorder.events[3]
+    started, called = recorder.events[0], recorder.events[4]
     causes = [event.parent_event_id for event in recorder.events]
-    assert causes == [None, started.id, started.id, started.id, called.id, *[started.id] * 3]
+    assert causes == [None, *[started.id] * 4, called.id, *[started.id] * 3]
     assert SECRET not in "".join(event.to_json() for event in recorder.events)
     assert (recorder.payload("tool.called").tool_name, str(recorder.payload("tool.called").side_effects)) == (
         "look",
@@ -121,7 +121,7 @@ def test_a_fallback_is_reported(driver: Driver, recorder: BusRecorder, streamed:
     (driver.stream if streamed else driver.ask)(session, "Hi")
     assert recorder.types == [
         "turn.started",
-        "route.decided", "llm.call_started", "llm.call_failed",
+        "route.decided", *["llm.call_started", "llm.call_failed"] * 3,
         "route.decided", "llm.call_started", "llm.call_completed",
         "turn.completed",
     ]  # fmt: skip
@@ -129,7 +129,7 @@ def test_a_fallback_is_reported(driver: Driver, recorder: BusRecorder, streamed:
     second = recorder.payload("route.decided", 1)
     assert (second.chosen_model, second.chain[second.winner_index].policy) == (OLLAMA, "global_default")
     assert second.chain[1].failure == "server_error"
-    failed = recorder.payload("llm.call_failed")
+    failed = recorder.payload("llm.call_failed", 2)
     assert (failed.model, failed.error_class, failed.retry_count) == (ANTHROPIC, "server_error", 2)
     assert SECRET not in failed.error_message_redacted
 
@@ -149,10 +149,12 @@ def test_a_turn_that_fails_is_reported_to_its_end(
     picture = ImageBlock(source=MediaSource(kind="file_ref", data="none.png"), media_type="image/png")
     with pytest.raises(RequestError):
         driver.ask(session, Message.user([picture]))
-    failed = ["turn.started", "llm.call_started", "llm.call_failed", "turn.completed"]
-    assert recorder.types == [*failed, *failed, "turn.started", "turn.completed"]
+    begun, attempt = ["turn.started", "route.decided"], ["llm.call_started", "llm.call_failed"]
+    assert recorder.types == [
+        *begun, *attempt * 3, "turn.completed", *begun, *attempt, "turn.completed", *begun, "turn.completed",
+    ]  # fmt: skip
     assert {recorder.payload("turn.completed", place).stop_reason for place in range(3)} == {StopReason.ERROR}
-    assert recorder.payload("llm.call_failed", 1).error_message_redacted == "MissingKeyError"
+    assert recorder.payload("llm.call_failed", 3).error_message_redacted == "MissingKeyError"
     assert recorder.payload("turn.started", 2).has_images
 
 
@@ -160,11 +162,13 @@ def test_a_turn_that_is_left_is_reported_as_cancelled(driver: Driver, recorder: 
     """And so is the request under way; a reply that was whole is not."""
     session = driver.session({"anthropic": Wire([Body(FINE.frames), FINE])}, events=recorder.bus)
     driver.stream(session, "Hi", until="text_delta")
-    assert recorder.types == ["turn.started", "llm.call_started", "llm.call_failed", "turn.cancelled"]
+    assert recorder.types == ["turn.started", "route.decided", "llm.call_started", "llm.call_failed", "turn.cancelled"]
     assert recorder.payload("llm.call_failed").error_class == "cancelled"
     assert recorder.payload("turn.cancelled").partial_llm_calls == 1
     driver.stream(session, "Hi", until="message_complete")
-    assert recorder.types[4:] == ["turn.started", "llm.call_started", "llm.call_completed", "turn.cancelled"]
+    assert recorder.types[5:] == [
+        "turn.started", "route.decided", "llm.call_started", "llm.call_completed", "turn.cancelled",
+    ]  # fmt: skip
 
 
 def test_the_outcome_of_each_call_is_reported(driver: Driver, recorder: BusRecorder) -> None:
@@ -182,7 +186,7 @@ def test_the_outcome_of_each_call_is_reported(driver: Driver, recorder: BusRecor
         events=recorder.bus,
     )
     driver.ask(session, "Look.")
-    outcomes = [(event.type, getattr(event.payload, "error_class", None)) for event in recorder.events[3:11]]
+    outcomes = [(event.type, getattr(event.payload, "error_class", None)) for event in recorder.events[4:12]]
     assert outcomes == [
         *[("tool.called", None)] * 4,
         ("tool.failed", "not_found"),
@@ -257,7 +261,9 @@ def test_a_summary_is_reported_as_a_turn(driver: Driver, recorder: BusRecorder) 
     driver.ask(session, "One.")
     driver.ask(session, "Two.")
     driver.compact(session, keep_last=1)
-    assert recorder.types[-4:] == ["turn.started", "llm.call_started", "llm.call_completed", "turn.completed"]
+    assert recorder.types[-5:] == [
+        "turn.started", "route.decided", "llm.call_started", "llm.call_completed", "turn.completed",
+    ]  # fmt: skip
     assert recorder.payload("turn.completed", 2).total_output_tokens == 5
 
 
