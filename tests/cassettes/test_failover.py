@@ -49,9 +49,10 @@ def test_the_next_model_answers_and_says_in_whose_place(tapes: dict[str, Cassett
         assert bus.flush(10)
     assert "Paris" in reply.text
     assert [tape.unplayed for tape in tapes.values()] == [0, 0]
-    assert reply.metadata.routing is not None
-    assert reply.metadata.routing.chosen_model == ANSWERS
-    assert reply.metadata.routing.reason == f"the global default; passed over: {FAILS} (rate_limit)"
+    routing = reply.message.metadata.routing
+    assert routing is not None
+    assert routing.chosen_model == ANSWERS
+    assert routing.reason == f"the global default; passed over: {FAILS} (rate_limit)"
     assert [message.text for message in talk.messages] == [QUESTION, reply.text]
     assert [event.type for event in seen].count("route.decided") == 2
     assert [event.type for event in seen][-1] == "turn.completed"

@@ -53,7 +53,7 @@ def test_it_writes_a_named_part() -> None:
 
     async def answer() -> Message:
         async with AsyncSession(MODEL) as session:
-            return await session.ask(reword(QUESTION), output_schema=wanted, max_output_tokens=60)
+            return (await session.ask(reword(QUESTION), output_schema=wanted, max_output_tokens=60)).message
 
     match body_or_fault(wanted, lambda: asyncio.run(answer())):
         case MessageBody() as body:

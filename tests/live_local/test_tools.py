@@ -204,5 +204,5 @@ def test_a_session_runs_the_tool_and_brings_the_answer() -> None:
     check_call(called, "read_file", {"path": "notes.txt"})
     assert read == [call.input["path"] for call in called.tool_uses if call.raw_input is None]
     assert [result.is_error for result in answered.tool_results] == [not read]
-    assert reply == answer
+    assert reply.message == answer
     assert answer.tool_uses == ()

@@ -3,7 +3,6 @@
 A line that must not pass carries the code of mypy's error: an unused ``type: ignore`` is an error too.
 """
 
-from collections.abc import AsyncGenerator, Generator
 from decimal import Decimal
 from typing import assert_type
 
@@ -14,7 +13,7 @@ from dragoman.formats import from_cmf, to_cmf
 from dragoman.limits import Limit, Limits
 from dragoman.pricing import PriceTable, price_table
 from dragoman.routing import Router
-from dragoman.session import Budget, Cost, Preview, SessionEvent, ToolAnswered
+from dragoman.session import AsyncReplyStream, Budget, Cost, Preview, Reply, ReplyStream, SessionEvent, ToolAnswered
 from dragoman.store import AsyncStore, SessionRecord, Store
 from dragoman.testing import ScriptedProvider, block_network, scripted_reply
 
@@ -40,9 +39,11 @@ def tools() -> None:
 
 
 def sessions(session: Session) -> None:
-    assert_type(ask(MODEL, "Hi", system="Be brief.", user_id="u"), Message)
-    assert_type(session.ask("Hi", max_output_tokens=1, tool_choice="none"), Message)
-    assert_type(session.stream("Hi"), Generator[SessionEvent, None, None])
+    assert_type(ask(MODEL, "Hi", system="Be brief.", user_id="u"), Reply[str])
+    assert_type(session.ask("Hi", max_output_tokens=1, tool_choice="none"), Reply[str])
+    assert_type(session.stream("Hi"), ReplyStream[str])
+    assert_type(list(session.stream("Hi")), list[SessionEvent])
+    assert_type(session.ask("Hi").output, str)
     assert_type(session.messages, tuple[Message, ...])
     assert_type(session.model, str | None)
     assert_type(session.cost, Cost)
@@ -62,7 +63,7 @@ def sessions(session: Session) -> None:
     session.ask("Hi", prompt_cache="2h")  # type: ignore[arg-type]
     session.messages = ()  # type: ignore[misc]
     Session()  # type: ignore[call-arg]
-    Session(MODEL, [])  # type: ignore[call-arg]
+    Session(MODEL, [])  # type: ignore[arg-type]
     Session(MODEL, budget=Budget(usd=1))  # type: ignore[call-arg]
     Budget(usd=0.5)  # type: ignore[arg-type]
     Session.load(b"", sesion_id="s")  # type: ignore[call-arg]
@@ -70,8 +71,8 @@ def sessions(session: Session) -> None:
 
 
 async def asynchronous(session: AsyncSession) -> None:
-    assert_type(await session.ask("Hi", temperature=0.5), Message)
-    assert_type(session.stream("Hi"), AsyncGenerator[SessionEvent, None])
+    assert_type(await session.ask("Hi", temperature=0.5), Reply[str])
+    assert_type(session.stream("Hi"), AsyncReplyStream[str])
     assert_type(session.swap("openai:gpt-6.1-sol"), Preview)
     async with AsyncSession(MODEL) as opened:
         assert_type(opened, AsyncSession)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from dragoman.adapter.errors import ProviderError, RequestCancelledError
+from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete, MessageStart, StreamEvent, UsageUpdate
 from dragoman.canonical.message import Message, MessageStatus, StopReason
@@ -19,7 +20,8 @@ class ReplyReader:
     """
 
     def __init__(self, send: Send) -> None:
-        self.decoder = send.adapter.reply_decoder(send.context)
+        self._send = send
+        self._decoder: StreamDecoder | None = None
         self.outcome: SendOutcome | None = None
         self._clock = send.retries.timing.clock
         self._started_at = self._clock()
@@ -33,6 +35,13 @@ class ReplyReader:
     def begin(self, response: WireResponse | StreamedReply | AsyncStreamedReply) -> None:
         """Note the status and the headers of the response."""
         self._response = ResponseDetails(response.status, response.headers, tuple(response.attempts))
+
+    @property
+    def decoder(self) -> StreamDecoder:
+        """The decoder of a streamed reply."""
+        if self._decoder is None:
+            self._decoder = self._send.adapter.reply_decoder(self._send.context)
+        return self._decoder
 
     def receive(self, event: StreamEvent) -> None:
         """Note an event as it arrived, before any stage."""
@@ -88,14 +97,15 @@ class ReplyReader:
         If the end arrived after the event at which the caller left, this is the whole reply.
         """
         response = self._timed_response()
-        if self.decoder.message is not None:
-            return Abandoned(_mark_cancelled(self.decoder.message), response=response)
-        if self._response is not None:
-            for event in self.decoder.fail(RequestCancelledError("the caller left the stream")):
-                if isinstance(event, ErrorEvent) and event.partial is not None:
-                    if _has_content(event.partial):
-                        return Abandoned(with_lower_bound(event.partial), response=response)
-                    return Abandoned(billed=event.partial, response=response)
+        if self._decoder is None:
+            return Abandoned(response=response)
+        if self._decoder.message is not None:
+            return Abandoned(_mark_cancelled(self._decoder.message), response=response)
+        for event in self._decoder.fail(RequestCancelledError("the caller left the stream")):
+            if isinstance(event, ErrorEvent) and event.partial is not None:
+                if _has_content(event.partial):
+                    return Abandoned(with_lower_bound(event.partial), response=response)
+                return Abandoned(billed=event.partial, response=response)
         return Abandoned(response=response)
 
     def _timed_response(self) -> ResponseDetails | None:

@@ -64,7 +64,7 @@ def test_it_says_what_it_takes_and_costs() -> None:
         reply = Session(it.model).ask("Hi")
     assert reply.usage is not None
     assert (reply.usage.input_tokens, reply.usage.cached_input_tokens, reply.usage.output_tokens) == (3, 4, 2)
-    assert (reply.usage.cost_usd, reply.thinking, reply.stop_reason) == (None, "Hm.", StopReason.MAX_TOKENS)
+    assert (reply.cost.usd, reply.message.thinking, reply.stop_reason) == (None, "Hm.", StopReason.MAX_TOKENS)
 
 
 def test_a_line_can_be_made_of_the_request() -> None:
