@@ -3,11 +3,13 @@
 A line that must not pass carries the code of mypy's error: an unused ``type: ignore`` is an error too.
 """
 
+from collections.abc import Coroutine
 from decimal import Decimal
-from typing import assert_type
+from typing import Any, assert_type
 
-from dragoman import AsyncSession, Loss, Message, Session, Tool, ToolResultBlock, ask, tool
+from dragoman import AsyncSession, Loss, Message, Session, ToolResultBlock, ask, tool
 from dragoman.batch import BatchError, Batches, BatchHandle, BatchRequest, BatchState
+from dragoman.canonical.events import TextDelta
 from dragoman.events import EventBus, Subscription
 from dragoman.formats import from_cmf, to_cmf
 from dragoman.limits import Limit, Limits
@@ -29,13 +31,29 @@ def tools() -> None:
     async def async_tool(path: str) -> str:
         return path
 
-    assert_type(plain, Tool)
-    assert_type(async_tool, Tool)
+    assert_type(plain("a.txt"), str)
+    coroutine = async_tool("a.txt")
+    assert_type(coroutine, Coroutine[Any, Any, str])
+    plain(1)  # type: ignore[arg-type]
+    plain(file="a.txt")  # type: ignore[call-arg]
     assert_type(plain.name, str)
     Session(MODEL, tools=[plain, async_tool, print])
 
     tool(side_effects=7)  # type: ignore[call-overload]
     Session(MODEL, tools=["plain"])  # type: ignore[list-item]
+
+
+def events(session: Session) -> None:
+    for event in session.stream("Hi"):
+        if event.type == "text_delta":
+            assert_type(event, TextDelta)
+        elif event.type == "tool_answered":
+            assert_type(event.result, ToolResultBlock)
+        match event.type:
+            case "message_complete":
+                assert_type(event.message, Message)
+            case "error":
+                assert_type(event.error, Exception)
 
 
 def sessions(session: Session) -> None:
@@ -63,7 +81,7 @@ def sessions(session: Session) -> None:
     session.ask("Hi", prompt_cache="2h")  # type: ignore[arg-type]
     session.messages = ()  # type: ignore[misc]
     Session()  # type: ignore[call-arg]
-    Session(MODEL, [])  # type: ignore[arg-type]
+    Session(MODEL, [])  # type: ignore[call-arg, arg-type]
     Session(MODEL, budget=Budget(usd=1))  # type: ignore[call-arg]
     Budget(usd=0.5)  # type: ignore[arg-type]
     Session.load(b"", sesion_id="s")  # type: ignore[call-arg]

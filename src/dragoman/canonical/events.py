@@ -5,7 +5,7 @@ They are slotted dataclasses, because one is created for every chunk. Deltas car
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import TokenUsage
@@ -13,7 +13,7 @@ from dragoman.canonical.usage import TokenUsage
 
 @dataclass(frozen=True, slots=True)
 class MessageStart:
-    type: ClassVar[str] = "message_start"
+    type: ClassVar[Literal["message_start"]] = "message_start"
     role: ClassVar[Role] = Role.ASSISTANT
     message_id: str
     model: str
@@ -21,7 +21,7 @@ class MessageStart:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    type: ClassVar[str] = "text_delta"
+    type: ClassVar[Literal["text_delta"]] = "text_delta"
     message_id: str
     content_block_index: int
     text: str
@@ -31,7 +31,7 @@ class TextDelta:
 class ThinkingDelta:
     """``signature`` is set only on the last delta of the block."""
 
-    type: ClassVar[str] = "thinking_delta"
+    type: ClassVar[Literal["thinking_delta"]] = "thinking_delta"
     message_id: str
     content_block_index: int
     text: str
@@ -40,7 +40,7 @@ class ThinkingDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolUseStart:
-    type: ClassVar[str] = "tool_use_start"
+    type: ClassVar[Literal["tool_use_start"]] = "tool_use_start"
     message_id: str
     content_block_index: int
     tool_use_id: str
@@ -51,7 +51,7 @@ class ToolUseStart:
 class ToolUseInputDelta:
     """``partial_json`` is the provider's literal fragment: join the fragments, do not parse a single one."""
 
-    type: ClassVar[str] = "tool_use_input_delta"
+    type: ClassVar[Literal["tool_use_input_delta"]] = "tool_use_input_delta"
     message_id: str
     content_block_index: int
     tool_use_id: str
@@ -62,7 +62,7 @@ class ToolUseInputDelta:
 class ToolUseEnd:
     """``final_input`` is authoritative. A call that is cut off never gets this event."""
 
-    type: ClassVar[str] = "tool_use_end"
+    type: ClassVar[Literal["tool_use_end"]] = "tool_use_end"
     message_id: str
     content_block_index: int
     tool_use_id: str
@@ -73,14 +73,14 @@ class ToolUseEnd:
 class UsageUpdate:
     """Cumulative counts: replace the last ones, do not add."""
 
-    type: ClassVar[str] = "usage_update"
+    type: ClassVar[Literal["usage_update"]] = "usage_update"
     message_id: str
     usage: TokenUsage
 
 
 @dataclass(frozen=True, slots=True)
 class MessageComplete:
-    type: ClassVar[str] = "message_complete"
+    type: ClassVar[Literal["message_complete"]] = "message_complete"
     message: Message
 
 
@@ -88,7 +88,7 @@ class MessageComplete:
 class ErrorEvent:
     """``error`` is a DragomanError. ``partial`` is the message so far, with the status error or cancelled."""
 
-    type: ClassVar[str] = "error"
+    type: ClassVar[Literal["error"]] = "error"
     error: Exception
     partial: Message | None = None
 

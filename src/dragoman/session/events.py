@@ -1,7 +1,7 @@
 """What a session's stream yields besides the adapters' stream events."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.events import StreamEvent
@@ -11,7 +11,7 @@ from dragoman.canonical.events import StreamEvent
 class ToolAnswered:
     """A tool of the session has run, or was refused: its result, as the model will read it."""
 
-    type: ClassVar[str] = "tool_answered"
+    type: ClassVar[Literal["tool_answered"]] = "tool_answered"
     tool_name: str
     result: ToolResultBlock
 

@@ -3,13 +3,17 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, overload
+from typing import Any, Generic, overload
 
 from pydantic import TypeAdapter
+from typing_extensions import ParamSpec, TypeVar
 
 from dragoman.adapter.errors import ConfigurationError, ToolSchemaError
 from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.tools import signature
+
+P = ParamSpec("P", default=...)
+ResultT = TypeVar("ResultT", default=Any, covariant=True)
 
 ACTIONS = "actions"
 """The annotation by which a tool names further actions, such as forward."""
@@ -18,15 +22,15 @@ SIDE_EFFECTS = "sideEffects"
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
-    """A definition and the function behind it. Calling the tool calls the function.
+class Tool(Generic[P, ResultT]):
+    """A definition and the function behind it. Calling the tool calls the function, with its signature.
 
     ``arguments`` are the types that the model's arguments are converted to, by name; an argument without a type is
     passed as its JSON value.
     """
 
     definition: ToolDefinition
-    function: Callable[..., Any]
+    function: Callable[P, ResultT]
     arguments: Mapping[str, TypeAdapter[Any]] = field(default_factory=dict, repr=False)
 
     @property
@@ -38,18 +42,18 @@ class Tool:
         call = getattr(self.function, "__call__", None)  # noqa: B004 - an object with an async __call__
         return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(call)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> ResultT:
         return self.function(*args, **kwargs)
 
 
 @overload
-def tool(function: Callable[..., Any], /) -> Tool: ...
+def tool(function: Callable[P, ResultT], /) -> Tool[P, ResultT]: ...
 
 
 @overload
 def tool(
     *, name: str | None = None, description: str | None = None, side_effects: SideEffects | str = ...
-) -> Callable[[Callable[..., Any]], Tool]: ...
+) -> Callable[[Callable[P, ResultT]], Tool[P, ResultT]]: ...
 
 
 def tool(
