@@ -125,7 +125,9 @@ class SessionConfig:
     def __post_init__(self) -> None:
         if self.max_rounds < 1:
             raise ConfigurationError("max_rounds is at least 1")
-        check_settings({each.name: getattr(self, each.name) for each in fields(self) if each.init})
+        check_settings(
+            {name: value for name, default in _DEFAULTS.items() if (value := getattr(self, name)) is not default}
+        )
         copied = {name: dict(settings) for name, settings in (self.providers or {}).items()}
         object.__setattr__(self, "provider_settings", copied)
         for name in ("tools", "budgets", "middleware"):
@@ -134,8 +136,11 @@ class SessionConfig:
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Self:
         """Return the configuration. Raises ConfigurationError for an unknown name, with the nearest known one."""
-        check_names(settings, [each.name for each in fields(cls) if each.init], "setting of a session")
+        check_names(settings, _DEFAULTS, "setting of a session")
         return cls(**settings)
+
+
+_DEFAULTS = {each.name: each.default for each in fields(SessionConfig) if each.init}
 
 
 class TurnOptions(TypedDict, total=False):
@@ -159,19 +164,21 @@ class TurnOptions(TypedDict, total=False):
     extra: Mapping[str, Mapping[str, Any]]
 
 
-def check_names(given: Iterable[str], known: Iterable[str], kind: str) -> None:
+def check_names(given: Iterable[str], known: Mapping[str, object], kind: str) -> None:
     """Raises ConfigurationError for a name that is not known."""
     for name in given:
-        if name not in (names := tuple(known)):
-            raise ConfigurationError(f"unknown {kind}: {name!r:.60}{nearest_name(name, names)}")
+        if name not in known:
+            raise ConfigurationError(f"unknown {kind}: {name!r:.60}{nearest_name(name, known)}")
 
 
-def merge_options(options: AdapterOptions, overrides: TurnOptions | None = None) -> AdapterOptions:
+def merge_options(
+    options: AdapterOptions, overrides: TurnOptions | None = None, *, stream: bool = False
+) -> AdapterOptions:
     """Merge the options of a session and of one turn, as adapters take them. Raises RequestError, and
     ConfigurationError for an unknown option."""
     changes: dict[str, Any] = {**(overrides or {})}
     check_names(changes, TurnOptions.__annotations__, "option of a turn")
-    merged = replace(options, **changes)
+    merged = replace(options, stream=stream, **changes) if changes or stream != options.stream else options
     if merged.output_schema is None or isinstance(merged.output_schema, Mapping):
         return merged
     from dragoman.session.answer import with_json_schema

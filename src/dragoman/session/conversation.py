@@ -290,7 +290,7 @@ class Conversation(Generic[TransportT]):
     def _new_turn(self, prompt: UserInput | None, options: TurnOptions, *, stream: bool, model: str | None) -> Turn:
         if model is not None and self._routes.router is None:
             raise ConfigurationError("a model for one message needs a router: Session(..., router=Router())")
-        requests = self._new_requests(replace(merge_options(self.options, options), stream=stream))
+        requests = self._new_requests(merge_options(self.options, options, stream=stream))
         sticky = self._adapter
 
         def choose(admitted: tuple[Message, ...]) -> Route:

@@ -25,7 +25,7 @@ class ReplyReader:
         self.outcome: SendOutcome | None = None
         self._clock = send.retries.timing.clock
         self._started_at = self._clock()
-        self._response: ResponseDetails | None = None
+        self._response: WireResponse | StreamedReply | AsyncStreamedReply | None = None
         self._first_event_at: float | None = None
         self._opening: list[StreamEvent] = []
         self._seen = False
@@ -34,7 +34,7 @@ class ReplyReader:
 
     def begin(self, response: WireResponse | StreamedReply | AsyncStreamedReply) -> None:
         """Note the status and the headers of the response."""
-        self._response = ResponseDetails(response.status, response.headers, tuple(response.attempts))
+        self._response = response
 
     @property
     def decoder(self) -> StreamDecoder:
@@ -112,7 +112,10 @@ class ReplyReader:
         if self._response is None:
             return None
         first = None if self._first_event_at is None else self._first_event_at - self._started_at
-        return self._response.with_times(first, self._clock() - self._started_at)
+        response = self._response
+        return ResponseDetails(
+            response.status, response.headers, tuple(response.attempts), first, self._clock() - self._started_at
+        )
 
 
 def _has_content(partial: Message) -> bool:

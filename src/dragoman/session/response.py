@@ -1,8 +1,7 @@
 """What the HTTP response of a reply said, apart from the message."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Self
+from dataclasses import dataclass, field
 
 from dragoman.adapter.wire import Headers
 from dragoman.limits.rate_limit_headers import read_remaining
@@ -41,6 +40,3 @@ class ResponseDetails:
     def remaining_tokens(self) -> int | None:
         """The tokens that the provider still allows now, if it says so."""
         return read_remaining(self.headers).get("tokens")
-
-    def with_times(self, first_event_seconds: float | None, seconds: float) -> Self:
-        return replace(self, first_event_seconds=first_event_seconds, seconds=seconds)
