@@ -64,10 +64,10 @@ def time_by_floor(wire: MockWire, chunk: bytes) -> dict[str, float]:
 
     framing, parsing, reading, whole = map(_best, (frame_body, parse_frames, read_frames, decode_body))
     return {
-        "bytes to frames (`adapter/framing.py`)": framing,
+        "bytes to frames (`adapter/replies/framing.py`)": framing,
         "the JSON parser (`adapter/wirejson.py`)": parsing,
         "reading, gathering, making the event (`stream.py` of the adapter)": reading - parsing,
-        "checking it and handing it on (`adapter/decoding.py`)": whole - framing - reading,
+        "checking it and passing it on (`adapter/replies/stream_decoder.py`)": whole - framing - reading,
         "all": whole,
     }
 

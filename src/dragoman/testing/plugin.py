@@ -31,7 +31,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--llm-faults",
         default=None,
         metavar="all|KIND,…",
-        help="Play each cassette again with every fault of these kinds, and print what the tests survive.",
+        help="Run each test again with every fault of these kinds in its cassette, and print the outcomes:"
+        " survived, raised or broken.",
     )
     group.addoption("--llm-faults-seed", type=int, default=0, help="Choose other random places for the faults.")
     parser.addini("llm_cassettes_stale_days", "Report recordings that are older than so many days.", default="180")
@@ -148,7 +149,7 @@ class _RunNotes:
         if self.faults:
             from dragoman.testing import plugin_faults
 
-            terminalreporter.section("what survives", "-")
+            terminalreporter.section("outcomes with faults", "-")
             for line in plugin_faults.format_table(self.faults):
                 terminalreporter.write_line(line)
 

@@ -1,7 +1,7 @@
 """``--llm-faults``: runs a test again with every fault in every reply of its cassette, and counts the outcomes.
 
-A test *survives* if it still passes. It is *told* of the fault if the client raised its own error, which the code under
-test could have handled. Everything else is *broken*: a wrong answer that was accepted, or an unrelated error.
+A test *survived* if it still passes. It *raised* if the client raised its own error, which the code under test could
+have handled. Everything else is *broken*: a wrong answer that was accepted, or an unrelated error.
 """
 
 import json
@@ -28,7 +28,7 @@ from dragoman.testing.faults.plan import Corrupt, Cut, Plan, Rechunk, Stall
 from dragoman.testing.faults.transport import BODY_HEADERS, Refusals
 from dragoman.transport.retry import RetryPolicy
 
-OUTCOMES = ("survived", "told", "broken")
+OUTCOMES = ("survived", "raised", "broken")
 _CLIENTS = ("httpx", "httpx2")
 _CLIENT_ERROR_PACKAGES = ("anthropic", "openai", "ollama", "httpx", "httpx2", "httpcore", "httpcore2")
 """Packages whose errors report a failed call."""
@@ -120,7 +120,7 @@ def _plans_for(exchange: Exchange, seed: int) -> Iterator[Plan | Refusals]:
 
 def record_error(item: pytest.Item, error: BaseException) -> None:
     """Record the kind of error that ended a test."""
-    item.stash[_outcome_key] = "told" if _is_client_error(error) else "broken"
+    item.stash[_outcome_key] = "raised" if _is_client_error(error) else "broken"
 
 
 def _is_client_error(error: BaseException) -> bool:
@@ -217,4 +217,4 @@ def format_table(found: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Iterat
         for kind, counts in sorted(kinds.items()):
             total.update(counts)
             yield "  " + f"{kind:16}" + "".join(f"{counts.get(name, 0):>10}" for name in OUTCOMES)
-        yield "  " + f"{'in all':16}" + "".join(f"{total[name]:>10}" for name in OUTCOMES)
+        yield "  " + f"{'total':16}" + "".join(f"{total[name]:>10}" for name in OUTCOMES)

@@ -84,8 +84,8 @@ def _print(columns: dict[str, Verdicts], versions: dict[str, str]) -> None:
         print(f"| {history.title if history.title != title else ''} | {target} | {' | '.join(cells)} |")
         title = history.title
     for kind, what in (
-        (Kind.ACCEPTED, "accepted, and nothing lost or changed unsaid"),
-        (Kind.UNSAID, "accepted, but something lost or changed unsaid"),
+        (Kind.ACCEPTED, "accepted, and nothing lost or changed silently"),
+        (Kind.SILENT, "accepted, but something lost or changed silently"),
         (Kind.REJECTED, "rejected by the provider's rules"),
         (Kind.RAISES, "raises before it sends"),
     ):

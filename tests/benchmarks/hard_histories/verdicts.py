@@ -22,14 +22,14 @@ _VALIDATOR = {
 _POLICY = ("a thought of foreign origin", "thinking of foreign origin", "the item reasoning of foreign origin")
 """Faults that are our own caution where the thinking travels without its signature: the wire's types allow it."""
 
-_UNSAID = "**unsaid**"
+_SILENT = "**silently**"
 
 
 class Kind(Enum):
-    """From best to worst. ``UNSAID``: accepted, but something was lost or changed, and nothing tells so."""
+    """From best to worst. ``SILENT``: accepted, but something was lost or changed without a report."""
 
     ACCEPTED = auto()
-    UNSAID = auto()
+    SILENT = auto()
     REJECTED = auto()
     RAISES = auto()
 
@@ -50,7 +50,7 @@ def judge(case: dict[str, Any], history: History) -> CaseVerdict:
     if faults:
         return CaseVerdict(Kind.REJECTED, f"**rejected**: {_short(faults[0])}")
     notes = [*_unlinked_calls(case, history), *_thinking(case, history), *_texts(case, history)]
-    kind = Kind.UNSAID if any(note.endswith(_UNSAID) for note in notes) else Kind.ACCEPTED
+    kind = Kind.SILENT if any(note.endswith(_SILENT) for note in notes) else Kind.ACCEPTED
     return CaseVerdict(kind, "; ".join(["accepted", *notes]))
 
 
@@ -115,7 +115,7 @@ def _report_of(case: dict[str, Any], what: str) -> str:
         return "named"
     if any(re.search(rf"dropp?(ing|ed)\b.*({what})", line, re.IGNORECASE | re.DOTALL) for line in case["said"]):
         return "logged"
-    return _UNSAID
+    return _SILENT
 
 
 def _short(fault: str) -> str:

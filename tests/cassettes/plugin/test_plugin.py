@@ -239,8 +239,8 @@ def test_asks(): assert ask("q") == "answer"
     done.assert_outcomes(passed=1)
     done.stdout.fnmatch_lines(
         [
-            "*what survives*", "test_it.py::test_asks", "*survived*told*broken*",
-            "  Cut *0 *0 *2", "  Reset *0 *2 *0", "  Status429 *0 *0 *1", "  in all *0 *2 *3",
+            "*outcomes with faults*", "test_it.py::test_asks", "*survived*raised*broken*",
+            "  Cut *0 *0 *2", "  Reset *0 *2 *0", "  Status429 *0 *0 *1", "  total *0 *2 *3",
         ]
     )  # fmt: skip
     assert run(pytester, "--llm-faults=earthquake").ret != 0

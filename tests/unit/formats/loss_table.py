@@ -73,13 +73,13 @@ RESULTS: dict[str, ToolResultBlock] = {
 
 
 def cell(column: str, history: list[Message], index: int, found: Callable[[Message], Any]) -> str:
-    """What becomes of one message's block or field: yes; beside (for us alone); in part; as text; as something; no."""
+    """Return what a format keeps of a block or field: yes, extension (only Dragoman reads it), in part, as text, no."""
     written, back = _there_and_back(column, history)
     wanted = found(history[index])
     values = [value for message in back if (value := found(message)) is not None]
     lost = any(loss.message_id == history[index].id for loss in written.losses)
     if wanted in values:
-        return "beside" if lost and column == "cmf" else "yes"
+        return "extension" if lost and column == "cmf" else "yes"
     if isinstance(wanted, Role):
         return f"as {values[index]}"
     if not hasattr(wanted, "type"):
