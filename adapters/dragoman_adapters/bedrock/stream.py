@@ -30,11 +30,10 @@ from dragoman.canonical.events import (
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman_adapters.anthropic.stream import AnthropicStreamDecoder
 from dragoman_adapters.bedrock import decode, errors
+from dragoman_adapters.bedrock.accumulator import BlockAccumulator
 
 Native = dict[str, Any]
 
-_STARTED_KINDS = ("toolUse", "toolResult", "image")
-"""Kinds of blocks that have a start; the others show only in their deltas."""
 _BEDROCK_PREFIX = "amazon-bedrock-"
 """What Bedrock adds to a model's own events begins so."""
 
@@ -48,7 +47,7 @@ class BedrockStreamDecoder(StreamDecoder):
         self._reply = ReplyBuilder(context, provider)
         self._messages: AnthropicStreamDecoder | None = None
         self._native: Native = {}
-        self._blocks: list[_BlockAccumulator] = []
+        self._blocks: list[BlockAccumulator] = []
         self._positions: dict[int, int] = {}
 
     def read(self, frame: Frame) -> Iterable[StreamEvent]:
@@ -106,11 +105,11 @@ class BedrockStreamDecoder(StreamDecoder):
         self._native = {"output": {"message": {"role": data["role"]}}}
         yield MessageStart(self._reply.message_id, self._context.model)
 
-    def _block(self, index: int) -> tuple[int, "_BlockAccumulator"]:
+    def _block(self, index: int) -> tuple[int, BlockAccumulator]:
         """The block of that index; texts and thoughts begin without being announced."""
         if index not in self._positions:
             self._positions[index] = len(self._blocks)
-            self._blocks.append(_BlockAccumulator())
+            self._blocks.append(BlockAccumulator())
         position = self._positions[index]
         return position, self._blocks[position]
 
@@ -151,14 +150,14 @@ class BedrockStreamDecoder(StreamDecoder):
                 case _:
                     self.skip_unknown(kind)
 
-    def _input(self, position: int, block: "_BlockAccumulator", fragment: str) -> Iterator[StreamEvent]:
+    def _input(self, position: int, block: BlockAccumulator, fragment: str) -> Iterator[StreamEvent]:
         block.require_kind("toolUse")
         block.texts.append(fragment)
         if fragment and (call := block.call) is not None:
             tool_use_id = self._reply.call_id(position, call["toolUseId"])
             yield ToolUseInputDelta(self._reply.message_id, position, tool_use_id, fragment)
 
-    def _thought(self, position: int, block: "_BlockAccumulator", delta: Native) -> Iterator[StreamEvent]:
+    def _thought(self, position: int, block: BlockAccumulator, delta: Native) -> Iterator[StreamEvent]:
         block.require_kind("reasoningContent")
         if "redactedContent" in delta:
             block.redacted.append(delta["redactedContent"])
@@ -193,66 +192,6 @@ class BedrockStreamDecoder(StreamDecoder):
         """Return the reply object so far."""
         message = {**self._native["output"]["message"], "content": [block.native() for block in self._blocks]}
         return {**self._native, "output": {"message": message}}
-
-
-class _BlockAccumulator:
-    """Accumulates a content block, whose type shows only in its deltas."""
-
-    __slots__ = ("citations", "ended", "image", "kind", "parts", "redacted", "signatures", "start", "texts")
-
-    def __init__(self) -> None:
-        self.start: Native = {}
-        self.kind = ""
-        self.texts: list[str] = []
-        self.signatures: list[str] = []
-        self.redacted: list[str] = []
-        self.citations: list[Native] = []
-        self.parts: list[Native] = []
-        self.image: Native = {}
-        self.ended = False
-
-    def require_kind(self, kind: str) -> None:
-        """Raises ValueError if the block is already of another kind, or of one that has to be announced."""
-        if kind != (self.kind or ("" if kind in _STARTED_KINDS else kind)):
-            raise ValueError(f"{kind} in a content block of another kind")
-        self.kind = kind
-
-    @property
-    def call(self) -> Native | None:
-        """Return the start event of a call that the caller answers."""
-        call: Native | None = self.start.get("toolUse")
-        return call if call is not None and decode.is_call(self.start) else None
-
-    def native(self) -> Native:
-        """Return the block as in a whole reply; truncated or malformed input of a call stays text."""
-        text = "".join(self.texts)
-        if self.kind == "toolUse":
-            arguments, malformed = wirejson.parse_arguments(text)
-            is_complete = self.ended and malformed is None
-            return {"toolUse": {**self.start["toolUse"], "input": arguments if is_complete else text}}
-        if self.kind == "toolResult":
-            return {"toolResult": {**self.start["toolResult"], "content": self.parts}}
-        if self.kind == "image":
-            return {"image": {**self.start["image"], **self.image}}
-        if self.kind == "reasoningContent":
-            return {"reasoningContent": self._thought(text)}
-        if self.citations:
-            cited: Native = {"citations": self.citations}
-            return {"citationsContent": {"content": [{"text": text}], **cited} if text else cited}
-        return self.start or {"text": text}
-
-    def _thought(self, text: str) -> Native:
-        if self.redacted:
-            return {"redactedContent": _join_base64(self.redacted)}
-        signature = "".join(self.signatures)
-        return {"reasoningText": {"text": text, **({"signature": signature} if signature else {})}}
-
-
-def _join_base64(pieces: list[str]) -> str:
-    """Join base64 pieces, each of which is complete."""
-    if len(pieces) == 1:
-        return pieces[0]
-    return base64.b64encode(b"".join(base64.b64decode(piece) for piece in pieces)).decode()
 
 
 def _without_padding(data: Native) -> Native:

@@ -41,10 +41,6 @@ _COVERED_REPLY_FIELDS = {"message", "usage"}
 _COVERED_MESSAGE_FIELDS = {"role", "content", "tool_plan", "tool_calls", "citations"}
 
 
-def parse_reply(body: bytes) -> dict[str, Any]:
-    return wirejson.loads_object(body)
-
-
 def decode_message(
     native: dict[str, Any],
     reply: ReplyBuilder,

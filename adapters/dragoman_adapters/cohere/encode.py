@@ -40,7 +40,9 @@ ToolId = Callable[[str], str]
 
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
-    """Encode the whole body."""
+    """Encode the whole body. A ``stream`` that was read from another request does not override the option."""
+    if request.options.stream:
+        request.drop_extra("stream")
     history = request.encode_history(request.turns, partial(_encode_messages, request))
     encoded: dict[str, Any] = {"model": request.target.model, "messages": history}
     usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))

@@ -79,7 +79,7 @@ def _build_api_class(title: str, name: str, row: EndpointRow, api: Api) -> type[
         "supports_batch_api": "absent",  # the wire of a chat says nothing of files and batches
     }
     models = ModelTable.of(*_MODEL_FILES[row.families, api]).extend(row.default).extend(own, row.models)
-    fields = {"provider": name, "endpoint": row.endpoint, "models": models, "listed_models": models.listed}
+    fields = {"provider": name, "endpoint": row.endpoint, "models": models}
     if api == "responses":
         return type(title, (ResponsesAdapter,), fields)
     return type(title, (ChatAdapter,), {**fields, "dialect": row.dialect})

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dragoman.adapter import wirejson
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.canonical.blocks import ContentBlock
@@ -35,10 +34,6 @@ _UNSPECIFIED = ("", "FINISH_REASON_UNSPECIFIED")
 _MODALITIES = ("", "TEXT", "IMAGE", "VIDEO", "AUDIO", "DOCUMENT")
 _TRAFFIC = ("", "ON_DEMAND", "PROVISIONED_THROUGHPUT")
 """By their numbers in Google's protocol buffers."""
-
-
-def parse_reply(body: bytes) -> dict[str, Any]:
-    return wirejson.loads_object(body)
 
 
 def decode_message(

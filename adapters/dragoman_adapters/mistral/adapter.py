@@ -7,8 +7,6 @@ from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from dragoman_adapters.openai_chat.dialect import Dialect
 
-_MODELS = ModelTable.of("dragoman_adapters.mistral")
-
 MISTRAL = Dialect(
     max_tokens="max_tokens",
     seed="random_seed",
@@ -34,5 +32,4 @@ class MistralAdapter(ChatAdapter):
         base_url_variable="MISTRAL_BASE_URL",
     )
     dialect: ClassVar[Dialect] = MISTRAL
-    models: ClassVar[ModelTable] = _MODELS
-    listed_models: ClassVar[tuple[str, ...]] = _MODELS.listed
+    models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.mistral")

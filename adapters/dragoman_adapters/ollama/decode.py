@@ -27,10 +27,6 @@ _COVERED_FIELDS = {"message", "model"}
 _CONTENT_FIELDS = ("content", "thinking", "images", "tool_calls")
 
 
-def parse_reply(body: bytes) -> dict[str, Any]:
-    return wirejson.loads_object(body)
-
-
 def decode_message(
     native: dict[str, Any], reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE
 ) -> Message:

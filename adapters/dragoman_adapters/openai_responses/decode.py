@@ -5,7 +5,6 @@ from decimal import Decimal
 from itertools import count
 from typing import Any
 
-from dragoman.adapter import wirejson
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests.request_reader import HistoryReader
@@ -44,17 +43,6 @@ _REQUEST_FIELDS = {
 """Fields of a reply that repeat the request."""
 
 _COVERED_FIELDS = {"object", "model", "output", "output_text", "usage", "created_at", "completed_at"} | _REQUEST_FIELDS
-
-
-def parse_reply(body: bytes) -> dict[str, Any]:
-    return wirejson.loads_object(body)
-
-
-def find_embedded_error(native: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The error that a reply is, in the shape that HTTP errors have; None if it is an answer."""
-    if native.get("status") == "failed" or (native.get("error") and "output" not in native):
-        return {"error": native.get("error") or {"code": "server_error", "message": "the response failed"}}
-    return None
 
 
 def decode_message(

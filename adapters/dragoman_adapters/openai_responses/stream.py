@@ -26,8 +26,7 @@ from dragoman.canonical.events import (
     UsageUpdate,
 )
 from dragoman.canonical.message import Message, MessageStatus
-from dragoman_adapters.openai_platform import errors
-from dragoman_adapters.openai_responses import decode, encode_messages
+from dragoman_adapters.openai_responses import decode, encode_messages, errors
 from dragoman_adapters.openai_responses.accumulator import BlockEvent, ItemAccumulator, item_name
 from dragoman_adapters.openai_responses.decode_messages import call_reference, item_kind
 
@@ -103,7 +102,7 @@ class ResponsesStreamDecoder(StreamDecoder):
                 return self._completed(data["response"])
             case "response.failed":
                 self._native |= _without_output(data["response"])
-                failed = decode.find_embedded_error({**data["response"], "status": "failed"}) or {}
+                failed = errors.find_embedded_error({**data["response"], "status": "failed"}) or {}
                 raise errors.decode_error(failed, ErrorContext(self.provider, self._model))
             case "keepalive":
                 return self.skip_keep_alive()

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from dragoman import Adapter, AdapterOptions, Message, ToolDefinition, get_adapter
 from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.facts.capabilities import EMULATED, NATIVE
-from dragoman.adapter.losses import LossKind
+from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.registry import adapter_class, providers
 
 SCHEMA = {
@@ -124,6 +124,31 @@ def test_all_options_at_once_make_a_request(model: str) -> None:
     assert body
     assert all(reason.partition(": ")[0] in requested or reason.startswith("thinking_budget") for reason in lost)
     assert _body(get_adapter(model), **requested, thinking_budget=2048) == (body, lost)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewerOptions(AdapterOptions):
+    """Options as a later version may have them."""
+
+    novelty: float | None = None
+    habits: tuple[str, ...] = ()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_an_option_that_no_adapter_knows_is_a_loss(model: str) -> None:
+    """An option is added in one place; every adapter reports it until it can send it."""
+    adapter = get_adapter(model)
+    plain = adapter.to_wire([Message.user("Hi")], [], AdapterOptions())
+    newer = adapter.to_wire([Message.user("Hi")], [], NewerOptions(novelty=0.5, habits=("hum",)))
+    unset = adapter.to_wire([Message.user("Hi")], [], NewerOptions())
+    assert (newer.body, unset.body) == (plain.body, plain.body)
+    assert unset.losses == plain.losses
+    added = newer.losses[len(plain.losses) :]
+    assert [(loss.kind, loss.reason.partition(": ")[0]) for loss in added] == [
+        (LossKind.OPTION, "novelty"),
+        (LossKind.OPTION, "habits"),
+    ]
+    assert all(loss.severity is Severity.WARNING for loss in added)
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import MalformedReplyError, RequestError
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock

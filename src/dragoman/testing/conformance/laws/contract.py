@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool
@@ -220,6 +220,30 @@ def reports_unsent_options(subject: Subject) -> Iterator[Trial]:
         sent = (request.body, request.path, dict(request.headers)) != (plain.body, plain.path, dict(plain.headers))
         fault = f"{value!r} is neither in the request nor named as lost"
         yield Trial(name, () if lost or sent else (fault,), "named as lost" if lost else "asked for")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NewerOptions(AdapterOptions):
+    """The options of a version to come. No adapter can know ``kit_option``."""
+
+    kit_option: float | None = None
+
+
+def reports_unknown_options(subject: Subject) -> Iterator[Trial]:
+    """An option that a later version adds is a loss of the kind `option` that begins with its name."""
+    losses = {
+        value: subject.adapter.to_wire(
+            [Message.user("Hi")], [], _NewerOptions(kit_option=value, context=subject.context())
+        ).losses
+        for value in (0.5, None)
+    }
+    named = {
+        value: any(loss.kind is LossKind.OPTION and loss.reason.startswith("kit_option:") for loss in found)
+        for value, found in losses.items()
+    }
+    fault = "it is neither sent nor named as lost: take the options from `RequestBuilder.used`, or use `UsedOptions`"
+    yield Trial("an option that is set", () if named[0.5] else (fault,), "named as lost")
+    yield Trial("an option that is not set", ("it is named as lost",) if named[None] else ())
 
 
 def sends_no_default_options(subject: Subject) -> Iterator[Trial]:
