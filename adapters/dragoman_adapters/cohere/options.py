@@ -18,6 +18,8 @@ OPTIONS = OptionTable(
         "top_k": "k",
         "seed": "seed",
         "stop_sequences": "stop_sequences",
+        "frequency_penalty": "frequency_penalty",
+        "presence_penalty": "presence_penalty",
     },
     absent="Cohere has none",
 )

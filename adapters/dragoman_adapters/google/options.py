@@ -21,6 +21,8 @@ OPTIONS = OptionTable(
         "max_output_tokens": "maxOutputTokens",
         "seed": "seed",
         "stop_sequences": "stopSequences",
+        "frequency_penalty": "frequencyPenalty",
+        "presence_penalty": "presencePenalty",
     },
     absent="generateContent has none",
 )

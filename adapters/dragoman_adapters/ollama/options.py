@@ -19,6 +19,8 @@ OPTIONS = OptionTable(
         "top_k": "top_k",
         "seed": "seed",
         "stop_sequences": "stop",
+        "frequency_penalty": "frequency_penalty",
+        "presence_penalty": "presence_penalty",
     },
     absent="Ollama has none",
 )

@@ -27,6 +27,8 @@ class Dialect(FrozenModel):
     max_tokens: Path = "max_completion_tokens"
     seed: Path | None = "seed"
     top_k: Path | None = None
+    frequency_penalty: Path | None = "frequency_penalty"
+    presence_penalty: Path | None = "presence_penalty"
     stop: Path | None = "stop"
     stream_usage: bool = True
     """Whether a stream must be asked for its usage with stream_options; others send it unasked."""
@@ -99,7 +101,10 @@ class Dialect(FrozenModel):
     source_list: Path | None = None
     """The path of the citations of a reply, if they are outside of its message."""
 
-    @field_validator("seed", "top_k", "stop", "effort", "thinking_budget", "cost", "server_tools", "source_list")
+    @field_validator(
+        "seed", "top_k", "frequency_penalty", "presence_penalty", "stop", "effort", "thinking_budget", "cost",
+        "server_tools", "source_list",
+    )  # fmt: skip
     @classmethod
     def _absent(cls, value: Path | None) -> Path | None:
         return value or None
@@ -114,6 +119,8 @@ class Dialect(FrozenModel):
             "top_p": "top_p",
             "top_k": self.top_k,
             "seed": self.seed,
+            "frequency_penalty": self.frequency_penalty,
+            "presence_penalty": self.presence_penalty,
         }
         return OptionTable(paths, absent="the endpoint has none")
 

@@ -24,6 +24,10 @@ class AdapterOptions:
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
+    frequency_penalty: float | None = None
+    """Makes tokens less likely the more often they occurred, usually from -2 to 2."""
+    presence_penalty: float | None = None
+    """Makes tokens less likely that occurred at all, usually from -2 to 2."""
     seed: int | None = None
     stop_sequences: tuple[str, ...] = ()
     """A plain string counts as one sequence."""

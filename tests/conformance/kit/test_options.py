@@ -12,6 +12,7 @@ from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.facts.capabilities import EMULATED, NATIVE
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.registry import adapter_class, providers
+from dragoman.testing.conformance.laws.contract import OPTIONS
 
 SCHEMA = {
     "type": "object",
@@ -35,6 +36,8 @@ CASES: list[tuple[str, Any, tuple[str, ...]]] = [
     ("temperature", 0.25, ("temperature",)),
     ("top_p", 0.5, ("top_p", "topP", "p")),
     ("top_k", 17, ("top_k", "topK", "k")),
+    ("frequency_penalty", 0.75, ("frequency_penalty", "frequencyPenalty")),
+    ("presence_penalty", -0.5, ("presence_penalty", "presencePenalty")),
     ("seed", 4711, ("seed", "random_seed")),
     ("stop_sequences", ("STOP",), ("stop", "stop_sequences", "stopSequences")),
     ("tool_choice", "required", CHOICES),
@@ -195,5 +198,6 @@ def test_the_way_to_a_schema_is_declared(model: str) -> None:
 
 
 def test_the_table_knows_every_option() -> None:
-    """An option that is added must be added here."""
+    """An option that is added must be added here, and to the kit's law."""
     assert {field.name for field in fields(AdapterOptions)} == {name for name, _, _ in CASES} | ELSEWHERE
+    assert {name for name, _ in OPTIONS} == {name for name, _, _ in CASES}

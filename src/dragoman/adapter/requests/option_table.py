@@ -1,6 +1,6 @@
 """The options table of a wire: the fields that hold our options, for encoding and decoding alike."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from dragoman.adapter.json_path import Path, assign_path, lookup_path
@@ -23,7 +23,7 @@ class OptionTable:
         self,
         request: RequestBuilder,
         body: dict[str, Any],
-        names: Iterable[str] | None = None,
+        names: Collection[str] | None = None,
         *,
         reasoning: bool = False,
     ) -> None:

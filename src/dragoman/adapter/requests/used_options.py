@@ -1,6 +1,6 @@
 """Which options of a request were used. An option that nobody takes becomes a loss by itself."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import fields
 from typing import Any
 
@@ -27,7 +27,7 @@ class UsedOptions:
         self._taken.add(name)
         return getattr(self._options, name)
 
-    def take_set(self, names: Iterable[str]) -> list[str]:
+    def take_set(self, names: Collection[str]) -> list[str]:
         """Take the named options. Returns the names of those that are set and were not taken before."""
         options, taken = self._options, self._taken
         found = [name for name in names if name not in taken and getattr(options, name) not in _EMPTY]

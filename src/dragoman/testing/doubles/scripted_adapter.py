@@ -58,8 +58,8 @@ ALL_CAPABILITIES = AdapterCapabilities(
 """A model that supports everything, so that projection loses nothing."""
 
 _NAMES = (
-    "max_output_tokens", "temperature", "top_p", "top_k", "seed", "parallel_tool_calls", "effort", "thinking",
-    "thinking_budget", "prompt_cache",
+    "max_output_tokens", "temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty", "seed",
+    "parallel_tool_calls", "effort", "thinking", "thinking_budget", "prompt_cache",
 )  # fmt: skip
 _OPTIONS = OptionTable({**{name: name for name in _NAMES}, "stop_sequences": "stop"})
 _BLOCK: TypeAdapter[ContentBlock] = TypeAdapter(ContentBlock)
