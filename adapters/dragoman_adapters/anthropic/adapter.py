@@ -34,6 +34,7 @@ class AnthropicAdapter(WireAdapter):
     )
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.anthropic")
     path: ClassVar[str] = "/v1/messages"
+    instruction_fields: ClassVar[tuple[str, ...]] = ("system",)
 
     @property
     def batch_api(self) -> "BatchApi":

@@ -52,6 +52,8 @@ class BedrockAdapter(WireAdapter):
         base_url_variable="AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
     )
     models: ClassVar[ModelTable] = _MODELS
+    instruction_fields: ClassVar[tuple[str, ...]] = ("system",)
+    telemetry_name: ClassVar[str] = "aws.bedrock"
     merged_fields: ClassVar[frozenset[str]] = MERGED_FIELDS
 
     @property

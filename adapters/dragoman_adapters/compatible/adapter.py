@@ -66,8 +66,8 @@ def build_endpoint_class(name: str, row: EndpointRow) -> type[Adapter]:
     first = by_api[row.apis[0]]
     if len(by_api) == 1:
         return first
-    both = {"provider": name, "endpoint": row.endpoint, "apis": by_api, "listed_models": first.listed_models}
-    return type(f"{title}Adapter", (DualApiAdapter,), both)
+    fields = {**_class_fields(name, row), "apis": by_api, "listed_models": first.listed_models}
+    return type(f"{title}Adapter", (DualApiAdapter,), fields)
 
 
 def _build_api_class(title: str, name: str, row: EndpointRow, api: Api) -> type[ChatAdapter] | type[ResponsesAdapter]:
@@ -79,10 +79,14 @@ def _build_api_class(title: str, name: str, row: EndpointRow, api: Api) -> type[
         "supports_batch_api": "absent",  # the wire of a chat says nothing of files and batches
     }
     models = ModelTable.of(*_MODEL_FILES[row.families, api]).extend(row.default).extend(own, row.models)
-    fields = {"provider": name, "endpoint": row.endpoint, "models": models}
+    fields = {**_class_fields(name, row), "models": models}
     if api == "responses":
         return type(title, (ResponsesAdapter,), fields)
     return type(title, (ChatAdapter,), {**fields, "dialect": row.dialect})
+
+
+def _class_fields(name: str, row: EndpointRow) -> dict[str, Any]:
+    return {"provider": name, "endpoint": row.endpoint, "telemetry_name": row.telemetry_name or name}
 
 
 def _replays_thinking(row: EndpointRow, api: Api) -> bool:

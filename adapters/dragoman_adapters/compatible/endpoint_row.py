@@ -43,6 +43,7 @@ class EndpointRow(FrozenModel):
     key_required: bool = True
     apis: tuple[Api, ...] = Field(default=("chat",), min_length=1)
     families: Literal["open", "openai"] = "open"
+    telemetry_name: str = ""
     dialect: Dialect = Field(default_factory=Dialect)
     default: Table = Field(default_factory=dict)
     model: tuple[ModelRow, ...] = ()
@@ -134,5 +135,5 @@ def resolve_table(name: str, tables: Mapping[str, Table], origin: str) -> Table:
         if not isinstance(like, str) or like in seen or like not in tables:
             raise ConfigurationError(f"{origin}: {name}.like: {like!r} is no other endpoint")
         seen.add(like)
-        table = deep_merge(tables[like], table)
+        table = deep_merge({key: value for key, value in tables[like].items() if key != "telemetry_name"}, table)
     return deep_merge(_read_built_in()[_DEFAULTS_TABLE], table)

@@ -37,6 +37,10 @@ class GoogleAdapter(WireAdapter):
     )
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.google")
     merged_fields: ClassVar[frozenset[str]] = MERGED_FIELDS
+    history_field: ClassVar[str] = "contents"
+    instruction_fields: ClassVar[tuple[str, ...]] = ("systemInstruction", "system_instruction")
+    telemetry_name: ClassVar[str] = "gcp.gemini"
+    telemetry_operation: ClassVar[str] = "generate_content"
     resource: ClassVar[str] = "/v1beta/models/"
     """What stands in front of a model's name in a path."""
     resources: ClassVar[Mapping[str, str]] = {"models/": "/v1beta/models/", "tunedModels/": "/v1beta/tunedModels/"}
@@ -125,5 +129,6 @@ class VertexAdapter(GoogleAdapter):
         base_url_variable="GOOGLE_VERTEX_BASE_URL",
     )
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.google", "models.toml", "vertex.toml")
+    telemetry_name: ClassVar[str] = "gcp.vertex_ai"
     resource: ClassVar[str] = "/publishers/google/models/"
     resources: ClassVar[Mapping[str, str]] = {"models/": "/publishers/google/models/", "endpoints/": "/endpoints/"}

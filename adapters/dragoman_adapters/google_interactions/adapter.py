@@ -34,6 +34,9 @@ class InteractionsAdapter(WireAdapter):
     )
     path: ClassVar[str] = "/v1beta/interactions"
     merged_fields: ClassVar[frozenset[str]] = encode.MERGED_FIELDS
+    history_field: ClassVar[str] = "input"
+    instruction_fields: ClassVar[tuple[str, ...]] = ("system_instruction",)
+    telemetry_name: ClassVar[str] = "gcp.gemini"
 
     def prepare(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions

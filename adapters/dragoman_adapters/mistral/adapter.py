@@ -31,5 +31,6 @@ class MistralAdapter(ChatAdapter):
         key_variables=("MISTRAL_API_KEY",),
         base_url_variable="MISTRAL_BASE_URL",
     )
+    telemetry_name: ClassVar[str] = "mistral_ai"
     dialect: ClassVar[Dialect] = MISTRAL
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.mistral")

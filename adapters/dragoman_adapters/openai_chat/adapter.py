@@ -30,6 +30,7 @@ class ChatAdapter(WireAdapter):
     """
 
     provider: ClassVar[str] = "openai-chat"
+    telemetry_name: ClassVar[str] = "openai"
     endpoint: ClassVar[Endpoint] = Endpoint(
         base_url="https://api.openai.com/v1",
         key_variables=("OPENAI_API_KEY",),

@@ -39,6 +39,8 @@ class ResponsesAdapter(WireAdapter):
         "dragoman_adapters", "openai_platform/models.toml", "openai_responses/models.toml"
     )
     path: ClassVar[str] = "/responses"
+    history_field: ClassVar[str] = "input"
+    instruction_fields: ClassVar[tuple[str, ...]] = ("instructions",)
 
     @property
     def batch_api(self) -> "BatchApi | None":

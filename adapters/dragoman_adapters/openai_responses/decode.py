@@ -23,7 +23,7 @@ STATUSES = {
 }
 """What a reply is that a background response has not finished."""
 
-INCOMPLETE_REASONS = {
+STOP_REASONS = {
     "max_output_tokens": StopReason.MAX_TOKENS,
     "content_filter": StopReason.REFUSAL,
 }
@@ -76,7 +76,7 @@ def _decode_stop_reason(native: Mapping[str, Any], status: MessageStatus) -> Sto
     if status is MessageStatus.PARTIAL:
         return StopReason.PAUSE
     if native.get("status") == "incomplete":
-        return INCOMPLETE_REASONS.get(str((native.get("incomplete_details") or {}).get("reason")), StopReason.PAUSE)
+        return STOP_REASONS.get(str((native.get("incomplete_details") or {}).get("reason")), StopReason.PAUSE)
     items = [item for item in native["output"] if item_kind(item) != "reasoning"]
     if any(item_kind(item) == "function_call" for item in items) or (items and item_kind(items[-1]) in CLIENT_CALLS):
         return StopReason.TOOL_USE

@@ -71,6 +71,19 @@ class Adapter(ABC):
     endpoint: ClassVar[Endpoint]
     transport: ClassVar[str] = "http"
     listed_models: ClassVar[tuple[str, ...]] = ()
+    history_field: ClassVar[str] = "messages"
+    """The field of a request with the list of messages."""
+    instruction_fields: ClassVar[tuple[str, ...]] = ()
+    """The fields of a request with instructions, if the list does not hold them."""
+    telemetry_name: ClassVar[str]
+    """The provider's name in OpenTelemetry's conventions; by default its own name."""
+    telemetry_operation: ClassVar[str] = "chat"
+    """The name of a request in OpenTelemetry's conventions."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "provider" in vars(cls) and "telemetry_name" not in vars(cls):
+            cls.telemetry_name = cls.provider
 
     def __init__(self, model: str) -> None:
         self.model = model
