@@ -39,7 +39,7 @@ _CLAUDE_ID = re.compile(r"(?:.*[./])?anthropic\.(claude-.+?)(?:-v\d+)?(?::[\dk]+
 
 
 class BedrockAdapter(WireAdapter):
-    """Converse with any model, or InvokeModel with Claude and Nova; see `body_formats` for how one is chosen.
+    """Converse with any model, or InvokeModel with Claude and Nova; `body_formats` chooses one.
 
     The model is a model id, an inference profile or an ARN. See
     https://docs.aws.amazon.com/bedrock/latest/APIReference.

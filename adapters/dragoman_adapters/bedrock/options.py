@@ -82,7 +82,7 @@ def _is_thinking(request: RequestBuilder) -> bool:
 
 
 def _encode_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
-    """The model's own fields and those of outputConfig, by the family's way to ask for reasoning."""
+    """Encode the reasoning options for the model's family: the model's own fields, and those of outputConfig."""
     requested = {name: request.used.take(name) for name in ("thinking", "effort", "thinking_budget")}
     if all(value is None for value in requested.values()):
         return {}, {}
@@ -99,7 +99,9 @@ def _is_thinking_off(request: RequestBuilder) -> bool:
 
 
 def _claude_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
-    """A budget on older models, adaptive on newer ones, off only where it can be; levels stand beside."""
+    """Encode thinking of Claude: a budget on older models, adaptive on newer ones, off if the model allows it; and
+    effort levels.
+    """
     options, capabilities, model = request.options, request.target.capabilities, request.target.model
     effort, mode = options.effort, capabilities.wire["thinking"]
     model_fields: Fields = {}
@@ -125,7 +127,7 @@ def _claude_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
 
 
 def _nova_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
-    """On with a level, or off; docs.aws.amazon.com/nova/latest/nova2-userguide, extended thinking."""
+    """Encode Nova's reasoning: a level, or off (docs.aws.amazon.com/nova/latest/nova2-userguide, extended thinking)."""
     if _is_thinking_off(request):
         return {"reasoningConfig": {"type": "disabled"}}, {}
     level = _LEVELS.get(request.options.effort or "medium", "medium")
@@ -134,7 +136,7 @@ def _nova_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
 
 
 def _level_thinking(field: str) -> Callable[[RequestBuilder], tuple[Fields, Fields]]:
-    """Models whose only switch is a level, in a field of that name."""
+    """Return the encoder for models whose only option is a level, in a field of that name."""
 
     def write(request: RequestBuilder) -> tuple[Fields, Fields]:
         _record_budget_loss(request)
@@ -159,11 +161,11 @@ _THINKING_ENCODERS: dict[str, Callable[[RequestBuilder], tuple[Fields, Fields]]]
     "effort": _level_thinking("reasoning_effort"),
     "config": _level_thinking("reasoning_config"),
 }
-"""How a family is asked to reason, by the word in models.toml."""
+"""The encoder of a family's reasoning options, by the word in models.toml."""
 
 
 def cache_point(lifetime: str) -> Fields:
-    """The marker up to which a prompt is cached; five minutes is what a marker means that says nothing."""
+    """Return the marker up to which a prompt is cached; its default lifetime is five minutes."""
     return {"cachePoint": {"type": "default"} | ({"ttl": lifetime} if lifetime != "5m" else {})}
 
 

@@ -1,8 +1,9 @@
-"""Decodes the stream of Bedrock's three forms, which all arrive as AWS event streams.
+"""Decodes the stream of Bedrock's three formats, which are all AWS event streams.
 
-Converse names its events in the frames; the terminal one is metadata, which brings the counts. InvokeModel wraps the
-model's own events in frames called chunk: Anthropic's, whose terminal event is message_stop, and Nova's, which are
-those of Converse. Source: docs.aws.amazon.com/bedrock/latest/APIReference, ConverseStreamOutput and ResponseStream.
+Converse names its events in the frames; the terminal one is metadata, with the counts. InvokeModel wraps the model's
+own events in frames named chunk: those of Anthropic, whose terminal event is message_stop, and those of Nova, which are
+the same as Converse's. Source: docs.aws.amazon.com/bedrock/latest/APIReference, ConverseStreamOutput and
+ResponseStream.
 """
 
 import base64
@@ -35,7 +36,7 @@ from dragoman_adapters.bedrock.accumulator import BlockAccumulator
 Native = dict[str, Any]
 
 _BEDROCK_PREFIX = "amazon-bedrock-"
-"""What Bedrock adds to a model's own events begins so."""
+"""The prefix of fields that Bedrock adds to a model's own events."""
 
 
 class BedrockStreamDecoder(StreamDecoder):
@@ -74,7 +75,7 @@ class BedrockStreamDecoder(StreamDecoder):
             self._messages = AnthropicStreamDecoder(self.provider, self._context)
         if chunk["type"] == "ping":
             return self.skip_keep_alive()
-        if chunk["type"] == "message_start":  # its name of the model is none of Bedrock's
+        if chunk["type"] == "message_start":  # its model name is unknown to Bedrock
             message = {name: value for name, value in chunk["message"].items() if name != "model"}
             wrapped = wirejson.dumps({**chunk, "message": message})
         return self._messages.read(Frame("", wrapped))
@@ -106,7 +107,7 @@ class BedrockStreamDecoder(StreamDecoder):
         yield MessageStart(self._reply.message_id, self._context.model)
 
     def _block(self, index: int) -> tuple[int, BlockAccumulator]:
-        """The block of that index; texts and thoughts begin without being announced."""
+        """Return the block of that index; texts and thinking begin without a start event."""
         if index not in self._positions:
             self._positions[index] = len(self._blocks)
             self._blocks.append(BlockAccumulator())
@@ -126,7 +127,7 @@ class BedrockStreamDecoder(StreamDecoder):
     def _delta(self, index: int, delta: Native) -> Iterator[StreamEvent]:
         position, block = self._block(index)
         if block.ended:
-            raise ValueError(f"content block {index} goes on after its end")
+            raise ValueError(f"content block {index} continues after its end")
         for kind, value in delta.items():
             match kind:
                 case "text":
@@ -195,5 +196,5 @@ class BedrockStreamDecoder(StreamDecoder):
 
 
 def _without_padding(data: Native) -> Native:
-    """Bedrock pads its events to hide their length; the padding is called p."""
+    """Return an event without its padding ``p``, with which Bedrock hides the event's length."""
     return {name: value for name, value in data.items() if name != "p"}

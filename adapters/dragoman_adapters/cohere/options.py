@@ -42,7 +42,7 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
 
 
 def _encode_tool_choice(request: RequestBuilder, *, tools: bool) -> str | None:
-    """Choosing freely is what models do unless told otherwise; one certain tool cannot be asked for."""
+    """Encode the tool choice. ``auto`` is the default; a single tool cannot be named."""
     choice = option_support.tool_choice(request, tools=tools, reasoning=False)
     if choice in (None, "auto"):
         return None
@@ -57,7 +57,7 @@ def _encode_tool_choice(request: RequestBuilder, *, tools: bool) -> str | None:
 
 
 def _encode_thinking(request: RequestBuilder) -> dict[str, Any] | None:
-    """On or off, with a budget; there are no levels."""
+    """Encode thinking: on or off, with a budget. There are no levels."""
     take, model = request.used.take, request.target.model
     thinking, effort, budget = take("thinking"), take("effort"), take("thinking_budget")
     is_off = thinking is False or effort == "none"

@@ -31,7 +31,7 @@ DONE = b"[DONE]"
 class CohereStreamDecoder(StreamDecoder):
     """Accumulates the reply object of the stream and emits an event for each change.
 
-    Content parts and calls are counted apart on the wire; here they share one count, by order of arrival.
+    The wire counts content parts and calls separately; here they share one index, by order of arrival.
     """
 
     def __init__(self, provider: str, context: RequestContext) -> None:
@@ -104,10 +104,10 @@ class CohereStreamDecoder(StreamDecoder):
         return position
 
     def _open(self, field: str, index: Any) -> tuple[int, PieceAccumulator]:
-        """Raises ValueError if the piece has ended: what comes then was lost or doubled on the way."""
+        """Return an open piece. Raises ValueError if it has ended: events are missing or repeated."""
         position = self._positions[field, index]
         if self._parts[position].ended:
-            raise ValueError(f"{field} {index} goes on after its end")
+            raise ValueError(f"{field} {index} continues after its end")
         return position, self._parts[position]
 
     def _content(self, index: Any, delta: dict[str, Any]) -> Iterator[StreamEvent]:
@@ -169,11 +169,11 @@ class CohereStreamDecoder(StreamDecoder):
         return [part.piece() for part in self._parts]
 
     def _accumulated_reply(self) -> dict[str, Any]:
-        """The reply object as far as it came, without what was said."""
+        """Return the reply object so far, without its pieces."""
         native = {key: value for key, value in self._native.items() if key != "role"}
         message: dict[str, Any] = {"role": self._native["role"]}
         if any(part.field == "content" for part in self._parts):
-            message["content"] = []  # a list, as whole replies have it; the pieces say what is in it
+            message["content"] = []  # a list, as in whole replies; the pieces hold its parts
         if self._citations:
             message["citations"] = self._citations
         return {**native, "message": message}

@@ -1,4 +1,4 @@
-"""The adapters for generateContent: the Gemini API, and Vertex AI, which serves the same wire elsewhere."""
+"""The adapters for generateContent: the Gemini API, and Vertex AI, which serves the same wire at another address."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from dragoman_adapters.google.options import MERGED_FIELDS, decode_options
 from dragoman_adapters.google.stream import GoogleStreamDecoder
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
-"""What a model's name may hold. No slash, dot segment, query, fragment or escape gets into a path with it."""
+"""A legal model name. It adds no slash, dot segment, query, fragment or escape to a path."""
 
 
 class GoogleAdapter(WireAdapter):
@@ -42,9 +42,9 @@ class GoogleAdapter(WireAdapter):
     telemetry_name: ClassVar[str] = "gcp.gemini"
     telemetry_operation: ClassVar[str] = "generate_content"
     resource: ClassVar[str] = "/v1beta/models/"
-    """What stands in front of a model's name in a path."""
+    """The path before a model's name."""
     resources: ClassVar[Mapping[str, str]] = {"models/": "/v1beta/models/", "tunedModels/": "/v1beta/tunedModels/"}
-    """The same for names that say themselves what they name."""
+    """The path before a name that starts with its kind of resource."""
 
     @property
     def capabilities(self) -> AdapterCapabilities:
@@ -52,7 +52,7 @@ class GoogleAdapter(WireAdapter):
 
     @classmethod
     def capabilities_of(cls, model: str) -> AdapterCapabilities:
-        """What any of the provider's models can do."""
+        """Return the capabilities of any model of the provider."""
         return cls.models.capabilities(model.removeprefix("models/"))
 
     def request_path(self, options: AdapterOptions) -> str:
@@ -66,7 +66,7 @@ class GoogleAdapter(WireAdapter):
                 name, resource = name.removeprefix(prefix), resource_path
         if not _NAME.fullmatch(name) or ".." in name:
             raise RequestError(
-                f"{self.model!r:.80} is no name of a model of {self.provider}: it does not fit into a path"
+                f"{self.model!r:.80} is not a model name of {self.provider}: it does not fit into a path"
             )
         return f"{resource}{name}:" + ("streamGenerateContent?alt=sse" if options.stream else "generateContent")
 
@@ -115,10 +115,9 @@ class GoogleAdapter(WireAdapter):
 class VertexAdapter(GoogleAdapter):
     """The same wire on Vertex AI.
 
-    The base URL decides whose quota and which place it is: as it stands, it is express mode's; a project's is
+    The base URL decides the project and the region. The default is that of express mode; a project's is
     ``https://REGION-aiplatform.googleapis.com/v1/projects/PROJECT/locations/REGION``. The key is a bearer token.
-    Express mode takes an API key instead, which goes among the options' headers as ``x-goog-api-key``; so none is
-    required.
+    Express mode takes an API key instead, as the header ``x-goog-api-key`` among the options, so no key is required.
     """
 
     provider: ClassVar[str] = "google-vertex"

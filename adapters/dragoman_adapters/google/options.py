@@ -31,7 +31,7 @@ OPTIONS = OptionTable(
 MERGED_FIELDS = frozenset(
     {"systemInstruction", "tools", "generationConfig", "thinkingConfig", "toolConfig", "functionCallingConfig"}
 )
-"""Where a caller's own fields are laid over ours one by one, instead of in place of them all."""
+"""Fields whose objects are merged with the caller's, field by field."""
 
 JSON_TYPE = "application/json"
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
@@ -68,7 +68,7 @@ def _encode_tool_choice(request: RequestBuilder, *, tools: bool) -> dict[str, An
 
 
 def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
-    """Older models take a budget of tokens, newer ones a level; a budget alone is still read by these."""
+    """Encode thinking: a budget of tokens for older models, a level for newer ones, which accept a lone budget."""
     capabilities, take = request.target.capabilities, request.used.take
     thinking, wanted, budget = take("thinking"), take("effort"), take("thinking_budget")
     facts, model = capabilities.wire, request.target.model
@@ -98,7 +98,7 @@ def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
 
 
 def _decode_tool_choice(config: Mapping[str, Any]) -> ToolChoice | None:
-    """The mode, with the one function that is allowed as a tool by name; anything more stays Google's own."""
+    """Decode the tool choice: the mode, or the one allowed function. Other choices stay in ``extra``."""
     names: list[str] = config.get("allowedFunctionNames") or []
     match str(config.get("mode") or "").upper():
         case "ANY" if len(names) == 1:

@@ -24,7 +24,7 @@ from dragoman_adapters.google_interactions.stream import InteractionsStreamDecod
 class InteractionsAdapter(WireAdapter):
     """Steps in, steps out; see https://ai.google.dev/gemini-api/docs/interactions.
 
-    A conversation that Google keeps goes on with ``previous_interaction_id`` among the options' own fields.
+    To continue a conversation that Google stores, set ``previous_interaction_id`` in ``AdapterOptions.extra``.
     """
 
     provider: ClassVar[str] = "google-interactions"
@@ -55,7 +55,7 @@ class InteractionsAdapter(WireAdapter):
         if native.get("error"):
             raise self.error(response.status, response.body, response.headers)
         if "status" not in native and "steps" not in native:
-            raise ValueError("this is no interaction: it has neither steps nor a status")
+            raise ValueError("this is not an interaction: it has no steps and no status")
         return native
 
     def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:

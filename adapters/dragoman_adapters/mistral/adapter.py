@@ -21,7 +21,7 @@ MISTRAL = Dialect(
     reasoning_replay="always",
     failed=("error",),
 )
-"""What differs from OpenAI's wire."""
+"""The differences from OpenAI's wire."""
 
 
 class MistralAdapter(ChatAdapter):

@@ -16,7 +16,7 @@ from dragoman_adapters.openai_platform.strict_schema import strict_schema
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """All levels of reasoning effort, lowest first; each model has some of them."""
 _DEFAULT_THINKING_EFFORT = "medium"
-"""What asking for thinking means on a model that does not reason by default."""
+"""The effort of ``thinking=True`` for a model that does not reason by default."""
 OPTIONS = OptionTable(
     {"max_output_tokens": "max_output_tokens", "temperature": "temperature", "top_p": "top_p"},
     absent="the Responses API has none",
@@ -52,7 +52,7 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
 
 
 def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
-    """Effort and summary, as far as the model has them."""
+    """Encode effort and summary, as far as the model has them."""
     take, capabilities = request.used.take, request.target.capabilities
     thinking, wanted = take("thinking"), take("effort")
     if take("thinking_budget") is not None:
@@ -84,7 +84,7 @@ def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
 
 
 def _nearest_effort(requested: str, levels: Sequence[str]) -> str | None:
-    """The level of the model that is nearest to the wanted one, the lower of two; None if there is no such word."""
+    """Return the model's level nearest to the requested one, the lower of two; None if the level is unknown."""
     if requested in levels:
         return requested
     if requested not in EFFORTS or not levels:
@@ -94,7 +94,7 @@ def _nearest_effort(requested: str, levels: Sequence[str]) -> str | None:
 
 
 def _encode_text_format(request: RequestBuilder, *, tools: bool) -> dict[str, Any] | None:
-    """The output's schema, named after its title. It binds only where it has a strict form."""
+    """Encode the output schema, named after its title. It is binding only if it has a strict form."""
     if not structured_output.should_send_schema(request, tools=tools):
         return None
     schema = schemas.fit_output_schema(request)

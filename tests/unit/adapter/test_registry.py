@@ -88,8 +88,8 @@ def test_a_malformed_id_is_told_how_to_be_written(model: str) -> None:
     [
         ("gone", r"the adapter 'gone' \(no.such.module:Adapter\) cannot be loaded: No module named 'no'"),
         ("empty", "cannot be loaded"),
-        ("wrong", "installed as the adapter 'wrong', is no Adapter class"),
-        ("instance", "is no Adapter class"),
+        ("wrong", "installed as the adapter 'wrong', is not an Adapter class"),
+        ("instance", "is not an Adapter class"),
     ],
 )
 def test_what_is_installed_wrongly_is_named(name: str, pattern: str) -> None:
