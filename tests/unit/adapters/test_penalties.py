@@ -19,7 +19,7 @@ SENT = {
     "cohere:command-a-03-2025": ("frequency_penalty", "presence_penalty"),
     "ollama:qwen3:4b": ("options.frequency_penalty", "options.presence_penalty"),
     "google:gemini-2.0-flash": ("generationConfig.frequencyPenalty", "generationConfig.presencePenalty"),
-    "google-vertex:gemini-2.0-flash": ("generationConfig.frequencyPenalty", "generationConfig.presencePenalty"),
+    "google-vertex:gemini-2.5-pro": ("generationConfig.frequencyPenalty", "generationConfig.presencePenalty"),
 }
 
 LOST = {
@@ -32,6 +32,7 @@ LOST = {
     "google-openai:gemini-2.5-flash": "the endpoint has none",
     "local:smollm2-135m": "models in this process have none",
     "google:gemini-2.5-flash": "gemini-2.5-flash takes none",
+    "google-vertex:gemini-3.6-flash": "gemini-3.6-flash takes none",
     "openai-chat:o3": "o3 takes no sampling parameters",
     "deepseek:deepseek-v4-pro": "deepseek-v4-pro takes no sampling parameters when it reasons",
 }
