@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from dragoman.adapter import wirejson
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests.request_reader import HistoryReader
@@ -37,10 +36,6 @@ STOP_REASONS = {
 }
 
 _COVERED_FIELDS = {"id", "type", "role", "model", "content", "usage"}
-
-
-def parse_reply(body: bytes) -> dict[str, Any]:
-    return wirejson.loads_object(body)
 
 
 def decode_message(

@@ -6,37 +6,38 @@ from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
 
 SAMPLING = ("temperature", "top_p", "top_k")
+OPTIONS = OptionTable(
+    {"max_output_tokens": "max_tokens", "stop_sequences": "stop_sequences", **{name: name for name in SAMPLING}},
+    absent="the Messages API has none",
+)
 EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
 
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     """Encode everything except the conversation and the tools."""
-    options = request.options
     thinking = _encode_thinking(request)
     is_thinking = thinking is not None and thinking["type"] != "disabled"
-    encoded: dict[str, Any] = {"max_tokens": options.max_output_tokens or _default_max_tokens(request, thinking)}
-    if stop := option_support.stop_sequences(request):
-        encoded["stop_sequences"] = stop
-    if options.stream:
+    limit = request.used.take("max_output_tokens")
+    encoded: dict[str, Any] = {"max_tokens": limit or _default_max_tokens(request, thinking)}
+    OPTIONS.encode(request, encoded, ("stop_sequences",))
+    if request.options.stream:
         encoded["stream"] = True
-    for name in SAMPLING:
-        if (value := option_support.sampling_value(request, name, reasoning=is_thinking)) is not None:
-            encoded[name] = value
-    if options.seed is not None:
-        request.record_option_loss("seed", "the Messages API has none")
+    OPTIONS.encode(request, encoded, reasoning=is_thinking)
     if thinking:
         encoded["thinking"] = thinking
     if config := _encode_output_config(request, tools=tools):
         encoded["output_config"] = config
     if choice := _encode_tool_choice(request, tools=tools, is_thinking=is_thinking):
         encoded["tool_choice"] = choice
-    if options.prompt_cache:
-        encoded["cache_control"] = {"type": "ephemeral", "ttl": options.prompt_cache}
+    if lifetime := request.used.take("prompt_cache"):
+        encoded["cache_control"] = {"type": "ephemeral", "ttl": lifetime}
+    request.record_unused_options(OPTIONS.absent)
     return encoded
 
 
@@ -49,19 +50,20 @@ def _default_max_tokens(request: RequestBuilder, thinking: Mapping[str, Any] | N
 
 def _encode_thinking(request: RequestBuilder) -> dict[str, Any] | None:
     """Encode thinking: a budget on older models, adaptive on newer ones, off if the model allows it."""
-    options, facts = request.options, request.target.capabilities.wire
-    if options.thinking is False or options.effort == "none":
+    facts, take = request.target.capabilities.wire, request.used.take
+    thinking, effort, budget = take("thinking"), take("effort"), take("thinking_budget")
+    if thinking is False or effort == "none":
         if request.target.capabilities.thinking_off:
             return {"type": "disabled"}
         request.record_option_loss("thinking", f"{request.target.model} always thinks; the lowest effort is asked for")
         return None
-    if options.thinking_budget is not None and facts["thinking"] == "budget":
-        return {"type": "enabled", "budget_tokens": options.thinking_budget}
-    if options.thinking and facts["thinking"] == "adaptive":
+    if budget is not None and facts["thinking"] == "budget":
+        return {"type": "enabled", "budget_tokens": budget}
+    if thinking and facts["thinking"] == "adaptive":
         return {"type": "adaptive", "display": "summarized"}
-    if options.thinking_budget is not None:
+    if budget is not None:
         request.record_option_loss("thinking_budget", f"{request.target.model} takes no budget")
-    elif options.thinking:
+    elif thinking:
         request.record_option_loss("thinking", f"{request.target.model} thinks only with a thinking_budget")
     return None
 
@@ -91,9 +93,10 @@ def _encode_tool_choice(request: RequestBuilder, *, tools: bool, is_thinking: bo
         encoded = {"type": "tool", "name": choice.name}
     elif choice is not None:
         encoded = {"type": {"auto": "auto", "none": "none", "required": "any"}[choice]}
-    if tools and request.options.parallel_tool_calls is not None and choice != "none":
+    parallel = request.used.take("parallel_tool_calls")
+    if tools and parallel is not None and choice != "none":
         encoded = encoded or {"type": "auto"}
-        encoded["disable_parallel_tool_use"] = not request.options.parallel_tool_calls
+        encoded["disable_parallel_tool_use"] = not parallel
     return encoded
 
 
@@ -106,11 +109,7 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
     has_tools = bool(native.get("tools"))
     schema = (config.get("format") or {}).get("schema")
     options = AdapterOptions(
-        max_output_tokens=native.get("max_tokens"),
-        temperature=native.get("temperature"),
-        top_p=native.get("top_p"),
-        top_k=native.get("top_k"),
-        stop_sequences=tuple(native.get("stop_sequences") or ()),
+        **OPTIONS.decode(native),
         tool_choice=_decode_tool_choice(choice),
         parallel_tool_calls=None if parallel is None else not parallel,
         output_schema=schema

@@ -81,7 +81,7 @@ class AnthropicStreamDecoder(StreamDecoder):
     def _start(self, index: int, native: dict[str, Any]) -> Iterator[StreamEvent]:
         content = self._native["content"]
         if index != len(content):
-            raise ValueError(f"content block {index} starts where {len(content)} was due")
+            raise ValueError(f"content block {index} starts, but {len(content)} was expected")
         # Fields that deltas append to may be missing while they are empty, as with llama.cpp.
         native = {**_EMPTY_BLOCKS.get(native["type"], {}), **native}
         content.append(native)
@@ -131,7 +131,7 @@ class AnthropicStreamDecoder(StreamDecoder):
     def _append_fragment(self, index: int, fragment: str) -> None:
         # Joined once, at the block's end: appending to a string would copy it for every delta.
         if not isinstance(fragment, str):
-            raise TypeError(f"a delta of content block {index} is no text")
+            raise TypeError(f"a delta of content block {index} is not text")
         self._fragments[index].append(fragment)
 
     def _stop(self, index: int) -> Iterator[StreamEvent]:
@@ -146,7 +146,7 @@ class AnthropicStreamDecoder(StreamDecoder):
         """Raises ValueError if the block has ended or not started: events are missing or repeated."""
         content: list[dict[str, Any]] = self._native["content"]
         if index in self._stopped or not 0 <= index < len(content):
-            raise ValueError(f"content block {index} goes on, but is not open")
+            raise ValueError(f"content block {index} continues, but is not open")
         return content[index]
 
     def _join_fragments(self, index: int, block: dict[str, Any]) -> None:
@@ -169,7 +169,7 @@ class AnthropicStreamDecoder(StreamDecoder):
 
     def _message_delta(self, data: dict[str, Any]) -> Iterator[StreamEvent]:
         if not self._native:
-            raise ValueError("a message ends that has not started")
+            raise ValueError("a message ends before its start")
         fields = {
             **data["delta"],
             **{key: value for key, value in data.items() if key not in ("type", "delta", "usage")},

@@ -8,17 +8,14 @@ from importlib.resources import files
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
-from dragoman.adapter import wirejson
-from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
+from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
 from dragoman.adapter.errors import ProviderError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
-from dragoman.adapter.replies.error_context import ErrorContext, parse_error_body
+from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder, wrap_malformed
-from dragoman.adapter.requests.prepare import prepare_request
+from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import HistoryReader, parse_request
-from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.anthropic import decode as anthropic_decode
@@ -41,8 +38,8 @@ _ANTHROPIC_MODELS = ModelTable.of("dragoman_adapters.anthropic")
 _CLAUDE_ID = re.compile(r"(?:.*[./])?anthropic\.(claude-.+?)(?:-v\d+)?(?::[\dk]+)*")
 
 
-class BedrockAdapter(Adapter):
-    """Converse with any model, or InvokeModel with Claude and Nova; see `body_formats` for how one is chosen.
+class BedrockAdapter(WireAdapter):
+    """Converse with any model, or InvokeModel with Claude and Nova; `body_formats` chooses one.
 
     The model is a model id, an inference profile or an ARN. See
     https://docs.aws.amazon.com/bedrock/latest/APIReference.
@@ -54,56 +51,51 @@ class BedrockAdapter(Adapter):
         key_variables=("AWS_BEARER_TOKEN_BEDROCK",),
         base_url_variable="AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
     )
-    listed_models: ClassVar[tuple[str, ...]] = _MODELS.listed
+    models: ClassVar[ModelTable] = _MODELS
+    instruction_fields: ClassVar[tuple[str, ...]] = ("system",)
+    telemetry_name: ClassVar[str] = "aws.bedrock"
+    merged_fields: ClassVar[frozenset[str]] = MERGED_FIELDS
 
     @property
     def capabilities(self) -> AdapterCapabilities:
         return _find_capabilities(self.model)
 
-    def to_wire(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
-    ) -> WireRequest:
+    def request_path(self, options: AdapterOptions) -> str:
         form = detect_format(options.extra.get(self.provider, {}))
-        request, tools = prepare_request(self.target, messages, tools, options)
-        drop_other_formats(request, form)
-        encode_body = _encode_messages_body if form is BodyFormat.MESSAGES else encode.encode_body
-        body = encode_body(request, tools)
-        if body.get("system") and not options.extra.get(self.provider, {}).get("system"):
-            request.drop_extra("system")
-        headers = {"accept": _EVENT_STREAM} if options.stream else {}
-        return request.build(request_path(self.model, form, stream=options.stream), body, headers, merged=MERGED_FIELDS)
+        return request_path(self.model, form, stream=options.stream)
 
-    def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
-        with wrap_malformed(self.provider):
-            if response.status >= 400:
-                raise self.error(response.status, response.body, response.headers)
-            native = wirejson.loads_object(response.body)
-            reply = ReplyBuilder(context, self.provider)
-            if native.get("type") == "message":
-                return _decode_messages_reply(native, reply)
-            return decode.decode_message(native, reply)
+    def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
+        extra = request.options.extra.get(self.provider, {})
+        form = detect_format(extra)
+        drop_other_formats(request, form)
+        body = (_encode_messages_body if form is BodyFormat.MESSAGES else encode.encode_body)(request, tools)
+        if body.get("system") and not extra.get("system"):
+            request.drop_extra("system")
+        return body
+
+    def request_headers(self, request: RequestBuilder, body: dict[str, Any]) -> Mapping[str, str]:
+        return {"accept": _EVENT_STREAM} if request.options.stream else {}
+
+    def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:
+        if native.get("type") == "message":
+            return _decode_messages_reply(native, reply)
+        return decode.decode_message(native, reply)
+
+    def decode_request(
+        self, native: dict[str, Any], reader: HistoryReader
+    ) -> tuple[list[ToolDefinition], AdapterOptions]:
+        if detect_format(native) is BodyFormat.MESSAGES:
+            anthropic_decode.decode_history(native, reader)
+            tools = anthropic_decode.decode_tools(native, self.provider)
+            return tools, anthropic_options.decode_options(native, self.target, reader.context)
+        decode.decode_history(native, reader)
+        return decode.decode_tools(native, self.provider), decode_options(native, self.target, reader.context)
+
+    def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
+        return errors.decode_reply_error(native, origin)
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
         return BedrockStreamDecoder(self.provider, context)
-
-    def from_wire_request(
-        self, body: bytes | Mapping[str, Any], context: RequestContext
-    ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
-        native = parse_request(body)
-        with wrap_malformed(self.provider, request=True):
-            reader = HistoryReader(self.provider, self.model, context)
-            if detect_format(native) is BodyFormat.MESSAGES:
-                anthropic_decode.decode_history(native, reader)
-                tools = anthropic_decode.decode_tools(native, self.provider)
-                return reader.messages, tools, anthropic_options.decode_options(native, self.target, context)
-            decode.decode_history(native, reader)
-            tools = decode.decode_tools(native, self.provider)
-            return reader.messages, tools, decode_options(native, self.target, context)
-
-    def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
-        return errors.decode_reply_error(
-            parse_error_body(body), ErrorContext(self.provider, self.model, status, headers, body)
-        )
 
 
 @cache

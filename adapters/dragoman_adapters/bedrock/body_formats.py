@@ -49,7 +49,7 @@ def request_path(model: str, form: BodyFormat, *, stream: bool) -> str:
     try:
         name = quote(unquote(model), safe="")
     except UnicodeEncodeError:
-        raise RequestError(f"{model!r:.80} is no name of a model: it holds a lone surrogate") from None
+        raise RequestError(f"{model!r:.80} is not a model name: it holds a lone surrogate") from None
     return f"/model/{name}/{_OPERATIONS[form][stream]}"
 
 
@@ -83,10 +83,12 @@ def _drop_unreadable_blocks(request: RequestBuilder, turn: Turn, form: BodyForma
 
 
 def _is_read_by(form: BodyFormat, block: ContentBlock) -> bool:
-    """Native blocks of Anthropic's have a type; those of Converse are named by their only key."""
+    """Whether a format supports a block. Native blocks of Anthropic's format have a type; those of Converse have one
+    key.
+    """
     return not isinstance(block, ProviderBlock) or ("type" in block.data) is (form is BodyFormat.MESSAGES)
 
 
 def _notes_are_read_by(form: BodyFormat, raw: Mapping[str, Any]) -> bool:
-    """Converse's notes say that they are; those of Anthropic's form are as its own adapter writes them."""
+    """Whether notes fit a format. Converse's notes name it; those of Anthropic's format are from its own adapter."""
     return (raw.get("form") != BodyFormat.CONVERSE) is (form is BodyFormat.MESSAGES)

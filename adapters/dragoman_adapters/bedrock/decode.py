@@ -39,7 +39,7 @@ STOP_REASONS = {
 }
 
 CACHE_POINT = "cachePoint"
-"""An empty block: it is noted, not decoded."""
+"""The key of an empty block, which is noted and not decoded."""
 
 _COVERED_FIELDS = {"output", "usage"}
 _MEDIA = ("image", "document", "video", "audio")
@@ -113,7 +113,7 @@ def _decode_blocks(
 
 
 def _without_call_type(native: Native) -> Native:
-    """A block of a reply as it may be sent again: only there a call has the type of a plain one."""
+    """Return a block of a reply in the form of requests, in which a call has no type of its own."""
     call = native.get("toolUse") or {}
     if call.get("type") != "tool_use":
         return native
@@ -121,13 +121,13 @@ def _without_call_type(native: Native) -> Native:
 
 
 def is_call(native: Native) -> bool:
-    """A call that is ours to answer; those that Bedrock answers itself have another type."""
+    """Whether the caller answers a call; calls that Bedrock answers itself have another type."""
     call = native.get("toolUse")
     return call is not None and call.get("type") in (None, "tool_use")
 
 
 def decode_block(native: Native, tool_use_id: str) -> ContentBlock:
-    """One block, which is named by its only key; unknown blocks are kept whole."""
+    """Decode a block, which is named by its only key; unknown blocks are kept whole."""
     kind, value = _union_member(native)
     match kind:
         case "text":
@@ -158,7 +158,7 @@ def _union_member(native: Native) -> tuple[str, Any]:
 
 
 def _decode_citation(native: Native) -> Citation:
-    """The place in the source has a name for its kind of place, and a start and an end in that kind's units."""
+    """Decode a citation. Its place has a kind, and a start and an end in the units of that kind."""
     kind, place = _union_member(native.get("location") or {"citation": {}})
     quoted = "".join(part.get("text") or "" for part in native.get("sourceContent") or ())
     characters = kind == "documentChar"
@@ -196,8 +196,7 @@ def decode_history(native: Native, reader: HistoryReader) -> None:
 
 
 def _add_message(reader: HistoryReader, native: Native, *, apart: bool) -> None:
-    """Decode one native message. Each tool result of the user's becomes a separate message, as does the content
-    around."""
+    """Decode one native message. Each tool result becomes a separate message, and so does the content around them."""
     role = Role(native["role"])
     layout: Native = {"form": str(BodyFormat.CONVERSE)}
     if role is Role.SYSTEM:
@@ -212,7 +211,7 @@ def _add_message(reader: HistoryReader, native: Native, *, apart: bool) -> None:
 
 
 def _group_blocks(content: list[Native]) -> list[list[Native]]:
-    """A user's blocks, each result by itself with the markers behind it, and what stands between results together."""
+    """Split a user's blocks: each result with the markers after it, and the blocks between results."""
     groups: list[list[Native]] = []
     for item in content:
         behind = groups and "toolResult" not in item and (CACHE_POINT in item or "toolResult" not in groups[-1][0])

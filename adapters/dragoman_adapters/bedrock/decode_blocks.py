@@ -1,4 +1,4 @@
-"""The media blocks that Converse's content blocks are."""
+"""Decodes the media blocks of Converse."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from dragoman_adapters.bedrock.encode_blocks import MEDIA_TYPES
 
 
 def decode_media(kind: str, native: Mapping[str, Any], provider: str) -> ContentBlock | None:
-    """The block of a medium, None if its source is of a kind that the canonical form has no word for."""
+    """Decode a media block; None if the canonical form does not support its kind of source."""
     source = _decode_source(native.get("source") or {}, provider)
     if source is None:
         return None

@@ -73,7 +73,7 @@ def _encode_system(request: RequestBuilder, turns: Sequence[Turn]) -> list[Nativ
 
 
 def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[Native]:
-    """The roles alternate, so neighbours of one role share a message; the user's is the first."""
+    """Encode the messages. Roles alternate, so neighbours of one role share a message; the first is the user's."""
     encoded: list[Native] = []
     names: encode_blocks.DocumentNames = request.encoder_state.setdefault("names", encode_blocks.DocumentNames())
     called_tools: dict[str, None] = request.encoder_state.setdefault("called", {})
@@ -106,9 +106,9 @@ _ROLES = {
 
 
 def _add_document_text(before: list[Native], blocks: list[Native]) -> list[Native]:
-    """The blocks, with a text where they hold a document and no text is beside it: that would be refused.
+    """Return the blocks, with a text before a document if its message has none: Converse refuses it otherwise.
 
-    What the message says later does not count, so that nothing changes when it does.
+    Later content of the message does not count, so that the request stays the same when it is added.
     """
     position = next((index for index, native in enumerate(blocks) if "document" in native), None)
     if position is None or any("text" in native for native in (*before, *blocks)):
@@ -117,7 +117,7 @@ def _add_document_text(before: list[Native], blocks: list[Native]) -> list[Nativ
 
 
 def _encode_blocks(request: RequestBuilder, turn: Turn, names: encode_blocks.DocumentNames) -> Iterator[Native]:
-    """The blocks of a turn, with the markers that stood around its own."""
+    """Encode the blocks of a turn, with the markers around them."""
     raw = turn.raw(PROVIDER)
     notes = raw.get("blocks", {})
     name = names.reserve if raw else names
@@ -135,7 +135,7 @@ def _encode_blocks(request: RequestBuilder, turn: Turn, names: encode_blocks.Doc
 
 
 def _record_form_losses(request: RequestBuilder, turn: Turn, index: int, encoded: Native) -> None:
-    """Notes where documents go by another name, or as bytes instead of text, and where an answer gets a word."""
+    """Record documents that are sent under another name or as bytes, and results that get a text."""
 
     def lose(kind: LossKind, reason: str) -> None:
         request.record_block_loss(turn, index, kind, reason, Severity.INFO)
@@ -156,7 +156,7 @@ def _record_form_losses(request: RequestBuilder, turn: Turn, index: int, encoded
 
 
 def apply_note(encoded: Native, note: Note) -> Native:
-    """A block with what the provider's own held beyond it; ``inner`` is what its only field held."""
+    """Apply the note of the provider's own block; ``inner`` is that of the object in its only field."""
     if inner := note.get("inner"):
         encoded = {kind: apply_diff(value, inner) for kind, value in encoded.items()}
     return apply_diff(encoded, note)
@@ -187,7 +187,7 @@ def encode_block(
 
 
 def _encode_text(content: TextBlock) -> Native:
-    """A text; where sources back it, in the block that holds them as well."""
+    """Encode a text, in a block of its citations if it has any."""
     cited = [citation.data for citation in content.citations if citation.data]
     if not cited:
         return {"text": content.text}
@@ -201,7 +201,7 @@ def _is_cited(content: ContentBlock) -> bool:
 def _encode_tool_result(
     content: ToolResultBlock, tool_id: ToolId, names: NameFactory, note: Note, *, takes_text: bool
 ) -> Native:
-    """An answer. Its texts have no sources: there is no place for them here."""
+    """Encode a tool result. Its texts cannot have citations here."""
     notes = note.get("parts", {})
     plain = (part.model_copy(update={"citations": ()}) if _is_cited(part) else part for part in content.content)
     parts = [
@@ -216,7 +216,7 @@ def _encode_tool_result(
 
 
 def encode_tool(definition: ToolDefinition) -> list[Native]:
-    """A tool, with the markers that stood behind it; one that Bedrock runs itself goes back unchanged."""
+    """Encode a tool with the markers after it; a server tool goes back unchanged."""
     raw = definition.provider_raw or {}
     own = raw if raw.get("by") == PROVIDER else {}
     if "native" in own:
@@ -229,7 +229,7 @@ def encode_tool(definition: ToolDefinition) -> list[Native]:
 
 
 def _encode_tool_config(request: RequestBuilder, usable: Sequence[ToolDefinition], choice: Native) -> Native:
-    """The tools and the choice among them. A history that holds calls is refused without the tools that it calls."""
+    """Encode the tools and the tool choice. A history with calls is refused without the tools that it calls."""
     called_tools: dict[str, None] = request.encoder_state.get("called", {})
     if request.options.tool_choice == "none" and usable:
         if not called_tools:

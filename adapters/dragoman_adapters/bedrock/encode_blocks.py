@@ -1,4 +1,4 @@
-"""Media of Converse: a format instead of a media type, bytes as base64, a name for each document.
+"""Encodes media for Converse: a format instead of a media type, bytes as base64, a name for each document.
 
 Source: docs.aws.amazon.com/bedrock/latest/APIReference, ImageBlock, DocumentBlock, VideoBlock and AudioBlock.
 """
@@ -62,7 +62,7 @@ def encode_media(
     *,
     takes_text: bool,
 ) -> dict[str, Any]:
-    """A medium as Converse has it. ``name`` gives a document its name, ``takes_text`` allows it a text as source."""
+    """Encode a media block. ``name`` names documents; ``takes_text`` allows text as the source of a document."""
     kind = content.type
     source = content.source
     is_text = source.kind == "text"
@@ -83,13 +83,13 @@ def encode_media(
 
 
 class DocumentNames:
-    """Names for the documents of one request: of the characters that are allowed, and each new one used once."""
+    """Names the documents of a request: with legal characters, and each new name only once."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()
 
     def reserve(self, title: str | None) -> str:
-        """The name that a document had already."""
+        """Reserve the name that a document had before."""
         name = title or _DEFAULT_NAME
         self._used.add(name)
         return name

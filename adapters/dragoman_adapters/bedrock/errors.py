@@ -1,6 +1,6 @@
-"""What Bedrock's errors mean, by HTTP and inside a stream.
+"""Decodes Bedrock's errors, by HTTP and inside a stream.
 
-A failing reply names its exception in the header x-amzn-errortype, in a stream the frame does. Source:
+A failed reply names its exception in the header x-amzn-errortype, a stream in the frame. Source:
 docs.aws.amazon.com/bedrock/latest/APIReference, the errors of Converse, ConverseStream and InvokeModel.
 """
 
@@ -40,7 +40,7 @@ BY_TYPE: dict[str, type[ProviderError]] = {
     "unrecognizedclient": AuthenticationError,
     "validation": InvalidRequestError,
 }
-"""By the exception's name in lower case, without its ending."""
+"""Classes by the exception's name in lower case, without its ending."""
 
 _BY_STATUS: dict[int, type[ProviderError]] = {424: ServerError}
 
@@ -51,14 +51,14 @@ _OVERFLOW = (
 
 
 def decode_reply_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-    """The error of a reply with a failing status."""
+    """Return the error of a failed reply."""
     # The header may go on with an address: "ValidationException:http://internal.amazon.com/...".
     named = str(origin.headers.get("x-amzn-errortype") or native.get("__type") or native.get("code") or "")
     return decode_error(native, origin, named.partition(":")[0].rpartition("#")[2])
 
 
 def decode_error(native: Mapping[str, Any], origin: ErrorContext, name: str) -> ProviderError:
-    """The error of an exception of that name, by HTTP or in a stream."""
+    """Return the error of an exception of that name, by HTTP or in a stream."""
     message = native.get("message") or native.get("Message") or native.get("originalMessage")
     failure, status = origin.failure(message=message, code=name or None), origin.status
     kind = BY_TYPE.get(name.lower().removesuffix("exception"))

@@ -1,12 +1,14 @@
 """The options of Converse and of single model families, in both directions."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
+from dragoman.adapter.json_path import assign_path, lookup_path
 from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
@@ -14,8 +16,16 @@ from dragoman_adapters.anthropic.options import EFFORTS
 
 Fields = dict[str, Any]
 
-OPTION_FIELDS = {"max_output_tokens": "maxTokens", "temperature": "temperature", "top_p": "topP"}
-"""Our options and the names of Converse's."""
+OPTIONS = OptionTable(
+    {
+        "max_output_tokens": "maxTokens",
+        "temperature": "temperature",
+        "top_p": "topP",
+        "stop_sequences": "stopSequences",
+    },
+    absent="Converse has none",
+)
+"""The fields of inferenceConfig."""
 
 MERGED_FIELDS = frozenset(
     {"inferenceConfig", "additionalModelRequestFields", "outputConfig", "textFormat", "toolConfig"}
@@ -27,23 +37,15 @@ _LEVELS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> Fields:
     """Encode everything except the conversation and the tools."""
-    options = request.options
-    inference = {
-        name: value for ours, name in OPTION_FIELDS.items() if (value := _allowed_option(request, ours)) is not None
-    }
-    if stop := option_support.stop_sequences(request):
-        inference["stopSequences"] = stop
+    inference: Fields = {}
+    OPTIONS.encode(request, inference, reasoning=_is_thinking(request))
     model_fields, output = _encode_thinking(request)
-    if (top_k := _allowed_option(request, "top_k")) is not None:
-        _assign(model_fields, request.target.capabilities.wire["top_k"], top_k)
+    _encode_top_k(request, model_fields)
     if structured_output.should_send_schema(request, tools=tools):
         schema = {"schema": wirejson.dumps_text(schemas.fit_output_schema(request))}
         output["textFormat"] = {"type": "json_schema", "structure": {"jsonSchema": schema}}
-    if options.seed is not None:
-        request.record_option_loss("seed", "Converse has none")
-    if options.parallel_tool_calls is False:
-        request.record_option_loss("parallel_tool_calls", "Converse has no such switch")
-    if options.prompt_cache and not request.target.capabilities.supports_prompt_caching:
+    option_support.record_parallel_calls_loss(request, "Converse has no such switch")
+    if request.used.take("prompt_cache") and not request.target.capabilities.supports_prompt_caching:
         option_support.record_cache_hint_loss(request)
     fields = {
         "inferenceConfig": inference,
@@ -51,26 +53,18 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> Fields:
         "additionalModelRequestFields": model_fields,
         "outputConfig": output,
     }
+    request.record_unused_options(OPTIONS.absent)
     return {name: value for name, value in fields.items() if value}
 
 
-def _allowed_option(request: RequestBuilder, name: str) -> Any:
-    """Return an option's value; None if it is not set or the model does not support it."""
-    value = getattr(request.options, name)
-    if value is None or name not in ("temperature", "top_p", "top_k"):
-        return value
-    if name == "top_k" and not request.target.capabilities.wire["top_k"]:
-        request.record_option_loss(name, f"{request.target.model} takes none")
-        return None
-    return option_support.sampling_value(request, name, reasoning=_is_thinking(request))
-
-
-def _assign(fields: Fields, path: list[str], value: Any) -> None:
-    """Set the value at a path of names."""
-    *groups, last = path
-    for name in groups:
-        fields = fields.setdefault(name, {})
-    fields[last] = value
+def _encode_top_k(request: RequestBuilder, model_fields: Fields) -> None:
+    """Write top_k where the model's family has it; models.toml names the path."""
+    if request.used.take("top_k") is None:
+        return
+    if not (path := request.target.capabilities.wire["top_k"]):
+        request.record_option_loss("top_k", f"{request.target.model} takes none")
+    elif (value := option_support.sampling_value(request, "top_k", reasoning=_is_thinking(request))) is not None:
+        assign_path(model_fields, path, value)
 
 
 def _encode_tool_choice(request: RequestBuilder, *, tools: bool) -> Fields:
@@ -88,17 +82,15 @@ def _is_thinking(request: RequestBuilder) -> bool:
 
 
 def _encode_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
-    """The model's own fields and those of outputConfig, by the family's way to ask for reasoning."""
-    options, mode = request.options, request.target.capabilities.wire["reasoning"]
-    if options.thinking is None and options.thinking_budget is None and options.effort is None:
+    """Encode the reasoning options for the model's family: the model's own fields, and those of outputConfig."""
+    requested = {name: request.used.take(name) for name in ("thinking", "effort", "thinking_budget")}
+    if all(value is None for value in requested.values()):
         return {}, {}
-    if write := _THINKING_ENCODERS.get(mode):
+    if write := _THINKING_ENCODERS.get(request.target.capabilities.wire["reasoning"]):
         return write(request)
-    if options.thinking or options.thinking_budget is not None or options.effort not in (None, "none"):
-        requested = {"thinking": options.thinking, "effort": options.effort, "thinking_budget": options.thinking_budget}
-        for name, value in requested.items():
-            if value not in (None, False, "none"):
-                request.record_option_loss(name, f"{request.target.model} does not reason at request")
+    for name, value in requested.items():
+        if value is not None and value not in (False, "none"):
+            request.record_option_loss(name, f"{request.target.model} does not reason at request")
     return {}, {}
 
 
@@ -107,7 +99,9 @@ def _is_thinking_off(request: RequestBuilder) -> bool:
 
 
 def _claude_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
-    """A budget on older models, adaptive on newer ones, off only where it can be; levels stand beside."""
+    """Encode thinking of Claude: a budget on older models, adaptive on newer ones, off if the model allows it; and
+    effort levels.
+    """
     options, capabilities, model = request.options, request.target.capabilities, request.target.model
     effort, mode = options.effort, capabilities.wire["thinking"]
     model_fields: Fields = {}
@@ -133,7 +127,7 @@ def _claude_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
 
 
 def _nova_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
-    """On with a level, or off; docs.aws.amazon.com/nova/latest/nova2-userguide, extended thinking."""
+    """Encode Nova's reasoning: a level, or off (docs.aws.amazon.com/nova/latest/nova2-userguide, extended thinking)."""
     if _is_thinking_off(request):
         return {"reasoningConfig": {"type": "disabled"}}, {}
     level = _LEVELS.get(request.options.effort or "medium", "medium")
@@ -142,7 +136,7 @@ def _nova_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
 
 
 def _level_thinking(field: str) -> Callable[[RequestBuilder], tuple[Fields, Fields]]:
-    """Models whose only switch is a level, in a field of that name."""
+    """Return the encoder for models whose only option is a level, in a field of that name."""
 
     def write(request: RequestBuilder) -> tuple[Fields, Fields]:
         _record_budget_loss(request)
@@ -167,11 +161,11 @@ _THINKING_ENCODERS: dict[str, Callable[[RequestBuilder], tuple[Fields, Fields]]]
     "effort": _level_thinking("reasoning_effort"),
     "config": _level_thinking("reasoning_config"),
 }
-"""How a family is asked to reason, by the word in models.toml."""
+"""The encoder of a family's reasoning options, by the word in models.toml."""
 
 
 def cache_point(lifetime: str) -> Fields:
-    """The marker up to which a prompt is cached; five minutes is what a marker means that says nothing."""
+    """Return the marker up to which a prompt is cached; its default lifetime is five minutes."""
     return {"cachePoint": {"type": "default"} | ({"ttl": lifetime} if lifetime != "5m" else {})}
 
 
@@ -187,11 +181,10 @@ def decode_options(native: Fields, target: Target, context: RequestContext) -> A
     has_tools = bool(config.get("tools"))
     thinking = model_fields.get("thinking")
     thinking = thinking if isinstance(thinking, dict) else {}
-    values: dict[str, Any] = {ours: inference.get(theirs) for ours, theirs in OPTION_FIELDS.items()}
+    top_k = target.capabilities.wire["top_k"]
     options = AdapterOptions(
-        **values,
-        top_k=_lookup(model_fields, target.capabilities.wire["top_k"]),
-        stop_sequences=tuple(inference.get("stopSequences") or ()),
+        **OPTIONS.decode(inference),
+        top_k=lookup_path(model_fields, top_k) if top_k else None,
         tool_choice=_decode_tool_choice(config.get("toolChoice") or {}),
         output_schema=_decode_output_schema(output)
         if structured_output.supports_native_schema(target.capabilities, tools=has_tools)
@@ -210,14 +203,6 @@ def decode_options(native: Fields, target: Target, context: RequestContext) -> A
     conversation = ["messages"] + (["system"] if native.get("system") else [])
     extra = extra_fields(rest, encoded, conversation, merged=MERGED_FIELDS)
     return replace(options, extra={target.provider: extra} if extra else {})
-
-
-def _lookup(fields: Mapping[str, Any], path: list[str]) -> Any:
-    """Return the value at a path of names; None if there is none."""
-    value: Any = fields if path else None
-    for name in path:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
 
 
 def _decode_tool_choice(native: Fields) -> Any:

@@ -1,8 +1,9 @@
-"""Decodes the stream of Bedrock's three forms, which all arrive as AWS event streams.
+"""Decodes the stream of Bedrock's three formats, which are all AWS event streams.
 
-Converse names its events in the frames; the terminal one is metadata, which brings the counts. InvokeModel wraps the
-model's own events in frames called chunk: Anthropic's, whose terminal event is message_stop, and Nova's, which are
-those of Converse. Source: docs.aws.amazon.com/bedrock/latest/APIReference, ConverseStreamOutput and ResponseStream.
+Converse names its events in the frames; the terminal one is metadata, with the counts. InvokeModel wraps the model's
+own events in frames named chunk: those of Anthropic, whose terminal event is message_stop, and those of Nova, which are
+the same as Converse's. Source: docs.aws.amazon.com/bedrock/latest/APIReference, ConverseStreamOutput and
+ResponseStream.
 """
 
 import base64
@@ -30,13 +31,12 @@ from dragoman.canonical.events import (
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman_adapters.anthropic.stream import AnthropicStreamDecoder
 from dragoman_adapters.bedrock import decode, errors
+from dragoman_adapters.bedrock.accumulator import BlockAccumulator
 
 Native = dict[str, Any]
 
-_STARTED_KINDS = ("toolUse", "toolResult", "image")
-"""Kinds of blocks that have a start; the others show only in their deltas."""
 _BEDROCK_PREFIX = "amazon-bedrock-"
-"""What Bedrock adds to a model's own events begins so."""
+"""The prefix of fields that Bedrock adds to a model's own events."""
 
 
 class BedrockStreamDecoder(StreamDecoder):
@@ -48,7 +48,7 @@ class BedrockStreamDecoder(StreamDecoder):
         self._reply = ReplyBuilder(context, provider)
         self._messages: AnthropicStreamDecoder | None = None
         self._native: Native = {}
-        self._blocks: list[_BlockAccumulator] = []
+        self._blocks: list[BlockAccumulator] = []
         self._positions: dict[int, int] = {}
 
     def read(self, frame: Frame) -> Iterable[StreamEvent]:
@@ -75,7 +75,7 @@ class BedrockStreamDecoder(StreamDecoder):
             self._messages = AnthropicStreamDecoder(self.provider, self._context)
         if chunk["type"] == "ping":
             return self.skip_keep_alive()
-        if chunk["type"] == "message_start":  # its name of the model is none of Bedrock's
+        if chunk["type"] == "message_start":  # its model name is unknown to Bedrock
             message = {name: value for name, value in chunk["message"].items() if name != "model"}
             wrapped = wirejson.dumps({**chunk, "message": message})
         return self._messages.read(Frame("", wrapped))
@@ -106,11 +106,11 @@ class BedrockStreamDecoder(StreamDecoder):
         self._native = {"output": {"message": {"role": data["role"]}}}
         yield MessageStart(self._reply.message_id, self._context.model)
 
-    def _block(self, index: int) -> tuple[int, "_BlockAccumulator"]:
-        """The block of that index; texts and thoughts begin without being announced."""
+    def _block(self, index: int) -> tuple[int, BlockAccumulator]:
+        """Return the block of that index; texts and thinking begin without a start event."""
         if index not in self._positions:
             self._positions[index] = len(self._blocks)
-            self._blocks.append(_BlockAccumulator())
+            self._blocks.append(BlockAccumulator())
         position = self._positions[index]
         return position, self._blocks[position]
 
@@ -127,7 +127,7 @@ class BedrockStreamDecoder(StreamDecoder):
     def _delta(self, index: int, delta: Native) -> Iterator[StreamEvent]:
         position, block = self._block(index)
         if block.ended:
-            raise ValueError(f"content block {index} goes on after its end")
+            raise ValueError(f"content block {index} continues after its end")
         for kind, value in delta.items():
             match kind:
                 case "text":
@@ -151,14 +151,14 @@ class BedrockStreamDecoder(StreamDecoder):
                 case _:
                     self.skip_unknown(kind)
 
-    def _input(self, position: int, block: "_BlockAccumulator", fragment: str) -> Iterator[StreamEvent]:
+    def _input(self, position: int, block: BlockAccumulator, fragment: str) -> Iterator[StreamEvent]:
         block.require_kind("toolUse")
         block.texts.append(fragment)
         if fragment and (call := block.call) is not None:
             tool_use_id = self._reply.call_id(position, call["toolUseId"])
             yield ToolUseInputDelta(self._reply.message_id, position, tool_use_id, fragment)
 
-    def _thought(self, position: int, block: "_BlockAccumulator", delta: Native) -> Iterator[StreamEvent]:
+    def _thought(self, position: int, block: BlockAccumulator, delta: Native) -> Iterator[StreamEvent]:
         block.require_kind("reasoningContent")
         if "redactedContent" in delta:
             block.redacted.append(delta["redactedContent"])
@@ -195,66 +195,6 @@ class BedrockStreamDecoder(StreamDecoder):
         return {**self._native, "output": {"message": message}}
 
 
-class _BlockAccumulator:
-    """Accumulates a content block, whose type shows only in its deltas."""
-
-    __slots__ = ("citations", "ended", "image", "kind", "parts", "redacted", "signatures", "start", "texts")
-
-    def __init__(self) -> None:
-        self.start: Native = {}
-        self.kind = ""
-        self.texts: list[str] = []
-        self.signatures: list[str] = []
-        self.redacted: list[str] = []
-        self.citations: list[Native] = []
-        self.parts: list[Native] = []
-        self.image: Native = {}
-        self.ended = False
-
-    def require_kind(self, kind: str) -> None:
-        """Raises ValueError if the block is already of another kind, or of one that has to be announced."""
-        if kind != (self.kind or ("" if kind in _STARTED_KINDS else kind)):
-            raise ValueError(f"{kind} in a content block of another kind")
-        self.kind = kind
-
-    @property
-    def call(self) -> Native | None:
-        """Return the start event of a call that the caller answers."""
-        call: Native | None = self.start.get("toolUse")
-        return call if call is not None and decode.is_call(self.start) else None
-
-    def native(self) -> Native:
-        """Return the block as in a whole reply; truncated or malformed input of a call stays text."""
-        text = "".join(self.texts)
-        if self.kind == "toolUse":
-            arguments, malformed = wirejson.parse_arguments(text)
-            is_complete = self.ended and malformed is None
-            return {"toolUse": {**self.start["toolUse"], "input": arguments if is_complete else text}}
-        if self.kind == "toolResult":
-            return {"toolResult": {**self.start["toolResult"], "content": self.parts}}
-        if self.kind == "image":
-            return {"image": {**self.start["image"], **self.image}}
-        if self.kind == "reasoningContent":
-            return {"reasoningContent": self._thought(text)}
-        if self.citations:
-            cited: Native = {"citations": self.citations}
-            return {"citationsContent": {"content": [{"text": text}], **cited} if text else cited}
-        return self.start or {"text": text}
-
-    def _thought(self, text: str) -> Native:
-        if self.redacted:
-            return {"redactedContent": _join_base64(self.redacted)}
-        signature = "".join(self.signatures)
-        return {"reasoningText": {"text": text, **({"signature": signature} if signature else {})}}
-
-
-def _join_base64(pieces: list[str]) -> str:
-    """Join base64 pieces, each of which is complete."""
-    if len(pieces) == 1:
-        return pieces[0]
-    return base64.b64encode(b"".join(base64.b64decode(piece) for piece in pieces)).decode()
-
-
 def _without_padding(data: Native) -> Native:
-    """Bedrock pads its events to hide their length; the padding is called p."""
+    """Return an event without its padding ``p``, with which Bedrock hides the event's length."""
     return {name: value for name, value in data.items() if name != "p"}

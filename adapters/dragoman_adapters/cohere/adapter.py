@@ -1,29 +1,24 @@
 """The adapter for Cohere's /v2/chat."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
+from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
 from dragoman.adapter.errors import ProviderError
-from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
-from dragoman.adapter.replies.error_context import ErrorContext, parse_error_body
+from dragoman.adapter.facts.capabilities import ModelTable
+from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder, wrap_malformed
-from dragoman.adapter.requests.prepare import prepare_request
-from dragoman.adapter.requests.request_reader import HistoryReader, parse_request
-from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.cohere import decode, encode, errors
 from dragoman_adapters.cohere.options import decode_options
 from dragoman_adapters.cohere.stream import CohereStreamDecoder
 
-PATH = "/v2/chat"
 
-_MODELS = ModelTable.of("dragoman_adapters.cohere")
-
-
-class CohereAdapter(Adapter):
+class CohereAdapter(WireAdapter):
     """Chats, version 2; see https://docs.cohere.com/reference/chat."""
 
     provider: ClassVar[str] = "cohere"
@@ -32,41 +27,23 @@ class CohereAdapter(Adapter):
         key_variables=("CO_API_KEY", "COHERE_API_KEY"),
         base_url_variable="CO_API_URL",
     )
-    listed_models: ClassVar[tuple[str, ...]] = _MODELS.listed
+    models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.cohere")
+    path: ClassVar[str] = "/v2/chat"
 
-    @property
-    def capabilities(self) -> AdapterCapabilities:
-        return _MODELS.capabilities(self.model)
+    def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
+        return encode.encode_body(request, tools)
 
-    def to_wire(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
-    ) -> WireRequest:
-        request, tools = prepare_request(self.target, messages, tools, options)
-        body = encode.encode_body(request, tools)
-        if options.stream:
-            request.drop_extra("stream")
-        return request.build(PATH, body)
+    def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:
+        return decode.decode_message(native, reply)
 
-    def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
-        with wrap_malformed(self.provider):
-            if response.status >= 400:
-                raise self.error(response.status, response.body, response.headers)
-            return decode.decode_message(decode.parse_reply(response.body), ReplyBuilder(context, self.provider))
+    def decode_request(
+        self, native: dict[str, Any], reader: HistoryReader
+    ) -> tuple[list[ToolDefinition], AdapterOptions]:
+        decode.decode_history(native, reader)
+        return decode.decode_tools(native, self.provider), decode_options(native, self.target, reader.context)
+
+    def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
+        return errors.decode_error(native, origin)
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
         return CohereStreamDecoder(self.provider, context)
-
-    def from_wire_request(
-        self, body: bytes | Mapping[str, Any], context: RequestContext
-    ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
-        native = parse_request(body)
-        with wrap_malformed(self.provider, request=True):
-            reader = HistoryReader(self.provider, self.model, context)
-            decode.decode_history(native, reader)
-            tools = decode.decode_tools(native, self.provider)
-            return reader.messages, tools, decode_options(native, self.target, context)
-
-    def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
-        return errors.decode_error(
-            parse_error_body(body), ErrorContext(self.provider, self.model, status, headers, body)
-        )

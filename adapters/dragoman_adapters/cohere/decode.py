@@ -41,10 +41,6 @@ _COVERED_REPLY_FIELDS = {"message", "usage"}
 _COVERED_MESSAGE_FIELDS = {"role", "content", "tool_plan", "tool_calls", "citations"}
 
 
-def parse_reply(body: bytes) -> dict[str, Any]:
-    return wirejson.loads_object(body)
-
-
 def decode_message(
     native: dict[str, Any],
     reply: ReplyBuilder,
@@ -101,10 +97,10 @@ def _decode_stop_reason(
 
 
 def decode_usage(native: Any) -> TokenUsage | None:
-    """Decode the billed units, or the tokens, cached ones included, if there are no units.
+    """Decode the usage: the billed units, or the tokens if there are no units.
 
-    The tokens include a prompt of Cohere's own around ours, which is not billed, and say how much of all that came
-    from a cache, which makes no difference to the price: ``raw`` keeps it. genai-prices bills by the units as well.
+    The tokens include Cohere's own prompt around ours, which is not billed, and the number of them from a cache, which
+    does not change the price; ``raw`` keeps both. genai-prices bills by the units as well.
     """
     if (count := UsageReader.of(native)) is None:
         return None
@@ -166,7 +162,7 @@ def _decode_blocks(
 
 
 def _decode_block(field: str, value: Any, tool_use_id: str, *, cut: bool = False) -> ContentBlock:
-    """One piece; unknown blocks are kept whole."""
+    """Decode a piece; unknown pieces are kept whole."""
     if field == "tool_plan":
         return ThinkingBlock(text=value)
     if field == "tool_calls":
@@ -208,9 +204,8 @@ def _decode_source(url: str) -> tuple[MediaSource, str | None]:
 def _attach_citations(
     content: list[ContentBlock], pieces: Sequence[Piece], citations: Sequence[dict[str, Any]] | None
 ) -> tuple[list[ContentBlock], list[dict[str, Any]]]:
-    """Sources stand beside the content, and say which part they belong to, or mean the first text.
-
-    Those of a plan or of thinking, which the canonical form has no place for, are given back as they are.
+    """Attach the sources of a message to its texts: to the part that they name, or to the first text. The sources of a
+    plan or of thinking have no place in the canonical form, so they are returned.
     """
     parts = [position for position, (field, _) in enumerate(pieces) if field == "content"]
     texts = [position for position in parts if isinstance(content[position], TextBlock)]
@@ -229,7 +224,7 @@ def _attach_citations(
 
 
 def _decode_citation(native: dict[str, Any]) -> Citation:
-    """``start`` and ``end`` count characters of the answer; the first source names title, address and quotation."""
+    """Decode a citation. ``start`` and ``end`` count characters; the first source has title, address and quotation."""
     first: dict[str, Any] = next(iter(native.get("sources") or ()), {})
     source = first.get("document") or first.get("tool_output") or {}
     texts = {name: value for name, value in source.items() if isinstance(value, str)}

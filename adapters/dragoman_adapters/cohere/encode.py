@@ -34,13 +34,15 @@ _UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "link_types", "text_
 """Fields of other providers' blocks that the wire does not support."""
 
 Piece = tuple[str, Any]
-"""A field of a message and one value of it: a content part, the plan, a call."""
+"""A field of a message and one of its values: a content part, the plan, a call."""
 Note = Mapping[str, Any]
 ToolId = Callable[[str], str]
 
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
-    """Encode the whole body."""
+    """Encode the whole body. A ``stream`` that was read from another request does not override the option."""
+    if request.options.stream:
+        request.drop_extra("stream")
     history = request.encode_history(request.turns, partial(_encode_messages, request))
     encoded: dict[str, Any] = {"model": request.target.model, "messages": history}
     usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
@@ -94,7 +96,7 @@ def _encode_turn(request: RequestBuilder, turn: Turn) -> dict[str, Any]:
 
 
 def _record_citation_losses(request: RequestBuilder, turn: Turn, fields: Sequence[str]) -> None:
-    """Sources name the part of the content that they back, or mean the first text: some may back another one now."""
+    """Record sources that back another text now: a source names a part by its index, or means the first text."""
     parts = [index for index, field in enumerate(fields) if field == "content"]
     first = next((index for index in parts if isinstance(turn.blocks[index], TextBlock)), -1)
     for index, block in enumerate(turn.blocks):
@@ -106,13 +108,13 @@ def _record_citation_losses(request: RequestBuilder, turn: Turn, fields: Sequenc
 
 
 def encode_citations(blocks: Iterable[ContentBlock]) -> list[dict[str, Any]]:
-    """The sources of texts, which stand beside them."""
+    """Encode the sources of the texts, which are a field of the message."""
     citations = [citation for block in blocks if isinstance(block, TextBlock) for citation in block.citations]
     return [citation.data for citation in citations if citation.data]
 
 
 def encode_block(block: ContentBlock, tool_id: ToolId, note: Note) -> Piece:
-    """What is written for a block. ``note`` tells where it stood, if not in its usual place."""
+    """Encode a block as a piece. ``note`` names the field if it is not the usual one."""
     match block:
         case TextBlock():
             return "content", {"type": "text", "text": block.text}
@@ -141,7 +143,7 @@ def _encode_url(source: MediaSource, media_type: str) -> str:
 
 
 def encode_message(role: str, pieces: Iterable[Piece], raw: Note) -> dict[str, Any]:
-    """A message. What ``raw`` notes about the provider's own one goes where no block speaks for the field."""
+    """Encode a message. Fields noted in ``raw`` are restored if no block covers them."""
     pieces_by_field: dict[str, list[Any]] = {}
     for field, value in pieces:
         pieces_by_field.setdefault(field, []).append(value)
@@ -186,7 +188,7 @@ def _encode_tool_results(request: RequestBuilder, turn: Turn) -> list[dict[str, 
 
 
 def encode_tool_result(block: ToolResultBlock, tool_id: ToolId, note: Note) -> dict[str, Any]:
-    """A tool's answer: a text, or a list of texts and documents where the provider's own was one."""
+    """Encode a tool result: a text, or a list of texts and documents if the provider's own was a list."""
     notes = note.get("parts", {})
     parts = [
         apply_diff(encode_block(part, tool_id, {})[1], notes.get(str(at))) for at, part in enumerate(block.content)

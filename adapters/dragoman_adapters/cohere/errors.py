@@ -1,7 +1,7 @@
-"""What Cohere's errors mean: ``{"id": ..., "message": "text"}``, by HTTP and in a stream.
+"""Decodes Cohere's errors, ``{"id": ..., "message": "text"}``, by HTTP and in a stream
+(docs.cohere.com/reference/errors).
 
-Source: docs.cohere.com/reference/errors. The status says most; only its words tell a prompt that is too long from
-other bad requests.
+The status tells most; only the message tells a prompt that is too long from other bad requests.
 """
 
 from typing import Any
@@ -35,7 +35,7 @@ _BY_MESSAGE: tuple[tuple[str, type[ProviderError]], ...] = (
 
 
 def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-    """The error of an error object, by HTTP or in a stream."""
+    """Return the error of an error object, by HTTP or in a stream."""
     failure = origin.failure(
         message=native.get("message") or native.get("error"),
         code=native.get("code") or native.get("error_code"),

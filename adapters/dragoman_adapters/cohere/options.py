@@ -5,43 +5,44 @@ from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
 
-OPTION_FIELDS = {
-    "max_output_tokens": "max_tokens",
-    "temperature": "temperature",
-    "top_p": "p",
-    "top_k": "k",
-    "seed": "seed",
-}
-"""Our options and the names of Cohere's."""
+OPTIONS = OptionTable(
+    {
+        "max_output_tokens": "max_tokens",
+        "temperature": "temperature",
+        "top_p": "p",
+        "top_k": "k",
+        "seed": "seed",
+        "stop_sequences": "stop_sequences",
+        "frequency_penalty": "frequency_penalty",
+        "presence_penalty": "presence_penalty",
+    },
+    absent="Cohere has none",
+)
 
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     """Encode everything except the conversation and the tools."""
-    options = request.options
-    encoded: dict[str, Any] = {"stream": True} if options.stream else {}
-    encoded |= {
-        theirs: value for ours, theirs in OPTION_FIELDS.items() if (value := getattr(options, ours)) is not None
-    }
-    if stop := option_support.stop_sequences(request):
-        encoded["stop_sequences"] = stop
+    encoded: dict[str, Any] = {"stream": True} if request.options.stream else {}
+    OPTIONS.encode(request, encoded)
     if structured_output.should_send_schema(request, tools=tools):
         encoded["response_format"] = {"type": "json_object", "json_schema": schemas.fit_output_schema(request)}
     if choice := _encode_tool_choice(request, tools=tools):
         encoded["tool_choice"] = choice
     if thinking := _encode_thinking(request):
         encoded["thinking"] = thinking
-    if options.parallel_tool_calls is False:
-        request.record_option_loss("parallel_tool_calls", "Cohere has no such switch")
+    option_support.record_parallel_calls_loss(request, "Cohere has no such switch")
     option_support.record_cache_hint_loss(request)
+    request.record_unused_options(OPTIONS.absent)
     return encoded
 
 
 def _encode_tool_choice(request: RequestBuilder, *, tools: bool) -> str | None:
-    """Choosing freely is what models do unless told otherwise; one certain tool cannot be asked for."""
+    """Encode the tool choice. ``auto`` is the default; a single tool cannot be named."""
     choice = option_support.tool_choice(request, tools=tools, reasoning=False)
     if choice in (None, "auto"):
         return None
@@ -56,23 +57,24 @@ def _encode_tool_choice(request: RequestBuilder, *, tools: bool) -> str | None:
 
 
 def _encode_thinking(request: RequestBuilder) -> dict[str, Any] | None:
-    """On or off, with a budget; there are no levels."""
-    options, model = request.options, request.target.model
-    is_off = options.thinking is False or options.effort == "none"
-    if options.effort is not None and not is_off:
+    """Encode thinking: on or off, with a budget. There are no levels."""
+    take, model = request.used.take, request.target.model
+    thinking, effort, budget = take("thinking"), take("effort"), take("thinking_budget")
+    is_off = thinking is False or effort == "none"
+    if effort is not None and not is_off:
         request.record_option_loss("effort", "Cohere takes budgets, not levels")
     if is_off:
         return {"type": "disabled"} if request.target.capabilities.supports_thinking else None
-    if not (options.thinking or options.thinking_budget is not None):
+    if not (thinking or budget is not None):
         return None
     if not request.target.capabilities.supports_thinking:
-        for name in ("thinking", "thinking_budget"):
-            if getattr(options, name) is not None:
+        for name, value in (("thinking", thinking), ("thinking_budget", budget)):
+            if value is not None:
                 request.record_option_loss(name, f"{model} does not reason")
         return None
     encoded: dict[str, Any] = {"type": "enabled"}
-    if options.thinking_budget is not None:
-        encoded["token_budget"] = options.thinking_budget
+    if budget is not None:
+        encoded["token_budget"] = budget
     return encoded
 
 
@@ -81,10 +83,8 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
     thinking = native.get("thinking") or {}
     schema = (native.get("response_format") or {}).get("json_schema")
     is_native = structured_output.supports_native_schema(target.capabilities, tools=bool(native.get("tools")))
-    values: dict[str, Any] = {ours: native.get(theirs) for ours, theirs in OPTION_FIELDS.items()}
     options = AdapterOptions(
-        **values,
-        stop_sequences=tuple(native.get("stop_sequences") or ()),
+        **OPTIONS.decode(native),
         tool_choice={"REQUIRED": "required", "NONE": "none"}.get(native.get("tool_choice") or ""),  # type: ignore[arg-type]
         output_schema=schema if isinstance(schema, dict) and is_native else None,
         thinking=None if not thinking else thinking.get("type") != "disabled",

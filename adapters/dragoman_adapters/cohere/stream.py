@@ -22,37 +22,16 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman_adapters.cohere import decode, errors
+from dragoman_adapters.cohere.accumulator import PieceAccumulator
 from dragoman_adapters.cohere.encode import Piece
 
 DONE = b"[DONE]"
 
 
-class _PieceAccumulator:
-    """Accumulates a piece of the message: a content part, the plan or a call."""
-
-    __slots__ = ("ended", "field", "fragments", "native")
-
-    def __init__(self, field: str, native: dict[str, Any]) -> None:
-        self.field = field
-        self.native = native
-        self.fragments: list[str] = []
-        self.ended = False
-
-    def piece(self) -> Piece:
-        joined = "".join(self.fragments)
-        if self.field == "tool_plan":
-            return self.field, joined
-        if self.field == "tool_calls":
-            function = {**(self.native.get("function") or {}), "arguments": joined}
-            return self.field, {**self.native, "function": function}
-        kind = self.native.get("type")
-        return self.field, {**self.native, kind: joined} if kind in ("text", "thinking") else self.native
-
-
 class CohereStreamDecoder(StreamDecoder):
     """Accumulates the reply object of the stream and emits an event for each change.
 
-    Content parts and calls are counted apart on the wire; here they share one count, by order of arrival.
+    The wire counts content parts and calls separately; here they share one index, by order of arrival.
     """
 
     def __init__(self, provider: str, context: RequestContext) -> None:
@@ -60,7 +39,7 @@ class CohereStreamDecoder(StreamDecoder):
         self._reply = ReplyBuilder(context, provider)
         self._model = context.model
         self._native: dict[str, Any] = {}
-        self._parts: list[_PieceAccumulator] = []
+        self._parts: list[PieceAccumulator] = []
         self._positions: dict[tuple[str, Any], int] = {}
         self._citations: list[dict[str, Any]] = []
 
@@ -121,14 +100,14 @@ class CohereStreamDecoder(StreamDecoder):
         if (field, index) in self._positions:
             raise ValueError(f"{field} {index} starts twice")
         position = self._positions[field, index] = len(self._parts)
-        self._parts.append(_PieceAccumulator(field, native))
+        self._parts.append(PieceAccumulator(field, native))
         return position
 
-    def _open(self, field: str, index: Any) -> tuple[int, _PieceAccumulator]:
-        """Raises ValueError if the piece has ended: what comes then was lost or doubled on the way."""
+    def _open(self, field: str, index: Any) -> tuple[int, PieceAccumulator]:
+        """Return an open piece. Raises ValueError if it has ended: events are missing or repeated."""
         position = self._positions[field, index]
         if self._parts[position].ended:
-            raise ValueError(f"{field} {index} goes on after its end")
+            raise ValueError(f"{field} {index} continues after its end")
         return position, self._parts[position]
 
     def _content(self, index: Any, delta: dict[str, Any]) -> Iterator[StreamEvent]:
@@ -190,11 +169,11 @@ class CohereStreamDecoder(StreamDecoder):
         return [part.piece() for part in self._parts]
 
     def _accumulated_reply(self) -> dict[str, Any]:
-        """The reply object as far as it came, without what was said."""
+        """Return the reply object so far, without its pieces."""
         native = {key: value for key, value in self._native.items() if key != "role"}
         message: dict[str, Any] = {"role": self._native["role"]}
         if any(part.field == "content" for part in self._parts):
-            message["content"] = []  # a list, as whole replies have it; the pieces say what is in it
+            message["content"] = []  # a list, as in whole replies; the pieces hold its parts
         if self._citations:
             message["citations"] = self._citations
         return {**native, "message": message}

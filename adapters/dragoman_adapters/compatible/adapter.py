@@ -1,6 +1,6 @@
-"""From tables to adapters.
+"""Builds adapters from tables.
 
-The built-in endpoints are attributes of this module, by their names with underscores: entry points name them so.
+The built-in endpoints are attributes of this module, by their names with underscores, for the entry points.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,8 +42,8 @@ def user_endpoints() -> Mapping[str, Callable[[], type[Adapter]]]:
 def register_endpoint(name: str, table: Mapping[str, Any]) -> type[Adapter]:
     """Register an endpoint in this process: a table as in endpoints.toml, as a dict.
 
-    ``like`` may name another endpoint; then often a base_url is enough. Raises ConfigurationError
-    with the field that is wrong, or where a provider of that name is installed.
+    With ``like``, the name of another endpoint, a base_url is often enough. Raises ConfigurationError with the field
+    that is wrong, or if a provider of that name is installed.
     """
     origin = f"register_endpoint({name!r})"
     adapter = _build_class(name, {**user_file.all_tables(), name: dict(table)}, origin)
@@ -60,14 +60,14 @@ def _build_class(name: str, tables: Mapping[str, Table], origin: str) -> type[Ad
 
 
 def build_endpoint_class(name: str, row: EndpointRow) -> type[Adapter]:
-    """The adapter of a row: that of its API, or one of both."""
+    """Return the adapter class of a row, for one API or for both."""
     title = name.title().replace("-", "").replace(".", "")
     by_api = {api: _build_api_class(f"{title}{api.title()}Adapter", name, row, api) for api in row.apis}
     first = by_api[row.apis[0]]
     if len(by_api) == 1:
         return first
-    both = {"provider": name, "endpoint": row.endpoint, "apis": by_api, "listed_models": first.listed_models}
-    return type(f"{title}Adapter", (DualApiAdapter,), both)
+    fields = {**_class_fields(name, row), "apis": by_api, "listed_models": first.listed_models}
+    return type(f"{title}Adapter", (DualApiAdapter,), fields)
 
 
 def _build_api_class(title: str, name: str, row: EndpointRow, api: Api) -> type[ChatAdapter] | type[ResponsesAdapter]:
@@ -76,13 +76,17 @@ def _build_api_class(title: str, name: str, row: EndpointRow, api: Api) -> type[
     )
     own = {
         "thinking_policy": {"reads_from": [pattern.replace("{provider}", name) for pattern in reads]},
-        "supports_batch_api": "absent",  # the wire of a chat says nothing of files and batches
+        "supports_batch_api": "absent",  # the wire of a chat has no files and batches
     }
     models = ModelTable.of(*_MODEL_FILES[row.families, api]).extend(row.default).extend(own, row.models)
-    fields = {"provider": name, "endpoint": row.endpoint, "models": models, "listed_models": models.listed}
+    fields = {**_class_fields(name, row), "models": models}
     if api == "responses":
         return type(title, (ResponsesAdapter,), fields)
     return type(title, (ChatAdapter,), {**fields, "dialect": row.dialect})
+
+
+def _class_fields(name: str, row: EndpointRow) -> dict[str, Any]:
+    return {"provider": name, "endpoint": row.endpoint, "telemetry_name": row.telemetry_name or name}
 
 
 def _replays_thinking(row: EndpointRow, api: Api) -> bool:

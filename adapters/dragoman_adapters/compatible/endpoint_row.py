@@ -24,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class ModelRow(BaseModel):
-    """The models that it means, the names to show of them, and capabilities besides."""
+    """A row of models: the globs that match them, the names to list, and their capabilities."""
 
     model_config = ConfigDict(extra="allow", frozen=True, hide_input_in_errors=True)
 
@@ -43,6 +43,7 @@ class EndpointRow(FrozenModel):
     key_required: bool = True
     apis: tuple[Api, ...] = Field(default=("chat",), min_length=1)
     families: Literal["open", "openai"] = "open"
+    telemetry_name: str = ""
     dialect: Dialect = Field(default_factory=Dialect)
     default: Table = Field(default_factory=dict)
     model: tuple[ModelRow, ...] = ()
@@ -60,17 +61,17 @@ class EndpointRow(FrozenModel):
 
     @property
     def models(self) -> list[Table]:
-        """The rows of models as they are in a models.toml."""
+        """The rows of models, as in a models.toml."""
         return [row.model_dump() for row in self.model]
 
 
 def parse_row(name: str, table: Mapping[str, Any], origin: str) -> EndpointRow:
-    """The row that a table describes; ``place`` is the file or the call that it stands in.
+    """Parse a table. ``origin`` is the file or the call that it comes from.
 
-    Raises ConfigurationError with the place and the field.
+    Raises ConfigurationError with the origin and the field.
     """
     if not _NAME.fullmatch(name):
-        raise ConfigurationError(f"{origin}: {name!r} is no name of a provider")
+        raise ConfigurationError(f"{origin}: {name!r} is not a provider name")
     try:
         row = EndpointRow.model_validate(table)
     except ValidationError as error:
@@ -80,7 +81,7 @@ def parse_row(name: str, table: Mapping[str, Any], origin: str) -> EndpointRow:
 
 
 def _check_capabilities(name: str, row: EndpointRow, origin: str) -> None:
-    """Capabilities are merged and read when a model is asked for: what is wrong with them shows here instead."""
+    """Raises ConfigurationError if capabilities are invalid, which would otherwise show when a model is used."""
     layers = {"default": row.default}
     layers |= {f"model.{index}": _capability_fields(models) for index, models in enumerate(row.models)}
     for section, capabilities in layers.items():
@@ -101,20 +102,20 @@ def _error_message(origin: str, section: str, error: ValidationError) -> str:
 
 
 def read_tables(path: Path) -> dict[str, Table]:
-    """The tables of a file, as they stand there. Raises ConfigurationError if it is no such file."""
+    """Return the tables of a file. Raises ConfigurationError if the file is invalid."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"{path}: {error}") from None
     for name, table in found.items():
         if not isinstance(table, dict):
-            raise ConfigurationError(f"{path}: {name}: a file of endpoints has one table an endpoint")
+            raise ConfigurationError(f"{path}: {name}: a file of endpoints has one table for each endpoint")
     return found
 
 
 @cache
 def built_in_tables() -> dict[str, Table]:
-    """The tables of endpoints.toml, without the one for all."""
+    """Return the tables of endpoints.toml, without the one with the defaults."""
     return {name: table for name, table in _read_built_in().items() if name != _DEFAULTS_TABLE}
 
 
@@ -124,7 +125,7 @@ def _read_built_in() -> dict[str, Table]:
 
 
 def resolve_table(name: str, tables: Mapping[str, Table], origin: str) -> Table:
-    """A table with the fields of those that it is like, and those for all.
+    """Return a table with the fields of the tables that it is like, and with the defaults.
 
     Raises ConfigurationError if there is no such table.
     """
@@ -132,7 +133,7 @@ def resolve_table(name: str, tables: Mapping[str, Table], origin: str) -> Table:
     seen = {name}
     while (like := table.pop("like", None)) is not None:
         if not isinstance(like, str) or like in seen or like not in tables:
-            raise ConfigurationError(f"{origin}: {name}.like: {like!r} is no other endpoint")
+            raise ConfigurationError(f"{origin}: {name}.like: {like!r} is not another endpoint")
         seen.add(like)
-        table = deep_merge(tables[like], table)
+        table = deep_merge({key: value for key, value in tables[like].items() if key != "telemetry_name"}, table)
     return deep_merge(_read_built_in()[_DEFAULTS_TABLE], table)

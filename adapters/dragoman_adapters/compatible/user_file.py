@@ -1,7 +1,7 @@
-"""A user's own endpoints: tables as in endpoints.toml, in a file of the user's.
+"""The user's own endpoints: tables as in endpoints.toml, in a file of the user.
 
-That is the file which DRAGOMAN_ENDPOINTS names, else ``endpoints.toml`` in the folder where the platform keeps
-the configuration of ``dragoman``. A table with the name of a built-in endpoint changes that endpoint.
+DRAGOMAN_ENDPOINTS names the file. The default is ``endpoints.toml`` in the platform's configuration folder of
+``dragoman``. A table with the name of a built-in endpoint changes that endpoint.
 """
 
 import os
@@ -19,7 +19,7 @@ VARIABLE = "DRAGOMAN_ENDPOINTS"
 
 
 def find_user_file() -> Path | None:
-    """The user's file; None if there is none. Raises ConfigurationError if one is named that is not there."""
+    """Return the user's file; None if there is none. Raises ConfigurationError if a configured file does not exist."""
     if configured := os.environ.get(VARIABLE, "").strip():
         path = Path(configured).expanduser()
         if not path.is_file():
@@ -30,13 +30,13 @@ def find_user_file() -> Path | None:
 
 
 def read_user_tables() -> Mapping[str, Table]:
-    """The tables of the user's file. Raises ConfigurationError if it cannot be read."""
+    """Return the tables of the user's file. Raises ConfigurationError if it cannot be read."""
     path = find_user_file()
     return {} if path is None else _read_file(path)
 
 
 def all_tables() -> dict[str, Table]:
-    """The built-in tables with what the user's file adds to them and changes in them."""
+    """Return the built-in tables, with the user's additions and changes."""
     tables = dict(built_in_tables())
     for name, table in read_user_tables().items():
         tables[name] = deep_merge(tables.get(name, {}), table)
@@ -44,7 +44,7 @@ def all_tables() -> dict[str, Table]:
 
 
 def table_origin(name: str) -> str:
-    """Where a table stands, for errors."""
+    """Return the file of a table, for errors."""
     return str(find_user_file()) if name in read_user_tables() else "endpoints.toml"
 
 

@@ -1,4 +1,4 @@
-"""Accumulates the reply of a stream: parts that continue, counts that replace each other, an end."""
+"""Accumulates the reply of a stream: parts that continue, counts that replace each other, and the end."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,15 +10,15 @@ from dragoman_adapters.google.partial_args import ArgumentsAccumulator
 from dragoman_adapters.google.spelling import to_camel_case
 
 _JOINABLE = ({"text"}, {"text", "thought"})
-"""Keys of the parts that go on with each other. One that holds anything more, a signature above all, stands alone."""
+"""The keys of parts that join. A part with any other key, such as a signature, stays separate."""
 _UNSPECIFIED = (None, 0, "", "FINISH_REASON_UNSPECIFIED")
 _PENDING_KINDS = ("executableCode", "toolCall")
-"""Google's own tools at work: the reply goes on behind them, whatever finish reason stands beside."""
+"""Google's own tools: the reply continues after them, whatever finish reason comes with them."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartChange:
-    """One part as it came, and the index of the part of the whole reply that it is, or goes on with."""
+    """One part as it arrived, and the index of the part of the whole reply that it begins or continues."""
 
     index: int
     part: Mapping[str, Any]
@@ -32,14 +32,14 @@ class PartAccumulator:
     part: dict[str, Any]
     pieces: list[str] = field(default_factory=list)
     arguments: ArgumentsAccumulator | None = None
-    """Set while a call's arguments are still to come, and kept where they never did."""
+    """Set while a call's arguments are still arriving; it stays set if they never end."""
 
     end_sent: bool = False
-    """Whether the caller was told the end of the call that this is."""
+    """Whether the end of this call was sent to the caller."""
 
     def to_native(self, *, broken: bool) -> dict[str, Any]:
-        """The part as if it had come whole. A call that is still open keeps its arguments as text, and in a broken
-        stream every call does whose end was not told.
+        """Return the part as in a whole reply. An open call keeps its arguments as text. In a broken stream, so does
+        every call whose end was not sent.
         """
         call = self.part.get("functionCall") or self.part.get("function_call")
         if isinstance(call, dict) and (self.arguments is not None or (broken and not self.end_sent)):
@@ -52,7 +52,7 @@ class PartAccumulator:
 
 
 class CandidateAccumulator:
-    """One of the answers that a stream tells in pieces."""
+    """Accumulates one candidate of a stream."""
 
     def __init__(self) -> None:
         self.parts: list[PartAccumulator] = []
@@ -63,7 +63,7 @@ class CandidateAccumulator:
     def add(self, native: Mapping[str, Any]) -> list[PartChange]:
         fields = _to_camel_case(native)
         content = fields.pop("content", None)
-        # Metadata that is told again replaces what it was; empty, it says nothing.
+        # Repeated metadata replaces the earlier one, unless it is empty.
         self._fields |= {key: value for key, value in fields.items() if value or key not in self._fields}
         changes: list[PartChange] = []
         if content is not None:
@@ -77,19 +77,19 @@ class CandidateAccumulator:
 
     @property
     def finished(self) -> bool:
-        """Whether the latest content came with, or before, a reason why nothing follows it."""
+        """Whether a finish reason came with the latest content, or after it."""
         return self._has_finish_reason and not (self.parts and part_kind(self.parts[-1].part) in _PENDING_KINDS)
 
     def native(self, *, broken: bool) -> dict[str, Any]:
         content = {} if self._content is None else {"content": self._content}
         if self.parts:
             content = {
-                "content": {**(self._content or {}), "parts": [draft.to_native(broken=broken) for draft in self.parts]}
+                "content": {**(self._content or {}), "parts": [part.to_native(broken=broken) for part in self.parts]}
             }
         return {**self._fields, **content}
 
     def _part(self, native: dict[str, Any]) -> PartChange | None:
-        """Adds one part. An empty text without a signature says nothing, and none is kept of it."""
+        """Add one part. An empty text without a signature is dropped."""
         text = native.get("text")
         if isinstance(text, str) and native.keys() in _JOINABLE:
             if not text:
@@ -106,7 +106,7 @@ class CandidateAccumulator:
         return PartChange(len(self.parts) - 1, native, first=True)
 
     def _call(self, native: dict[str, Any]) -> PartChange:
-        """A call, or more of the one before: its name comes first, and ``willContinue`` says that more is to come."""
+        """Add a call, or continue the last one. The name comes first; ``willContinue`` announces more arguments."""
         part: dict[str, Any] = to_camel_case(native)[0]
         call: dict[str, Any] = part["functionCall"]
         last = self.parts[-1] if self.parts else None
@@ -132,7 +132,7 @@ class CandidateAccumulator:
 
 
 class ReplyAccumulator:
-    """All of a reply. Candidates but the first are gathered as well, though no one hears of them before the end."""
+    """Accumulates a whole reply. Other candidates than the first emit no events; they show at the end."""
 
     def __init__(self) -> None:
         self.candidates: dict[int, CandidateAccumulator] = {}
@@ -143,7 +143,7 @@ class ReplyAccumulator:
         top = _to_camel_case(chunk)
         candidates = top.pop("candidates", None) or ()
         usage = top.pop("usageMetadata", None) or {}
-        # Counts are cumulative. A chunk without any, as Vertex AI sends them, takes none away.
+        # Counts are cumulative. A chunk without counts, which Vertex AI sends, keeps the last ones.
         if "totalTokenCount" in usage or "promptTokenCount" in usage:
             self._top["usageMetadata"] = usage
         elif usage:
@@ -159,7 +159,7 @@ class ReplyAccumulator:
 
     @property
     def blocked(self) -> bool:
-        """Whether the prompt was refused, so that there is no candidate to come."""
+        """Whether the prompt was refused: no candidate will follow."""
         feedback = self._top.get("promptFeedback") or {}
         return not self.candidates and ("blockReason" in feedback or "block_reason" in feedback)
 
@@ -175,7 +175,7 @@ class ReplyAccumulator:
 
 
 def _to_camel_case(native: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of an object in camelCase. Parts keep their spelling: they go back as they came."""
+    """Return an object's fields in camelCase. Parts keep their spelling, because they go back unchanged."""
     if not any("_" in key for key in native):
         return dict(native)
     kept = {key: native[key] for key in ("candidates", "content") if key in native}

@@ -1,18 +1,18 @@
-"""The adapters for generateContent: the Gemini API, and Vertex AI, which serves the same wire elsewhere."""
+"""The adapters for generateContent: the Gemini API, and Vertex AI, which serves the same wire at another address."""
 
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
+from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
 from dragoman.adapter.errors import ProviderError, RequestError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
-from dragoman.adapter.replies.error_context import ErrorContext, parse_error_body
+from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder, replay, wrap_malformed
-from dragoman.adapter.requests.prepare import prepare_request
-from dragoman.adapter.requests.request_reader import HistoryReader, parse_request
-from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.adapter.replies.stream_decoder import StreamDecoder, replay
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_reader import HistoryReader
+from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
@@ -21,10 +21,10 @@ from dragoman_adapters.google.options import MERGED_FIELDS, decode_options
 from dragoman_adapters.google.stream import GoogleStreamDecoder
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
-"""What a model's name may hold. No slash, dot segment, query, fragment or escape gets into a path with it."""
+"""A legal model name. It adds no slash, dot segment, query, fragment or escape to a path."""
 
 
-class GoogleAdapter(Adapter):
+class GoogleAdapter(WireAdapter):
     """Contents in, candidates out; see https://ai.google.dev/api/generate-content."""
 
     provider: ClassVar[str] = "google"
@@ -36,11 +36,15 @@ class GoogleAdapter(Adapter):
         base_url_variable="GOOGLE_GEMINI_BASE_URL",
     )
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.google")
-    listed_models: ClassVar[tuple[str, ...]] = models.listed
+    merged_fields: ClassVar[frozenset[str]] = MERGED_FIELDS
+    history_field: ClassVar[str] = "contents"
+    instruction_fields: ClassVar[tuple[str, ...]] = ("systemInstruction", "system_instruction")
+    telemetry_name: ClassVar[str] = "gcp.gemini"
+    telemetry_operation: ClassVar[str] = "generate_content"
     resource: ClassVar[str] = "/v1beta/models/"
-    """What stands in front of a model's name in a path."""
+    """The path before a model's name."""
     resources: ClassVar[Mapping[str, str]] = {"models/": "/v1beta/models/", "tunedModels/": "/v1beta/tunedModels/"}
-    """The same for names that say themselves what they name."""
+    """The path before a name that starts with its kind of resource."""
 
     @property
     def capabilities(self) -> AdapterCapabilities:
@@ -48,40 +52,32 @@ class GoogleAdapter(Adapter):
 
     @classmethod
     def capabilities_of(cls, model: str) -> AdapterCapabilities:
-        """What any of the provider's models can do."""
+        """Return the capabilities of any model of the provider."""
         return cls.models.capabilities(model.removeprefix("models/"))
 
-    def to_wire(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
-    ) -> WireRequest:
-        """Raises RequestError for a model's name that no path can hold."""
-        path = self.path(stream=options.stream)
-        request, tools = prepare_request(self.target, messages, tools, options)
-        return request.build(path, encode.encode_body(request, tools, self.capabilities_of), merged=MERGED_FIELDS)
+    def request_path(self, options: AdapterOptions) -> str:
+        """Return the path of the model. Without ``alt=sse`` a stream comes as one JSON array.
 
-    def path(self, *, stream: bool) -> str:
-        """Where the model generates. Without ``alt=sse`` a stream would come as one JSON array."""
+        Raises RequestError for a model's name that does not fit into a path.
+        """
         name, resource = self.model, self.resource
         for prefix, resource_path in self.resources.items():
             if name.startswith(prefix):
                 name, resource = name.removeprefix(prefix), resource_path
         if not _NAME.fullmatch(name) or ".." in name:
             raise RequestError(
-                f"{self.model!r:.80} is no name of a model of {self.provider}: it does not fit into a path"
+                f"{self.model!r:.80} is not a model name of {self.provider}: it does not fit into a path"
             )
-        return f"{resource}{name}:" + ("streamGenerateContent?alt=sse" if stream else "generateContent")
+        return f"{resource}{name}:" + ("streamGenerateContent?alt=sse" if options.stream else "generateContent")
+
+    def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
+        return encode.encode_body(request, tools, self.capabilities_of)
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
-        """As always; a stream that came as one JSON array is read as what it is."""
-        with wrap_malformed(self.provider):
-            if response.status >= 400:
-                raise self.error(response.status, response.body, response.headers)
-            if response.body.lstrip().startswith(b"["):
-                return self._decode_json_stream(response, context)
-            native = decode.parse_reply(response.body)
-            if "error" in native:
-                raise self.error(response.status, response.body, response.headers)
-            return decode.decode_message(native, ReplyBuilder(context, self.provider), self.capabilities.wire)
+        """Decode the assistant's message, also from a stream that came as one JSON array."""
+        if response.status < 400 and response.body.lstrip().startswith(b"["):
+            return self._decode_json_stream(response, context)
+        return super().from_wire_response(response, context)
 
     def _decode_json_stream(self, response: WireResponse, context: RequestContext) -> Message:
         last = replay(self.decoder(context), [response.body])[-1]
@@ -90,35 +86,38 @@ class GoogleAdapter(Adapter):
         assert isinstance(last, ErrorEvent)
         raise last.error
 
+    def parse_reply(self, response: WireResponse) -> dict[str, Any]:
+        native = super().parse_reply(response)
+        if "error" in native:
+            raise self.error(response.status, response.body, response.headers)
+        return native
+
+    def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:
+        return decode.decode_message(native, reply, self.capabilities.wire)
+
+    def decode_request(
+        self, native: dict[str, Any], reader: HistoryReader
+    ) -> tuple[list[ToolDefinition], AdapterOptions]:
+        """Decode a request. The body names neither the model nor whether to stream, so the options do not stream."""
+        covered = decode_messages.decode_history(native, reader)
+        tools = decode_messages.decode_tools(native, self.provider)
+        if tools:
+            covered.append("tools")
+        return tools, decode_options(native, self.target, reader.context, covered)
+
+    def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
+        return errors.decode_error(native, origin)
+
     def decoder(self, context: RequestContext) -> StreamDecoder:
         return GoogleStreamDecoder(self.provider, context, self.capabilities.wire)
-
-    def from_wire_request(
-        self, body: bytes | Mapping[str, Any], context: RequestContext
-    ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
-        """As always. Neither the model nor whether to stream stands in the body: the options do not stream."""
-        native = parse_request(body)
-        with wrap_malformed(self.provider, request=True):
-            reader = HistoryReader(self.provider, self.model, context)
-            covered = decode_messages.decode_history(native, reader)
-            tools = decode_messages.decode_tools(native, self.provider)
-            if tools:
-                covered.append("tools")
-            return reader.messages, tools, decode_options(native, self.target, context, covered)
-
-    def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
-        return errors.decode_error(
-            parse_error_body(body), ErrorContext(self.provider, self.model, status, headers, body)
-        )
 
 
 class VertexAdapter(GoogleAdapter):
     """The same wire on Vertex AI.
 
-    The base URL decides whose quota and which place it is: as it stands, it is express mode's; a project's is
+    The base URL decides the project and the region. The default is that of express mode; a project's is
     ``https://REGION-aiplatform.googleapis.com/v1/projects/PROJECT/locations/REGION``. The key is a bearer token.
-    Express mode takes an API key instead, which goes among the options' headers as ``x-goog-api-key``; so none is
-    required.
+    Express mode takes an API key instead, as the header ``x-goog-api-key`` among the options, so no key is required.
     """
 
     provider: ClassVar[str] = "google-vertex"
@@ -129,5 +128,6 @@ class VertexAdapter(GoogleAdapter):
         base_url_variable="GOOGLE_VERTEX_BASE_URL",
     )
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.google", "models.toml", "vertex.toml")
+    telemetry_name: ClassVar[str] = "gcp.vertex_ai"
     resource: ClassVar[str] = "/publishers/google/models/"
     resources: ClassVar[Mapping[str, str]] = {"models/": "/publishers/google/models/", "endpoints/": "/endpoints/"}

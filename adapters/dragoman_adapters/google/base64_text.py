@@ -1,4 +1,4 @@
-"""Media as base64: Google reads both alphabets, everyone else the standard one, so that blocks hold that."""
+"""Media as base64. Google reads both alphabets; blocks hold the standard one, which everyone reads."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -10,20 +10,20 @@ _UNPADDED = re.compile(r"[A-Za-z0-9+/]*")
 
 
 def to_standard_base64(text: str) -> str:
-    """The data in the standard alphabet, padded."""
+    """Return the data in the standard alphabet, padded."""
     plain = text.translate(_URL_SAFE)
     missing = -len(plain) % 4
     return plain + "=" * missing if missing in (1, 2) and _UNPADDED.fullmatch(plain) else plain
 
 
 def to_standard_part(part: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """A camelCase part with all its inline data in the standard alphabet, and how the data was spelled before."""
+    """Return a camelCase part with its inline data in the standard alphabet, and the alphabets that it had before."""
     found: set[str] = set()
     return _map_inline_data(part, lambda text: _note_alphabet(text, found)), sorted(found)
 
 
 def restore_base64(part: dict[str, Any], spelling: Iterable[str]) -> dict[str, Any]:
-    """The way back."""
+    """Restore the alphabets that `to_standard_part` returned."""
 
     def restore(text: str) -> str:
         text = text.translate(_STANDARD) if "urlsafe" in spelling else text
@@ -42,7 +42,7 @@ def _note_alphabet(text: str, found: set[str]) -> str:
 
 
 def _map_inline_data(part: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
-    """The part with each ``inlineData`` in it changed: its own, and those beside a tool's answer."""
+    """Return the part with each ``inlineData`` changed: its own, and those in a tool's result."""
     changed = dict(part)
     data = part.get("inlineData")
     if isinstance(data, dict) and isinstance(data.get("data"), str):

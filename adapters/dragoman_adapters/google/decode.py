@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dragoman.adapter import wirejson
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.canonical.blocks import ContentBlock
@@ -30,15 +29,11 @@ STOP_REASONS = {
     "ESCALATION": StopReason.REFUSAL,
     "PUP_LIMITED_DISABLED": StopReason.REFUSAL,
 }
-"""All others mean an error: a malformed call, a missing signature, an unknown reason."""
+"""All other reasons mean an error, such as a malformed call or a missing signature."""
 _UNSPECIFIED = ("", "FINISH_REASON_UNSPECIFIED")
 _MODALITIES = ("", "TEXT", "IMAGE", "VIDEO", "AUDIO", "DOCUMENT")
 _TRAFFIC = ("", "ON_DEMAND", "PROVISIONED_THROUGHPUT")
-"""By their numbers in Google's protocol buffers."""
-
-
-def parse_reply(body: bytes) -> dict[str, Any]:
-    return wirejson.loads_object(body)
+"""The reasons by their numbers in Google's protocol buffers."""
 
 
 def decode_message(
@@ -98,7 +93,7 @@ def _function_call(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def finish_reason_name(native: Any, facts: Mapping[str, Any]) -> str | None:
-    """Return a finish reason's name, whether it came as a name or as a number; None if there is none."""
+    """Return the name of a finish reason, which may be given as a number; None if there is none."""
     if isinstance(native, int) and not isinstance(native, bool):
         words = facts["finish_reasons"]
         native = words[native] if 0 <= native < len(words) else f"reason {native}"
@@ -108,7 +103,7 @@ def finish_reason_name(native: Any, facts: Mapping[str, Any]) -> str | None:
 def _decode_stop_reason(
     reason: str | None, status: MessageStatus, *, has_calls: bool, is_blocked: bool
 ) -> StopReason | None:
-    """Calls finish with STOP as anything else does, so the blocks decide. A blocked prompt has no reason."""
+    """Decode the stop reason. Calls finish with STOP as well, so the blocks decide. A blocked prompt has no reason."""
     if status is MessageStatus.CANCELLED:
         return StopReason.CANCELLED
     if status is MessageStatus.ERROR:
@@ -124,7 +119,7 @@ def _decode_stop_reason(
 def decode_usage(native: Mapping[str, Any] | None, searches: Mapping[str, int]) -> TokenUsage | None:
     """Decode the usage; None if it has no prompt count. ``searches`` are billed in addition to the tokens.
 
-    A count that is missing is zero: Google leaves those out.
+    A missing count is zero: Google leaves out zeros.
     """
     count = UsageReader.of(native)
     if count is None or native is None or native.get("promptTokenCount") is None:
@@ -151,7 +146,7 @@ def decode_usage(native: Mapping[str, Any] | None, searches: Mapping[str, int]) 
 
 
 class _ModalityCounts:
-    """The tokens of one medium within a count; None if the reply does not say."""
+    """Return the tokens of one medium in a count; None if the reply does not report them."""
 
     def __init__(self, count: UsageReader) -> None:
         self._count = count
@@ -164,7 +159,7 @@ class _ModalityCounts:
         return sum(self._count.count_at(details, each) for each in found)
 
     def new_items(self, medium: str) -> int | None:
-        """Of the prompt, tools' prompts included, without what was read from a cache."""
+        """Return the prompt's tokens of one medium, tools' prompts included, without those from a cache."""
         sent = self.of("promptTokensDetails", medium)
         if sent is None:
             return None
@@ -173,7 +168,7 @@ class _ModalityCounts:
 
 
 def _service_tier(traffic: Any) -> str | None:
-    """Vertex AI's kind of traffic, in the words in which a tier is asked for where there are some."""
+    """Return Vertex AI's kind of traffic, by the name of the tier that requests it if there is one."""
     word = _enum_name(traffic, _TRAFFIC)
     return word.removeprefix("ON_DEMAND_").lower() if word and word.startswith("ON_DEMAND_") else word
 

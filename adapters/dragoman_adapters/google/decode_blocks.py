@@ -1,4 +1,4 @@
-"""The blocks that parts are, and what a part holds beyond its block."""
+"""Decodes parts to blocks, and notes what a part holds in addition to its block."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,20 +24,20 @@ from dragoman_adapters.google.encode_blocks import Media, apply_note
 from dragoman_adapters.google.spelling import to_camel_case
 
 FLAGS = frozenset({"thought", "thoughtSignature", "mediaResolution", "videoMetadata", "partMetadata"})
-"""What may stand in a part beside its one data field."""
+"""The keys of a part in addition to its one data field."""
 RAW_INPUT = "rawInput"
-"""In a call that a stream left unfinished: its arguments as far as they came. No provider's field."""
+"""The key for the arguments of a call that a stream left unfinished. No provider has this field."""
 _FILES_API = "generativelanguage.googleapis.com"
 _YOUTUBE = ("youtube.com", "www.youtube.com", "m.youtube.com", "youtu.be")
 
 
 def part_kind(part: Mapping[str, Any]) -> str:
-    """The name of a part's data field; empty if it has none."""
+    """Return the name of a part's data field; empty if it has none."""
     return next((key for key in part if key not in FLAGS), "")
 
 
 def decode_block(native: dict[str, Any], tool_use_id: str, provider: str, *, by_model: bool = True) -> ContentBlock:
-    """The block of a part; unknown blocks are kept whole. Only a model thinks and calls."""
+    """Decode a part; unknown parts are kept whole. Only a model's part is thinking or a call."""
     part, _ = to_camel_case(native)
     is_thinking = bool(part.get("thought"))
     match part_kind(part):
@@ -71,7 +71,7 @@ def _decode_tool_call(native: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
 
 
 def _decode_media(source: MediaSource, media_type: str | None, part: Mapping[str, Any]) -> Media:
-    """The block for a media type; without one, a link to YouTube is a video and anything else a document."""
+    """Return the block for a media type. Without a type, a link to YouTube is a video and anything else a document."""
     family = (media_type or "").partition("/")[0]
     if not family and source.kind == "url" and urlsplit(source.data).hostname in _YOUTUBE:
         family = "video"
@@ -93,7 +93,7 @@ def _decode_resolution(part: Mapping[str, Any]) -> str | None:
 
 
 def decode_file_source(uri: str, provider: str) -> MediaSource:
-    """A public link, or a file that only this provider can read: of its Files API, or of a bucket."""
+    """Decode a public link, or a file of the Files API or of a bucket, which only this provider can read."""
     place = urlsplit(uri)
     if place.scheme in ("http", "https") and place.hostname != _FILES_API:
         return MediaSource(kind="url", data=uri)
@@ -101,7 +101,9 @@ def decode_file_source(uri: str, provider: str) -> MediaSource:
 
 
 def decode_tool_result(native: dict[str, Any], tool_use_id: str, provider: str) -> ToolResultBlock:
-    """A tool's answer. ``output`` and ``error`` alone have a meaning; any other object is the answer as a whole."""
+    """Decode a tool's result. An object with ``output`` or ``error`` alone holds the result; any other object is the
+    result.
+    """
     response = native.get("response")
     response_object = response if isinstance(response, dict) else {}
     is_error = response_object.keys() == {"error"}
@@ -120,7 +122,7 @@ def decode_tool_result(native: dict[str, Any], tool_use_id: str, provider: str) 
 
 
 def note_part(native: dict[str, Any], encoded: dict[str, Any]) -> dict[str, Any]:
-    """What a part holds beyond our encoding of its block; empty if nothing."""
+    """Return what a part holds beyond our encoding of its block; empty if nothing."""
     camel_cased, spelling = to_camel_case(native)
     camel_cased, base64_spelling = to_standard_part(camel_cased)
     found: dict[str, Any] = {"spelling": spelling} if spelling else {}
@@ -136,5 +138,5 @@ def note_part(native: dict[str, Any], encoded: dict[str, Any]) -> dict[str, Any]
     if inner:
         found["inner"] = inner
     found |= diff_objects(camel_cased, encoded) or {}
-    # Names that are spelled in both ways within one part cannot be told by their spelling alone.
+    # If one part uses both spellings of a name, the list of spellings cannot restore it.
     return found if diff_objects(native, apply_note(encoded, found)) is None else diff_objects(native, encoded) or {}

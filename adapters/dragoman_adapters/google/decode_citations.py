@@ -1,4 +1,4 @@
-"""Sources of an answer: grounding by searches and files, and recited passages, as citations of the texts they back."""
+"""Decodes the sources of an answer, from searches, files and recited passages, as citations of its texts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ CitationsByBlock = dict[int, list[Citation]]
 
 
 def attach_citations(content: Sequence[ContentBlock], candidate: Mapping[str, Any]) -> list[ContentBlock]:
-    """The blocks, their texts with the citations that the candidate's metadata gives them."""
+    """Return the blocks, with the citations of the candidate's metadata on their texts."""
     answer = _AnswerText(content)
     found: CitationsByBlock = {}
     grounding = candidate.get("groundingMetadata") or {}
@@ -40,7 +40,7 @@ def attach_citations(content: Sequence[ContentBlock], candidate: Mapping[str, An
 
 
 def count_searches(candidate: Mapping[str, Any], unit: str) -> dict[str, int]:
-    """Billed calls of Google's tools: each distinct query, or one for a prompt that led to any (``unit``)."""
+    """Count billed calls of Google's tools: each distinct query, or one for each prompt that led to any (``unit``)."""
     grounding = candidate.get("groundingMetadata") or {}
     queries = {query for query in grounding.get("webSearchQueries") or () if query}
     found = {"web_search": len(queries) if unit == "query" else 1} if queries else {}
@@ -65,14 +65,16 @@ def _decode_citation(chunk: dict[str, Any], support: dict[str, Any], position: t
 
 
 class _AnswerText:
-    """The answer's texts, thoughts left out, in which segments are counted in bytes of UTF-8."""
+    """Return the answer's texts without thoughts. Segments count their bytes in UTF-8."""
 
     def __init__(self, content: Sequence[ContentBlock]) -> None:
         self._texts = [(index, block.text) for index, block in enumerate(content) if isinstance(block, TextBlock)]
         self._bytes = "".join(text for _, text in self._texts).encode()
 
     def place(self, segment: Mapping[str, Any]) -> tuple[int, int, int] | None:
-        """The block in which a segment begins, and its first and last character (exclusive) there; None if nowhere."""
+        """Return the block in which a segment begins, and its first and last character (exclusive) there; None if no
+        block has it.
+        """
         start, end, quoted = segment.get("startIndex") or 0, segment.get("endIndex"), segment.get("text")
         if not isinstance(end, int) or not 0 <= start < end <= len(self._bytes):
             return self._find_text(quoted)

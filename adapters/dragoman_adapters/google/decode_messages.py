@@ -1,4 +1,4 @@
-"""Requests in Google's format: their instruction, contents and tools (docs/reference/wires/google.md)."""
+"""Decodes requests in Google's format: instruction, contents and tools (docs/reference/wires/google.md)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from dragoman_adapters.google.spelling import camel_case_name, find_field, to_ca
 
 @dataclass(frozen=True, slots=True)
 class _OpenCall:
-    """A call that no answer has been read for. ``id`` is Google's own, where it issued one."""
+    """A call without a result so far. ``id`` is Google's own, None if it issued none."""
 
     name: str
     id: str | None
@@ -50,25 +50,25 @@ def _add_instruction(reader: HistoryReader, named: str, native: Any) -> None:
 
 
 def _add_model_content(reader: HistoryReader, native: Mapping[str, Any]) -> list[_OpenCall]:
-    """One content of the model's, and the calls in it."""
-    encode_blocks, is_single = _content_parts(native)
+    """Add one content of the model. Returns its calls."""
+    parts, is_single = _content_parts(native)
     layout = _note_layout(native, {"role": "model"}, is_single=is_single)
-    return _add_message(reader, Role.ASSISTANT, encode_blocks, {"joined": False, **layout}, by_model=True)
+    return _add_message(reader, Role.ASSISTANT, parts, {"joined": False, **layout}, by_model=True)
 
 
 def _add_user_content(reader: HistoryReader, native: Mapping[str, Any], open_calls: list[_OpenCall]) -> None:
-    """One content of the user's: each tool's answer becomes a message of its own, and what stands beside them one."""
-    encode_blocks, is_single = _content_parts(native)
-    answers = [index for index, part in enumerate(encode_blocks) if _function_response(part) is not None]
-    others = [index for index in range(len(encode_blocks)) if index not in answers]
+    """Add one content of the user. Each tool result becomes a message, and so do the other parts together."""
+    parts, is_single = _content_parts(native)
+    answers = [index for index, part in enumerate(parts) if _function_response(part) is not None]
+    others = [index for index in range(len(parts)) if index not in answers]
     layout = {"joined": False, **_note_layout(native, {"role": "user"}, is_single=is_single)}
     if answers + others != sorted(answers + others):
         layout["order"] = answers + others
     for index in answers:
-        _add_tool_result(reader, encode_blocks[index], layout, open_calls)
+        _add_tool_result(reader, parts[index], layout, open_calls)
         layout = {"joined": True}
     if others or not answers:
-        _add_message(reader, Role.USER, [encode_blocks[index] for index in others], layout, by_model=False)
+        _add_message(reader, Role.USER, [parts[index] for index in others], layout, by_model=False)
 
 
 def _add_message(
@@ -105,7 +105,9 @@ def _add_tool_result(
 
 
 def _pop_call(open_calls: list[_OpenCall], name: str | None, wire_id: str | None) -> _OpenCall | None:
-    """The call that an answer is to: that of its id, else the first open one of its name, one without an id first."""
+    """Remove and return the call of a result: by its id, else the first open call of that name, those without an id
+    first.
+    """
     candidates = [call for call in open_calls if wire_id and call.id == wire_id]
     candidates = candidates or [call for call in open_calls if call.name == name and not call.id]
     candidates = candidates or [call for call in open_calls if call.name == name and not wire_id]
@@ -116,20 +118,20 @@ def _pop_call(open_calls: list[_OpenCall], name: str | None, wire_id: str | None
 
 
 def _function_response(part: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A part's functionResponse in camelCase, if it is one."""
+    """Return a part's functionResponse in camelCase; None if it has none."""
     native = find_field(part, "functionResponse")[1]
     answer: dict[str, Any] | None = to_camel_case(native)[0] if isinstance(native, dict) else None
     return answer
 
 
 def _content_parts(native: Mapping[str, Any]) -> tuple[list[dict[str, Any]], bool]:
-    """The parts of a content, and whether a lone one came without its list."""
+    """Return the parts of a content, and whether it holds a single part without a list."""
     found = native.get("parts")
     return ([found], True) if isinstance(found, dict) else (list(found or ()), False)
 
 
 def _note_layout(native: Mapping[str, Any], ours: dict[str, Any], *, is_single: bool) -> dict[str, Any]:
-    """What a content holds beside its parts and beyond what we would write."""
+    """Return what a content holds in addition to its parts and to what we would write."""
     note: dict[str, Any] = {"single": True} if is_single else {}
     if difference := diff_objects({key: value for key, value in native.items() if key != "parts"}, ours):
         note["content"] = difference
@@ -139,7 +141,7 @@ def _note_layout(native: Mapping[str, Any], ours: dict[str, Any], *, is_single: 
 
 
 def decode_tools(native: Mapping[str, Any], provider: str) -> list[ToolDefinition]:
-    """The tools of a request: functions, and those that Google runs itself, which are kept whole under their names."""
+    """Decode the tools of a request. Tools that Google runs itself are kept whole, under their names."""
     found: list[ToolDefinition] = []
     for entry in native.get("tools") or ():
         definitions = [*_decode_entry(entry, provider)]

@@ -1,11 +1,11 @@
-"""Google's own Schema objects (a subset of OpenAPI 3.0) as JSON Schema, which is what every other provider reads."""
+"""Converts Google's Schema objects, a subset of OpenAPI 3.0, to JSON Schema, which all other providers read."""
 
 from typing import Any
 
 from dragoman_adapters.google.spelling import camel_case_name
 
 _TYPES = ("", "string", "number", "integer", "boolean", "array", "object", "null")
-"""By their numbers in Google's protocol buffers."""
+"""The types by their numbers in Google's protocol buffers."""
 _COUNT_KEYWORDS = frozenset({"minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"})
 _SINGLE_SCHEMA_KEYWORDS = frozenset({"items", "additionalProperties"})
 _SCHEMA_LIST_KEYWORDS = frozenset({"anyOf", "prefixItems"})
@@ -14,7 +14,7 @@ _GOOGLE_ONLY_KEYWORDS = frozenset({"propertyOrdering", "example"})
 
 
 def decode_schema(native: dict[str, Any]) -> dict[str, Any]:
-    """The schema with lower-case types, null among the types where it is nullable, and counts as numbers."""
+    """Return the schema with lower-case types, null as a type if it is nullable, and counts as numbers."""
     found: dict[str, Any] = {}
     for key, value in native.items():
         name = camel_case_name(key)

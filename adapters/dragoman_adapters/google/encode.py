@@ -40,7 +40,7 @@ def _split_system(turns: Sequence[Turn]) -> tuple[Sequence[Turn], Sequence[Turn]
 
 
 def _encode_system(request: RequestBuilder, turns: Sequence[Turn]) -> dict[str, Any]:
-    """All of the instruction in one content, which need not have a role."""
+    """Encode the instructions as one content, whose role is optional."""
     notes = turns[0].raw(request.provider) if turns else {}
     parts = [encoded for turn in turns for encoded in encode_parts(request, turn)]
     if not parts and not notes:
@@ -54,7 +54,9 @@ def _encode_system(request: RequestBuilder, turns: Sequence[Turn]) -> dict[str, 
 
 
 def encode_tools(definitions: Sequence[ToolDefinition], provider: str) -> list[dict[str, Any]]:
-    """Functions share one entry. Entries that were read stand as they did, with tools that Google runs itself."""
+    """Encode the tools. Functions share one entry; entries of a decoded request stay as they were, server tools
+    included.
+    """
     entries: list[dict[str, Any]] = []
     notes: list[Note] = []
     for definition in definitions:
@@ -75,7 +77,7 @@ def encode_tools(definitions: Sequence[ToolDefinition], provider: str) -> list[d
 
 
 def encode_function(definition: ToolDefinition, own: Note) -> dict[str, Any]:
-    """A function, its parameters as JSON Schema."""
+    """Encode a function with its parameters as JSON Schema."""
     encoded: dict[str, Any] = {"name": definition.name}
     if definition.description:
         encoded["description"] = definition.description

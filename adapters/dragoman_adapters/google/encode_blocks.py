@@ -1,4 +1,4 @@
-"""Encodes blocks as parts: one part of a content is one block (docs/reference/wires/google.md).
+"""Encodes blocks as parts: one block is one part of a content (docs/reference/wires/google.md).
 
 The note of a part is what it holds beyond our encoding of its block: its spelling, a signature, flags. It stays with
 the message, so that the provider gets its own part back byte for byte.
@@ -40,11 +40,11 @@ _TYPES_BY_EXTENSION = {
     "pdf": "application/pdf", "txt": "text/plain", "html": "text/html", "csv": "text/csv", "md": "text/markdown",
     "xml": "text/xml", "json": "application/json",
 }  # fmt: skip
-"""Types for links without one. Python's own table is another with each version and on each machine."""
+"""Media types for links without one. Python's own table differs between versions and machines."""
 
 
 def encode_block(content: ContentBlock, wire_id: str | None = None) -> dict[str, Any]:
-    """The part of a block. ``wire_id`` is the id of a call, where it has one on this wire."""
+    """Encode a block. ``wire_id`` is the call's id on this wire, None if it has none."""
     match content:
         case TextBlock():
             return {"text": content.text}
@@ -79,7 +79,7 @@ def encode_media(content: Media) -> dict[str, Any]:
 
 
 def encode_tool_result(content: ToolResultBlock, name: str, wire_id: str | None) -> dict[str, Any]:
-    """A tool's answer: its texts under ``output`` or ``error``, and its media beside them."""
+    """Encode a tool result: its texts under ``output`` or ``error``, its media in ``parts``."""
     texts = [each.text for each in content.content if isinstance(each, TextBlock)]
     media = [encode_block(each) for each in content.content if not isinstance(each, TextBlock)]
     answer = (
@@ -90,7 +90,7 @@ def encode_tool_result(content: ToolResultBlock, name: str, wire_id: str | None)
 
 
 def apply_note(encoded: dict[str, Any], note: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The part with its note laid over it."""
+    """Return the part with its note applied."""
     if not note:
         return encoded
     inner = note.get("inner", {})

@@ -1,4 +1,4 @@
-"""Turns to contents: user and model in turns, a signature on every step's first call, answers beside their calls."""
+"""Encodes turns as contents: alternating roles, a signature on the first call of a step, results together."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,12 +22,12 @@ UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "guesses", "seams", "
 """Fields of other providers' blocks that the wire does not support."""
 
 CapabilitiesOf = Callable[[str], AdapterCapabilities]
-"""Returns what a model of the same provider can do."""
+"""Returns the capabilities of a model of the same provider."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call as its answer must name it. ``id`` is None if its issuer gave it none."""
+    """A call as its result must name it. ``id`` is None if its issuer gave it none."""
 
     name: str
     id: str | None
@@ -40,12 +40,12 @@ class _Content:
     native_parts: list[dict[str, Any]] = field(default_factory=list)
     note: Note = field(default_factory=dict)
     deferred: list[dict[str, Any]] = field(default_factory=list)
-    """Media of tools' answers that the answers themselves cannot hold."""
+    """Media of tool results that a result cannot hold on this wire."""
     answers: list[tuple[int, _Call]] = field(default_factory=list)
-    """Which parts answer calls without an id: these are told apart by their order."""
+    """The parts that answer calls without an id: their order tells which call each one answers."""
 
     def flush_deferred(self) -> None:
-        """All answers are there: what goes behind them follows, and whatever else is said comes after that."""
+        """Add the deferred media. All results of the step are there, and other content follows."""
         self.native_parts += self.deferred
         self.deferred.clear()
 
@@ -65,7 +65,7 @@ class _Content:
         return found
 
     def _reorder_answers(self) -> None:
-        """Answers to calls of one name, which come in any order, are put into that of their calls."""
+        """Put results for calls of the same name into the order of their calls."""
         for name in {call.name for _, call in self.answers}:
             same = [(index, call) for index, call in self.answers if call.name == name]
             ordered = [self.native_parts[index] for index, _ in sorted(same, key=lambda each: each[1].position)]
@@ -76,7 +76,7 @@ class _Content:
 def encode_messages(
     request: RequestBuilder, capabilities_of: CapabilitiesOf, turns: Sequence[Turn]
 ) -> list[dict[str, Any]]:
-    """Turns as contents."""
+    """Encode turns as contents."""
     encoder = _ContentsEncoder(request, capabilities_of)
     for turn in turns:
         encoder.add(turn)
@@ -84,7 +84,7 @@ def encode_messages(
 
 
 class _ContentsEncoder:
-    """Contents while they are written."""
+    """Encodes turns one by one."""
 
     def __init__(self, request: RequestBuilder, capabilities_of: CapabilitiesOf) -> None:
         self._capabilities_of = capabilities_of
@@ -94,7 +94,7 @@ class _ContentsEncoder:
         self._calls: dict[str, _Call] = {}
 
     def add(self, turn: Turn) -> None:
-        """One turn, in a content of its own or behind what the same side has just said."""
+        """Add a turn, in a new content or at the end of the last one if that has the same role."""
         role = "model" if turn.role is Role.ASSISTANT else "user"
         if text := turn.plain_text(self._request.provider):
             content = self._content(role, {})
@@ -113,9 +113,9 @@ class _ContentsEncoder:
             content.native_parts += encode_parts(self._request, turn)
 
     def finish(self) -> list[dict[str, Any]]:
-        """The contents; a request without any is refused, so the user's word stands in then."""
+        """Return the contents, with a user's turn at the start if the wire needs one."""
         self._fill_empty()
-        # A content that was read without parts goes back so; a reply that said nothing is not repeated.
+        # A content that was read without parts goes back without parts; an empty reply is not repeated.
         sent = [content for content in self._contents if content.native_parts or "joined" in content.note]
         if self._request.at_list_start and (not sent or sent[0].role == "model"):
             reason = "a conversation begins with the user: a user's turn is added in front"
@@ -133,7 +133,7 @@ class _ContentsEncoder:
         return self._contents[-1]
 
     def _fill_empty(self) -> None:
-        """A user's content of others without parts, which would be refused, gets a word of its own."""
+        """Put a text into an empty content of the user, which the provider would refuse."""
         last = self._contents[-1] if self._contents else None
         if last is not None and last.role == "user" and not last.native_parts and "joined" not in last.note:
             reason = "the user's message is empty: a word is put in its place"
@@ -141,7 +141,7 @@ class _ContentsEncoder:
             last.native_parts.append({"text": CONTINUE_TEXT})
 
     def _encode_assistant(self, turn: Turn, own: Note) -> list[dict[str, Any]]:
-        """What the model said. Its calls are remembered for their answers."""
+        """Encode an assistant's turn, and remember its calls for their results."""
         found: list[dict[str, Any]] = []
         unsigned = bool(self._facts["signature"]) and not self._is_signed(turn, own)
         for index, block in enumerate(turn.blocks):
@@ -158,14 +158,16 @@ class _ContentsEncoder:
                         f"{self._request.target.model} wants a signature on the call: its own word for none is sent"
                     )
                     self._request.record_block_loss(turn, index, LossKind.THINKING, reason, Severity.INFO)
-                unsigned = False  # the first call of a step stands for all
+                unsigned = False  # one signature for each step is enough
                 found.append(encoded)
             else:
                 found += _encode_parts(self._request, turn, index, own)
         return found
 
     def _is_signed(self, turn: Turn, own: Note) -> bool:
-        """Whether the turn comes from a model of this provider that signs its calls, and so has signed what it must."""
+        """Whether the turn comes from a model of this provider that signs its calls: what needs a signature has one
+        then.
+        """
         issuer = turn.message.metadata.model or ""
         provider, _, model = issuer.partition(":")
         if not own or provider != self._request.provider:
@@ -173,7 +175,7 @@ class _ContentsEncoder:
         return bool(self._capabilities_of(model).wire["signature"])
 
     def _wire_id(self, turn: Turn, index: int, own: Note) -> str | None:
-        """The id of a call on the wire: none where this provider issued the call without one."""
+        """Return the id of a call on the wire; None if this provider issued the call without one."""
         block, origin = turn.blocks[index], turn.origins[index]
         assert isinstance(block, ToolUseBlock)
         if own:
@@ -201,9 +203,9 @@ class _ContentsEncoder:
             content.native_parts.append(encode_blocks.apply_note(encoded, note))
 
     def _split_result_media(self, turn: Turn, index: int, block: ToolResultBlock, content: _Content) -> ToolResultBlock:
-        """The answer with documents of plain text as text, and without media that answers do not hold.
+        """Return the result with plain-text documents as text, and without media that results cannot hold.
 
-        Such media follows all answers of its step.
+        Such media follows all results of its step.
         """
         kept_blocks: list[ContentBlock] = []
         for each in block.content:
@@ -223,23 +225,23 @@ class _ContentsEncoder:
 
 
 def turn_notes(turn: Turn, provider: str) -> Note:
-    """What the provider's adapter noted about the turn's message.
+    """Return the adapter's notes on the turn's message.
 
-    Nothing for a turn that the projection made up, or that has another role by now: it is not the one that was noted.
+    Empty for a synthetic turn, and for one with another role than its message: the notes are not about it.
     """
     is_synthetic = bool(turn.blocks) and all(origin == SYNTHETIC for origin in turn.origins)
     return {} if is_synthetic or turn.role is not turn.message.role else turn.raw(provider)
 
 
 def encode_parts(request: RequestBuilder, turn: Turn) -> Iterator[dict[str, Any]]:
-    """The parts of a turn without calls and answers."""
+    """Encode a turn without calls and results."""
     own = turn_notes(turn, request.provider)
     for index in range(len(turn.blocks)):
         yield from _encode_parts(request, turn, index, own)
 
 
 def _encode_parts(request: RequestBuilder, turn: Turn, index: int, own: Note) -> Iterator[dict[str, Any]]:
-    """The part of a block; two for a document with a title, none for an empty text of others."""
+    """Encode a block: two parts for a document with a title, none for an empty text of another provider."""
     block = turn.blocks[index]
     if own:
         request.record_field_losses(turn, index, "citations")
@@ -266,7 +268,7 @@ def _encode_parts(request: RequestBuilder, turn: Turn, index: int, own: Note) ->
 
 
 def _image_resolution(request: RequestBuilder, block: ContentBlock) -> str | None:
-    """The resolution of an image, where the model takes one."""
+    """Return the resolution of an image; None if the model has no such field."""
     detail = block.detail if isinstance(block, ImageBlock) else None
     return detail if detail in _RESOLUTIONS and request.target.capabilities.wire["media_resolution"] else None
 

@@ -45,14 +45,16 @@ BY_REASON: dict[str, type[ProviderError]] = {
     "CREDENTIALS_MISSING": AuthenticationError,
     "RATE_LIMIT_EXCEEDED": RateLimitError,
 }
-"""By the reason of an ErrorInfo, which says more than the status that goes with it."""
+"""Classes by the reason of an ErrorInfo, which is more precise than the status."""
 
 _OVERFLOW = ("exceeds the maximum number of tokens", "input token count", "context length", "context window")
 _DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 
 
 def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-    """The error of ``{"error": {"code": ..., "message": ..., "status": ..., "details": [...]}}``, however it came."""
+    """Return the error of ``{"error": {"code": ..., "message": ..., "status": ..., "details": [...]}}``, by HTTP or in
+    a stream.
+    """
     error = native.get("error")
     inner: dict[str, Any] = error if isinstance(error, dict) else {}
     listed = inner.get("details")
@@ -65,13 +67,13 @@ def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
     if kind in (InvalidRequestError, None) and any(words in failure.text.lower() for words in _OVERFLOW):
         kind = ContextOverflowError
     if kind is None and origin.status is None and isinstance(inner.get("code"), int):
-        # Inside a stream the code stands for the HTTP status that could not be sent any more.
+        # In a stream the code is the HTTP status: the real one was sent before the error.
         return failure.error(class_for_status(inner["code"]))
     return failure.error(kind)
 
 
 def _add_retry_after(headers: Mapping[str, str], details: list[dict[str, Any]]) -> Mapping[str, str]:
-    """The headers with the wait that a RetryInfo asks for, where no header says it."""
+    """Return the headers with the wait of a RetryInfo, unless a header has one."""
     for each in details:
         delay = each.get("retryDelay")
         if isinstance(delay, str) and (found := _DELAY.fullmatch(delay)):

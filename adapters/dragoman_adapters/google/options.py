@@ -6,25 +6,32 @@ from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
 from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman_adapters.google.decode_schema import decode_schema
 from dragoman_adapters.google.spelling import camel_case_fields
 
-OPTION_FIELDS = {
-    "temperature": "temperature",
-    "top_p": "topP",
-    "top_k": "topK",
-    "max_output_tokens": "maxOutputTokens",
-    "seed": "seed",
-}
-"""Our options and the names of Google's."""
+OPTIONS = OptionTable(
+    {
+        "temperature": "temperature",
+        "top_p": "topP",
+        "top_k": "topK",
+        "max_output_tokens": "maxOutputTokens",
+        "seed": "seed",
+        "stop_sequences": "stopSequences",
+        "frequency_penalty": "frequencyPenalty",
+        "presence_penalty": "presencePenalty",
+    },
+    absent="generateContent has none",
+)
+"""The fields of generationConfig."""
 
 MERGED_FIELDS = frozenset(
     {"systemInstruction", "tools", "generationConfig", "thinkingConfig", "toolConfig", "functionCallingConfig"}
 )
-"""Where a caller's own fields are laid over ours one by one, instead of in place of them all."""
+"""Fields whose objects are merged with the caller's, field by field."""
 
 JSON_TYPE = "application/json"
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
@@ -37,19 +44,15 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
         encoded["generationConfig"] = config
     if choice := _encode_tool_choice(request, tools=tools):
         encoded["toolConfig"] = {"functionCallingConfig": choice}
-    if request.options.parallel_tool_calls is False:
-        request.record_option_loss("parallel_tool_calls", "Google has no such switch")
+    option_support.record_parallel_calls_loss(request, "Google has no such switch")
     option_support.record_cache_hint_loss(request)
+    request.record_unused_options(OPTIONS.absent)
     return encoded
 
 
 def _encode_generation_config(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
-    options = request.options
-    config: dict[str, Any] = {
-        theirs: value for ours, theirs in OPTION_FIELDS.items() if (value := getattr(options, ours)) is not None
-    }
-    if stop := option_support.stop_sequences(request):
-        config["stopSequences"] = stop
+    config: dict[str, Any] = {}
+    OPTIONS.encode(request, config)
     if structured_output.should_send_schema(request, tools=tools):
         config |= {"responseMimeType": JSON_TYPE, "responseJsonSchema": schemas.fit_output_schema(request)}
     if thinking := _encode_thinking(request):
@@ -65,36 +68,37 @@ def _encode_tool_choice(request: RequestBuilder, *, tools: bool) -> dict[str, An
 
 
 def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
-    """Older models take a budget of tokens, newer ones a level; a budget alone is still read by these."""
-    options, capabilities = request.options, request.target.capabilities
+    """Encode thinking: a budget of tokens for older models, a level for newer ones, which accept a lone budget."""
+    capabilities, take = request.target.capabilities, request.used.take
+    thinking, wanted, budget = take("thinking"), take("effort"), take("thinking_budget")
     facts, model = capabilities.wire, request.target.model
     field = "thinkingLevel" if facts["thinking"] == "level" else "thinkingBudget"
     if not capabilities.supports_thinking:
-        for name in ("thinking", "effort", "thinking_budget"):
-            if getattr(options, name) not in (None, False, "none", 0):
+        for name, value in (("thinking", thinking), ("effort", wanted), ("thinking_budget", budget)):
+            if value not in (None, False, "none", 0):
                 request.record_option_loss(name, f"{model} does not think")
         return {}
-    if options.thinking is False or options.effort == "none":
+    if thinking is False or wanted == "none":
         if not capabilities.thinking_off:
             request.record_option_loss("thinking", f"{model} always thinks; as little as it can is asked for")
         return {field: facts["thinking_least"]}
-    config: dict[str, Any] = {"includeThoughts": True} if options.thinking else {}
-    effort: dict[str, Any] = facts["thinking_effort"]
-    if options.effort is not None:
-        if options.effort in effort:
-            config[field] = effort[options.effort]
+    config: dict[str, Any] = {"includeThoughts": True} if thinking else {}
+    levels: dict[str, Any] = facts["thinking_effort"]
+    if wanted is not None:
+        if wanted in levels:
+            config[field] = levels[wanted]
         else:
-            request.record_option_loss("effort", f"{options.effort!r} is no level of {model}")
-    if options.thinking_budget is not None:
+            request.record_option_loss("effort", f"{wanted!r} is no level of {model}")
+    if budget is not None:
         if "thinkingLevel" in config:
             request.record_option_loss("thinking_budget", f"{model} takes a level or a budget, not both")
         else:
-            config["thinkingBudget"] = options.thinking_budget
+            config["thinkingBudget"] = budget
     return config
 
 
 def _decode_tool_choice(config: Mapping[str, Any]) -> ToolChoice | None:
-    """The mode, with the one function that is allowed as a tool by name; anything more stays Google's own."""
+    """Decode the tool choice: the mode, or the one allowed function. Other choices stay in ``extra``."""
     names: list[str] = config.get("allowedFunctionNames") or []
     match str(config.get("mode") or "").upper():
         case "ANY" if len(names) == 1:
@@ -121,10 +125,8 @@ def decode_options(
     has_tools = bool(native.get("tools"))
     thinking = config.get("thinkingConfig") or {}
     level = thinking.get("thinkingLevel")
-    values: dict[str, Any] = {ours: config.get(theirs) for ours, theirs in OPTION_FIELDS.items()}
     options = AdapterOptions(
-        **values,
-        stop_sequences=tuple(config.get("stopSequences") or ()),
+        **OPTIONS.decode(config),
         tool_choice=_decode_tool_choice((body.get("toolConfig") or {}).get("functionCallingConfig") or {}),
         output_schema=_decode_output_schema(config)
         if structured_output.supports_native_schema(target.capabilities, tools=has_tools)

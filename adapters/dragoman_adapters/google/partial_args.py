@@ -1,4 +1,4 @@
-"""Arguments of a call that arrive one value at a time, each with the JSON path of its place (Vertex AI)."""
+"""Arguments of a call that arrive one value at a time, each with its JSON path (Vertex AI)."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ _VALUES = ("numberValue", "boolValue")
 
 
 class ArgumentsAccumulator:
-    """Puts the values in their places. Text comes in pieces, which are joined when the next place begins."""
+    """Builds the arguments from values. Text arrives in pieces, which are joined when the next path begins."""
 
     def __init__(self) -> None:
         self._root: dict[str, Any] = {}
@@ -18,7 +18,7 @@ class ArgumentsAccumulator:
         self._pieces: list[str] = []
 
     def add(self, native: Mapping[str, Any]) -> None:
-        """One value. Raises ValueError if its path is none, or leads to a place that cannot be."""
+        """Add a value. Raises ValueError if its path is invalid or leads nowhere."""
         path = native["jsonPath"]
         if path != self._path:
             self._close_place()
@@ -32,18 +32,18 @@ class ArgumentsAccumulator:
                 self._set(path, native[name])
 
     def extend(self, arguments: Mapping[str, Any]) -> None:
-        """Arguments that came whole."""
+        """Add arguments that arrived whole."""
         self._close_place()
         self._root |= arguments
 
     def current(self) -> dict[str, Any]:
-        """The arguments as far as they have come."""
+        """Return the arguments so far."""
         if self._path is not None:
             self._set(self._path, "".join(self._pieces))
         return self._root
 
     def _close_place(self) -> None:
-        """Another place is next: the text of the one before is whole."""
+        """Finish the text at the last path: another path follows."""
         self.current()
         self._path = None
         self._pieces.clear()
@@ -55,7 +55,7 @@ class ArgumentsAccumulator:
             node = _descend(node, step, [] if isinstance(following, int) else {})
         last = steps[-1]
         if isinstance(node, list) and isinstance(last, int):
-            node[last : last + 1] = [value]  # an item in its order, or one that is told again
+            node[last : last + 1] = [value]  # the next item, or one that is repeated
             if last >= len(node):
                 raise ValueError(f"the path {path[:80]!r} leaves items out")
         elif isinstance(node, dict) and isinstance(last, str):
@@ -65,7 +65,7 @@ class ArgumentsAccumulator:
 
 
 def _parse_path(path: str) -> list[str | int]:
-    """``$.recipe.steps[0]`` as its names and numbers."""
+    """Split a path such as ``$.recipe.steps[0]`` into names and numbers."""
     steps: list[str | int] = []
     position = 1
     while path.startswith("$") and (found := _STEP.match(path, position)):
@@ -77,7 +77,7 @@ def _parse_path(path: str) -> list[str | int]:
 
 
 def _descend(node: Any, step: str | int, fresh: Any) -> Any:
-    """What stands at a step, made where nothing does; items are made in order only."""
+    """Return the value at a step, created if it is missing; list items are created in order only."""
     if isinstance(node, list) and isinstance(step, int):
         if step == len(node):
             node.append(fresh)

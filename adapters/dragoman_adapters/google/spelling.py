@@ -1,4 +1,4 @@
-"""camelCase and snake_case: Google reads its fields in either, and clients write both, sometimes in one object.
+"""Handles camelCase and snake_case. Google reads its fields in both, and clients write both, sometimes in one object.
 
 Adapters read the camelCase form. Other spellings are noted, so that they go back unchanged.
 """
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 _VERBATIM_FIELDS = frozenset({"args", "response"})
-"""Fields whose values are a tool's own: their names are nobody's spelling."""
+"""Fields whose values belong to a tool: the names in them are not changed."""
 
 _UNDERSCORE = re.compile(r"_([a-z0-9])")
 
@@ -18,7 +18,7 @@ def camel_case_name(name: str) -> str:
 
 
 def to_camel_case(value: Any) -> tuple[Any, list[str]]:
-    """The value with camelCase names, and the names that were spelled otherwise."""
+    """Return the value with camelCase names, and the names that were spelled differently."""
     found: dict[str, None] = {}
     return _camel_keys(value, found), list(found)
 
@@ -36,7 +36,7 @@ def restore_spelling(value: Any, names: Iterable[str]) -> Any:
 
 
 def find_field(native: Mapping[str, Any], name: str) -> tuple[str, Any]:
-    """The field of that camelCase name in whichever spelling is there, and its value; None if it is not."""
+    """Return the name of a field in the spelling that the object uses, and its value; None if it has no such field."""
     if native.get(name) is not None:
         return name, native[name]
     for key, value in native.items():

@@ -1,7 +1,7 @@
 """Decodes the stream of streamGenerateContent (docs/reference/wires/google.md): server-sent events, or one JSON array.
 
-Each chunk is a small reply. The last content brings a finish reason; counts may follow it, so that only the end of
-the bytes, and of the array, ends the stream.
+Each chunk is a small reply. The last content has a finish reason, but counts may follow it, so only the end of the
+bytes and of the array ends the stream.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,7 +33,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class ReplyFrameDecoder:
-    """Server-sent events, unless the first byte that is not blank begins a JSON value."""
+    """Splits server-sent events, or a JSON array if the first byte that is not blank begins a JSON value."""
 
     def __init__(self, frame_cap: int, body_cap: int) -> None:
         self._frame_cap = frame_cap
@@ -43,7 +43,7 @@ class ReplyFrameDecoder:
 
     @property
     def closed(self) -> bool:
-        """False where an array still waits for its end."""
+        """False while an array has not ended."""
         return not isinstance(self._chosen, JsonArrayDecoder) or self._chosen.closed
 
     def feed(self, chunk: bytes) -> list[Frame]:
@@ -89,7 +89,7 @@ class GoogleStreamDecoder(StreamDecoder):
             yield from self._change(change)
 
     def end(self) -> Iterable[StreamEvent]:
-        """Only the end itself marks it: the reply is whole if its finish reason stands and nothing is open."""
+        """Complete the reply if it has a finish reason and nothing is open; the wire has no other end marker."""
         if not (self._accumulator.finished and self._frames.closed):
             return super().end()
         return self._complete()
@@ -117,7 +117,9 @@ class GoogleStreamDecoder(StreamDecoder):
             yield TextDelta(message_id, change.index, part["text"])
 
     def _call(self, change: PartChange) -> Iterator[StreamEvent]:
-        """Arguments that come one value at a time are no fragments of JSON: they are told when they are whole."""
+        """Return the events of a call. Arguments that arrive value by value are not JSON fragments: they are sent when
+        complete.
+        """
         accumulator = self._accumulator.candidates[0].parts[change.index]
         call = accumulator.part.get("functionCall") or accumulator.part.get("function_call") or {}
         if not isinstance(call.get("name"), str):

@@ -1,1 +1,1 @@
-"""Google's Interactions API: a conversation as steps, kept at Google or sent along."""
+"""Google's Interactions API: a conversation as steps, stored by Google or sent with each request."""

@@ -6,14 +6,14 @@ from dragoman.adapter import wirejson
 from dragoman_adapters.google.decode_blocks import RAW_INPUT
 
 INPUT_STEPS = ("user_input", "function_result")
-"""Steps that are not the model's: input that is said again."""
+"""Steps of the input, which the stream repeats."""
 _CALL, _OUTPUT = "function_call", "model_output"
 
 
 class StepAccumulator:
-    """A step's object, and the pieces that its deltas brought, which are joined when somebody asks.
+    """A step's object, and the pieces of its deltas, which are joined when they are needed.
 
-    ``place`` is its position among the model's steps, ``first_block`` the index of its first block in the message.
+    ``position`` is its position among the model's steps, ``first_block`` the index of its first block in the message.
     """
 
     __slots__ = ("_arguments", "_texts", "call", "first_block", "native", "position", "stopped")
@@ -25,7 +25,7 @@ class StepAccumulator:
         self.position = position
         self.first_block = first_block
         self.call = ""
-        """The canonical id of the call that the step is."""
+        """The canonical id, if the step is a call."""
         self.stopped = False
         self._texts: dict[int, list[str]] = {}
         self._arguments: list[str] = []
@@ -49,13 +49,13 @@ class StepAccumulator:
 
     @property
     def contents(self) -> list[dict[str, Any]]:
-        """What a model_output holds so far."""
+        """The contents of a model_output so far."""
         found: list[dict[str, Any]] = self.native.get("content") or []
         return found
 
     @property
     def blocks(self) -> int:
-        """How many blocks of the message the step becomes, as far as is known."""
+        """The number of blocks that the step becomes, as far as is known."""
         if self.is_output:
             return len(self.contents)
         return 0 if self.is_repeated else 1
@@ -70,14 +70,14 @@ class StepAccumulator:
         self.native["content"].append(native)
 
     def add_text(self, text: str) -> None:
-        """A piece of the last content. Appending to a string would copy it for every delta."""
+        """Add a piece of the last content. Appending to a string would copy it for every delta."""
         self._texts.setdefault(len(self.contents) - 1, []).append(_require_text(text))
 
     def add_arguments(self, text: str) -> None:
         self._arguments.append(_require_text(text))
 
     def stop(self) -> None:
-        """The step is whole: its object is what it will be."""
+        """Finish the step: its object does not change any more."""
         self.stopped = True
         self.native = self.to_native()
         self._texts.clear()
@@ -107,5 +107,5 @@ class StepAccumulator:
 
 def _require_text(text: str) -> str:
     if not isinstance(text, str):
-        raise TypeError("a delta of a step is no text")
+        raise TypeError("a delta of a step is not text")
     return text

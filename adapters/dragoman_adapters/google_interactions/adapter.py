@@ -1,18 +1,18 @@
 """The adapter for the Interactions API."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from dragoman.adapter import wirejson
-from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
+from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
 from dragoman.adapter.errors import ProviderError
-from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
-from dragoman.adapter.replies.error_context import ErrorContext, parse_error_body
+from dragoman.adapter.facts.capabilities import ModelTable
+from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder, wrap_malformed
+from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.prepare import prepare_request
-from dragoman.adapter.requests.request_reader import HistoryReader, parse_request
-from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_reader import HistoryReader
+from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.google.adapter import GoogleAdapter
@@ -20,13 +20,11 @@ from dragoman_adapters.google_interactions import decode, encode, errors
 from dragoman_adapters.google_interactions.options import decode_options
 from dragoman_adapters.google_interactions.stream import InteractionsStreamDecoder
 
-PATH = "/v1beta/interactions"
 
-
-class InteractionsAdapter(Adapter):
+class InteractionsAdapter(WireAdapter):
     """Steps in, steps out; see https://ai.google.dev/gemini-api/docs/interactions.
 
-    A conversation that Google keeps goes on with ``previous_interaction_id`` among the options' own fields.
+    To continue a conversation that Google stores, set ``previous_interaction_id`` in ``AdapterOptions.extra``.
     """
 
     provider: ClassVar[str] = "google-interactions"
@@ -34,47 +32,46 @@ class InteractionsAdapter(Adapter):
     models: ClassVar[ModelTable] = ModelTable.of(
         "dragoman_adapters", "google/models.toml", "google_interactions/models.toml"
     )
-    listed_models: ClassVar[tuple[str, ...]] = models.listed
+    path: ClassVar[str] = "/v1beta/interactions"
+    merged_fields: ClassVar[frozenset[str]] = encode.MERGED_FIELDS
+    history_field: ClassVar[str] = "input"
+    instruction_fields: ClassVar[tuple[str, ...]] = ("system_instruction",)
+    telemetry_name: ClassVar[str] = "gcp.gemini"
 
-    @property
-    def capabilities(self) -> AdapterCapabilities:
-        return self.models.capabilities(self.model)
-
-    def to_wire(
+    def prepare(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
-    ) -> WireRequest:
+    ) -> tuple[RequestBuilder, Sequence[ToolDefinition]]:
         server_state = encode.has_stored_history(options.extra.get(self.provider, {}))
-        request, tools = prepare_request(self.target, messages, tools, options, server_state=server_state, whole=True)
-        path = f"{PATH}?alt=sse" if options.stream else PATH
-        return request.build(path, encode.encode_body(request, tools), merged=encode.MERGED_FIELDS)
+        return prepare_request(self.target, messages, tools, options, server_state=server_state, whole=True)
 
-    def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
-        with wrap_malformed(self.provider):
-            if response.status >= 400:
-                raise self.error(response.status, response.body, response.headers)
-            native = wirejson.loads_object(response.body)
-            if native.get("error"):
-                raise self.error(response.status, response.body, response.headers)
-            if "status" not in native and "steps" not in native:
-                raise ValueError("this is no interaction: it has neither steps nor a status")
-            return decode.decode_message(native, ReplyBuilder(context, self.provider))
+    def request_path(self, options: AdapterOptions) -> str:
+        return f"{self.path}?alt=sse" if options.stream else self.path
+
+    def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
+        return encode.encode_body(request, tools)
+
+    def parse_reply(self, response: WireResponse) -> dict[str, Any]:
+        native = super().parse_reply(response)
+        if native.get("error"):
+            raise self.error(response.status, response.body, response.headers)
+        if "status" not in native and "steps" not in native:
+            raise ValueError("this is not an interaction: it has no steps and no status")
+        return native
+
+    def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:
+        return decode.decode_message(native, reply)
+
+    def decode_request(
+        self, native: dict[str, Any], reader: HistoryReader
+    ) -> tuple[list[ToolDefinition], AdapterOptions]:
+        covered = decode.decode_history(native, reader)
+        tools = decode.decode_tools(native, self.provider)
+        if tools:
+            covered.append("tools")
+        return tools, decode_options(native, self.target, reader.context, covered)
+
+    def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
+        return errors.decode_error(native, origin)
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
         return InteractionsStreamDecoder(self.provider, context)
-
-    def from_wire_request(
-        self, body: bytes | Mapping[str, Any], context: RequestContext
-    ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
-        native = parse_request(body)
-        with wrap_malformed(self.provider, request=True):
-            reader = HistoryReader(self.provider, self.model, context)
-            covered = decode.decode_history(native, reader)
-            tools = decode.decode_tools(native, self.provider)
-            if tools:
-                covered.append("tools")
-            return reader.messages, tools, decode_options(native, self.target, context, covered)
-
-    def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
-        return errors.decode_error(
-            parse_error_body(body), ErrorContext(self.provider, self.model, status, headers, body)
-        )

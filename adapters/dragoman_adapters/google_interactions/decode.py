@@ -24,7 +24,7 @@ STOP_REASONS = {
     "queued": StopReason.PAUSE,
     "requires_continuation": StopReason.PAUSE,
 }
-"""Anything else, ``failed`` above all, is an error."""
+"""All other statuses mean an error, such as ``failed``."""
 _COVERED_FIELDS = {"model", "agent", "steps", "usage"}
 _CONTENTS = ("text", "image", "audio", "video", "document")
 _COUNTED_TOOLS = {"google_search": "web_search"}
@@ -60,7 +60,9 @@ def _decode_stop_reason(word: str | None, status: MessageStatus, *, called: bool
 
 
 def decode_usage(native: Mapping[str, Any] | None, tier: str | None) -> TokenUsage | None:
-    """As with generateContent, under other names: what is cached lies inside the input, all else beside."""
+    """Decode the usage, as for generateContent but with other names: the input includes cached tokens, nothing else
+    overlaps.
+    """
     count = UsageReader.of(native)
     if count is None or native is None or "total_input_tokens" not in native:
         return None
@@ -85,7 +87,7 @@ def decode_usage(native: Mapping[str, Any] | None, tier: str | None) -> TokenUsa
 
 
 def _decode_media_counts(count: UsageReader) -> dict[str, int | None]:
-    """The media of the prompt, apart from what of them came from a cache, and those of the answer."""
+    """Return the media tokens of the prompt, without those from a cache, and of the answer."""
 
     def of(part: str, medium: str) -> int | None:
         path = f"{part}_tokens_by_modality"
@@ -109,7 +111,7 @@ def _decode_media_counts(count: UsageReader) -> dict[str, int | None]:
 def _decode_steps(
     steps: list[dict[str, Any]], call_id: Any, provider: str
 ) -> tuple[list[ContentBlock], dict[str, Any]]:
-    """The blocks of the model's steps; the notes say which of them were one step, and what that held beside them."""
+    """Decode the model's steps to blocks. The notes hold which blocks were one step, and its other fields."""
     blocks: list[ContentBlock] = []
     notes: dict[str, Any] = {}
     layout: list[dict[str, Any]] = []
@@ -203,7 +205,7 @@ def _add_assistant_steps(reader: HistoryReader, steps: list[dict[str, Any]]) -> 
 
 
 def _add_user_step(reader: HistoryReader, step: dict[str, Any], names: dict[str, str]) -> None:
-    """One step of the user's. Tools' answers may stand among its contents: they become messages of their own."""
+    """Add one step of the user. Tool results among its contents become messages of their own."""
     extra = diff_objects({**step, "content": None}, {"type": "user_input", "content": None})
     layout: dict[str, Any] = {"beside": extra} if extra else {}
     inner = step.get("content") or []
@@ -235,7 +237,7 @@ def _add_tool_result(
 
 
 def decode_tools(native: Mapping[str, Any], provider: str) -> list[ToolDefinition]:
-    """The tools of a request; those that Google runs itself are kept whole, under their kind."""
+    """Decode the tools of a request. Tools that Google runs itself are kept whole, under their kind."""
     found: list[ToolDefinition] = []
     for item in native.get("tools") or ():
         if item["type"] != "function":

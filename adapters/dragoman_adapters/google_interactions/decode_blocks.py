@@ -1,4 +1,4 @@
-"""The blocks that steps and their contents are."""
+"""Decodes steps and their contents to blocks."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ _MEDIA: dict[str, type[ImageBlock | AudioBlock | VideoBlock | DocumentBlock]] = 
 
 
 def decode_block(native: dict[str, Any], provider: str) -> ContentBlock:
-    """The block of a content; unknown blocks are kept whole."""
+    """Decode a content; unknown contents are kept whole."""
     kind = native["type"]
     if kind == "text":
         text = native["text"]
@@ -52,7 +52,7 @@ def _decode_source(native: dict[str, Any], provider: str) -> MediaSource | None:
 
 
 def _decode_citation(native: dict[str, Any], text: str) -> Citation:
-    """An annotation. Its indexes count bytes of UTF-8, ours characters."""
+    """Decode an annotation. Its indexes count bytes of UTF-8, ours count characters."""
     encoded = text.encode()
     start, end = native.get("start_index"), native.get("end_index")
     is_valid = isinstance(start, int) and isinstance(end, int) and 0 <= start <= end <= len(encoded)
@@ -67,13 +67,13 @@ def _decode_citation(native: dict[str, Any], text: str) -> Citation:
 
 
 def decode_thinking(native: dict[str, Any]) -> ThinkingBlock:
-    """A thought step: its summary, of which the texts count, and its signature."""
+    """Decode a thought step: the texts of its summary, and its signature."""
     texts = [each["text"] for each in native.get("summary") or () if each.get("type") == "text"]
     return ThinkingBlock(text="".join(texts), signature=native.get("signature") or None)
 
 
 def decode_tool_result(native: dict[str, Any], tool_use_id: str, provider: str) -> ToolResultBlock:
-    """A tool's answer: a text, a list of contents, or an object, which is read as its JSON."""
+    """Decode a tool result: a text, a list of contents, or an object, which becomes its JSON."""
     answer = native.get("result")
     if isinstance(answer, list) and all(isinstance(each, dict) and "type" in each for each in answer):
         content: tuple[ContentBlock, ...] = tuple(decode_block(each, provider) for each in answer)
@@ -86,7 +86,7 @@ def decode_tool_result(native: dict[str, Any], tool_use_id: str, provider: str) 
 
 def decode_tool_call(native: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
     arguments = native.get("arguments")
-    if isinstance(arguments, str):  # as a stream left it
+    if isinstance(arguments, str):  # left unfinished by a stream
         parsed, raw = wirejson.parse_arguments(arguments)
         return ToolUseBlock(id=tool_use_id, name=native["name"], input=parsed, raw_input=raw)
     raw = native.get(decode_blocks.RAW_INPUT)

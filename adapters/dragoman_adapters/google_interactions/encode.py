@@ -20,7 +20,7 @@ MERGED_FIELDS = frozenset({"generation_config"})
 
 
 def has_stored_history(extra: Mapping[str, Any]) -> bool:
-    """Whether Google keeps the turns before, so that calls may be out of sight."""
+    """Whether Google stores earlier turns, so that a result's call may be missing from the history."""
     return bool(extra.get("previous_interaction_id"))
 
 
@@ -39,7 +39,7 @@ def encode_body(request: RequestBuilder, definitions: Sequence[ToolDefinition]) 
 
 
 def _encode_system(request: RequestBuilder) -> str:
-    """All of the instruction as one text."""
+    """Encode the instructions as one text."""
     texts = [
         (turn, index, block.text)
         for turn in request.turns
@@ -57,7 +57,7 @@ def _encode_system(request: RequestBuilder) -> str:
 
 
 def encode_tool(definition: ToolDefinition, own: Note) -> dict[str, Any]:
-    """A function, flat; a tool that Google runs itself goes back unchanged."""
+    """Encode a function in the flat form; a server tool goes back unchanged."""
     if "native" in own:
         return dict(own["native"])
     encoded: dict[str, Any] = {"type": "function", "name": definition.name}
@@ -73,7 +73,7 @@ def _own_note(definition: ToolDefinition, provider: str) -> Note:
 
 
 def _encode_input(request: RequestBuilder, turns: Sequence[Turn]) -> Any:
-    """The steps; one that was read as a text or as bare contents stays so while nothing else is said."""
+    """Encode the steps. A request that was read as a text or as bare contents keeps that form if it has one turn."""
     if not turns:
         request.record_loss(LossKind.EMPTY_MESSAGE, "nothing is left to send: a user's turn is added", Severity.INFO)
         return CONTINUE_TEXT
@@ -98,11 +98,11 @@ def _encode_input(request: RequestBuilder, turns: Sequence[Turn]) -> Any:
 
 
 def _encode_user_turn(request: RequestBuilder, turn: Turn, own: Note, steps: list[dict[str, Any]]) -> None:
-    encode_blocks = [each for index in range(len(turn.blocks)) for each in _encode_content(request, turn, index, own)]
+    contents = [each for index in range(len(turn.blocks)) for each in _encode_content(request, turn, index, own)]
     if own.get("joined") and steps and steps[-1]["type"] == "user_input":
-        steps[-1]["content"] += encode_blocks
-    elif encode_blocks or own:
-        steps.append(apply_diff({"type": "user_input", "content": encode_blocks}, own.get("beside")))
+        steps[-1]["content"] += contents
+    elif contents or own:
+        steps.append(apply_diff({"type": "user_input", "content": contents}, own.get("beside")))
     elif not steps or _is_output(steps[-1]):
         reason = "the user's message is empty: a word is put in its place"
         request.record_loss(LossKind.EMPTY_MESSAGE, reason, Severity.INFO)
@@ -130,7 +130,7 @@ def _encode_tool_results(
 
 
 def _encode_assistant_turn(request: RequestBuilder, turn: Turn, own: Note) -> list[dict[str, Any]]:
-    """What the model said: contents side by side are one step, unless they were read as several."""
+    """Encode an assistant's turn. Neighbouring contents share one step, unless they were read as several."""
     steps: list[dict[str, Any]] = []
     layout = _step_starts(turn, own)
     for index, block in enumerate(turn.blocks):
@@ -150,7 +150,7 @@ def _encode_assistant_turn(request: RequestBuilder, turn: Turn, own: Note) -> li
         return _apply_step_notes(steps, own)
     for index in turn.texts_after_calls():
         request.record_block_loss(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
-    # Between a call and its answer stands nothing, so that all calls come last.
+    # Nothing may be between a call and its result, so all calls come last.
     return sorted(
         (step for step in steps if step.get("content") != []), key=lambda step: bool(step["type"] == "function_call")
     )
@@ -161,7 +161,7 @@ def _is_output(step: Mapping[str, Any]) -> bool:
 
 
 def _step_starts(turn: Turn, own: Note) -> dict[int, str] | None:
-    """Which blocks begin a step or are one by themselves; None if the turn is not as it was read."""
+    """Return the blocks that begin a step or are one; None if the turn is not as it was read."""
     if "steps" not in own or turn.origins != tuple(range(len(turn.message.content))):
         return None
     found: dict[int, str] = {}
@@ -175,7 +175,7 @@ def _step_starts(turn: Turn, own: Note) -> dict[int, str] | None:
 
 
 def _apply_step_notes(steps: list[dict[str, Any]], own: Note) -> list[dict[str, Any]]:
-    """The steps with those that held no content, and with what stood beside the contents."""
+    """Return the steps with those that held no content, and with their other fields."""
     remaining = iter(steps)
     return [
         apply_diff(
@@ -205,7 +205,7 @@ def _encode_content(request: RequestBuilder, turn: Turn, index: int, own: Note) 
             )
             yield {"type": "text", "text": text}
         if block.source.kind == "text":
-            # Plain text is none of the types that a document may have.
+            # A document cannot be plain text on this wire.
             yield {"type": "text", "text": block.source.data}
             return
     yield encode_blocks.encode_block(block)

@@ -1,4 +1,4 @@
-"""Encodes blocks as contents of steps: one content is one block."""
+"""Encodes blocks as contents of steps: one block is one content."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from dragoman_adapters.google import encode_blocks
 
 
 def encode_block(block: ContentBlock) -> dict[str, Any]:
-    """The content of a block."""
+    """Encode a block as a content."""
     match block:
         case TextBlock():
             return {"type": "text", "text": block.text}
@@ -38,7 +38,7 @@ def _encode_media(block: encode_blocks.Media) -> dict[str, Any]:
 
 
 def encode_step(block: ContentBlock, wire_id: str | None = None) -> dict[str, Any] | None:
-    """The step that a block is by itself; None for one that is a content of a step."""
+    """Encode a block as a step; None if it is a content of a step."""
     match block:
         case ThinkingBlock():
             signed = {"signature": block.signature} if block.signature else {}
@@ -51,7 +51,7 @@ def encode_step(block: ContentBlock, wire_id: str | None = None) -> dict[str, An
 
 
 def encode_tool_result(block: ToolResultBlock, name: str, wire_id: str) -> dict[str, Any]:
-    """A tool's answer as a step: its texts as one."""
+    """Encode a tool result as a step, with its texts joined."""
     answer = "\n".join(each.text for each in block.content if isinstance(each, TextBlock))
     encoded: dict[str, Any] = {"type": "function_result", "call_id": wire_id, "name": name, "result": answer}
     return encoded | ({"is_error": True} if block.is_error else {})

@@ -1,7 +1,7 @@
-"""What the codes of the Interactions API mean (https://ai.google.dev/gemini-api/docs/api-errors).
+"""Decodes errors of the Interactions API (https://ai.google.dev/gemini-api/docs/api-errors).
 
-An error is ``{"error": {"code": ..., "message": ...}}``, by HTTP and inside a stream, where its code is all there is.
-Codes that are not listed are read as Google's other errors are.
+An error is ``{"error": {"code": ..., "message": ...}}``, by HTTP and inside a stream, where only the code tells its
+class. Codes that are not listed are decoded like Google's other errors.
 """
 
 from typing import Any
@@ -33,11 +33,11 @@ BY_CODE: dict[str, type[ProviderError]] = {
     "rate_limit_exceeded": RateLimitError,
 }
 _INVALID_REQUEST = "invalid_request"
-"""Its message may say that the input is too long, as that of Google's INVALID_ARGUMENT may."""
+"""The code whose message may report that the input is too long, as Google's INVALID_ARGUMENT does."""
 
 
 def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-    """The error of an event, or of an interaction that failed."""
+    """Return the error of an event or of a failed interaction."""
     error = native.get("error")
     code = error.get("code") if isinstance(error, dict) else None
     if isinstance(error, dict) and isinstance(code, str) and code in BY_CODE:

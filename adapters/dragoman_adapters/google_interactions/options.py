@@ -6,22 +6,25 @@ from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
 from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
 
 EFFORTS = {"minimal": "minimal", "low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
-OPTION_FIELDS = ("temperature", "top_p", "seed", "max_output_tokens")
+OPTIONS = OptionTable(
+    {name: name for name in ("temperature", "top_p", "seed", "max_output_tokens", "stop_sequences")},
+    absent="the Interactions API has none",
+)
+"""The fields of generation_config."""
 _TOOL_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     """Encode everything except the conversation and the tools."""
-    options = request.options
-    encoded: dict[str, Any] = {"stream": True} if options.stream else {}
-    config: dict[str, Any] = {name: value for name in OPTION_FIELDS if (value := getattr(options, name)) is not None}
-    if stop := option_support.stop_sequences(request):
-        config["stop_sequences"] = stop
+    encoded: dict[str, Any] = {"stream": True} if request.options.stream else {}
+    config: dict[str, Any] = {}
+    OPTIONS.encode(request, config)
     config |= _encode_thinking(request)
     choice = option_support.tool_choice(request, tools=tools, reasoning=False)
     if isinstance(choice, NamedTool):
@@ -33,25 +36,22 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     if structured_output.should_send_schema(request, tools=tools):
         schema = schemas.fit_output_schema(request)
         encoded["response_format"] = {"type": "text", "mime_type": "application/json", "schema": schema}
-    for name in ("top_k", "thinking_budget"):
-        if getattr(options, name) is not None:
-            request.record_option_loss(name, "the Interactions API has none")
-    if options.parallel_tool_calls is False:
-        request.record_option_loss("parallel_tool_calls", "Google has no such switch")
+    option_support.record_parallel_calls_loss(request, "Google has no such switch")
     option_support.record_cache_hint_loss(request)
+    request.record_unused_options(OPTIONS.absent)
     return encoded
 
 
 def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
-    options = request.options
-    if options.thinking is False or options.effort == "none":
+    thinking, effort = request.used.take("thinking"), request.used.take("effort")
+    if thinking is False or effort == "none":
         request.record_option_loss("thinking", "it cannot be switched off here; the least level is asked for")
         return {"thinking_level": "minimal"}
-    config: dict[str, Any] = {"thinking_summaries": "auto"} if options.thinking else {}
-    if options.effort in EFFORTS:
-        config["thinking_level"] = EFFORTS[options.effort]
-    elif options.effort is not None:
-        request.record_option_loss("effort", f"{options.effort!r} is no level of Google's")
+    config: dict[str, Any] = {"thinking_summaries": "auto"} if thinking else {}
+    if effort in EFFORTS:
+        config["thinking_level"] = EFFORTS[effort]
+    elif effort is not None:
+        request.record_option_loss("effort", f"{effort!r} is no level of Google's")
     return config
 
 
@@ -61,11 +61,7 @@ def decode_options(
     """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``."""
     config = native.get("generation_config") or {}
     options = AdapterOptions(
-        max_output_tokens=config.get("max_output_tokens"),
-        temperature=config.get("temperature"),
-        top_p=config.get("top_p"),
-        seed=config.get("seed"),
-        stop_sequences=tuple(config.get("stop_sequences") or ()),
+        **OPTIONS.decode(config),
         tool_choice=_decode_tool_choice(config.get("tool_choice")),
         output_schema=_decode_output_schema(native.get("response_format")),
         effort=config.get("thinking_level"),

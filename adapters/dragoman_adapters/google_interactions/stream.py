@@ -1,7 +1,7 @@
-"""Events to events for streamed interactions. The terminal event is interaction.completed.
+"""Decodes streamed interactions (https://ai.google.dev/gemini-api/docs/interactions/streaming).
 
-It tells of the whole interaction but for its steps, which have come on the way: each starts, goes on by deltas and
-stops (https://ai.google.dev/gemini-api/docs/interactions/streaming).
+The terminal event is interaction.completed. It has the whole interaction except its steps: each step was streamed
+before, with a start, deltas and a stop.
 """
 
 from collections.abc import Iterable, Iterator
@@ -76,7 +76,7 @@ class InteractionsStreamDecoder(StreamDecoder):
         return decode.decode_message(self._accumulated_reply(), self._reply, status) if self._started else None
 
     def _begin(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
-        """What is known before any step; a step may tell that it was lost on the way."""
+        """Store what is known apart from the steps. Yields the start event, once."""
         known = self._native.get("id")
         if known and native.get("id", known) != known:
             raise ValueError("a second interaction starts in one stream")
@@ -86,7 +86,7 @@ class InteractionsStreamDecoder(StreamDecoder):
             yield MessageStart(self._reply.message_id, native.get("model") or native.get("agent") or self._model)
 
     def _with_usage(self, events: Iterable[StreamEvent], native: dict[str, Any]) -> Iterator[StreamEvent]:
-        """Counts may come with any event: what was used so far."""
+        """Yield the events, and the usage so far, which any event may carry."""
         yield from events
         if self._started and (usage := decode.decode_usage(native, None)) is not None:
             self._native["usage"] = native
@@ -95,7 +95,7 @@ class InteractionsStreamDecoder(StreamDecoder):
     def _start(self, index: int, native: dict[str, Any]) -> Iterator[StreamEvent]:
         yield from self._begin({})
         if index != len(self._steps):
-            raise ValueError(f"step {index} starts where {len(self._steps)} was due")
+            raise ValueError(f"step {index} starts, but {len(self._steps)} was expected")
         last = self._steps[-1] if self._steps else None
         position = last.position + (not last.is_repeated) if last else 0
         step = StepAccumulator(native, position, last.first_block + last.blocks if last else 0)
@@ -115,7 +115,7 @@ class InteractionsStreamDecoder(StreamDecoder):
     def _open_step(self, index: int) -> StepAccumulator:
         """Raises ValueError if the step has ended or not started: events are missing or repeated."""
         if not 0 <= index < len(self._steps) or self._steps[index].stopped:
-            raise ValueError(f"step {index} goes on, but is not open")
+            raise ValueError(f"step {index} continues, but is not open")
         return self._steps[index]
 
     def _delta(self, step: StepAccumulator, delta: dict[str, Any]) -> Iterable[StreamEvent]:
@@ -150,7 +150,7 @@ class InteractionsStreamDecoder(StreamDecoder):
         yield TextDelta(self._reply.message_id, step.last_block, text)
 
     def _text_content(self, step: StepAccumulator) -> dict[str, Any]:
-        """The text that goes on: the last content, or a new one behind anything else."""
+        """Return the text content that continues: the last content, or a new one after any other."""
         if not step.contents or step.contents[-1]["type"] != "text":
             self._add_content(step, {"type": "text", "text": ""})
         return step.contents[-1]
@@ -169,7 +169,7 @@ class InteractionsStreamDecoder(StreamDecoder):
             yield ThinkingDelta(self._reply.message_id, step.first_block, content["text"])
 
     def _signature(self, step: StepAccumulator, signature: str | None) -> Iterator[StreamEvent]:
-        """Of a thought, a call or a tool of Google's. Empty ones come before the one that counts."""
+        """Add the signature of a thought, a call or a server tool. Empty ones come before the final one."""
         step.native["signature"] = signature or step.native.get("signature") or ""
         if signature and step.kind == "thought":
             yield ThinkingDelta(self._reply.message_id, step.first_block, "", signature)
@@ -194,7 +194,7 @@ class InteractionsStreamDecoder(StreamDecoder):
             for index, step in enumerate(native.get("steps") or ()):
                 yield from self._start(index, step)
                 yield from self._stop(self._steps[index])
-        # What was counted on the way is less than all: where the end tells no counts they are unknown.
+        # Counts during the stream are partial: without counts at the end, the usage is unknown.
         self._native["usage"] = native.get("usage")
         message = decode.decode_message(self._accumulated_reply(), self._reply)
         if message.usage is not None:

@@ -1,65 +1,46 @@
 """The adapter for models that run in this process."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
+from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
 from dragoman.adapter.errors import ProviderError
-from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
-from dragoman.adapter.replies.error_context import ErrorContext, parse_error_body
+from dragoman.adapter.facts.capabilities import ModelTable
+from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder, wrap_malformed
-from dragoman.adapter.requests.prepare import prepare_request
-from dragoman.adapter.requests.request_reader import HistoryReader, parse_request
-from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.local import decode, encode, errors
 from dragoman_adapters.local.options import decode_options
 from dragoman_adapters.local.stream import LocalStreamDecoder
 
-PATH = "/chat"
 
-_MODELS = ModelTable.of("dragoman_adapters.local")
-
-
-class LocalAdapter(Adapter):
+class LocalAdapter(WireAdapter):
     """Chats with a GGUF model in this process: ``local:smollm2-135m``, or ``local:`` and the path of a .gguf file."""
 
     provider: ClassVar[str] = "local"
     endpoint: ClassVar[Endpoint] = Endpoint(base_url="local:", key_required=False)
     transport: ClassVar[str] = "local"
-    listed_models: ClassVar[tuple[str, ...]] = _MODELS.listed
+    models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.local")
+    path: ClassVar[str] = "/chat"
 
-    @property
-    def capabilities(self) -> AdapterCapabilities:
-        return _MODELS.capabilities(self.model)
+    def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
+        return encode.encode_body(request, tools)
 
-    def to_wire(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
-    ) -> WireRequest:
-        request, tools = prepare_request(self.target, messages, tools, options)
-        return request.build(PATH, encode.encode_body(request, tools))
+    def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:
+        return decode.decode_message(native, reply)
 
-    def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
-        with wrap_malformed(self.provider):
-            if response.status >= 400:
-                raise self.error(response.status, response.body, response.headers)
-            return decode.decode_message(decode.parse_reply(response.body), ReplyBuilder(context, self.provider))
+    def decode_request(
+        self, native: dict[str, Any], reader: HistoryReader
+    ) -> tuple[list[ToolDefinition], AdapterOptions]:
+        decode.decode_history(native, reader)
+        return decode.decode_tools(native), decode_options(native, self.target, reader.context)
+
+    def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
+        return errors.decode_error(native, origin)
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
         return LocalStreamDecoder(self.provider, context)
-
-    def from_wire_request(
-        self, body: bytes | Mapping[str, Any], context: RequestContext
-    ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
-        native = parse_request(body)
-        with wrap_malformed(self.provider, request=True):
-            reader = HistoryReader(self.provider, self.model, context)
-            decode.decode_history(native, reader)
-            return reader.messages, decode.decode_tools(native), decode_options(native, self.target, context)
-
-    def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
-        return errors.decode_error(
-            parse_error_body(body), ErrorContext(self.provider, self.model, status, headers, body)
-        )

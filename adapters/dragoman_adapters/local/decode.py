@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from dragoman.adapter import wirejson
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests.request_reader import HistoryReader
@@ -19,10 +18,6 @@ STOP_REASONS = {
     "stop_sequence": StopReason.STOP_SEQUENCE,
     "tool_use": StopReason.TOOL_USE,
 }
-
-
-def parse_reply(body: bytes) -> dict[str, Any]:
-    return wirejson.loads_object(body)
 
 
 def decode_message(
@@ -52,7 +47,7 @@ def _decode_stop_reason(native: str | None, status: MessageStatus) -> StopReason
 
 
 def decode_usage(native: dict[str, Any] | None) -> TokenUsage | None:
-    """The runtime counts the prompt as it was put to the model, instructions and examples of ours included."""
+    """Decode the usage. The runtime counts the whole prompt, with our instructions and examples."""
     if (count := UsageReader.of(native)) is None:
         return None
     return TokenUsage(
@@ -64,7 +59,7 @@ def decode_usage(native: dict[str, Any] | None) -> TokenUsage | None:
 
 
 def decode_block(native: dict[str, Any], tool_use_id: str) -> ContentBlock:
-    """One part; unknown blocks are kept whole."""
+    """Decode a part; unknown parts are kept whole."""
     match native["type"]:
         case "text":
             return TextBlock(text=native["text"])
@@ -78,7 +73,7 @@ def decode_block(native: dict[str, Any], tool_use_id: str) -> ContentBlock:
 
 
 def decode_tool_call(native: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
-    """A call. Arguments that are still text were cut off or malformed: they run nothing."""
+    """Decode a call. Arguments that are still text are truncated or malformed, so no tool runs with them."""
     arguments = native["arguments"]
     if isinstance(arguments, dict):
         return ToolUseBlock(id=tool_use_id, name=native["name"], input=arguments)
@@ -86,7 +81,7 @@ def decode_tool_call(native: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
 
 
 def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
-    """The messages of a request, in order."""
+    """Decode the messages of a request."""
     for item in native["messages"]:
         reader.add(Role(item["role"]), [decode_block(inner, _tool_use_id(inner, reader)) for inner in item["content"]])
 
@@ -102,7 +97,7 @@ def _tool_use_id(native: dict[str, Any], reader: HistoryReader) -> str:
 
 
 def decode_tools(native: dict[str, Any]) -> list[ToolDefinition]:
-    """The tools of a request."""
+    """Decode the tools of a request."""
     return [
         ToolDefinition(name=item["name"], description=item["description"], input_schema=item["parameters"])
         for item in native.get("tools") or ()

@@ -51,7 +51,7 @@ def _encode_turn(request: RequestBuilder, turn: Turn) -> dict[str, Any]:
 
 
 def encode_block(block: ContentBlock, tool_id: ToolId) -> dict[str, Any]:
-    """One block. A call whose arguments were no object carries them as the text that they were."""
+    """Encode a block. Arguments of a call that are not an object are sent as the text that they were."""
     match block:
         case TextBlock():
             return {"type": "text", "text": block.text}

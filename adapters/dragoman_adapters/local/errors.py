@@ -1,4 +1,4 @@
-"""What the errors of the local transport mean: ``{"error": {"type": ..., "message": ...}}``, whole or as a line."""
+"""Decodes errors of the local transport, ``{"error": {"type": ..., "message": ...}}``, whole or as a line."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ BY_TYPE: dict[str, type[ProviderError]] = {
 
 
 def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-    """The error of an error object, by HTTP or in a stream."""
+    """Return the error of an error object, by HTTP or in a stream."""
     inner = native.get("error")
     inner = inner if isinstance(inner, dict) else {}
     failure = origin.failure(

@@ -5,64 +5,65 @@ from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
 from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
 
-OPTION_FIELDS = {
-    "max_output_tokens": "max_tokens",
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "seed": "seed",
-}
-"""Our options and the names that they have on this wire."""
+OPTIONS = OptionTable(
+    {
+        "max_output_tokens": "max_tokens",
+        "temperature": "temperature",
+        "top_p": "top_p",
+        "top_k": "top_k",
+        "seed": "seed",
+        "stop_sequences": "stop",
+    },
+    absent="models in this process have none",
+)
+"""The fields of ``options``."""
 
 
 def encode_options(request: RequestBuilder) -> dict[str, Any]:
     """Encode everything except the conversation and the tools."""
-    options = request.options
+    take = request.used.take
     encoded: dict[str, Any] = {}
-    if options.tool_choice is not None:
-        choice = options.tool_choice
+    if (choice := take("tool_choice")) is not None:
         encoded["tool_choice"] = {"name": choice.name} if isinstance(choice, NamedTool) else choice
-    if options.parallel_tool_calls is not None:
-        encoded["parallel_tool_calls"] = options.parallel_tool_calls
-    if options.output_schema is not None:
-        encoded["output_schema"] = dict(options.output_schema)
-    settings: dict[str, Any] = {
-        theirs: value for ours, theirs in OPTION_FIELDS.items() if (value := getattr(options, ours)) is not None
-    }
-    if options.stop_sequences:
-        settings["stop"] = list(options.stop_sequences)
+    if (parallel := take("parallel_tool_calls")) is not None:
+        encoded["parallel_tool_calls"] = parallel
+    if (schema := take("output_schema")) is not None:
+        encoded["output_schema"] = dict(schema)
+    settings: dict[str, Any] = {}
+    OPTIONS.encode(request, settings)
     if settings:
         encoded["options"] = settings
-    if options.stream:
+    if request.options.stream:
         encoded["stream"] = True
     _record_unsupported_options(request)
+    request.record_unused_options(OPTIONS.absent)
     return encoded
 
 
 def _record_unsupported_options(request: RequestBuilder) -> None:
-    options, model = request.options, request.target.model
-    if options.thinking or options.effort not in (None, "none"):
-        request.record_option_loss("thinking" if options.thinking else "effort", f"{model} does not reason")
-    if options.thinking_budget is not None:
+    take, model = request.used.take, request.target.model
+    thinking, effort = take("thinking"), take("effort")
+    if thinking or effort not in (None, "none"):
+        request.record_option_loss("thinking" if thinking else "effort", f"{model} does not reason")
+    if take("thinking_budget") is not None:
         request.record_option_loss("thinking_budget", f"{model} does not reason")
-    if options.prompt_cache is not None:
+    if take("prompt_cache") is not None:
         reason = "prompt_cache: a model in this process keeps no prompt between requests"
         request.record_loss(LossKind.OPTION, reason, Severity.INFO)
-    if options.parallel_tool_calls and not request.target.capabilities.supports_parallel_tool_calls:
+    if take("parallel_tool_calls") and not request.target.capabilities.supports_parallel_tool_calls:
         request.record_option_loss("parallel_tool_calls", f"{model} calls one tool at a time")
 
 
 def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
     """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``."""
     settings = native.get("options") or {}
-    values: dict[str, Any] = {ours: settings.get(theirs) for ours, theirs in OPTION_FIELDS.items()}
     options = AdapterOptions(
-        **values,
-        stop_sequences=tuple(settings.get("stop") or ()),
+        **OPTIONS.decode(settings),
         tool_choice=_decode_tool_choice(native.get("tool_choice")),
         parallel_tool_calls=native.get("parallel_tool_calls"),
         output_schema=native.get("output_schema"),

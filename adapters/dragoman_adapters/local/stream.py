@@ -1,4 +1,4 @@
-"""Chunks to events: one JSON object a line, the last with the type end."""
+"""Decodes the stream of the local transport: a JSON object a line, the last of the type end."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -24,7 +24,7 @@ from dragoman_adapters.local import decode, errors
 
 
 class LocalStreamDecoder(StreamDecoder):
-    """Gathers the reply object that the lines describe, and emits an event for each change.
+    """Accumulates the reply object of the lines and emits an event for each change.
 
     The lines are start, then text pieces and calls (call, arguments, call_end), then end with the reason and the
     counts; or error.
@@ -95,7 +95,7 @@ class LocalStreamDecoder(StreamDecoder):
 
     def _append_fragment(self, piece: str) -> None:
         if not isinstance(piece, str):
-            raise TypeError("a piece of a stream is no text")
+            raise TypeError("a piece of a stream is not text")
         self._pieces.append(piece)
 
     def _open_call(self) -> int:
@@ -105,7 +105,7 @@ class LocalStreamDecoder(StreamDecoder):
 
     def _end(self, line: dict[str, Any]) -> Iterator[StreamEvent]:
         if not self._native:
-            raise ValueError("a message ends that has not started")
+            raise ValueError("a message ends before its start")
         self._native |= {key: value for key, value in line.items() if key != "type"}
         if (usage := decode.decode_usage(line.get("usage"))) is not None:
             yield UsageUpdate(self._reply.message_id, usage)
@@ -113,12 +113,12 @@ class LocalStreamDecoder(StreamDecoder):
 
     def _add(self, item: dict[str, Any]) -> None:
         if not self._native:
-            raise ValueError("a message goes on that has not started")
+            raise ValueError("a message continues before its start")
         self._join_fragments()
         self._content.append(item)
 
     def _join_fragments(self) -> None:
-        """Joins what the last part's pieces brought. Arguments that have not ended stay text."""
+        """Join the pieces of the last part. Arguments that have not ended stay text."""
         if not self._content:
             return
         last = self._content[-1]

@@ -7,8 +7,6 @@ from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from dragoman_adapters.openai_chat.dialect import Dialect
 
-_MODELS = ModelTable.of("dragoman_adapters.mistral")
-
 MISTRAL = Dialect(
     max_tokens="max_tokens",
     seed="random_seed",
@@ -23,7 +21,7 @@ MISTRAL = Dialect(
     reasoning_replay="always",
     failed=("error",),
 )
-"""What differs from OpenAI's wire."""
+"""The differences from OpenAI's wire."""
 
 
 class MistralAdapter(ChatAdapter):
@@ -33,6 +31,6 @@ class MistralAdapter(ChatAdapter):
         key_variables=("MISTRAL_API_KEY",),
         base_url_variable="MISTRAL_BASE_URL",
     )
+    telemetry_name: ClassVar[str] = "mistral_ai"
     dialect: ClassVar[Dialect] = MISTRAL
-    models: ClassVar[ModelTable] = _MODELS
-    listed_models: ClassVar[tuple[str, ...]] = _MODELS.listed
+    models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.mistral")

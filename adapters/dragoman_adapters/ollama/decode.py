@@ -27,10 +27,6 @@ _COVERED_FIELDS = {"message", "model"}
 _CONTENT_FIELDS = ("content", "thinking", "images", "tool_calls")
 
 
-def parse_reply(body: bytes) -> dict[str, Any]:
-    return wirejson.loads_object(body)
-
-
 def decode_message(
     native: dict[str, Any], reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE
 ) -> Message:
@@ -96,7 +92,7 @@ def _decode_tool_call(native: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
 
 
 def _note_message(native: dict[str, Any], content: list[ContentBlock]) -> dict[str, Any]:
-    """What the message, and each of its calls, holds beyond what our encoder would write."""
+    """Return what the message and each of its calls hold beyond our encoding."""
     notes: dict[str, Any] = {}
     calls = iter(native.get("tool_calls") or ())
     blocks: dict[str, Any] = {}
@@ -124,7 +120,7 @@ def _note_call(native: dict[str, Any], block: ToolUseBlock) -> dict[str, Any]:
 
 
 def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
-    """The messages of a request. Results without an id answer the open calls of their tool's name, in order."""
+    """Decode the messages of a request. Results without an id answer the open calls of their tool, in order."""
     open_calls: list[tuple[str, str]] = []
     for item in native["messages"]:
         role = Role(item["role"])

@@ -54,7 +54,7 @@ def encode_tool(definition: ToolDefinition) -> dict[str, Any]:
 
 
 def _encode_turn(request: RequestBuilder, turn: Turn, names: dict[str, str]) -> list[dict[str, Any]]:
-    """One message a turn; a turn of several tool results becomes several. ``names`` are the tools by call."""
+    """Encode a turn as one message; several tool results become several. ``names`` are the tools by call."""
     if (text := turn.plain_text("ollama")) is not None:
         return [{"role": _ROLES.get(turn.role, turn.role.value), "content": text}]
     for index in range(len(turn.blocks)):
@@ -83,7 +83,7 @@ def _encode_turn(request: RequestBuilder, turn: Turn, names: dict[str, str]) -> 
 
 
 def _record_text_losses(request: RequestBuilder, turn: Turn) -> None:
-    """A content is one text: that it was several is a loss of form."""
+    """Record that several texts are sent as one: the content is one text."""
     texts = [index for index, block in enumerate(turn.blocks) if isinstance(block, TextBlock)]
     for index in texts[1:]:
         request.record_block_loss(
@@ -92,7 +92,7 @@ def _record_text_losses(request: RequestBuilder, turn: Turn) -> None:
 
 
 def encode_message(role: str, blocks: Sequence[ContentBlock]) -> dict[str, Any]:
-    """A message without its calls: texts are joined, and images stand beside the text, as the wire has it."""
+    """Encode a message without its calls: texts are joined, images have a field of their own."""
     texts = [block.text for block in blocks if isinstance(block, TextBlock)]
     encoded: dict[str, Any] = {"role": role, "content": "\n".join(texts)}
     if thoughts := [block.text for block in blocks if isinstance(block, ThinkingBlock)]:

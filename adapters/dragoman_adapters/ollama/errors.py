@@ -1,5 +1,4 @@
-"""What Ollama's errors mean: ``{"error": "text"}``, by HTTP and as a line of a stream
-(docs/reference/wires/ollama.md)."""
+"""Decodes Ollama's errors, ``{"error": "text"}``, by HTTP and in a stream (docs/reference/wires/ollama.md)."""
 
 from typing import Any
 
@@ -14,7 +13,7 @@ _BY_MESSAGE: tuple[tuple[str, type[ProviderError]], ...] = (
 
 
 def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-    """The error of an error object, by HTTP or in a stream. Only its words tell what it means."""
+    """Return the error of an error object, by HTTP or in a stream. Only its words tell its class."""
     error = native.get("error")
     inner = error if isinstance(error, dict) else {}
     failure = origin.failure(

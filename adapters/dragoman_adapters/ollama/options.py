@@ -5,61 +5,65 @@ from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
 
 EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "max", "max": "max"}
-OPTION_FIELDS = {
-    "max_output_tokens": "num_predict",
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "seed": "seed",
-}
-"""Our options and the names of Ollama's."""
+OPTIONS = OptionTable(
+    {
+        "max_output_tokens": "num_predict",
+        "temperature": "temperature",
+        "top_p": "top_p",
+        "top_k": "top_k",
+        "seed": "seed",
+        "stop_sequences": "stop",
+        "frequency_penalty": "frequency_penalty",
+        "presence_penalty": "presence_penalty",
+    },
+    absent="Ollama has none",
+)
+"""The fields of ``options``."""
 
 
 def encode_options(request: RequestBuilder) -> dict[str, Any]:
     """Encode everything except the conversation and the tools. The server streams by default, so ``stream`` is always
     sent."""
-    options = request.options
-    encoded: dict[str, Any] = {"stream": options.stream}
+    take = request.used.take
+    encoded: dict[str, Any] = {"stream": request.options.stream}
     if (think := _encode_thinking(request)) is not None:
         encoded["think"] = think
     if structured_output.should_send_schema(request, tools=False):
         encoded["format"] = schemas.fit_output_schema(request)
-    settings: dict[str, Any] = {
-        theirs: value for ours, theirs in OPTION_FIELDS.items() if (value := getattr(options, ours)) is not None
-    }
-    if stop := option_support.stop_sequences(request):
-        settings["stop"] = stop
+    settings: dict[str, Any] = {}
+    OPTIONS.encode(request, settings)
     if settings:
         encoded["options"] = settings
-    if options.tool_choice == "required" or isinstance(options.tool_choice, NamedTool):
+    if (choice := take("tool_choice")) == "required" or isinstance(choice, NamedTool):
         request.record_option_loss("tool_choice", "Ollama cannot be forced to call a tool; it may choose")
-    if options.parallel_tool_calls is False:
-        request.record_option_loss("parallel_tool_calls", "Ollama has no such switch")
-    if options.thinking_budget is not None:
+    option_support.record_parallel_calls_loss(request, "Ollama has no such switch")
+    if take("thinking_budget") is not None:
         request.record_option_loss("thinking_budget", "Ollama takes levels, not budgets")
     option_support.record_cache_hint_loss(request)
+    request.record_unused_options(OPTIONS.absent)
     return encoded
 
 
 def _encode_thinking(request: RequestBuilder) -> bool | str | None:
-    effort, capabilities, model = request.options.effort, request.target.capabilities, request.target.model
-    if request.options.thinking is False or effort == "none":
+    thinking: bool | None = request.used.take("thinking")
+    effort: str | None = request.used.take("effort")
+    capabilities, model = request.target.capabilities, request.target.model
+    if thinking is False or effort == "none":
         if capabilities.thinking_off:
             return False
         request.record_option_loss("thinking", f"{model} always thinks; the lowest level is asked for")
         return "low"
-    if not capabilities.supports_thinking and (request.options.thinking or effort is not None):
-        request.record_option_loss(
-            "thinking" if request.options.thinking else "effort", f"{model} is not known to think"
-        )
+    if not capabilities.supports_thinking and (thinking or effort is not None):
+        request.record_option_loss("thinking" if thinking else "effort", f"{model} is not known to think")
         return None
     if effort is None:
-        return request.options.thinking
+        return thinking
     if effort not in EFFORTS:
         request.record_option_loss("effort", f"{effort!r} is no level of Ollama's")
         return None
@@ -71,11 +75,8 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
     settings = native.get("options") or {}
     think = native.get("think")
     schema = native.get("format")
-    stop = settings.get("stop") or ()
-    values: dict[str, Any] = {ours: settings.get(theirs) for ours, theirs in OPTION_FIELDS.items()}
     options = AdapterOptions(
-        **values,
-        stop_sequences=(stop,) if isinstance(stop, str) else tuple(stop),
+        **OPTIONS.decode(settings),
         output_schema=schema if isinstance(schema, dict) else None,
         thinking=think if isinstance(think, bool) else None,
         effort=think if isinstance(think, str) else None,

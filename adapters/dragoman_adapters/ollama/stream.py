@@ -1,5 +1,4 @@
-"""Decodes the stream of Ollama's chat: one JSON object a line, the last with done true
-(docs/reference/wires/ollama.md)."""
+"""Decodes the stream of Ollama's chat: JSON objects, the last with ``done`` (docs/reference/wires/ollama.md)."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -26,7 +25,7 @@ from dragoman_adapters.ollama import decode, errors
 
 
 class OllamaStreamDecoder(StreamDecoder):
-    """Gathers the reply object that the lines add up to, and emits an event for each change."""
+    """Accumulates the reply object of the lines and emits an event for each change."""
 
     def __init__(self, provider: str, context: RequestContext) -> None:
         super().__init__(provider, NdjsonDecoder(context.frame_cap, context.body_cap))
@@ -67,7 +66,7 @@ class OllamaStreamDecoder(StreamDecoder):
             yield from self._call(call)
 
     def _call(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
-        """Calls arrive whole."""
+        """Return the events of calls, which arrive whole."""
         position = len(self._calls)
         self._calls.append(native)
         function, message_id = native["function"], self._reply.message_id

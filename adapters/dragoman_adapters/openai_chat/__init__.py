@@ -1,1 +1,1 @@
-"""Chat Completions, as OpenAI speaks it and as many others do: what differs between them is a `Dialect`."""
+"""Chat Completions, OpenAI's and that of many others. A `Dialect` has the differences."""

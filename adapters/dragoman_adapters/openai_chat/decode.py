@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from dragoman.adapter import wirejson
+from dragoman.adapter.json_path import lookup_path
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests.request_reader import HistoryReader
@@ -13,7 +13,7 @@ from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.openai_chat import decode_blocks, encode, encode_blocks, thinking_details
-from dragoman_adapters.openai_chat.dialect import Dialect, first_filled, lookup_path
+from dragoman_adapters.openai_chat.dialect import Dialect, first_filled
 from dragoman_adapters.openai_chat.encode_blocks import Piece
 
 STOP_REASONS = {
@@ -35,10 +35,6 @@ _COVERED_CHOICE_FIELDS = {"index", "message", "delta"}
 _COVERED_MESSAGE_FIELDS = {"role", "content", "refusal", "audio", "tool_calls", "function_call", "annotations"}
 
 DiffFunction = Callable[[Piece, Piece], dict[str, Any]]
-
-
-def parse_reply(body: bytes) -> dict[str, Any]:
-    return wirejson.loads_object(body)
 
 
 def decode_message(

@@ -1,4 +1,4 @@
-"""The blocks that the pieces of a message are, and what a piece holds beyond its block."""
+"""Decodes the pieces of a message to blocks, and notes what a piece holds in addition to its block."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_chat.encode_blocks import Piece
 
 REFERENCES = "references"
-"""Our own field of a text part for the parts that back it."""
+"""Our own field of a text part, for the parts that back the text."""
 
 
 def split_message(native: Mapping[str, Any], dialect: Dialect) -> list[Piece]:

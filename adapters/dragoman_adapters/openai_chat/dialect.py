@@ -7,16 +7,15 @@ What differs from model to model (limits, roles, media, tool ids, sampling) is n
 
 from collections.abc import Mapping
 from decimal import Decimal
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
+from dragoman.adapter.json_path import Path, lookup_path, split_path
+from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.guard import JsonObject
-
-Path = str
-"""The dotted path of a value in a JSON object."""
 
 
 class Dialect(FrozenModel):
@@ -28,6 +27,8 @@ class Dialect(FrozenModel):
     max_tokens: Path = "max_completion_tokens"
     seed: Path | None = "seed"
     top_k: Path | None = None
+    frequency_penalty: Path | None = "frequency_penalty"
+    presence_penalty: Path | None = "presence_penalty"
     stop: Path | None = "stop"
     stream_usage: bool = True
     """Whether a stream must be asked for its usage with stream_options; others send it unasked."""
@@ -100,22 +101,31 @@ class Dialect(FrozenModel):
     source_list: Path | None = None
     """The path of the citations of a reply, if they are outside of its message."""
 
-    @field_validator("seed", "top_k", "stop", "effort", "thinking_budget", "cost", "server_tools", "source_list")
+    @field_validator(
+        "seed", "top_k", "frequency_penalty", "presence_penalty", "stop", "effort", "thinking_budget", "cost",
+        "server_tools", "source_list",
+    )  # fmt: skip
     @classmethod
     def _absent(cls, value: Path | None) -> Path | None:
         return value or None
 
+    @cached_property
+    def option_table(self) -> OptionTable:
+        """The fields of the options that are one field each."""
+        paths = {
+            "max_output_tokens": self.max_tokens,
+            "stop_sequences": self.stop,
+            "temperature": "temperature",
+            "top_p": "top_p",
+            "top_k": self.top_k,
+            "seed": self.seed,
+            "frequency_penalty": self.frequency_penalty,
+            "presence_penalty": self.presence_penalty,
+        }
+        return OptionTable(paths, absent="the endpoint has none")
+
 
 OPENAI = Dialect()
-
-
-def lookup_path(native: Any, path: Path) -> Any:
-    """Return the value at a path; None if there is none."""
-    for name in _steps(path):
-        if not isinstance(native, dict):
-            return None
-        native = native.get(name)
-    return native
 
 
 def first_filled(native: Mapping[str, Any], paths: tuple[Path, ...]) -> Any:
@@ -128,17 +138,4 @@ def first_filled(native: Mapping[str, Any], paths: tuple[Path, ...]) -> Any:
 @cache
 def _first_steps(paths: tuple[Path, ...]) -> frozenset[str]:
     """Return the first fields of the paths."""
-    return frozenset(_steps(path)[0] for path in paths)
-
-
-@cache
-def _steps(path: Path) -> tuple[str, ...]:
-    return tuple(path.split("."))
-
-
-def assign_path(body: dict[str, Any], path: Path, value: Any) -> None:
-    """Set the value at a path and create the objects on the way."""
-    *outer, name = path.split(".")
-    for step in outer:
-        body = body.setdefault(step, {})
-    body[name] = value
+    return frozenset(split_path(path)[0] for path in paths)

@@ -26,7 +26,7 @@ from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_chat.encode_blocks import Note, ToolId
 
 PiecesByField = dict[str, list[Any]]
-"""What is written of a message's blocks, by the message's field."""
+"""The encoded pieces of a message's blocks, by the message's field."""
 
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition], dialect: Dialect) -> dict[str, Any]:

@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
+from dragoman.adapter.json_path import assign_path, lookup_path
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests import option_support, schemas, structured_output
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
-from dragoman_adapters.openai_chat.dialect import Dialect, Path, assign_path, lookup_path
+from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_platform.strict_schema import strict_schema
 
 LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -23,38 +24,29 @@ SCHEMA_NAME = "answer"
 def encode_options(request: RequestBuilder, dialect: Dialect, *, tools: bool) -> dict[str, Any]:
     """Encode everything except the model, the conversation and the tools. Caching is automatic, except for models that
     say otherwise."""
-    options = request.options
+    table = dialect.option_table
     encoded: dict[str, Any] = {}
-    if options.stream:
+    if request.options.stream:
         encoded["stream"] = True
         if dialect.stream_usage:
             encoded["stream_options"] = {"include_usage": True}
-    if options.max_output_tokens is not None:
-        assign_path(encoded, dialect.max_tokens, options.max_output_tokens)
-    if options.stop_sequences:
-        _encode_stop(request, dialect, encoded)
+    table.encode(request, encoded, ("max_output_tokens", "stop_sequences"))
     level = _encode_thinking(request, dialect, encoded, tools=tools)
-    _encode_sampling(request, dialect, encoded, reasoning=level != "none")
-    if options.output_schema is not None:
+    table.encode(request, encoded, reasoning=level != "none")
+    if request.used.take("output_schema") is not None:
         _encode_response_format(request, dialect, encoded, tools=tools)
     _encode_cache(request, encoded)
     _encode_tool_choice(request, dialect, encoded, tools=tools, reasoning=level != "none")
+    request.record_unused_options(table.absent)
     return encoded
 
 
 def _encode_cache(request: RequestBuilder, encoded: dict[str, Any]) -> None:
-    requested, capabilities = request.options.prompt_cache, request.target.capabilities
+    requested, capabilities = request.used.take("prompt_cache"), request.target.capabilities
     if requested is not None and capabilities.wire.get("cache_control"):
         encoded["cache_control"] = {"type": "ephemeral", **({} if requested == "5m" else {"ttl": requested})}
     elif requested == "1h" or not capabilities.supports_prompt_caching:
         option_support.record_cache_hint_loss(request)
-
-
-def _encode_stop(request: RequestBuilder, dialect: Dialect, encoded: dict[str, Any]) -> None:
-    if dialect.stop is None:
-        request.record_option_loss("stop_sequences", "the endpoint has none")
-    elif stop := option_support.stop_sequences(request):
-        assign_path(encoded, dialect.stop, stop)
 
 
 def may_reason(request: RequestBuilder) -> bool:
@@ -65,25 +57,26 @@ def may_reason(request: RequestBuilder) -> bool:
 
 def _encode_thinking(request: RequestBuilder, dialect: Dialect, encoded: dict[str, Any], *, tools: bool) -> str | None:
     """Encode the reasoning options. Returns the level at which the model will reason, None if unknown."""
-    options, facts = request.options, request.target.capabilities.wire
-    capabilities = request.target.capabilities
-    is_off = options.thinking is False or options.effort == "none"
+    capabilities, take = request.target.capabilities, request.used.take
+    thinking, effort, budget = take("thinking"), take("effort"), take("thinking_budget")
+    facts = capabilities.wire
+    is_off = thinking is False or effort == "none"
     if is_off and dialect.thinking_off and capabilities.thinking_off:
         encoded |= deepcopy(dialect.thinking_off)
         return "none"
     if is_off and dialect.thinking_off:
         request.record_option_loss("thinking", f"{request.target.model} always reasons")
-    if options.thinking and not is_off:
+    if thinking and not is_off:
         encoded |= deepcopy(dialect.thinking_on)
-    if options.thinking_budget is not None:
+    if budget is not None:
         if dialect.thinking_budget is None:
             request.record_option_loss("thinking_budget", f"{request.target.model} takes levels of effort, no budget")
         else:
-            assign_path(encoded, dialect.thinking_budget, options.thinking_budget)
-    level = _choose_effort(request, dialect, "none" if is_off else options.effort, tools=tools)
+            assign_path(encoded, dialect.thinking_budget, budget)
+    level = _choose_effort(request, dialect, "none" if is_off else effort, tools=tools)
     if level is not None and dialect.effort is not None:
         assign_path(encoded, dialect.effort, level)
-    elif options.thinking and not dialect.thinking_on and facts.get("efforts") != []:
+    elif thinking and not dialect.thinking_on and facts.get("efforts") != []:
         reason = "thinking: the endpoint has no switch that shows it; the model reasons as it does by itself"
         request.record_loss(LossKind.OPTION, reason, Severity.INFO)
     if facts.get("efforts") == []:
@@ -123,24 +116,6 @@ def _rank(level: str) -> int:
     return LEVELS.index(level if level in LEVELS else "medium")
 
 
-def _encode_sampling(request: RequestBuilder, dialect: Dialect, encoded: dict[str, Any], *, reasoning: bool) -> None:
-    options = request.options
-    paths: dict[str, Path | None] = {"temperature": "temperature", "top_p": "top_p", "top_k": dialect.top_k}
-    for name, path in paths.items():
-        if path is None and getattr(options, name) is not None:
-            request.record_option_loss(name, "the endpoint has none")
-        elif (
-            path is not None
-            and (value := option_support.sampling_value(request, name, reasoning=reasoning)) is not None
-        ):
-            assign_path(encoded, path, value)
-    if options.seed is not None:
-        if dialect.seed is None:
-            request.record_option_loss("seed", "the endpoint has none")
-        else:
-            assign_path(encoded, dialect.seed, options.seed)
-
-
 def _encode_response_format(request: RequestBuilder, dialect: Dialect, encoded: dict[str, Any], *, tools: bool) -> None:
     """Encode the output schema. Only strict mode is binding; a schema without a strict form is sent as a hint."""
     if not structured_output.should_send_schema(request, tools=tools):
@@ -169,30 +144,25 @@ def _encode_tool_choice(
             encoded["tool_choice"] = dialect.tool_choices[choice]
         else:
             request.record_option_loss("tool_choice", f"the endpoint has no word for {choice!r}")
-    if tools and request.options.parallel_tool_calls is not None:
+    if (parallel := request.used.take("parallel_tool_calls")) is not None and tools:
         if dialect.parallel_tool_calls:
-            encoded["parallel_tool_calls"] = request.options.parallel_tool_calls
+            encoded["parallel_tool_calls"] = parallel
         else:
             request.record_option_loss("parallel_tool_calls", "the endpoint has no such switch")
 
 
 def decode_options(native: dict[str, Any], target: Target, context: RequestContext, dialect: Dialect) -> AdapterOptions:
     """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``."""
-    stop = native.get("stop") or ()
     schema = lookup_path(native, "response_format.json_schema.schema")
     tool_fields = [key for key in ("tools", "functions") if native.get(key)]
     is_native = structured_output.supports_native_schema(target.capabilities, tools=bool(tool_fields))
     effort = lookup_path(native, dialect.effort) if dialect.effort else None
-    limit = lookup_path(native, dialect.max_tokens)
-    for older in ("max_completion_tokens", "max_tokens"):
-        limit = native.get(older) if limit is None else limit
+    values = dialect.option_table.decode(native)
+    for name in ("max_completion_tokens", "max_tokens"):  # one of them is the older name of the other
+        if values["max_output_tokens"] is None:
+            values["max_output_tokens"] = native.get(name)
     options = AdapterOptions(
-        max_output_tokens=limit,
-        temperature=native.get("temperature"),
-        top_p=native.get("top_p"),
-        top_k=lookup_path(native, dialect.top_k) if dialect.top_k else None,
-        seed=lookup_path(native, dialect.seed) if dialect.seed else None,
-        stop_sequences=(stop,) if isinstance(stop, str) else tuple(stop),
+        **values,
         tool_choice=_decode_tool_choice(native.get("tool_choice", native.get("function_call")), dialect),
         parallel_tool_calls=native.get("parallel_tool_calls"),
         output_schema=schema if is_native else None,

@@ -107,7 +107,7 @@ class OpenAIBatchApi(BatchApi):
 
 
 def _decode_problem(native: dict[str, Any]) -> str | None:
-    """The reasons why the file was refused, line by line."""
+    """Return the reasons why the file was refused, line by line."""
     faults = native.get("errors")
     listed = faults.get("data") if isinstance(faults, dict) else None
     if not isinstance(listed, list):

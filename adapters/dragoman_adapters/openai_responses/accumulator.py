@@ -11,17 +11,17 @@ BlockEvent = TextDelta | ThinkingDelta | ToolUseStart | ToolUseInputDelta | Tool
 
 _TEXT_PARTS = {"content": "output_text", "summary": "summary_text"}
 _MAX_PARTS = 1024
-"""Far more than any item has: an absurd index must not fill the memory."""
+"""More parts than any item has: a wrong index must not fill the memory."""
 
 
 def item_name(native: Mapping[str, Any]) -> str | None:
-    """What an item is called by: its id, or its call's where a dialect gives it none."""
+    """Return the id of an item, or of its call if a dialect sends no other."""
     name = native.get("id") or native.get("call_id")
     return name if isinstance(name, str) else None
 
 
 class ItemAccumulator:
-    """An item's object, the fragments that its deltas brought, and the events that wait for their turn.
+    """An item's object, the fragments of its deltas, and the events that wait for their turn.
 
     A fragment belongs to a field and a position in it: ``("content", 1)`` is the second part of a message,
     ``("arguments", 0)`` a call's arguments. ``first_block`` is the index of the item's first block in the message.
@@ -36,7 +36,7 @@ class ItemAccumulator:
         self.call = ""
         self.closed = False
         self.shown_field: str | None = None
-        """The field of a reasoning item whose text is shown: the one that speaks first."""
+        """The field of a reasoning item that is emitted: the first one with a delta."""
         self.fragments: dict[tuple[str, int], list[str]] = {}
         self.queue: list[BlockEvent] = []
 
@@ -50,24 +50,24 @@ class ItemAccumulator:
 
     @property
     def blocks_later(self) -> bool:
-        """Whether later items wait for this one: a call that has begun ends before the next one begins."""
+        """Whether later items wait for this one: a call ends before the next item begins."""
         return not self.closed and self.kind == "function_call"
 
     @property
     def blocks(self) -> int:
-        """How many blocks of the message the item becomes, as far as is known."""
+        """The number of blocks that the item becomes, as far as is known."""
         return max(1, len(self.native.get("content") or ())) if self.kind == "message" else 1
 
     def add(self, field: str, position: int, text: str) -> None:
-        """A fragment. Joined once, at the end: appending to a string would copy it for every delta."""
+        """Add a fragment. Fragments are joined at the end: appending to a string would copy it for every delta."""
         if not isinstance(text, str):
-            raise TypeError(f"a delta of an item's {field} is no text")
+            raise TypeError(f"a delta of an item's {field} is not text")
         if self.closed:
-            raise ValueError(f"an item's {field} goes on after the item's end")
+            raise ValueError(f"an item's {field} continues after the item's end")
         self.fragments.setdefault((field, position), []).append(text)
 
     def part(self, field: str, position: int, native: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The part at a position of ``content`` or ``summary``; those that no event announced are made."""
+        """Return the part at a position of ``content`` or ``summary``; missing parts are created."""
         if not 0 <= position < _MAX_PARTS:
             raise ValueError(f"part {position} of an item's {field}")
         if not isinstance(self.native.get(field), list):
@@ -81,7 +81,7 @@ class ItemAccumulator:
         return found[position]
 
     def sent_texts(self) -> list[str]:
-        """The text of each of the item's blocks, as far as its deltas told it."""
+        """Return the text of each block of the item that its deltas sent."""
         if self.kind == "message":
             return ["".join(self.fragments.get(("content", index), ())) for index in range(self.blocks)]
         if self.kind == "reasoning":
@@ -90,7 +90,7 @@ class ItemAccumulator:
         return ["".join(self.fragments.get(("arguments", 0), ()))]
 
     def close(self, native: dict[str, Any]) -> list[str]:
-        """Takes the finished object in. Gives what its deltas left unsaid of each block."""
+        """Store the finished object. Returns the text of each block that its deltas did not send."""
         texts = self.sent_texts()
         self.native, self.closed = dict(native), True
         self.fragments.clear()
@@ -100,9 +100,9 @@ class ItemAccumulator:
         ]
 
     def to_native(self, *, cut: bool = False) -> dict[str, Any]:
-        """The item's object as far as it came; a call that was ``cut`` off, or whose end waits untold, says so.
+        """Return the item's object so far. With ``cut``, a call is incomplete if it is open or its events still wait.
 
-        What reasoning carries encrypted before it is done may be half of it, and is no use.
+        Encrypted reasoning of an open item is left out: it may be incomplete.
         """
         native = dict(self.native)
         if not self.closed and self.kind == "reasoning":
@@ -122,7 +122,7 @@ class ItemAccumulator:
 
 
 def _iter_texts(native: dict[str, Any]) -> Iterator[str]:
-    """The text of each block that an item becomes; empty for those without one."""
+    """Yield the text of each block that an item becomes; empty for blocks without text."""
     match item_kind(native):
         case "message":
             for part in native.get("content") or ():

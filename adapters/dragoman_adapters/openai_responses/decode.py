@@ -5,7 +5,6 @@ from decimal import Decimal
 from itertools import count
 from typing import Any
 
-from dragoman.adapter import wirejson
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests.request_reader import HistoryReader
@@ -22,19 +21,19 @@ STATUSES = {
     "queued": (MessageStatus.PARTIAL, StopReason.PAUSE),
     "cancelled": (MessageStatus.CANCELLED, StopReason.CANCELLED),
 }
-"""What a reply is that a background response has not finished."""
+"""The statuses of a background response that is not complete."""
 
-INCOMPLETE_REASONS = {
+STOP_REASONS = {
     "max_output_tokens": StopReason.MAX_TOKENS,
     "content_filter": StopReason.REFUSAL,
 }
-"""Why a reply stopped early; of any other reason it may be asked to go on."""
+"""The reasons of an incomplete response. For any other reason, the model may be asked to continue."""
 
 CLIENT_CALLS = {
     "custom_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call", "tool_search_call",
     "mcp_approval_request",
 }  # fmt: skip
-"""Native items that the caller answers, where nothing of the reply follows them."""
+"""Native items that the caller answers, unless the reply continues after them."""
 
 _REQUEST_FIELDS = {
     "instructions", "tools", "tool_choice", "parallel_tool_calls", "max_output_tokens", "max_tool_calls", "temperature",
@@ -44,17 +43,6 @@ _REQUEST_FIELDS = {
 """Fields of a reply that repeat the request."""
 
 _COVERED_FIELDS = {"object", "model", "output", "output_text", "usage", "created_at", "completed_at"} | _REQUEST_FIELDS
-
-
-def parse_reply(body: bytes) -> dict[str, Any]:
-    return wirejson.loads_object(body)
-
-
-def find_embedded_error(native: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The error that a reply is, in the shape that HTTP errors have; None if it is an answer."""
-    if native.get("status") == "failed" or (native.get("error") and "output" not in native):
-        return {"error": native.get("error") or {"code": "server_error", "message": "the response failed"}}
-    return None
 
 
 def decode_message(
@@ -88,7 +76,7 @@ def _decode_stop_reason(native: Mapping[str, Any], status: MessageStatus) -> Sto
     if status is MessageStatus.PARTIAL:
         return StopReason.PAUSE
     if native.get("status") == "incomplete":
-        return INCOMPLETE_REASONS.get(str((native.get("incomplete_details") or {}).get("reason")), StopReason.PAUSE)
+        return STOP_REASONS.get(str((native.get("incomplete_details") or {}).get("reason")), StopReason.PAUSE)
     items = [item for item in native["output"] if item_kind(item) != "reasoning"]
     if any(item_kind(item) == "function_call" for item in items) or (items and item_kind(items[-1]) in CLIENT_CALLS):
         return StopReason.TOOL_USE
@@ -111,7 +99,7 @@ def decode_usage(native: Mapping[str, Any]) -> TokenUsage | None:
     prompt, output, total = count("input_tokens"), count.required("output_tokens"), count.optional("total_tokens")
     reasoning = count.optional("output_tokens_details.reasoning_tokens")
     if reasoning and total == prompt + output + reasoning:
-        output += reasoning  # the dialect counts it beside
+        output += reasoning  # the dialect counts it separately
     return TokenUsage(
         input_tokens=count.uncached(prompt, cached, encoded),
         output_tokens=output,
@@ -128,15 +116,14 @@ def decode_usage(native: Mapping[str, Any]) -> TokenUsage | None:
 
 
 _USD_PER_TICK = Decimal("1e-10")
-"""What xAI counts its figure in, in US dollars; OpenRouter names dollars."""
+"""The unit of xAI's own figure, in US dollars; OpenRouter's figure is in dollars."""
 
 
 def _decode_server_tools(reply: UsageReader, count: UsageReader) -> dict[str, int]:
-    """Calls of the provider's own tools: OpenAI counts searches beside the usage, xAI all of them in it.
+    """Count the calls of server tools. OpenAI reports searches outside of the usage, xAI all calls inside it.
 
-    Where neither does, as in most replies of OpenAI's, the items of the output tell. A call of web_search that opens a
-    page or looks into one is not billed, one that searches is
-    (https://developers.openai.com/api/docs/guides/tools-web-search).
+    Most replies of OpenAI report neither: then the items of the output count. A call of web_search that opens a page or
+    searches in it is not billed (https://developers.openai.com/api/docs/guides/tools-web-search).
     """
     by_name = {
         name.removesuffix("_calls"): calls
@@ -153,7 +140,7 @@ def _decode_server_tools(reply: UsageReader, count: UsageReader) -> dict[str, in
 
 
 def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
-    """The instructions and the items of a request; items of the assistant that follow each other are one message."""
+    """Decode the instructions and the items of a request. Consecutive items of the assistant are one message."""
     instructions = native.get("instructions")
     if isinstance(instructions, str) and instructions:
         reader.add(Role.SYSTEM, (TextBlock(text=instructions),), {"instructions": True})
@@ -191,7 +178,7 @@ _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM,
 
 
 def _decode_role(item: Mapping[str, Any], *, replying: bool) -> Role:
-    """Whose message an item belongs to. An output of a native tool stays with the reply that it stands in."""
+    """Return the role of an item's message. The output of a native tool stays in the reply that it is part of."""
     name = item_kind(item)
     if "role" in item:
         return _ROLES.get(item["role"], Role.USER)

@@ -1,4 +1,4 @@
-"""The blocks that content parts are, in messages and in the outputs of tools."""
+"""Decodes content parts of messages and of tool outputs to blocks."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ from dragoman_adapters.openai_responses.encode_blocks import PART_PREFIX
 
 
 def decode_block(native: dict[str, Any], provider: str) -> ContentBlock:
-    """One part; unknown blocks are kept whole."""
+    """Decode a part; unknown parts are kept whole."""
     match native.get("type"):
         case "input_text" | "output_text" | "text":
             return TextBlock(
@@ -35,7 +35,7 @@ def decode_block(native: dict[str, Any], provider: str) -> ContentBlock:
 
 
 def note_part(native: Mapping[str, Any]) -> dict[str, Any]:
-    """Which of its forms a part had, where the canonical block does not tell."""
+    """Return a note of the form of a part that the canonical block does not show."""
     if native.get("type") == "refusal":
         return {"form": "refusal"}
     if isinstance(data := native.get("file_data"), str) and not _split_data_url(data)[0]:
@@ -75,7 +75,7 @@ def _decode_stored_file(native: Mapping[str, Any], provider: str) -> MediaSource
 
 
 def _split_data_url(url: str) -> tuple[str | None, str]:
-    """Media type and base64 data; no type and the whole text where it is anything else."""
+    """Split a data URL into media type and base64 data; for any other text, None and the whole text."""
     head, comma, data = url.partition(",")
     media_type = head.removeprefix("data:").removesuffix(";base64")
     if comma and head == f"data:{media_type};base64" and media_type and ";" not in media_type:

@@ -22,20 +22,20 @@ CallId = Callable[[str | None], str]
 
 
 def item_kind(native: Mapping[str, Any]) -> str:
-    """The type of an item; messages and references may come without one."""
+    """Return the type of an item; messages and references may have none."""
     return native.get("type") or ("message" if "role" in native else "item_reference")
 
 
 def call_reference(native: Mapping[str, Any]) -> str | None:
-    """The id that a call's output refers to; dialects that give none mean the item's."""
+    """Return the id that a call's output refers to: the call's, or the item's in dialects without it."""
     return native.get("call_id") or native.get("id")
 
 
 class MessageAccumulator:
-    """The blocks of one message and its notes.
+    """Accumulates the blocks of one message and their notes.
 
-    ``notes`` are by index of block: a part's or an item's residue. ``starts`` are by the index of a message item's
-    first block, with that item's residue; they keep items apart that one message holds.
+    ``blocks`` of `raw` are the notes by index of block: the difference of a part or an item from our encoding.
+    ``items`` are by the index of the first block of each message item: they separate the items of one message.
     """
 
     def __init__(self, provider: str, role: Role, call_id: CallId) -> None:
@@ -47,7 +47,7 @@ class MessageAccumulator:
         self._messages: list[tuple[int, dict[str, Any], list[dict[str, Any]]]] = []
 
     def add(self, native: dict[str, Any]) -> None:
-        """One item; unknown blocks are kept whole."""
+        """Add an item; unknown items are kept whole."""
         match item_kind(native):
             case "message" if self._is_own_message(native):
                 self._add_message(native)
@@ -65,12 +65,12 @@ class MessageAccumulator:
 
     @property
     def channel(self) -> Channel | None:
-        """The channel of all message items, where they agree."""
+        """The channel of the message items, if all have the same one."""
         phases = {str(native.get("phase")) for _, native, _ in self._messages}
         return CHANNELS.get(phases.pop()) if len(phases) == 1 else None
 
     def raw(self) -> dict[str, Any]:
-        """What provider_raw must hold for a faithful return trip."""
+        """Return the notes for provider_raw that make the round trip exact."""
         starts: dict[str, Any] = {}
         for start, native, encoded in self._messages:
             note = self._message_note(native, encoded)
@@ -79,7 +79,7 @@ class MessageAccumulator:
         return {key: value for key, value in (("items", starts), ("blocks", self._notes)) if value}
 
     def _is_own_message(self, native: Mapping[str, Any]) -> bool:
-        """Whether a message item is this message's own words; compacted replies hold the user's, too."""
+        """Whether a message item belongs to this message; compacted replies hold the user's items, too."""
         if native.get("role") != self.role:
             return False
         return native["content"] != [] or self.role is not Role.ASSISTANT
@@ -102,7 +102,7 @@ class MessageAccumulator:
     def _add_block(
         self, block: ContentBlock, part_note: dict[str, Any], native: dict[str, Any], encoded: dict[str, Any]
     ) -> dict[str, Any]:
-        """Takes a block in and notes what our encoding of it would not say; gives the native form back."""
+        """Add a block, and note what our encoding does not hold. Returns the native object."""
         if note := {**part_note, **(diff_objects(native, encoded) or {})}:
             self._notes[str(len(self.blocks))] = note
         self.blocks.append(block)
@@ -115,7 +115,7 @@ class MessageAccumulator:
         return note | (diff_objects(_without_content(native), _without_content(expected)) or {})
 
     def _decode_call(self, native: dict[str, Any]) -> ToolUseBlock:
-        """A call that the reply was cut off in keeps its arguments as text, whatever they look like."""
+        """Decode a call. The arguments of an incomplete call stay text, even if they parse."""
         text = native["arguments"]
         arguments, malformed = wirejson.parse_arguments(text)
         if native.get("status") == "incomplete":
@@ -126,7 +126,7 @@ class MessageAccumulator:
 
 
 def join_thinking(native: Mapping[str, Any]) -> str:
-    """The summary, its parts joined by a blank line; the reasoning itself where there is no summary."""
+    """Return the parts of the summary, joined by a blank line, or of the reasoning itself if there is no summary."""
     return encode_messages.SEPARATOR.join(part["text"] for part in native.get("summary") or native.get("content") or ())
 
 
@@ -142,7 +142,7 @@ def _note_reasoning(native: Mapping[str, Any]) -> dict[str, Any]:
 def decode_tool_result(
     native: dict[str, Any], tool_use_id: str, provider: str
 ) -> tuple[ToolResultBlock, dict[str, Any]]:
-    """A function's output as a block, and its note."""
+    """Decode the output of a function to a block and its note."""
     answer = native.get("output")
     note: dict[str, Any] = {}
     if isinstance(answer, list):

@@ -22,10 +22,10 @@ _CONTINUE = "Continue."
 
 
 def has_stored_history(messages: Sequence[Message], extra: Mapping[str, Any]) -> bool:
-    """Whether earlier turns live at the provider, so that a result's call may be out of sight."""
+    """Whether the provider stores earlier turns, so that a result's call may be missing from the history."""
     if extra.get("previous_response_id") or extra.get("conversation"):
         return True
-    for message in messages:  # plainly, because it looks at all of a history for each request
+    for message in messages:  # a plain loop, because it reads the whole history for each request
         for block in message.content:
             if type(block) is ProviderBlock and block.kind == "item_reference":
                 return True
@@ -51,12 +51,12 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
 
 
 def _instructions_text(turns: Sequence[Turn], provider: str) -> str | None:
-    """The text of the first turn, where it goes into ``instructions``.
+    """Return the text for ``instructions``, or None if the first turn is an item.
 
-    That is a system message of one text that was read from there, or from nowhere on this wire. Instructions are no
-    part of the history that the provider stores, so a conversation that goes on from its state is told them each
-    time, while an item would be added to it each time. Only the first message can be meant: what is added behind it
-    must not change how it was sent. Alone it is an item, because a request needs input.
+    The text is that of a first system message which is one text, and which was read from ``instructions`` or from
+    another wire. Instructions are not part of the history that the provider stores: a continued conversation sends them
+    each time, while an item would be added each time. Later system messages are items, because adding one must not
+    change how the first is sent. A lone system message is an item as well, because a request needs input.
     """
     match turns:
         case [Turn(role=Role.SYSTEM, blocks=(TextBlock(text=text),)) as first, *others]:
@@ -67,7 +67,7 @@ def _instructions_text(turns: Sequence[Turn], provider: str) -> str | None:
 
 
 def _encode_input(request: RequestBuilder, turns: Sequence[Turn]) -> str | EncodedHistory:
-    """The items; a string where the request that was read had nothing but one."""
+    """Encode the items, or a string if the request was read with nothing else."""
     match turns:
         case [Turn(blocks=(TextBlock(text=text),)) as only] if only.raw(request.provider).get("string"):
             return text
@@ -89,7 +89,7 @@ def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[dic
 
 
 def _record_channel_losses(request: RequestBuilder, turns: Sequence[Turn]) -> None:
-    """Phases stand on texts, and say something of all that is said side by side only where they are the same."""
+    """Record the channels of consecutive assistant messages as losses if they differ or if no text can carry them."""
     if not any(turn.message.channel for turn in turns):
         return
     phases = {encode_messages.PHASES.get(turn.message.channel) if turn.message.channel else None for turn in turns}
@@ -102,9 +102,9 @@ def _record_channel_losses(request: RequestBuilder, turns: Sequence[Turn]) -> No
 
 
 def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
-    """A tool; one that the provider runs itself goes back unchanged.
+    """Encode a tool; a server tool goes back unchanged.
 
-    ``strict`` is always said: left out, the API would try the strict form, which makes optional arguments required.
+    ``strict`` is always sent: without it, the API tries the strict form, which makes optional arguments required.
     """
     raw = definition.provider_raw or {}
     own = raw if raw.get("by") == provider else {}

@@ -14,7 +14,7 @@ from dragoman.canonical.blocks import (
 )
 
 PART_PREFIX = "message/"
-"""Starts the kind of a native block that is a part of a message's content, not an item of its own."""
+"""The prefix for the kind of a native block that is a content part, not an item."""
 
 ANNOTATIONS = ("url_citation", "file_citation", "container_file_citation", "file_path")
 
@@ -29,7 +29,7 @@ _FILE_NAMES = {
 
 
 def is_part(block: ContentBlock) -> bool:
-    """Whether a block stands inside a message's content."""
+    """Whether a block is a content part of a message."""
     if isinstance(block, ProviderBlock):
         return block.kind.startswith(PART_PREFIX)
     return isinstance(block, (TextBlock, *MEDIA_BLOCKS))
@@ -73,7 +73,7 @@ def _encode_image(block: ImageBlock) -> dict[str, Any]:
 
 
 def _encode_file(block: DocumentBlock, *, bare: bool) -> dict[str, Any]:
-    """A file. Plain text has no file of its own to be sent, so it goes as text, under its title."""
+    """Encode a file. The wire has no plain-text files, so their text is sent, with the title."""
     source = block.source
     match source.kind:
         case "text":

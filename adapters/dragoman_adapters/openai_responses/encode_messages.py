@@ -1,4 +1,4 @@
-"""Input items from turns: messages, reasoning, calls and their outputs (docs/reference/wires/openai-responses.md)."""
+"""Encodes turns as input items: messages, reasoning, calls, outputs (docs/reference/wires/openai-responses.md)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -26,31 +26,32 @@ from dragoman_adapters.openai_responses import encode_blocks
 PHASES = {Channel.COMMENTARY: "commentary", Channel.FINAL: "final_answer"}
 
 SEPARATOR = "\n\n"
-"""Stands between the parts of a reasoning item where they are one text."""
+"""The separator of the parts of a reasoning item in one text."""
 
 
 _FOREIGN_NOTE: Mapping[str, Any] = {"string": True}
-"""How a message is written that was not read from this wire: output parts would need the id of an item, so that each
-text of the assistant's is a message of its own whose content is a string."""
+"""The note for messages of other wires. Output parts would need the id of an item, so each text of the assistant is a
+message whose content is a string.
+"""
 
 _UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("link_types", "names", "text_documents")
 """Fields of other providers' blocks that the wire does not support."""
 
 ToolId = Callable[[str], str]
 Note = Mapping[str, Any]
-"""What `Draft` noted of a native item or part when it was read, its residue included."""
+"""What `MessageAccumulator` noted about a native item or part."""
 
 
 @dataclass(slots=True)
 class _MessageItem:
-    """A message item while its parts come together."""
+    """A message item whose parts are being collected."""
 
     note: Note
     native_parts: list[dict[str, Any]] = field(default_factory=list)
 
 
 def encode_turn(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
-    """The items of one turn. Blocks that were read from one message item become one again."""
+    """Encode the items of one turn. Blocks that were read from one message item become one item again."""
     if (text := turn.plain_text(request.provider)) is not None:
         return [_encode_message_item(turn.role, turn.message.channel, text)]
     raw = turn.raw(request.provider)
@@ -97,7 +98,7 @@ def _encode_parts(request: RequestBuilder, turn: Turn, index: int, note: Note) -
 
 
 def _drop_foreign_citations(request: RequestBuilder, turn: Turn, index: int, block: TextBlock) -> TextBlock:
-    """The text with the citations that mean something here: none of another provider's, whose texts are strings."""
+    """Return the text without citations of another provider: its texts are sent as strings."""
     kinds = encode_blocks.ANNOTATIONS if turn.raw(request.provider) else ()
     citations = tuple(cited for cited in block.citations if cited.kind in kinds)
     if citations == block.citations:
@@ -107,7 +108,7 @@ def _drop_foreign_citations(request: RequestBuilder, turn: Turn, index: int, blo
 
 
 def _encode_item(request: RequestBuilder, turn: Turn, index: int, note: Note) -> dict[str, Any] | None:
-    """The item of a block that is one by itself, or None if it cannot be sent."""
+    """Encode a block as an item of its own; None if it cannot be sent."""
     match turn.blocks[index]:
         case ThinkingBlock() | RedactedThinkingBlock() as block:
             item = request.restore_block(turn, index, encode_thinking(block, note))
@@ -141,10 +142,10 @@ def _encode_item(request: RequestBuilder, turn: Turn, index: int, note: Note) ->
 def _drop_trailing_reasoning(
     request: RequestBuilder, turn: Turn, items: list[tuple[int, dict[str, Any] | _MessageItem]]
 ) -> list[tuple[int, dict[str, Any] | _MessageItem]]:
-    """Reasoning needs the item that it led to, and by its id an item asks for the reasoning that led to it.
+    """Leave out reasoning at the end, and ids of items whose reasoning is missing.
 
-    So reasoning at the very end is left out, and where a turn lost reasoning its items go without their ids: then
-    they are plain content, which is complete by itself.
+    Reasoning must be followed by the item that it led to, and an item with an id requires its reasoning. Without ids,
+    items are plain content, which is complete.
     """
     while items and _is_reasoning(items[-1][1]):
         index, _ = items.pop()
@@ -174,7 +175,7 @@ def _without_id(item: dict[str, Any] | _MessageItem) -> dict[str, Any] | _Messag
 
 
 def encode_message(role: Role, channel: Channel | None, content: list[dict[str, Any]], note: Note) -> dict[str, Any]:
-    """A message item. Its content is a string where it is one plain text of anyone but the assistant."""
+    """Encode a message item. The content is a string if it is one plain text and not the assistant's."""
     text = content[0]["text"] if len(content) == 1 and content[0].keys() == {"type", "text"} else None
     text = "" if not content else text
     as_string = note.get("string", role is not Role.ASSISTANT)
@@ -191,7 +192,7 @@ def _encode_message_item(role: Role, channel: Channel | None, content: str | lis
 
 
 def encode_thinking(block: ThinkingBlock | RedactedThinkingBlock, note: Note) -> dict[str, Any]:
-    """A reasoning item. ``note`` tells which field the text stood in, and the lengths of its parts there."""
+    """Encode a reasoning item. ``note`` names the field of the text and the lengths of its parts."""
     if isinstance(block, RedactedThinkingBlock):
         return {"type": "reasoning", "summary": [], "encrypted_content": block.data}
     texts = _split_text(block.text, note.get("lengths", ()))
@@ -206,7 +207,7 @@ def encode_thinking(block: ThinkingBlock | RedactedThinkingBlock, note: Note) ->
 
 
 def _split_text(text: str, lengths: tuple[int, ...]) -> list[str]:
-    """The parts that a text was joined from; the text as one part where the lengths are not of this text."""
+    """Split a text into the parts that it was joined from; one part if the lengths are not those of this text."""
     if sum(lengths) + len(SEPARATOR) * (len(lengths) - 1) != len(text):
         return [text] if text else []
     pieces: list[str] = []
@@ -218,13 +219,13 @@ def _split_text(text: str, lengths: tuple[int, ...]) -> list[str]:
 
 
 def encode_tool_call(block: ToolUseBlock, tool_id: ToolId) -> dict[str, Any]:
-    """A function call; its arguments are a JSON text."""
+    """Encode a function call; its arguments are JSON text."""
     arguments = wirejson.dumps_text(block.input)
     return {"type": "function_call", "call_id": tool_id(block.id), "name": block.name, "arguments": arguments}
 
 
 def encode_tool_result(block: ToolResultBlock, tool_id: ToolId, note: Note) -> dict[str, Any]:
-    """A function's output: a string where it is one plain text, else parts. The wire has no flag for an error."""
+    """Encode the output of a function: a string if it is one plain text, else parts. The wire has no error flag."""
     notes = note.get("parts", {})
     content = [_encode_result_part(part, notes.get(str(index), {})) for index, part in enumerate(block.content)]
     is_plain = len(content) == 1 and content[0].keys() == {"type", "text"}

@@ -7,6 +7,7 @@ from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
@@ -15,54 +16,53 @@ from dragoman_adapters.openai_platform.strict_schema import strict_schema
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """All levels of reasoning effort, lowest first; each model has some of them."""
 _DEFAULT_THINKING_EFFORT = "medium"
-"""What asking for thinking means on a model that does not reason by default."""
-_SAMPLING = ("temperature", "top_p")
-_UNSUPPORTED_OPTIONS = ("top_k", "seed", "stop_sequences")
+"""The effort of ``thinking=True`` for a model that does not reason by default."""
+OPTIONS = OptionTable(
+    {"max_output_tokens": "max_output_tokens", "temperature": "temperature", "top_p": "top_p"},
+    absent="the Responses API has none",
+)
 _ILLEGAL_NAME_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]+")
 _MAX_NAME_LENGTH = 64
 
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     """Encode everything except the conversation and the tools."""
-    options, capabilities = request.options, request.target.capabilities
+    take, capabilities = request.used.take, request.target.capabilities
     encoded: dict[str, Any] = {}
-    if options.max_output_tokens is not None:
-        encoded["max_output_tokens"] = options.max_output_tokens
+    OPTIONS.encode(request, encoded, ("max_output_tokens",))
     if reasoning := _encode_thinking(request):
         encoded["reasoning"] = reasoning
     effort = reasoning.get("effort", capabilities.wire["default_effort"])
-    for name in _SAMPLING:
-        if (value := option_support.sampling_value(request, name, reasoning=effort != "none")) is not None:
-            encoded[name] = value
-    for name in _UNSUPPORTED_OPTIONS:
-        if getattr(options, name) not in (None, ()):
-            request.record_option_loss(name, "the Responses API has none")
+    OPTIONS.encode(request, encoded, reasoning=effort != "none")
     if (choice := option_support.tool_choice(request, tools=tools, reasoning=effort != "none")) is not None:
         encoded["tool_choice"] = {"type": "function", "name": choice.name} if isinstance(choice, NamedTool) else choice
-    if tools and options.parallel_tool_calls is not None:
-        encoded["parallel_tool_calls"] = options.parallel_tool_calls
+    if (parallel := take("parallel_tool_calls")) is not None and tools:
+        encoded["parallel_tool_calls"] = parallel
     if text := _encode_text_format(request, tools=tools):
         encoded["text"] = text
-    if options.prompt_cache == "1h" and (lifetime := capabilities.wire.get("cache_1h")):
+    requested = take("prompt_cache")
+    if requested == "1h" and (lifetime := capabilities.wire.get("cache_1h")):
         encoded["prompt_cache_options"] = {"ttl": lifetime}
-    elif options.prompt_cache == "1h" or not capabilities.supports_prompt_caching:
+    elif requested == "1h" or not capabilities.supports_prompt_caching:
         option_support.record_cache_hint_loss(request)
-    if options.stream:
+    if request.options.stream:
         encoded["stream"] = True
+    request.record_unused_options(OPTIONS.absent)
     return encoded
 
 
 def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
-    """Effort and summary, as far as the model has them."""
-    options, capabilities = request.options, request.target.capabilities
-    if options.thinking_budget is not None:
+    """Encode effort and summary, as far as the model has them."""
+    take, capabilities = request.used.take, request.target.capabilities
+    thinking, wanted = take("thinking"), take("effort")
+    if take("thinking_budget") is not None:
         request.record_option_loss("thinking_budget", f"{request.target.model} takes an effort, not a budget")
-    requested = "none" if options.thinking is False else options.effort
+    requested = "none" if thinking is False else wanted
     if not capabilities.supports_thinking:
-        if options.thinking or requested not in (None, "none"):
-            request.record_option_loss("thinking" if options.thinking else "effort", f"{request.target.model} has none")
+        if thinking or requested not in (None, "none"):
+            request.record_option_loss("thinking" if thinking else "effort", f"{request.target.model} has none")
         return {}
-    if requested is None and options.thinking and capabilities.wire["default_effort"] == "none":
+    if requested is None and thinking and capabilities.wire["default_effort"] == "none":
         requested = _DEFAULT_THINKING_EFFORT
     encoded: dict[str, Any] = {}
     if requested is not None:
@@ -78,13 +78,13 @@ def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
                 request.record_option_loss(
                     "effort", f"{request.target.model} has no {requested!r}: {effort!r} is asked for"
                 )
-    if options.thinking:
+    if thinking:
         encoded["summary"] = "auto"
     return encoded
 
 
 def _nearest_effort(requested: str, levels: Sequence[str]) -> str | None:
-    """The level of the model that is nearest to the wanted one, the lower of two; None if there is no such word."""
+    """Return the model's level nearest to the requested one, the lower of two; None if the level is unknown."""
     if requested in levels:
         return requested
     if requested not in EFFORTS or not levels:
@@ -94,7 +94,7 @@ def _nearest_effort(requested: str, levels: Sequence[str]) -> str | None:
 
 
 def _encode_text_format(request: RequestBuilder, *, tools: bool) -> dict[str, Any] | None:
-    """The output's schema, named after its title. It binds only where it has a strict form."""
+    """Encode the output schema, named after its title. It is binding only if it has a strict form."""
     if not structured_output.should_send_schema(request, tools=tools):
         return None
     schema = schemas.fit_output_schema(request)
@@ -115,9 +115,7 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         target.capabilities, tools=has_tools
     )
     options = AdapterOptions(
-        max_output_tokens=native.get("max_output_tokens"),
-        temperature=native.get("temperature"),
-        top_p=native.get("top_p"),
+        **OPTIONS.decode(native),
         tool_choice=_decode_tool_choice(native.get("tool_choice")),
         parallel_tool_calls=native.get("parallel_tool_calls"),
         output_schema=form.get("schema") if is_native else None,

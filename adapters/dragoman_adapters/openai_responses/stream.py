@@ -1,8 +1,8 @@
 """Decodes the stream of the Responses API (docs/reference/wires/openai-responses.md).
 
-The terminal events are response.completed, response.incomplete and response.failed. Dialects leave out indexes, event
-names, items of the final object, or add a ``[DONE]``: what an event belongs to is then found by its item's id, or is
-the latest open item.
+The terminal events are response.completed, response.incomplete and response.failed. Some dialects leave out indexes,
+event names or items of the final object, or add a ``[DONE]``. Then an event belongs to the item of its id, or to the
+latest open item.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,8 +26,7 @@ from dragoman.canonical.events import (
     UsageUpdate,
 )
 from dragoman.canonical.message import Message, MessageStatus
-from dragoman_adapters.openai_platform import errors
-from dragoman_adapters.openai_responses import decode, encode_messages
+from dragoman_adapters.openai_responses import decode, encode_messages, errors
 from dragoman_adapters.openai_responses.accumulator import BlockEvent, ItemAccumulator, item_name
 from dragoman_adapters.openai_responses.decode_messages import call_reference, item_kind
 
@@ -36,7 +35,7 @@ DELTA_FIELDS = {
     "response.mcp_call_arguments.delta": "arguments",
     "response.code_interpreter_call_code.delta": "code",
 }
-"""Deltas of native items, and the field that they fill: no events, but in a partial message what had arrived."""
+"""The fields that deltas of native items fill. They emit no events, but a partial message holds them."""
 
 PROGRESS_PREFIXES = (
     "response.apply_patch_call_", "response.audio.", "response.code_interpreter_call", "response.compaction.",
@@ -44,7 +43,7 @@ PROGRESS_PREFIXES = (
     "response.image_generation_call.", "response.mcp_call", "response.mcp_list_tools.", "response.shell_call_",
     "response.steer", "response.tool_search_call", "response.web_search_call.",
 )  # fmt: skip
-"""Native items tell of themselves on the way; they arrive whole when they are done."""
+"""Prefixes of progress events of native items, which arrive whole at the end."""
 
 REPEATED_EVENTS = {
     "response.content_part.done", "response.output_text.done", "response.refusal.done",
@@ -52,11 +51,11 @@ REPEATED_EVENTS = {
     "response.reasoning_summary_part.done", "response.reasoning_summary_text.done", "response.reasoning_part.added",
     "response.reasoning_part.done", "response.reasoning_text.done",
 }  # fmt: skip
-"""Events that say again what deltas said, or nothing."""
+"""Events that repeat deltas, or have no content."""
 
 
 class ResponsesStreamDecoder(StreamDecoder):
-    """Gathers the response object that the stream describes, and emits an event for each change."""
+    """Accumulates the response object of the stream and emits an event for each change."""
 
     def __init__(self, provider: str, context: RequestContext) -> None:
         super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))
@@ -103,7 +102,7 @@ class ResponsesStreamDecoder(StreamDecoder):
                 return self._completed(data["response"])
             case "response.failed":
                 self._native |= _without_output(data["response"])
-                failed = decode.find_embedded_error({**data["response"], "status": "failed"}) or {}
+                failed = errors.find_embedded_error({**data["response"], "status": "failed"}) or {}
                 raise errors.decode_error(failed, ErrorContext(self.provider, self._model))
             case "keepalive":
                 return self.skip_keep_alive()
@@ -122,8 +121,8 @@ class ResponsesStreamDecoder(StreamDecoder):
     def partial(self, status: MessageStatus) -> Message | None:
         if not self._started:
             return None
-        encode_messages = [item.to_native(cut=True) for item in self._items]
-        return decode.decode_message({**self._native, "output": encode_messages}, self._reply, status)
+        output = [item.to_native(cut=True) for item in self._items]
+        return decode.decode_message({**self._native, "output": output}, self._reply, status)
 
     def _begin(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
         self._native |= _without_output(native)
@@ -132,7 +131,7 @@ class ResponsesStreamDecoder(StreamDecoder):
             yield MessageStart(self._reply.message_id, native.get("model") or self._model)
 
     def _item(self, data: dict[str, Any], kind: str = "") -> ItemAccumulator:
-        """The item that an event is about: by its place, by its id, or the latest open one of a kind."""
+        """Return the item of an event: by its index, by its id, or the latest open one of a kind."""
         item = self._by_index.get(data.get("output_index", -1)) or self._by_id.get(data.get("item_id") or "")
         if item is None:
             item = next((item for item in reversed(self._items) if not item.closed and kind in ("", item.kind)), None)
@@ -141,7 +140,7 @@ class ResponsesStreamDecoder(StreamDecoder):
         return item
 
     def _find_item(self, native: dict[str, Any], index: int | None) -> ItemAccumulator | None:
-        """The item that a finished object is: by its place, by its id, or the first open one of its kind."""
+        """Return the item of a finished object: by its index, by its id, or the first open one of its kind."""
         alike = [item for item in self._items if item.kind == item_kind(native)]
         if index is not None and (item := self._by_index.get(index)) in alike:
             return item
@@ -178,7 +177,7 @@ class ResponsesStreamDecoder(StreamDecoder):
         return self._emit(item, TextDelta(self._reply.message_id, item.first_block + position, text))
 
     def _thinking(self, item: ItemAccumulator, field: str, position: int, text: str) -> Iterable[StreamEvent]:
-        """Parts of one field are one text. Where both fields come, the one that came first is shown."""
+        """Parts of a field become one text. If both fields arrive, only the first one is emitted."""
         item.shown_field = item.shown_field or field
         starts = (field, position) not in item.fragments
         if starts:
@@ -198,7 +197,7 @@ class ResponsesStreamDecoder(StreamDecoder):
         return self._emit(item, ToolUseInputDelta(self._reply.message_id, item.first_block, item.call, text))
 
     def _done(self, native: dict[str, Any], index: int | None) -> Iterator[StreamEvent]:
-        """A finished item; one that no event announced is announced here."""
+        """Finish an item. An item that no event announced starts here."""
         item = self._find_item(native, index)
         if item is None:
             yield from self._added(native, index)
@@ -207,7 +206,7 @@ class ResponsesStreamDecoder(StreamDecoder):
             yield from self._close(item, native)
 
     def _close(self, item: ItemAccumulator, native: dict[str, Any]) -> Iterator[StreamEvent]:
-        """An item is finished: what its deltas left unsaid, its signature, and the end of a call."""
+        """Yield what the deltas of a finished item did not send, its signature, and the end of a call."""
         message_id, first = self._reply.message_id, item.first_block
         unsent = item.close(native)
         match item.kind:
@@ -246,14 +245,14 @@ class ResponsesStreamDecoder(StreamDecoder):
                 return
 
     def _in_order(self, event: BlockEvent) -> bool:
-        """Indexes of blocks never go back: what comes after a later block has spoken is left to the final message."""
+        """Whether an event's block is not before the last one: indexes never decrease. The message has the rest."""
         if event.content_block_index < self._block:
             return False
         self._block = event.content_block_index
         return True
 
     def _completed(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
-        """The final object, whose items may be missing although they were streamed."""
+        """Handle the final object. Its items may be missing although they were streamed."""
         yield from self._begin(native)
         output = native.get("output") or [item.to_native() for item in self._items]
         for index, final in enumerate(output):
@@ -264,7 +263,7 @@ class ResponsesStreamDecoder(StreamDecoder):
         yield MessageComplete(decode.decode_message(final, self._reply))
 
     def _as_streamed(self, final: dict[str, Any], index: int) -> dict[str, Any]:
-        """A final item with the signature that its events carried: the final object encrypts it anew."""
+        """Return a final item with the signature of its events: the final object has another encryption of it."""
         item = self._find_item(final, index)
         if item is not None and (streamed := item.native.get("encrypted_content")) and final.get("encrypted_content"):
             return {**final, "encrypted_content": streamed}

@@ -1,5 +1,5 @@
-"""OpenRouter: its dialect and what is known of the models behind it, by vendor.
+"""OpenRouter: its dialect, and the facts about its models by vendor.
 
-``dragoman_adapters.openai_chat`` encodes and decodes, errors included; so does ``dragoman_adapters.openai_responses``
+``dragoman_adapters.openai_chat`` encodes and decodes, errors included; ``dragoman_adapters.openai_responses`` does so
 for conversations in that API.
 """

@@ -1,6 +1,6 @@
 """The adapter for OpenRouter; see https://openrouter.ai/docs.
 
-Fields of its own, such as ``provider``, ``models``, ``plugins`` and ``transforms``, travel in
+Its own fields, such as ``provider``, ``models``, ``plugins`` and ``transforms``, go into
 ``AdapterOptions.extra["openrouter"]``.
 """
 
@@ -28,7 +28,7 @@ OPENROUTER = Dialect(
     server_tools="server_tool_use_details",
     failed=("error",),
 )
-"""What differs from OpenAI's wire."""
+"""The differences from OpenAI's wire."""
 
 _ENDPOINT = Endpoint(
     base_url="https://openrouter.ai/api/v1",
@@ -52,7 +52,7 @@ class OpenRouterResponsesAdapter(ResponsesAdapter):
 
 
 class OpenRouterAdapter(DualApiAdapter):
-    """A new conversation begins in Chat Completions, which all of its models speak."""
+    """A new conversation begins in Chat Completions, which all of its models support."""
 
     provider: ClassVar[str] = "openrouter"
     endpoint: ClassVar[Endpoint] = _ENDPOINT

@@ -1,145 +1,47 @@
 """The adapter contract: from the canonical form to one provider's wire and back (docs/reference/contract.md).
 
 An adapter is bound to one model and pure: it does no I/O and has no clock and no randomness of its own. Ids, time
-and prices come from the `RequestContext`.
+and prices come from the `RequestContext`. `WireAdapter` is the template that most adapters fill in.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from functools import cache
-from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from dragoman.adapter.errors import ProviderError, UnknownProviderError
-from dragoman.adapter.facts.capabilities import AdapterCapabilities
+from dragoman.adapter import wirejson
+from dragoman.adapter.context import Prices, RequestContext, bundled_prices
+from dragoman.adapter.errors import ProviderError
+from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.facts.token_estimate import estimate_tokens
-from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
-from dragoman.adapter.replies.stream_decoder import StreamDecoder, decode_stream, decode_stream_async
-from dragoman.adapter.requests.answer_tool import AnswerTool
-from dragoman.adapter.requests.encode_cache import EncodeCache
+from dragoman.adapter.options import AdapterOptions, NamedTool, ToolChoice
+from dragoman.adapter.replies.error_context import ErrorContext, parse_error_body
+from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.stream_decoder import StreamDecoder, decode_stream, decode_stream_async, wrap_malformed
+from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.projection import Target
-from dragoman.adapter.requests.tool_ids import ToolIdMap
-from dragoman.adapter.requests.tool_names import ToolNames
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_reader import HistoryReader, parse_request
 from dragoman.adapter.wire import WireChunk, WireRequest, WireResponse
 from dragoman.canonical.events import StreamEvent
-from dragoman.canonical.ids import ModelId, new_message_id, new_session_id
+from dragoman.canonical.ids import ModelId
 from dragoman.canonical.message import Message
-from dragoman.canonical.routing import RoutingDecisionRecord
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.usage import TokenUsage, Usage
 
 if TYPE_CHECKING:
     from dragoman.adapter.batch_api import BatchApi
 
-
-class Prices(Protocol):
-    """A price table, as adapters see it."""
-
-    def price(self, model_id: str, usage: TokenUsage, at: datetime) -> Usage:
-        """The usage with its cost; ``cost_usd`` is None if the table has no price."""
-        ...
-
-
-@cache
-def bundled_prices() -> Prices:
-    """The table registered as ``bundled`` under the entry-point group ``dragoman.prices``."""
-    (entry,) = entry_points(group="dragoman.prices", name="bundled")
-    table: Prices = entry.load()()
-    return table
-
-
-@dataclass(slots=True, kw_only=True)
-class RequestContext:
-    """The identity, ids, clock and prices that a request is made with.
-
-    ``tool_ids`` and ``encode_cache`` live as long as the session; the cache keeps what earlier requests encoded.
-    Everything else may change with each request.
-    """
-
-    model: str
-    session_id: str = field(default_factory=new_session_id)
-    request_id: str = field(default_factory=new_message_id)
-    tool_ids: ToolIdMap = field(default_factory=ToolIdMap)
-    encode_cache: EncodeCache = field(default_factory=EncodeCache)
-    tool_names: ToolNames | None = None
-    """Set by `Adapter.to_wire` if tools were sent under other names than their own."""
-    answer_tool: AnswerTool | None = None
-    """Set by `Adapter.to_wire` if the reply's text comes as the input of a tool."""
-    prefix_note: Mapping[str, Any] | None = None
-    """The prefix ledger's note for the reply, if it holds signed thinking; set by `Adapter.to_wire`."""
-    prices: Prices | None = None
-    new_id: Callable[[], str] = new_message_id
-    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    started_at: datetime | None = None
-    """When the request was sent; the reply's latency is measured from it."""
-    routing: RoutingDecisionRecord | None = None
-    user_id: str | None = None
-    team_id: str | None = None
-    frame_cap: int = DEFAULT_FRAME_CAP
-    body_cap: int = DEFAULT_BODY_CAP
-
-    @classmethod
-    def for_model(cls, model: str, **fields: Any) -> Self:
-        """A fresh session with an empty id map and the bundled prices. Raises UnknownProviderError on a malformed
-        model id, as `get_adapter` does."""
-        try:
-            ModelId.parse(model)
-        except ValueError as error:
-            raise UnknownProviderError(str(error)) from None
-        if "prices" not in fields:
-            fields["prices"] = bundled_prices()
-        return cls(model=model, **fields)
-
-
-class NamedTool(NamedTuple):
-    """A tool choice: this tool must be called."""
-
-    name: str
-
-
-ToolChoice = Literal["auto", "none", "required"] | NamedTool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdapterOptions:
-    """The options of a request. None leaves an option to the provider; Dragoman sends no defaults of its own."""
-
-    max_output_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    seed: int | None = None
-    stop_sequences: tuple[str, ...] = ()
-    """A plain string counts as one sequence."""
-    tool_choice: ToolChoice | None = None
-    parallel_tool_calls: bool | None = None
-    output_schema: Mapping[str, Any] | None = None
-    """A JSON Schema that the answer's text obeys."""
-    effort: str | None = None
-    """Reasoning effort: none, minimal, low, medium, high, xhigh or max. The adapter maps it to the model's levels."""
-    thinking: bool | None = None
-    """Whether to reason, and to return the reasoning if the model hides it by default."""
-    thinking_budget: int | None = None
-    """The limit of reasoning tokens, for models that accept a budget."""
-    prompt_cache: Literal["5m", "1h"] | None = None
-    """Request prompt caching with that lifetime, if caching is not automatic."""
-    strict_prefix: bool = False
-    """Raise ProjectionError for a request that would void signed thinking of earlier turns."""
-    stream: bool = False
-    headers: Mapping[str, str] = field(default_factory=dict)
-    extra: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Body fields by provider name. They override that provider's body and are ignored by all others. The value ``...``
-    removes a field from the body."""
-    context: RequestContext | None = None
-
-    def __post_init__(self) -> None:
-        if isinstance(self.stop_sequences, str):
-            object.__setattr__(self, "stop_sequences", (self.stop_sequences,))
-
-    def with_context(self, context: RequestContext) -> "AdapterOptions":
-        return replace(self, context=context)
+__all__ = [
+    "Adapter",
+    "AdapterOptions",
+    "Endpoint",
+    "NamedTool",
+    "Prices",
+    "RequestContext",
+    "ToolChoice",
+    "WireAdapter",
+    "bundled_prices",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +71,19 @@ class Adapter(ABC):
     endpoint: ClassVar[Endpoint]
     transport: ClassVar[str] = "http"
     listed_models: ClassVar[tuple[str, ...]] = ()
+    history_field: ClassVar[str] = "messages"
+    """The field of a request with the list of messages."""
+    instruction_fields: ClassVar[tuple[str, ...]] = ()
+    """The fields of a request with instructions, if the list does not hold them."""
+    telemetry_name: ClassVar[str]
+    """The provider's name in OpenTelemetry's conventions; by default its own name."""
+    telemetry_operation: ClassVar[str] = "chat"
+    """The name of a request in OpenTelemetry's conventions."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "provider" in vars(cls) and "telemetry_name" not in vars(cls):
+            cls.telemetry_name = cls.provider
 
     def __init__(self, model: str) -> None:
         self.model = model
@@ -252,3 +167,90 @@ class Adapter(ABC):
     def iter_stream(self, chunks: Iterable[WireChunk], context: RequestContext) -> Iterator[StreamEvent]:
         """The sync twin of `stream_response`."""
         return decode_stream(chunks, self.reply_decoder(context))
+
+
+class WireAdapter(Adapter):
+    """The template of an adapter whose requests and replies are JSON. Most adapters subclass it.
+
+    Subclasses declare ``models`` and ``path``, and implement `encode_body`, `decode_message`, `decode_request`,
+    `decode_error` and `decoder`. The other methods below have defaults that fit most wires.
+
+    An option that the encoder does not take from ``request.used`` becomes a loss by itself.
+    """
+
+    models: ClassVar[ModelTable]
+    path: ClassVar[str]
+    merged_fields: ClassVar[Collection[str]] = ()
+    """Fields of the body whose objects are merged with the caller's extra fields, at any depth."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "models" in vars(cls) and "listed_models" not in vars(cls):
+            cls.listed_models = cls.models.listed
+
+    @abstractmethod
+    def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
+        """Encode the body of a request whose history is projected already."""
+
+    @abstractmethod
+    def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:
+        """Decode a whole reply."""
+
+    @abstractmethod
+    def decode_request(
+        self, native: dict[str, Any], reader: HistoryReader
+    ) -> tuple[list[ToolDefinition], AdapterOptions]:
+        """Decode a request: add its messages to the reader, return its tools and options."""
+
+    @abstractmethod
+    def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
+        """Return the error of an error body; ``native`` is empty if the body is not a JSON object."""
+
+    @property
+    def capabilities(self) -> AdapterCapabilities:
+        return self.models.capabilities(self.model)
+
+    def request_path(self, options: AdapterOptions) -> str:
+        """Return the path of a request."""
+        return self.path
+
+    def request_headers(self, request: RequestBuilder, body: dict[str, Any]) -> Mapping[str, str]:
+        """Return the headers that the wire needs. The body may still be changed here."""
+        return {}
+
+    def prepare(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
+    ) -> tuple[RequestBuilder, Sequence[ToolDefinition]]:
+        """Project the history and rename the tools; see `prepare_request`."""
+        return prepare_request(self.target, messages, tools, options)
+
+    def parse_reply(self, response: WireResponse) -> dict[str, Any]:
+        """Parse a whole reply. Raises its error if it reports one although its status is a success."""
+        return wirejson.loads_object(response.body)
+
+    def to_wire(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
+    ) -> WireRequest:
+        path = self.request_path(options)
+        request, tools = self.prepare(messages, tools, options)
+        body = self.encode_body(request, tools)
+        request.record_unused_options()
+        return request.build(path, body, self.request_headers(request, body), merged=self.merged_fields)
+
+    def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
+        with wrap_malformed(self.provider):
+            if response.status >= 400:
+                raise self.error(response.status, response.body, response.headers)
+            return self.decode_message(self.parse_reply(response), ReplyBuilder(context, self.provider))
+
+    def from_wire_request(
+        self, body: bytes | Mapping[str, Any], context: RequestContext
+    ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
+        native = parse_request(body)
+        with wrap_malformed(self.provider, request=True):
+            reader = HistoryReader(self.provider, self.model, context)
+            tools, options = self.decode_request(native, reader)
+            return reader.messages, tools, options
+
+    def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
+        return self.decode_error(parse_error_body(body), ErrorContext(self.provider, self.model, status, headers, body))

@@ -68,7 +68,7 @@ def _load_adapter_class(provider: str, place: str, load: Callable[[], Any]) -> t
     except Exception as error:
         raise ConfigurationError(f"the adapter {provider!r} ({place}) cannot be loaded: {error}") from error
     if not (isinstance(found, type) and issubclass(found, Adapter)):
-        raise ConfigurationError(f"{place}, installed as the adapter {provider!r}, is no Adapter class")
+        raise ConfigurationError(f"{place}, installed as the adapter {provider!r}, is not an Adapter class")
     return found
 
 

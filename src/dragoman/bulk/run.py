@@ -64,10 +64,16 @@ class RunConfig:
     controller: Callable[[int], ConcurrencyController] = ConcurrencyController
 
     def fingerprint(self) -> dict[str, Any]:
-        """The settings that must stay the same for a run to be resumed."""
-        relevant = {name: value for name, value in asdict(self.options).items() if name not in _RUNTIME_OPTIONS}
-        options = blake2b(repr(sorted(relevant.items())).encode(), digest_size=16).hexdigest()
-        return {"prompt": self.template, "system": self.system, "options": options}
+        """The settings that must stay the same for a run to be resumed.
+
+        Options that are not set do not count, so that a version with more options resumes the run as well.
+        """
+        options, unset = asdict(self.options), asdict(type(self.options)())
+        relevant = {
+            name: value for name, value in options.items() if name not in _RUNTIME_OPTIONS and value != unset[name]
+        }
+        digest = blake2b(repr(sorted(relevant.items())).encode(), digest_size=16).hexdigest()
+        return {"prompt": self.template, "system": self.system, "options": digest}
 
 
 async def run_bulk(config: RunConfig) -> BulkReport:

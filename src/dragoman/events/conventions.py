@@ -6,6 +6,9 @@ attributes begin with ``dragoman.``.
 
 from typing import Any
 
+from dragoman.adapter.contract import Adapter
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.registry import adapter_class
 from dragoman.canonical.message import StopReason
 from dragoman.events.catalogue import LlmCallCompleted
 
@@ -22,25 +25,7 @@ DURATION_BUCKETS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 
 TOKENS = "gen_ai.client.token.usage"
 TOKEN_BUCKETS = [4**power for power in range(14)]
 
-_PROVIDERS = {
-    "anthropic": "anthropic",
-    "azure-openai": "azure.ai.openai",
-    "bedrock": "aws.bedrock",
-    "cohere": "cohere",
-    "deepseek": "deepseek",
-    "google": "gcp.gemini",
-    "google-interactions": "gcp.gemini",
-    "google-openai": "gcp.gemini",
-    "google-vertex": "gcp.vertex_ai",
-    "groq": "groq",
-    "mistral": "mistral_ai",
-    "openai": "openai",
-    "openai-chat": "openai",
-    "perplexity": "perplexity",
-    "xai": "x_ai",
-}
-_GENERATE_CONTENT = frozenset({"google", "google-vertex"})
-_IN_PROCESS = frozenset({"local"})
+_CHAT = "chat"
 _FINISH_REASONS = {
     StopReason.END_TURN: "stop",
     StopReason.STOP_SEQUENCE: "stop",
@@ -55,15 +40,26 @@ _FINISH_REASONS = {
 
 def provider_name(provider: str) -> str:
     """Return the convention's name of a provider, or ours if it has none."""
-    return _PROVIDERS.get(provider, provider)
+    adapter = _adapter_class(provider)
+    return adapter.telemetry_name if adapter is not None else provider
 
 
 def operation_name(provider: str) -> str:
-    return "generate_content" if provider in _GENERATE_CONTENT else "chat"
+    adapter = _adapter_class(provider)
+    return adapter.telemetry_operation if adapter is not None else _CHAT
 
 
 def is_in_process(provider: str) -> bool:
-    return provider in _IN_PROCESS
+    adapter = _adapter_class(provider)
+    return adapter is not None and adapter.transport == "local"
+
+
+def _adapter_class(provider: str) -> type[Adapter] | None:
+    """Return the adapter of a provider; None if it is not installed here, as for events from elsewhere."""
+    try:
+        return adapter_class(provider)
+    except ConfigurationError:
+        return None
 
 
 def model_name(model: str) -> str:

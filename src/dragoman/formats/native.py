@@ -8,7 +8,7 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
 from dragoman.adapter.errors import RequestError
 from dragoman.adapter.losses import LossKind
-from dragoman.adapter.registry import get_adapter
+from dragoman.adapter.registry import adapter_class, get_adapter
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.conversion import Conversion
@@ -28,19 +28,12 @@ class _HistoryFields:
     """The request field with the list, and the fields with instructions."""
 
     messages: str
-    instructions: tuple[str, ...] = ()
+    instructions: tuple[str, ...]
 
 
-_HISTORY_FIELDS = {
-    "anthropic": _HistoryFields("messages", ("system",)),
-    "bedrock": _HistoryFields("messages", ("system",)),
-    "openai": _HistoryFields("input", ("instructions",)),
-    "google": _HistoryFields("contents", ("systemInstruction", "system_instruction")),
-    "google-vertex": _HistoryFields("contents", ("systemInstruction", "system_instruction")),
-    "google-interactions": _HistoryFields("input", ("system_instruction",)),
-}
-_CHAT_FIELDS = _HistoryFields("messages")
-"""For all other adapters, whose wire is Chat Completions or close to it."""
+def _history_fields(provider: str) -> _HistoryFields:
+    adapter = adapter_class(provider)
+    return _HistoryFields(adapter.history_field, adapter.instruction_fields)
 
 
 def from_native(provider: str, data: Any, *, model: str | None = None) -> list[Message]:
@@ -49,7 +42,7 @@ def from_native(provider: str, data: Any, *, model: str | None = None) -> list[M
     ``model`` is the model of the assistant's messages, if the data does not name it; the default is a model
     ``unnamed``. Raises FormatError, with a path, and UnknownProviderError.
     """
-    fields = _HISTORY_FIELDS.get(provider, _CHAT_FIELDS)
+    fields = _history_fields(provider)
     body = _body(parse(data, format_name=provider), fields, provider)
     named = model or (body["model"] if isinstance(body.get("model"), str) and body["model"] else None)
     adapter = _adapter(provider, named)
@@ -70,7 +63,7 @@ def to_native(provider: str, messages: Sequence[Message], *, model: str | None =
     It is the content of a request to ``model`` (default: the first model of the adapter), without what a request must
     end with. The losses are those of the request. Raises CriticalLossError, ProjectionError and UnknownProviderError.
     """
-    fields = _HISTORY_FIELDS.get(provider, _CHAT_FIELDS)
+    fields = _history_fields(provider)
     adapter = _adapter(provider, model)
     history = _relabel_model(as_history(messages), f"{provider}:{_UNNAMED}", str(adapter.model_id))
     if not history:

@@ -150,6 +150,8 @@ class TurnOptions(TypedDict, total=False):
     temperature: float | None
     top_p: float | None
     top_k: int | None
+    frequency_penalty: float | None
+    presence_penalty: float | None
     seed: int | None
     stop_sequences: tuple[str, ...]
     tool_choice: ToolChoice | None

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pytest
@@ -10,8 +10,9 @@ import pytest
 from dragoman import Adapter, AdapterOptions, Message, ToolDefinition, get_adapter
 from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.facts.capabilities import EMULATED, NATIVE
-from dragoman.adapter.losses import LossKind
+from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.registry import adapter_class, providers
+from dragoman.testing.conformance.laws.contract import OPTIONS
 
 SCHEMA = {
     "type": "object",
@@ -35,6 +36,8 @@ CASES: list[tuple[str, Any, tuple[str, ...]]] = [
     ("temperature", 0.25, ("temperature",)),
     ("top_p", 0.5, ("top_p", "topP", "p")),
     ("top_k", 17, ("top_k", "topK", "k")),
+    ("frequency_penalty", 0.75, ("frequency_penalty", "frequencyPenalty")),
+    ("presence_penalty", -0.5, ("presence_penalty", "presencePenalty")),
     ("seed", 4711, ("seed", "random_seed")),
     ("stop_sequences", ("STOP",), ("stop", "stop_sequences", "stopSequences")),
     ("tool_choice", "required", CHOICES),
@@ -126,6 +129,31 @@ def test_all_options_at_once_make_a_request(model: str) -> None:
     assert _body(get_adapter(model), **requested, thinking_budget=2048) == (body, lost)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewerOptions(AdapterOptions):
+    """Options as a later version may have them."""
+
+    novelty: float | None = None
+    habits: tuple[str, ...] = ()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_an_option_that_no_adapter_knows_is_a_loss(model: str) -> None:
+    """An option is added in one place; every adapter reports it until it can send it."""
+    adapter = get_adapter(model)
+    plain = adapter.to_wire([Message.user("Hi")], [], AdapterOptions())
+    newer = adapter.to_wire([Message.user("Hi")], [], NewerOptions(novelty=0.5, habits=("hum",)))
+    unset = adapter.to_wire([Message.user("Hi")], [], NewerOptions())
+    assert (newer.body, unset.body) == (plain.body, plain.body)
+    assert unset.losses == plain.losses
+    added = newer.losses[len(plain.losses) :]
+    assert [(loss.kind, loss.reason.partition(": ")[0]) for loss in added] == [
+        (LossKind.OPTION, "novelty"),
+        (LossKind.OPTION, "habits"),
+    ]
+    assert all(loss.severity is Severity.WARNING for loss in added)
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_without_options_nothing_is_asked_for(model: str) -> None:
     """No default of ours is sent, and so nothing can be lost; but that some models cannot call tools and reason."""
@@ -170,5 +198,6 @@ def test_the_way_to_a_schema_is_declared(model: str) -> None:
 
 
 def test_the_table_knows_every_option() -> None:
-    """An option that is added must be added here."""
+    """An option that is added must be added here, and to the kit's law."""
     assert {field.name for field in fields(AdapterOptions)} == {name for name, _, _ in CASES} | ELSEWHERE
+    assert {name for name, _ in OPTIONS} == {name for name, _, _ in CASES}

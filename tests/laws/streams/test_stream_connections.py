@@ -113,7 +113,7 @@ def test_keep_alives_do_not_keep_a_stalled_stream_alive(silent: bytes) -> None:
         last = events[-1]
         assert isinstance(last, ErrorEvent)
         assert isinstance(last.error, RequestTimeoutError)
-        assert "said nothing for 10 s" in str(last.error)
+        assert "nothing but keep-alives for 10 s" in str(last.error)
         assert last.partial is not None
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import AuthenticationError, ConfigurationError, MissingKeyError, UnpricedModelError
 from dragoman.bulk import BulkReport, Progress, bulk, bulk_async
 from dragoman.bulk.prompt import prompt_digest
+from dragoman.bulk.rows import MemorySource
+from dragoman.bulk.run import RunConfig
 from dragoman.bulk.state.manifest import Manifest
 from dragoman.bulk.state.records import Claim
 from dragoman.limits import Limit, Limits
@@ -85,9 +88,6 @@ def test_what_was_in_flight_is_asked_again_and_counted(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="another options"):
         run(Provider(), prompts(1), _start_run(manifest, run_config, tmp_path))
     manifest = Manifest(tmp_path / "n")
-    from dragoman.bulk.rows import MemorySource
-    from dragoman.bulk.run import RunConfig
-
     (model_no,) = manifest.open_run(RunConfig(source=MemorySource([]), models=[HAIKU]).fingerprint(), [HAIKU])
     claims = [Claim(model_no, n, prompt_digest((f"question {n}",)), Decimal("0.25"), 7) for n in (1, 3)]
     manifest.save(claims)
@@ -97,6 +97,20 @@ def test_what_was_in_flight_is_asked_again_and_counted(tmp_path: Path) -> None:
     assert provider.requests == 4
     assert report.finished
     assert (report.lost.killed, report.lost.usd) == (2, Decimal("0.50"))
+
+
+def test_a_run_resumes_with_a_version_that_has_more_options() -> None:
+    """An option that did not exist when the run began does not make it another run, unless it is set."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class NewerOptions(AdapterOptions):
+        novelty: float | None = None
+
+    def fingerprint(options: AdapterOptions) -> dict[str, Any]:
+        return RunConfig(source=MemorySource([]), models=[HAIKU], options=options).fingerprint()
+
+    assert fingerprint(NewerOptions(temperature=0.5)) == fingerprint(AdapterOptions(temperature=0.5))
+    assert fingerprint(NewerOptions(novelty=0.5)) != fingerprint(AdapterOptions())
 
 
 def _start_run(manifest: Manifest, run_config: dict[str, Any], folder: Path) -> Path:

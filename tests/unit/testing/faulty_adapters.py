@@ -8,9 +8,11 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from dragoman.adapter.contract import AdapterOptions, RequestContext
+from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
 from dragoman.adapter.errors import ProviderError, ServerError
 from dragoman.adapter.facts.capabilities import ABSENT, AdapterCapabilities
+from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
@@ -121,7 +123,55 @@ class AcceptsInvalidRequests(CorrectAdapter):
         return super().from_wire_request(json.loads(body) if isinstance(body, bytes) else body, context)
 
 
-FAULTY_ADAPTERS: tuple[tuple[type[CorrectAdapter], str], ...] = (
+class ForgetsOptions(Adapter):
+    """Implements the contract without the template, and sends the options that it knows."""
+
+    provider = ScriptedAdapter.provider
+    endpoint = ScriptedAdapter.endpoint
+
+    def __init__(self, model: str) -> None:
+        super().__init__(model)
+        self._inner = ScriptedAdapter(model)
+
+    @property
+    def capabilities(self) -> AdapterCapabilities:
+        return self._inner.capabilities
+
+    def to_wire(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
+    ) -> WireRequest:
+        request, tools = prepare_request(self.target, messages, tools, options)
+        return request.build(self._inner.path, self._inner.encode_body(request, tools))
+
+    def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
+        return self._inner.from_wire_response(response, context)
+
+    def decoder(self, context: RequestContext) -> StreamDecoder:
+        return self._inner.decoder(context)
+
+    def from_wire_request(
+        self, body: bytes | Mapping[str, Any], context: RequestContext
+    ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
+        return self._inner.from_wire_request(body, context)
+
+    def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
+        return self._inner.error(status, body, headers)
+
+
+class ReportsUnusedOptions(ForgetsOptions):
+    """The same, but it records what it did not send."""
+
+    def to_wire(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
+    ) -> WireRequest:
+        request, tools = prepare_request(self.target, messages, tools, options)
+        body = self._inner.encode_body(request, tools)
+        request.record_unused_options()
+        return request.build(self._inner.path, body)
+
+
+FAULTY_ADAPTERS: tuple[tuple[type[Adapter], str], ...] = (
+    (ForgetsOptions, "contract: names an option of tomorrow"),
     (DropsImages, "capabilities: images"),
     (DropsImages, "swap: what changes is a loss"),
     (HidesLosses, "capabilities: images"),

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.cli.app import app
@@ -29,7 +30,12 @@ from dragoman.testing.conformance.discovery import find_suites
 from dragoman.testing.doubles.scripted_wire import WIRE
 from dragoman.testing.stream_laws import Effort as StreamEffort
 from dragoman.testing.stream_laws import Trial, Verdict
-from tests.unit.testing.faulty_adapters import FAULTY_ADAPTERS, CorrectAdapter, RewritesFirstMessage
+from tests.unit.testing.faulty_adapters import (
+    FAULTY_ADAPTERS,
+    CorrectAdapter,
+    ReportsUnusedOptions,
+    RewritesFirstMessage,
+)
 
 SMALL_EFFORT = Effort(4, 2, StreamEffort(replays=0, mutations=10, stride=11, cuts=11), processes=0)
 BY_NAME = {str(law): law for law in LAWS}
@@ -58,13 +64,21 @@ def test_an_honest_adapter_breaks_no_law(name: str) -> None:
 @pytest.mark.parametrize(
     ("faulty_adapter", "law"), FAULTY_ADAPTERS, ids=lambda value: getattr(value, "__name__", value)
 )
-def test_the_kit_finds_every_liar(faulty_adapter: type[CorrectAdapter], law: str) -> None:
+def test_the_kit_finds_every_liar(faulty_adapter: type[Adapter], law: str) -> None:
     """An adapter with one known fault breaks the law that is there for it, and the fault is told."""
     card = conform(faulty_adapter("actor"), WIRE, SMALL_EFFORT, [BY_NAME[law]])
     (result,) = card.results
     assert result.mark is Mark.BROKEN
     assert result.verdict.faults
     assert not card.passed
+
+
+def test_an_adapter_without_the_template_may_report_unused_options() -> None:
+    """The law asks for the loss, whoever records it."""
+    card = conform(
+        ReportsUnusedOptions("actor"), WIRE, SMALL_EFFORT, [BY_NAME["contract: names an option of tomorrow"]]
+    )
+    assert card.count(Mark.HOLDS) == 1, card.results[0].verdict.faults
 
 
 def test_a_counterexample_is_small() -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 _MAX_HEAD = 64 * 1024
 """The number of base64 characters that are read: an image's size is at the start, after a camera's metadata at most."""
 _MAX_PDF_SCAN = 2 * 1024 * 1024
-"""Of a longer document only a part is read, and the rest is assumed to be similar."""
+"""The part of a document that is read; the rest is assumed to be similar."""
 _PAGE = re.compile(rb"/Type\s*/Page\b")
 _BYTES_PER_PAGE = 60_000
 _MP3_BYTES_PER_SECOND = 16_000

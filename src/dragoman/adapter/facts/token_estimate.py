@@ -115,7 +115,7 @@ class Weights(FrozenModel):
     image: ImageRule = Field(default_factory=ImageRule)
 
     def tokens(self, measures: RequestMeasures) -> int:
-        """At least 1."""
+        """The tokens of a request, at least 1."""
         total = self.start + sum(self.image.tokens(size, detail) for size, detail in measures.images)
         for name in PARTS:
             total += getattr(self, name) * getattr(measures, name)

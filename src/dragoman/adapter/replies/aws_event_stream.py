@@ -25,10 +25,10 @@ _HEADER_VALUE_SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 
 
 class AwsEventStreamDecoder:
-    """Turns chunks into frames. The frames, and the error after them, do not depend on where the bytes are cut.
+    """Splits chunks into frames. The frames, and the error after them, do not depend on where the bytes are cut.
 
-    A frame has the name of its event, or the name of its error after `EXCEPTION`. Its data is the payload unchanged.
-    Both checksums of a message are verified.
+    A frame has the name of its event, or the name of its error after `EXCEPTION_PREFIX`. Its data is the payload
+    unchanged. Both checksums of a message are verified.
     """
 
     def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:

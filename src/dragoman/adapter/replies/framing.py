@@ -39,7 +39,7 @@ class LineSplitter:
         self._body_cap = body_cap
 
     def feed(self, chunk: bytes) -> Iterable[bytes]:
-        """The lines that this chunk completes, then FrameTooLargeError where it goes over either cap."""
+        """Yield the lines that this chunk completes. Raises FrameTooLargeError over either cap."""
         self._total += len(chunk)
         if self._total <= self._body_cap and len(self._line) + len(chunk) <= self._frame_cap:
             return self._split(chunk)  # the usual case: too short to exceed the cap
@@ -211,14 +211,14 @@ class NdjsonDecoder(_CappedDecoder):
 
 
 _SEPARATORS = re.compile(rb"[\s,\xef\xbb\xbf]*")
-"""What separates elements; a byte order mark counts as blank."""
+"""The bytes that separate elements; a byte order mark counts as blank."""
 _MARK_IN_STRING = re.compile(rb'["\\]')
 _MARK_IN_CONTAINER = re.compile(rb'["{}\[\]]')
 _MARK_IN_SCALAR = re.compile(rb'["{}\[\],\s]')
 
 
 class JsonArrayDecoder(_CappedDecoder):
-    """A JSON array that arrives in pieces: one frame for each element. A single value counts as an array of one.
+    """Splits a JSON array into frames, one for each element. A single value counts as an array of one.
 
     Only the start and the end of elements are parsed. Data outside of the array is a frame as well, so that the JSON
     parser refuses it. ``closed`` is set at the array's end.
@@ -261,7 +261,7 @@ class JsonArrayDecoder(_CappedDecoder):
                 frames.append(self._take())
 
     def _begin(self, chunk: bytes, position: int) -> int:
-        """Moves on to an element's first byte, or over the brackets of the array itself."""
+        """Skip to an element's first byte, and over the brackets of the array itself."""
         found = _SEPARATORS.match(chunk, position)
         position = found.end() if found else position
         mark = chunk[position : position + 1]

@@ -3,8 +3,9 @@
 import logging
 from collections.abc import Hashable, Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dragoman.adapter.context import RequestContext
 from dragoman.adapter.requests.prefix_ledger import PREFIX_NOTE, is_signed
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.events import MessageComplete, StreamEvent, TextDelta, ThinkingDelta, ToolUseEnd, ToolUseStart
@@ -20,9 +21,6 @@ from dragoman.canonical.message import (
 )
 from dragoman.canonical.usage import TokenUsage, Usage
 
-if TYPE_CHECKING:
-    from dragoman.adapter.contract import RequestContext
-
 logger = logging.getLogger("dragoman.adapter")
 
 
@@ -32,7 +30,7 @@ class ReplyBuilder:
     A stream needs a call's id when the call starts and again when the message is built; both get it here.
     """
 
-    def __init__(self, context: "RequestContext", provider: str) -> None:
+    def __init__(self, context: RequestContext, provider: str) -> None:
         self.context = context
         self.provider = provider
         self.message_id = context.new_id()

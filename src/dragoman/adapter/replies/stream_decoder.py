@@ -153,7 +153,7 @@ class StreamDecoder(ABC):
         for event in new:
             text = _TEXT_GETTERS.get(type(event))
             if text is not None and not isinstance(text(event), str):
-                raise TypeError(f"a {event.type} that is no text")
+                raise TypeError(f"a {event.type} that is not text")
             events.append(event)
             if text is None and isinstance(event, MessageComplete):
                 self.done = True
@@ -178,7 +178,7 @@ def decode_stream(
 ) -> Iterator[StreamEvent]:
     """Yield the events of a stream. An exception from the chunks ends it with a typed error.
 
-    ``silence``: the seconds without data after which the stream times out, even if keep-alives arrive.
+    ``idle_timeout``: the seconds without data after which the stream times out, even if keep-alives arrive.
     """
     stall_timer = _StallTimer(decoder, idle_timeout, clock)
     try:
@@ -239,7 +239,7 @@ class _StallTimer:
         if self._decoder.frames_received != self._last_count or len(chunk) > _MIN_PROGRESS_BYTES:
             self._last_count, self._last_progress = self._decoder.frames_received, now
         elif now - self._last_progress > self._timeout:
-            raise RequestTimeoutError(f"the stream has said nothing for {self._timeout:g} s, though it was kept alive")
+            raise RequestTimeoutError(f"the stream sent nothing but keep-alives for {self._timeout:g} s")
 
 
 def _as_network_error(error: Exception) -> DragomanError:
@@ -263,7 +263,7 @@ def wrap_malformed(provider: str, *, request: bool = False) -> Iterator[None]:
     except MALFORMED_ERRORS as error:
         reason = f"{type(error).__name__}: {error}"
         if request:
-            raise RequestError(f"this is no request in the format of {provider}: {reason}") from error
+            raise RequestError(f"this is not a request in the format of {provider}: {reason}") from error
         raise MalformedReplyError(f"the reply is not what the protocol says: {reason}", provider=provider) from error
 
 

@@ -71,9 +71,10 @@ class EncodeCache:
         self._prefixes: dict[Hashable, EncodedPrefix] = {}
 
     def find(self, target: Hashable, fallback: EncodedPrefix, messages: Sequence[Message]) -> EncodedPrefix:
-        """What is settled of ``said``, the history behind its leading instructions, or ``empty`` where nothing is.
+        """Return the cached prefix of ``messages``, the history after its leading instructions; ``fallback`` if there
+        is none.
 
-        Messages are compared by identity: a comparison by value would cost as much as to encode them.
+        Messages are compared by identity: a comparison by value would cost as much as encoding them.
         """
         found = self._prefixes.get(target)
         if (

@@ -2,14 +2,15 @@
 
 from typing import Any
 
-from dragoman.adapter.contract import NamedTool, ToolChoice
 from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.options import NamedTool, ToolChoice
 from dragoman.adapter.requests.request_builder import RequestBuilder
 
 
 def tool_choice(request: RequestBuilder, *, tools: bool, reasoning: bool) -> ToolChoice | None:
     """Return the tool choice to send; None leaves it to the model. Without tools every provider refuses a choice."""
-    choice, rule = request.options.tool_choice, request.target.capabilities.forced_tool_choice
+    choice: ToolChoice | None = request.used.take("tool_choice")
+    rule = request.target.capabilities.forced_tool_choice
     forced = choice == "required" or isinstance(choice, NamedTool)
     if not tools:
         if forced:
@@ -23,9 +24,25 @@ def tool_choice(request: RequestBuilder, *, tools: bool, reasoning: bool) -> Too
     return choice
 
 
+_SAMPLING = frozenset({"temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty"})
+
+
+def supported_value(request: RequestBuilder, name: str, *, reasoning: bool) -> Any:
+    """Return the value of an option that is one field; None if it is not set or the model does not support it.
+
+    A model's ``wire.refused_options`` names options that it refuses although its wire has them.
+    """
+    if name in request.target.capabilities.wire.get("refused_options", ()) and request.used.take(name) is not None:
+        request.record_option_loss(name, f"{request.target.model} takes none")
+        return None
+    if name == "stop_sequences":
+        return stop_sequences(request) or None
+    return sampling_value(request, name, reasoning=reasoning) if name in _SAMPLING else request.used.take(name)
+
+
 def sampling_value(request: RequestBuilder, name: str, *, reasoning: bool) -> Any:
     """Return the value of a sampling parameter; None if it is not set or the model does not support it."""
-    value, rule = getattr(request.options, name), request.target.capabilities.sampling
+    value, rule = request.used.take(name), request.target.capabilities.sampling
     if value is None or rule == "allowed" or (rule == "without_reasoning" and not reasoning):
         return value
     low, high = request.target.capabilities.wire.get("sampling_beside_reasoning", {}).get(name, (1, 0))
@@ -38,7 +55,7 @@ def sampling_value(request: RequestBuilder, name: str, *, reasoning: bool) -> An
 
 def stop_sequences(request: RequestBuilder) -> list[str]:
     """Return the stop sequences to send: the first ones, up to the model's limit."""
-    requested, limit = request.options.stop_sequences, request.target.capabilities.max_stop_sequences
+    requested, limit = request.used.take("stop_sequences"), request.target.capabilities.max_stop_sequences
     if requested and limit == 0:
         request.record_option_loss("stop_sequences", f"{request.target.model} takes none")
     elif limit is not None and len(requested) > limit:
@@ -47,9 +64,15 @@ def stop_sequences(request: RequestBuilder) -> list[str]:
     return list(requested if limit is None else requested[:limit])
 
 
+def record_parallel_calls_loss(request: RequestBuilder, reason: str) -> None:
+    """Record that parallel calls were forbidden, on a wire that cannot forbid them."""
+    if request.used.take("parallel_tool_calls") is False:
+        request.record_option_loss("parallel_tool_calls", reason)
+
+
 def record_cache_hint_loss(request: RequestBuilder) -> None:
     """Record a request for prompt caching that the wire cannot express. The reply does not depend on it."""
-    if request.options.prompt_cache is None:
+    if request.used.take("prompt_cache") is None:
         return
     can_cache = bool(request.target.capabilities.supports_prompt_caching)
     how = "caches by itself, for as long as it sees fit" if can_cache else "is not known to cache at request"

@@ -48,10 +48,10 @@ class CallKeys:
 def pair_calls(
     turns: Sequence[Turn], losses: list[Loss], *, keep_orphans: bool = False, keys: CallKeys | None = None
 ) -> list[Turn]:
-    """An orphan result becomes the user's text, an unanswered call gets an interrupted result.
+    """Pair calls with results: an orphan result becomes the user's text, an unanswered call gets an interrupted result.
 
-    Neighbouring messages of the assistant are one turn here: results of them all may follow the last. ``keys`` are
-    those of what was said before, and stay as they are.
+    Neighbouring messages of the assistant are one turn here: the results of all may follow the last. ``keys`` are those
+    of earlier calls, which do not change.
     """
     pairing = _Pairing(losses, keep_orphans=keep_orphans, keys=keys.with_calls(()) if keys else CallKeys())
     for turn in turns:
@@ -61,7 +61,7 @@ def pair_calls(
 
 @dataclass(slots=True)
 class _OpenCall:
-    """A call that still waits for its result; ``key`` is its id, made unique in the history."""
+    """A call without a result so far; ``key`` is its id, made unique in the history."""
 
     message: Message
     id: str
@@ -77,13 +77,13 @@ class _Pairing:
     open_calls: list[_OpenCall] = field(default_factory=list)
     """The calls of the latest assistant turn that have no result yet."""
     deferred: list[Turn] = field(default_factory=list)
-    """Turns that must move behind the results still to come."""
+    """Turns that must move after the results that are still to come."""
 
     def add(self, turn: Turn) -> None:
         if turn.role is Role.TOOL:
             self._add_results(turn)
             return
-        if turn.plain and not self.open_calls and not self.deferred:  # neither calls, nor answers, nor parts the two
+        if turn.plain and not self.open_calls and not self.deferred:  # separates no call from its result
             self.paired.append(turn)
             return
         if turn.role is Role.USER:
@@ -101,8 +101,7 @@ class _Pairing:
         return self.paired
 
     def _extract_results(self, turn: Turn) -> Turn:
-        """Results inside a user message, which the canonical form forbids, count as a tool's
-        (docs/reference/canonical.md)."""
+        """Treat results in a user message, which is not canonical, as a tool's (docs/reference/canonical.md)."""
         results = [origin for block, origin in turn.iter_blocks() if isinstance(block, ToolResultBlock)]
         if not results:
             return turn
@@ -112,7 +111,7 @@ class _Pairing:
         return turn.map_blocks(_drop_result)
 
     def _add_results(self, turn: Turn) -> None:
-        """Results go under the keys of their calls; what answers none becomes the user's, behind them."""
+        """Give results the keys of their calls; results without a call become the user's text after them."""
         blocks: list[ContentBlock] = []
         origins: list[int] = []
         for block, origin in turn.iter_blocks():
@@ -157,7 +156,7 @@ class _Pairing:
         self.deferred.clear()
 
     def _assign_keys(self, turn: Turn) -> Turn:
-        """The turn with a key on each call that is unique in the history."""
+        """Return the turn with a key for each call that is unique in the history."""
         blocks: list[ContentBlock] = []
         for block, origin in turn.iter_blocks():
             if isinstance(block, ToolUseBlock):

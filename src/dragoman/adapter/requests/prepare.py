@@ -6,8 +6,8 @@ Records in the context what is sent differently, so that the reply can be mapped
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dragoman.adapter.contract import AdapterOptions, NamedTool
 from dragoman.adapter.losses import Loss, LossKind, Severity
+from dragoman.adapter.options import AdapterOptions, NamedTool
 from dragoman.adapter.requests import structured_output
 from dragoman.adapter.requests.answer_tool import ANSWER_TOOL_DESCRIPTION, ANSWER_TOOL_NAME, AnswerTool
 from dragoman.adapter.requests.projection import Target

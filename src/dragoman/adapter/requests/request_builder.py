@@ -7,9 +7,10 @@ from itertools import takewhile
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import AdapterOptions, RequestContext
+from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import ProjectionError
 from dragoman.adapter.losses import Loss, LossKind, Severity
+from dragoman.adapter.options import AdapterOptions
 from dragoman.adapter.requests import block_fields, prefix_ledger
 from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.encode_cache import (
@@ -24,10 +25,13 @@ from dragoman.adapter.requests.encode_cache import (
 from dragoman.adapter.requests.pairing import CallKeys
 from dragoman.adapter.requests.projection import Target, project, refuse_critical
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
+from dragoman.adapter.requests.used_options import UsedOptions
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.ids import ModelId
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
+
+ABSENT_OPTION = "the wire has no such option"
 
 
 @dataclass(slots=True)
@@ -48,7 +52,12 @@ class RequestBuilder:
     """Whether the turns that are being encoded begin the list."""
     encoder_state: dict[str, Any] = field(default_factory=dict)
     """The encoder's state between two stretches of turns; stored with the cached prefix."""
+    used: UsedOptions = field(init=False)
+    """The options to take from: what is left at the end is a loss. ``options`` is for looking alone."""
     _void_found: bool | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.used = UsedOptions(self.options)
 
     @classmethod
     def from_history(
@@ -170,6 +179,12 @@ class RequestBuilder:
     def record_option_loss(self, name: str, reason: str) -> None:
         """Record an option that the model does not support."""
         self.record_loss(LossKind.OPTION, f"{name}: {reason}")
+
+    def record_unused_options(self, reason: str = ABSENT_OPTION) -> None:
+        """Record every option that is set and was not taken. `WireAdapter` calls this after the body is encoded; an
+        encoder that knows a better reason calls it before."""
+        for name in self.used.take_rest():
+            self.record_option_loss(name, reason)
 
     def has_void_thinking(self, body: Mapping[str, Any]) -> bool:
         """Whether signed thinking in the history is void because its prefix has changed since.

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import MalformedReplyError, RequestError
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock
@@ -71,7 +71,7 @@ def extra_fields(
 ) -> dict[str, Any]:
     """Return the fields that our encoder would write differently, as overrides of its body; ``...`` removes a field.
 
-    ``covered`` names the fields that the canonical messages and tools cover, ``merged`` those whose objects are
+    ``conversation`` names the fields that the canonical messages and tools cover, ``merged`` those whose objects are
     compared field by field, at any depth, as `RequestBuilder.build` merges them.
     """
     covered = set(conversation)

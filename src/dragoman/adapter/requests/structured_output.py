@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.facts.capabilities import NATIVE, AdapterCapabilities
+from dragoman.adapter.options import AdapterOptions
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.canonical.message import Message, Role
 
@@ -50,8 +50,9 @@ def add_schema_prompt(messages: Sequence[Message], schema: Mapping[str, Any]) ->
 def should_send_schema(request: RequestBuilder, *, tools: bool) -> bool:
     """Whether to send the schema in the wire's own field; if not, the loss is recorded."""
     abilities, model = request.target.capabilities, request.target.model
-    if request.options.output_schema is None or supports_native_schema(abilities, tools=tools):
-        return request.options.output_schema is not None
+    schema = request.used.take("output_schema")
+    if schema is None or supports_native_schema(abilities, tools=tools):
+        return schema is not None
     if abilities.supports_structured_output:
         request.record_option_loss("output_schema", f"{model} is asked for it in the system prompt, and not held to it")
     else:

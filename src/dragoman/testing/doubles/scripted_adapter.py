@@ -7,20 +7,19 @@ from typing import Any, ClassVar
 from pydantic import TypeAdapter
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, NamedTool, RequestContext
+from dragoman.adapter.contract import AdapterOptions, Endpoint, NamedTool, RequestContext, WireAdapter
 from dragoman.adapter.errors import MalformedReplyError, ProviderError, RateLimitError, ServerError
 from dragoman.adapter.facts.capabilities import NATIVE, AdapterCapabilities, ThinkingPolicy
-from dragoman.adapter.replies.error_context import Failure, parse_error_body
+from dragoman.adapter.replies.error_context import ErrorContext, Failure
 from dragoman.adapter.replies.framing import Frame, NdjsonDecoder
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder, wrap_malformed
+from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests import option_support, schemas, structured_output
-from dragoman.adapter.requests.prepare import prepare_request
+from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields, parse_request
+from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
 from dragoman.adapter.requests.turns import Turn
-from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import (
     MessageComplete,
@@ -58,31 +57,30 @@ ALL_CAPABILITIES = AdapterCapabilities(
 )
 """A model that supports everything, so that projection loses nothing."""
 
-_OPTIONS = (
-    "max_output_tokens", "temperature", "top_p", "top_k", "seed", "parallel_tool_calls", "effort", "thinking",
-    "thinking_budget", "prompt_cache",
+_NAMES = (
+    "max_output_tokens", "temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty", "seed",
+    "parallel_tool_calls", "effort", "thinking", "thinking_budget", "prompt_cache",
 )  # fmt: skip
+_OPTIONS = OptionTable({**{name: name for name in _NAMES}, "stop_sequences": "stop"})
 _BLOCK: TypeAdapter[ContentBlock] = TypeAdapter(ContentBlock)
 _CODES: dict[str, type[ProviderError]] = {"rate_limit": RateLimitError, "server_error": ServerError}
 _ABNORMAL_STOPS = {MessageStatus.CANCELLED: StopReason.CANCELLED, MessageStatus.ERROR: StopReason.ERROR}
 
 
-class ScriptedAdapter(Adapter):
+class ScriptedAdapter(WireAdapter):
     """Each `ScriptedProvider` has its own subclass, with its name and its capabilities."""
 
     provider: ClassVar[str] = "scripted"
     endpoint: ClassVar[Endpoint] = Endpoint("http://127.0.0.1", key_required=False)
     transport: ClassVar[str] = TRANSPORT
+    path: ClassVar[str] = "/play"
     abilities: ClassVar[AdapterCapabilities] = ALL_CAPABILITIES
 
     @property
     def capabilities(self) -> AdapterCapabilities:
         return self.abilities
 
-    def to_wire(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
-    ) -> WireRequest:
-        request, tools = prepare_request(self.target, messages, tools, options)
+    def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.model}
         body["messages"] = request.encode_history(request.turns, lambda turns: [_turn(request, turn) for turn in turns])
         usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
@@ -90,30 +88,24 @@ class ScriptedAdapter(Adapter):
             body["tools"] = [tool.model_dump(mode="json", exclude={"provider_raw"}) for tool in usable]
         if choice := option_support.tool_choice(request, tools=bool(usable), reasoning=False):
             body["tool_choice"] = {"name": choice.name} if isinstance(choice, NamedTool) else choice
-        return request.build("/play", body | _parameters(request))
+        return body | _parameters(request)
 
-    def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
-        if response.status >= 400:
-            raise self.error(response.status, response.body, response.headers)
-        with wrap_malformed(self.provider):
-            return _message(wirejson.loads_object(response.body), ReplyBuilder(context, self.provider))
+    def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:
+        return _message(native, reply)
+
+    def decode_request(
+        self, native: dict[str, Any], reader: HistoryReader
+    ) -> tuple[list[ToolDefinition], AdapterOptions]:
+        for item in native["messages"]:
+            _read_turn(item, reader)
+        tools = [ToolDefinition.model_validate(each) for each in native.get("tools", [])]
+        return tools, self._options(native, reader.context)
+
+    def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
+        return self.failure(native, origin.status, origin.body, origin.headers)
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
         return _Decoder(self, context)
-
-    def from_wire_request(
-        self, body: bytes | Mapping[str, Any], context: RequestContext
-    ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
-        native = parse_request(body)
-        with wrap_malformed(self.provider, request=True):
-            reader = HistoryReader(self.provider, self.model, context)
-            for item in native["messages"]:
-                _read_turn(item, reader)
-            tools = [ToolDefinition.model_validate(each) for each in native.get("tools", [])]
-            return reader.messages, tools, self._options(native, context)
-
-    def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
-        return self.failure(parse_error_body(body), status, body, headers)
 
     def failure(
         self, native: Mapping[str, Any], status: int | None = None, body: bytes = b"", headers: Mapping[str, str] = {}
@@ -128,10 +120,8 @@ class ScriptedAdapter(Adapter):
 
     def _options(self, native: Mapping[str, Any], context: RequestContext) -> AdapterOptions:
         choice = native.get("tool_choice")
-        named: dict[str, Any] = {name: native.get(name) for name in _OPTIONS}
         read = AdapterOptions(
-            **named,
-            stop_sequences=tuple(native.get("stop", ())),
+            **_OPTIONS.decode(native),
             tool_choice=NamedTool(choice["name"]) if isinstance(choice, dict) else choice,
             output_schema=native.get("output_schema"),
             stream=native["stream"],
@@ -143,13 +133,11 @@ class ScriptedAdapter(Adapter):
 
 
 def _parameters(request: RequestBuilder) -> dict[str, Any]:
-    options = request.options
-    body = {name: value for name in _OPTIONS if (value := getattr(options, name)) is not None}
-    if stop := option_support.stop_sequences(request):
-        body["stop"] = stop
+    body: dict[str, Any] = {}
+    _OPTIONS.encode(request, body)
     if structured_output.should_send_schema(request, tools=False):
         body["output_schema"] = schemas.fit_output_schema(request)
-    return body | {"stream": options.stream}
+    return body | {"stream": request.options.stream}
 
 
 def _turn(request: RequestBuilder, turn: Turn) -> dict[str, Any]:

@@ -1,16 +1,12 @@
 """Decodes replies, and requests in Acme's format."""
 
-from dataclasses import replace
 from typing import Any
 
 from acme_adapter import encode
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import AdapterOptions, RequestContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests.projection import Target
-from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
+from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.canonical.blocks import (
     ContentBlock,
     ImageBlock,
@@ -106,14 +102,3 @@ def decode_tools(native: dict[str, Any]) -> list[ToolDefinition]:
         ToolDefinition(name=each["name"], description=each["purpose"], input_schema=each["takes"])
         for each in native.get("instruments", [])
     ]
-
-
-def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
-    """The options of a request; what our own encoder would write otherwise is kept as Acme's own field."""
-    values: dict[str, Any] = {ours: native.get(theirs) for ours, theirs in encode.OPTION_FIELDS.items()}
-    options = AdapterOptions(
-        **values, stop_sequences=tuple(native.get("halt", ())), stream=native.get("live", False), context=context
-    )
-    encoded = encode.encode_options(RequestBuilder(target, options, context, (), []))
-    extra = extra_fields(native, encoded, ("engine", "turns", "instruments"))
-    return replace(options, extra={"acme": extra} if extra else {})

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from acme_adapter.options import encode_options
 from dragoman.adapter.requests import option_support, schemas
 from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.request_builder import RequestBuilder
@@ -20,20 +21,9 @@ from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
 
 SPEAKERS = {Role.SYSTEM: "briefing", Role.USER: "person", Role.ASSISTANT: "engine", Role.TOOL: "instrument"}
-OPTION_FIELDS = {"max_output_tokens": "limit", "temperature": "warmth", "top_p": "breadth"}
 
 _UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "arguments", "signatures", "resolution")
 """Fields that the wire does not support: `record_field_losses` records each as a loss."""
-
-_UNSUPPORTED_OPTIONS = (
-    "top_k",
-    "seed",
-    "parallel_tool_calls",
-    "output_schema",
-    "effort",
-    "thinking",
-    "thinking_budget",
-)
 
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
@@ -46,22 +36,6 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
         encoded["instruments"] = [encode_tool(tool) for tool in usable]
     option_support.tool_choice(request, tools=bool(usable), reasoning=True)
     return encoded | encode_options(request)
-
-
-def encode_options(request: RequestBuilder) -> dict[str, Any]:
-    """Encode everything except the conversation and the tools."""
-    options = request.options
-    encoded: dict[str, Any] = {
-        theirs: value for ours, theirs in OPTION_FIELDS.items() if (value := getattr(options, ours)) is not None
-    }
-    if stop := option_support.stop_sequences(request):
-        encoded["halt"] = stop
-    encoded["live"] = options.stream
-    for name in _UNSUPPORTED_OPTIONS:
-        if getattr(options, name) is not None:
-            request.record_option_loss(name, "Acme has no such option")
-    option_support.record_cache_hint_loss(request)
-    return encoded
 
 
 def encode_tool(tool: ToolDefinition) -> dict[str, Any]:

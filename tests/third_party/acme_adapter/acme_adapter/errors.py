@@ -12,7 +12,7 @@ from dragoman.adapter.errors import (
     RateLimitError,
     ServerError,
 )
-from dragoman.adapter.replies.error_context import Failure, parse_error_body
+from dragoman.adapter.replies.error_context import ErrorContext
 
 _BY_CODE: dict[str, type[ProviderError]] = {
     "bad-key": AuthenticationError,
@@ -23,29 +23,11 @@ _BY_CODE: dict[str, type[ProviderError]] = {
 }
 
 
-def decode_reply_error(status: int | None, body: bytes, headers: Mapping[str, str], model: str) -> ProviderError:
-    """The error of a reply with a failing status."""
-    return _decode_error(parse_error_body(body), model, body, status, headers)
-
-
-def decode_stream_error(native: Mapping[str, Any], model: str | None) -> ProviderError:
-    """The error of a fault in a stream. Without a code of its own it is the server's."""
-    return _decode_error(native, model, b"", None, {})
-
-
-def _decode_error(
-    native: Mapping[str, Any], model: str | None, body: bytes, status: int | None, headers: Mapping[str, str]
-) -> ProviderError:
+def decode_error(native: Mapping[str, Any], origin: ErrorContext) -> ProviderError:
+    """The error of a fault. A fault in a stream has no status: without a known code it is the server's."""
     error_object = native.get("fault")
     fault = error_object if isinstance(error_object, dict) else {}
     code = fault.get("code")
     kind = _BY_CODE.get(code) if isinstance(code, str) else None
-    failure = Failure(
-        provider="acme",
-        model=model,
-        status=status,
-        headers=headers,
-        message=fault.get("message") or body,
-        code=code,
-    )
-    return failure.error(kind or (None if status else ServerError))
+    failure = origin.failure(message=fault.get("message"), code=code)
+    return failure.error(kind or (None if origin.status else ServerError))

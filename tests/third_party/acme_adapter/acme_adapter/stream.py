@@ -7,6 +7,7 @@ from acme_adapter import decode, errors
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.errors import MalformedReplyError
+from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.framing import Frame, SseDecoder
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
@@ -47,7 +48,7 @@ class AcmeStreamDecoder(StreamDecoder):
             case "closed":
                 return self._close(event)
             case "fault":
-                raise errors.decode_stream_error({"fault": event}, self._native.get("engine"))
+                raise errors.decode_error({"fault": event}, ErrorContext("acme", self._native.get("engine")))
             case kind:
                 return self.skip_unknown(kind)
 

@@ -173,6 +173,6 @@ def test_reading_names_whose_form_was_broken() -> None:
     pattern = "toy: the reply is not what the protocol says: KeyError: 'a'"
     with pytest.raises(MalformedReplyError, match=pattern), wrap_malformed("toy"):
         empty["a"]
-    pattern = "this is no request in the format of toy: KeyError: 'a'"
+    pattern = "this is not a request in the format of toy: KeyError: 'a'"
     with pytest.raises(RequestError, match=pattern), wrap_malformed("toy", request=True):
         empty["a"]

@@ -121,7 +121,7 @@ def make_all() -> None:
     ("text", "pattern"),
     [
         ("[house\n", "mine.toml: "),
-        ("house = 1\n", "house: a file of endpoints has one table an endpoint"),
+        ("house = 1\n", "house: a file of endpoints has one table for each endpoint"),
         ("[house]\n", "house.base_url: Field required"),
         ('[house]\nbase_url = "x"\nkeys = ["A"]\n', "house.keys: Extra inputs are not permitted"),
         ('[house]\nbase_url = "x"\napis = []\n', "house.apis: "),
@@ -130,11 +130,11 @@ def make_all() -> None:
         ('[house]\nbase_url = "x"\ndefault = { supports_image = "native" }\n', "house.default.supports_image: "),
         ('[house]\nbase_url = "x"\nmodel = [{ listed = ["a"] }]\n', "house.model.0.match: "),
         ('[house]\nbase_url = "x"\nmodel = [{ match = "a", sampling = "no" }]\n', "house.model.0.sampling: "),
-        ('[house]\nbase_url = "x"\nlike = "nobody"\n', "house.like: 'nobody' is no other endpoint"),
-        ('[house]\nbase_url = "x"\nlike = "house"\n', "house.like: 'house' is no other endpoint"),
-        ('[house]\nbase_url = "x"\nlike = ["vllm"]\n', "house.like: ['vllm'] is no other endpoint"),
-        ('["*"]\nbase_url = "x"\n', "'*' is no name of a provider"),
-        ('["ho:use"]\nbase_url = "x"\n', "'ho:use' is no name of a provider"),
+        ('[house]\nbase_url = "x"\nlike = "nobody"\n', "house.like: 'nobody' is not another endpoint"),
+        ('[house]\nbase_url = "x"\nlike = "house"\n', "house.like: 'house' is not another endpoint"),
+        ('[house]\nbase_url = "x"\nlike = ["vllm"]\n', "house.like: ['vllm'] is not another endpoint"),
+        ('["*"]\nbase_url = "x"\n', "'*' is not a provider name"),
+        ('["ho:use"]\nbase_url = "x"\n', "'ho:use' is not a provider name"),
     ],
 )
 def test_what_is_wrong_is_named(write: Write, text: str, pattern: str) -> None:
@@ -210,7 +210,7 @@ def test_any_adapter_can_be_registered() -> None:
     assert isinstance(get_adapter("later:y"), ChatAdapter)
     assert made == ["once"]
     assert isinstance(get_adapter("now:x"), MistralAdapter)
-    with pytest.raises(ConfigurationError, match="'never', is no Adapter class"):
+    with pytest.raises(ConfigurationError, match="'never', is not an Adapter class"):
         get_adapter("never:x")
 
 

@@ -19,6 +19,7 @@ from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
 from opentelemetry.trace import SpanKind, StatusCode
 
 from dragoman.adapter.errors import ServerError
+from dragoman.adapter.registry import adapter_class, providers
 from dragoman.events import EventBus, LlmCallCompleted, LlmCallStarted, Telemetry, TurnStarted, conventions
 from dragoman.routing import Router
 from dragoman.session import tool
@@ -314,5 +315,6 @@ def test_the_words_are_those_of_the_conventions() -> None:
     ours |= {*conventions.reply_attributes(reply), *conventions.request_attributes("anthropic", ANTHROPIC)}
     metrics = {gen_ai_metrics.GEN_AI_CLIENT_OPERATION_DURATION, gen_ai_metrics.GEN_AI_CLIENT_TOKEN_USAGE}
     assert {name for name in ours if name.startswith("gen_ai.")} <= known | metrics
-    providers = {value.value for value in gen_ai_attributes.GenAiProviderNameValues}
-    assert set(conventions._PROVIDERS.values()) <= providers
+    known_providers = {value.value for value in gen_ai_attributes.GenAiProviderNameValues}
+    declared = {name: adapter_class(name).telemetry_name for name in providers()}
+    assert {declared[name] for name in declared if declared[name] != name} <= known_providers

@@ -13,6 +13,7 @@ _CHAPTERS: dict[str, dict[str, Check]] = {
         "reads what it wrote": contract.request_round_trips,
         "refuses what is no request": contract.refuses_invalid_requests,
         "names what it does not ask": contract.reports_unsent_options,
+        "names an option of tomorrow": contract.reports_unknown_options,
         "asks for nothing by itself": contract.sends_no_default_options,
         "lets the caller speak the wire": contract.passes_extra_and_headers,
         "never loses what is critical": contract.never_loses_critical_content,

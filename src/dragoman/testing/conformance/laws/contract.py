@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import dataclass
 from typing import Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool
@@ -187,13 +187,18 @@ def refuses_invalid_requests(subject: Subject) -> Iterator[Trial]:
             yield Trial(repr(body), () if is_object else ("it was read as a request",))
 
 
-_OPTIONS: tuple[tuple[str, Any], ...] = (
+_SINGLE_FIELDS: tuple[tuple[str, Any], ...] = (
     ("max_output_tokens", 1234),
     ("temperature", 0.25),
     ("top_p", 0.5),
     ("top_k", 17),
+    ("frequency_penalty", 0.75),
+    ("presence_penalty", -0.5),
     ("seed", 4711),
     ("stop_sequences", ("STOP",)),
+)
+OPTIONS: tuple[tuple[str, Any], ...] = (
+    *_SINGLE_FIELDS,
     ("tool_choice", "required"),
     ("tool_choice", NamedTool("look_up")),
     ("parallel_tool_calls", False),
@@ -203,13 +208,14 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("thinking_budget", 2048),
     ("prompt_cache", "1h"),
 )
+"""Each option with a value to try."""
 _ALTERNATIVE_OPTIONS = {"thinking": "effort", "effort": "thinking"}
 _ONLY_WITH_TOOLS = ("tool_choice", "parallel_tool_calls")
 
 
 def reports_unsent_options(subject: Subject) -> Iterator[Trial]:
     """Every option stands in the request, or a loss of the kind `option` that begins with its name says that not."""
-    for name, value in _OPTIONS:
+    for name, value in OPTIONS:
         tools = [TOOL] if subject.adapter.capabilities.supports_tools and name != "output_schema" else []
         if name in _ONLY_WITH_TOOLS and not tools:
             continue
@@ -222,12 +228,36 @@ def reports_unsent_options(subject: Subject) -> Iterator[Trial]:
         yield Trial(name, () if lost or sent else (fault,), "named as lost" if lost else "asked for")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NewerOptions(AdapterOptions):
+    """The options of a version to come. No adapter can know ``kit_option``."""
+
+    kit_option: float | None = None
+
+
+def reports_unknown_options(subject: Subject) -> Iterator[Trial]:
+    """An option that a later version adds is a loss of the kind `option` that begins with its name."""
+    losses = {
+        value: subject.adapter.to_wire(
+            [Message.user("Hi")], [], _NewerOptions(kit_option=value, context=subject.context())
+        ).losses
+        for value in (0.5, None)
+    }
+    named = {
+        value: any(loss.kind is LossKind.OPTION and loss.reason.startswith("kit_option:") for loss in found)
+        for value, found in losses.items()
+    }
+    fault = "it is neither sent nor named as lost: take the options from `RequestBuilder.used`, or use `UsedOptions`"
+    yield Trial("an option that is set", () if named[0.5] else (fault,), "named as lost")
+    yield Trial("an option that is not set", ("it is named as lost",) if named[None] else ())
+
+
 def sends_no_default_options(subject: Subject) -> Iterator[Trial]:
     """Without options nothing can be lost, and options read back from a request are those that were written."""
     request = subject.write([Message.user("Hi")], [])
     lost = tuple(loss.reason for loss in request.losses)
     yield Trial("no options", tuple(f"lost: {reason}" for reason in lost))
-    for name, value in _OPTIONS[:6]:
+    for name, value in _SINGLE_FIELDS:
         request = subject.write([Message.user("Hi")], [], **{name: value})
         if any(loss.kind is LossKind.OPTION and loss.reason.startswith(name) for loss in request.losses):
             continue
@@ -247,10 +277,6 @@ def passes_extra_and_headers(subject: Subject) -> Iterator[Trial]:
     faults += [] if dict(request.headers).get("x-kit") == "1" else ["a header of the caller's own is not sent"]
     faults += ["a field for another provider is in the body"] if "kit_field" in foreign else []
     yield Trial("extra and headers", tuple(faults))
-
-
-_KNOWN = {field.name for field in fields(AdapterOptions)}
-assert {name for name, _ in _OPTIONS} <= _KNOWN
 
 
 def never_loses_critical_content(subject: Subject) -> Iterator[Trial]:

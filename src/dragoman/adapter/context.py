@@ -1,0 +1,77 @@
+"""RequestContext: the identity, ids, clock and prices of one request."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, Protocol, Self
+
+from dragoman.adapter.errors import UnknownProviderError
+from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
+from dragoman.adapter.requests.answer_tool import AnswerTool
+from dragoman.adapter.requests.encode_cache import EncodeCache
+from dragoman.adapter.requests.tool_ids import ToolIdMap
+from dragoman.adapter.requests.tool_names import ToolNames
+from dragoman.canonical.ids import ModelId, new_message_id, new_session_id
+from dragoman.canonical.routing import RoutingDecisionRecord
+from dragoman.canonical.usage import TokenUsage, Usage
+
+
+class Prices(Protocol):
+    """A price table, as adapters see it."""
+
+    def price(self, model_id: str, usage: TokenUsage, at: datetime) -> Usage:
+        """The usage with its cost; ``cost_usd`` is None if the table has no price."""
+        ...
+
+
+@cache
+def bundled_prices() -> Prices:
+    """The table registered as ``bundled`` under the entry-point group ``dragoman.prices``."""
+    (entry,) = entry_points(group="dragoman.prices", name="bundled")
+    table: Prices = entry.load()()
+    return table
+
+
+@dataclass(slots=True, kw_only=True)
+class RequestContext:
+    """The identity, ids, clock and prices that a request is made with.
+
+    ``tool_ids`` and ``encode_cache`` live as long as the session; the cache keeps what earlier requests encoded.
+    Everything else may change with each request.
+    """
+
+    model: str
+    session_id: str = field(default_factory=new_session_id)
+    request_id: str = field(default_factory=new_message_id)
+    tool_ids: ToolIdMap = field(default_factory=ToolIdMap)
+    encode_cache: EncodeCache = field(default_factory=EncodeCache)
+    tool_names: ToolNames | None = None
+    """Set by `Adapter.to_wire` if tools were sent under other names than their own."""
+    answer_tool: AnswerTool | None = None
+    """Set by `Adapter.to_wire` if the reply's text comes as the input of a tool."""
+    prefix_note: Mapping[str, Any] | None = None
+    """The prefix ledger's note for the reply, if it holds signed thinking; set by `Adapter.to_wire`."""
+    prices: Prices | None = None
+    new_id: Callable[[], str] = new_message_id
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    started_at: datetime | None = None
+    """When the request was sent; the reply's latency is measured from it."""
+    routing: RoutingDecisionRecord | None = None
+    user_id: str | None = None
+    team_id: str | None = None
+    frame_cap: int = DEFAULT_FRAME_CAP
+    body_cap: int = DEFAULT_BODY_CAP
+
+    @classmethod
+    def for_model(cls, model: str, **fields: Any) -> Self:
+        """A fresh session with an empty id map and the bundled prices. Raises UnknownProviderError on a malformed
+        model id, as `get_adapter` does."""
+        try:
+            ModelId.parse(model)
+        except ValueError as error:
+            raise UnknownProviderError(str(error)) from None
+        if "prices" not in fields:
+            fields["prices"] = bundled_prices()
+        return cls(model=model, **fields)

@@ -1,0 +1,60 @@
+"""AdapterOptions: what a caller may ask of one request, whatever the provider."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
+
+from dragoman.adapter.context import RequestContext
+
+
+class NamedTool(NamedTuple):
+    """A tool choice: this tool must be called."""
+
+    name: str
+
+
+ToolChoice = Literal["auto", "none", "required"] | NamedTool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterOptions:
+    """The options of a request. None leaves an option to the provider; Dragoman sends no defaults of its own."""
+
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    frequency_penalty: float | None = None
+    """Makes tokens less likely the more often they occurred, usually from -2 to 2."""
+    presence_penalty: float | None = None
+    """Makes tokens less likely that occurred at all, usually from -2 to 2."""
+    seed: int | None = None
+    stop_sequences: tuple[str, ...] = ()
+    """A plain string counts as one sequence."""
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    output_schema: Mapping[str, Any] | None = None
+    """A JSON Schema that the answer's text obeys."""
+    effort: str | None = None
+    """Reasoning effort: none, minimal, low, medium, high, xhigh or max. The adapter maps it to the model's levels."""
+    thinking: bool | None = None
+    """Whether to reason, and to return the reasoning if the model hides it by default."""
+    thinking_budget: int | None = None
+    """The limit of reasoning tokens, for models that accept a budget."""
+    prompt_cache: Literal["5m", "1h"] | None = None
+    """Request prompt caching with that lifetime, if caching is not automatic."""
+    strict_prefix: bool = False
+    """Raise ProjectionError for a request that would void signed thinking of earlier turns."""
+    stream: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
+    extra: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Body fields by provider name. They override that provider's body and are ignored by all others. The value ``...``
+    removes a field from the body."""
+    context: RequestContext | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.stop_sequences, str):
+            object.__setattr__(self, "stop_sequences", (self.stop_sequences,))
+
+    def with_context(self, context: RequestContext) -> "AdapterOptions":
+        return replace(self, context=context)

@@ -1,0 +1,51 @@
+"""Which options of a request were used. An option that nobody takes becomes a loss by itself."""
+
+from collections.abc import Collection
+from dataclasses import fields
+from typing import Any
+
+from dragoman.adapter.options import AdapterOptions
+
+_FOR_THE_CONTRACT = frozenset({"strict_prefix", "stream", "headers", "extra", "context"})
+"""Options that say how the request is made and sent. They ask the model for nothing."""
+
+_EMPTY: tuple[Any, ...] = (None, (), [], {}, "")
+"""Values that ask for nothing."""
+
+
+class UsedOptions:
+    """The options of one request, and the names of those that were taken so far."""
+
+    __slots__ = ("_options", "_taken")
+
+    def __init__(self, options: AdapterOptions) -> None:
+        self._options = options
+        self._taken: set[str] = set()
+
+    def take(self, name: str) -> Any:
+        """Return the value of an option. The caller sends it, or records why not."""
+        self._taken.add(name)
+        return getattr(self._options, name)
+
+    def take_set(self, names: Collection[str]) -> list[str]:
+        """Take the named options. Returns the names of those that are set and were not taken before."""
+        options, taken = self._options, self._taken
+        found = [name for name in names if name not in taken and getattr(options, name) not in _EMPTY]
+        taken.update(names)
+        return found
+
+    def take_rest(self) -> list[str]:
+        """Take all options that were not taken. Returns the names of those that are set."""
+        options = self._options
+        defaults = _defaults_of(type(options))
+        return [name for name in self.take_set(defaults) if getattr(options, name) != defaults[name]]
+
+
+_DEFAULTS: dict[type[AdapterOptions], dict[str, Any]] = {}
+
+
+def _defaults_of(kind: type[AdapterOptions]) -> dict[str, Any]:
+    """Return the options for the model that a class has, with their defaults."""
+    if kind not in _DEFAULTS:
+        _DEFAULTS[kind] = {field.name: field.default for field in fields(kind) if field.name not in _FOR_THE_CONTRACT}
+    return _DEFAULTS[kind]

@@ -1,0 +1,32 @@
+"""The options of a request, in both directions."""
+
+from dataclasses import replace
+from typing import Any
+
+from dragoman.adapter.contract import AdapterOptions, RequestContext
+from dragoman.adapter.requests import option_support
+from dragoman.adapter.requests.option_table import OptionTable
+from dragoman.adapter.requests.projection import Target
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_reader import extra_fields
+
+OPTIONS = OptionTable(
+    {"max_output_tokens": "limit", "temperature": "warmth", "top_p": "breadth", "stop_sequences": "halt"}
+)
+
+
+def encode_options(request: RequestBuilder) -> dict[str, Any]:
+    """Encode everything except the conversation and the tools."""
+    encoded: dict[str, Any] = {}
+    OPTIONS.encode(request, encoded)
+    encoded["live"] = request.options.stream
+    option_support.record_cache_hint_loss(request)
+    return encoded
+
+
+def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
+    """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``."""
+    options = AdapterOptions(**OPTIONS.decode(native), stream=native.get("live", False), context=context)
+    encoded = encode_options(RequestBuilder(target, options, context, (), []))
+    extra = extra_fields(native, encoded, ("engine", "turns", "instruments"))
+    return replace(options, extra={"acme": extra} if extra else {})
