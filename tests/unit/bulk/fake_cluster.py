@@ -101,13 +101,11 @@ class FakeCluster:
 
 @asynccontextmanager
 async def provider(seconds: float) -> AsyncIterator[tuple[dict[str, Any], RequestCounts]]:
-    """The settings that lead to a provider on loopback, and what it has seen."""
-    seen = RequestCounts(seconds)
-    server = await asyncio.start_server(seen.serve, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    try:
-        yield {"anthropic": {"base_url": url, "api_key": "none"}}, seen
-    finally:
-        server.close()
-        closing, _closing[:] = list(_closing), []
-        await asyncio.gather(*closing)
+    """Serves a provider on loopback. Yields the settings that lead to it, and its counts."""
+    counts = RequestCounts(seconds)
+    async with counts.listen() as port:
+        try:
+            yield {"anthropic": {"base_url": f"http://127.0.0.1:{port}", "api_key": "none"}}, counts
+        finally:
+            closing, _closing[:] = list(_closing), []
+            await asyncio.gather(*closing)
