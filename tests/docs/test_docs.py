@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterator
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,13 @@ def snippets(*pages: Path) -> list[CodeExample]:
 def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a page registers is known to that page alone."""
     monkeypatch.setattr(sources, "_registered", {})
+
+
+@pytest.fixture
+def eval_example(eval_example: EvalExample, monkeypatch: pytest.MonkeyPatch) -> EvalExample:
+    """Writes snippets as UTF-8, which Python reads. pytest-examples writes them in the encoding of the locale."""
+    monkeypatch.setattr(Path, "write_text", partialmethod(Path.write_text, encoding="utf-8"))
+    return eval_example
 
 
 SNIPPETS = snippets(*(page for page in PAGES if page.name not in SERVED))
