@@ -13,8 +13,8 @@ from pytest_examples import CodeExample, EvalExample, find_examples
 
 import dragoman
 from dragoman.adapter import sources
+from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequest, json_reply, sse_reply
 from tests.live_local.wording import reword_within
-from tests.servers import FaultyServer, HttpReply, ReceivedRequest, json_reply, sse_reply
 from tests.systems import READS_FILES
 from tests.unit.batch.handwritten_provider import Provider, serve_provider
 
@@ -185,4 +185,4 @@ def test_the_page_on_bulk_runs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         eval_example.set_config(line_length=120)
         for example in snippets(ROOT / "docs" / "bulk.md"):
             eval_example.run_print_check(example)
-        assert len(server.received) == 6
+        assert len(server.requests) == 6

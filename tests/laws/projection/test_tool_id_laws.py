@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.facts.capabilities import ToolIdRule
 from dragoman.adapter.requests.tool_ids import ToolIdMap
+from dragoman.testing.strategies import TOOL_IDS
 from tests.laws.projection import targets
 from tests.laws.projection.tool_ids import all_rules, broken_law, digest, digests_of_other_processes, id_sets
-from tests.laws.strategies import TOOL_IDS
 
 RULES = all_rules()
 providers = st.sampled_from(sorted(RULES))

@@ -23,9 +23,8 @@ from dragoman.formats import (
     to_umf,
 )
 from dragoman.formats.conversion import Conversion
-from dragoman.testing.strategies import conversations
-from tests.laws.return_trip import RoundTrip, iterate_blocks
-from tests.laws.strategies import histories, messages
+from dragoman.testing.conformance.round_trip import RoundTrip, iterate_blocks
+from dragoman.testing.strategies import conversations, histories, messages
 from tests.sampling import examples
 from tests.unit.formats.documents import everything
 

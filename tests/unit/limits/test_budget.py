@@ -21,7 +21,7 @@ from dragoman.canonical.usage import CostStatus, TokenUsage
 from dragoman.limits.budget import Spend
 from dragoman.pricing import price_table
 from dragoman.session import Budget
-from tests.servers import STALL, FaultyServer, HttpReply, ReceivedRequest, sse_reply
+from dragoman.testing.faults.server import STALL, FaultyServer, HttpReply, ReceivedRequest, sse_reply
 from tests.unit.session.drivers import ANTHROPIC, NOW, OLLAMA, AsyncDriver, Body, Driver, FakeTime, Wire
 from tests.unit.session.handwritten_replies import (
     Call,

@@ -18,9 +18,9 @@ from dragoman.testing import AsyncCassetteTransport, Cassette, CassetteTransport
 from dragoman.testing.cassettes.file import Exchange, RecordedRequest, RecordedResponse
 from dragoman.testing.event_bytes import event_payload, replace_payload
 from dragoman.testing.faults import Framing
+from dragoman.testing.sample_reply import SHORT
 from dragoman.transport import HttpTransport
 from tests.laws.wires.handwritten_bedrock import handwritten_stream
-from tests.laws.wires.sample_replies import short_reply
 from tests.unit.adapter.toy_adapter import ToyAdapter, lines
 from tests.unit.transport.drivers import ADAPTER, PLAIN_REQUEST, STREAM_REQUEST, VirtualClock
 
@@ -28,7 +28,7 @@ FIRST, SECOND = b'event: a\ndata: {"n": 0}\n\n', b": a comment\n\n"
 THIRD, LAST = b'data: {"n": 1}\n\n', b"data: [DONE]\n\n"
 SSE = FIRST + SECOND + THIRD + LAST
 LINES = b'{"n": 0}\n{"n": 1}\n{"n": 2}'
-AWS = handwritten_stream(short_reply())
+AWS = handwritten_stream(SHORT)
 
 
 def applied(plan: faults.Plan, body: bytes) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 
 from dragoman import Session
 from dragoman.testing import NetworkBlockedError, block_network
-from tests.servers import FaultyServer, json_reply
+from dragoman.testing.faults.server import FaultyServer, json_reply
 
 AWAY = "203.0.113.7"
 """An address for documentation: nobody has it."""

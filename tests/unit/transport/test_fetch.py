@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.adapter.errors import ConfigurationError, RequestError
+from dragoman.testing.faults.server import FaultyServer, HttpReply, Pause
 from dragoman.transport.fetch import FetchedMedia, Fetcher, FetchError, is_public
-from tests.servers import FaultyServer, HttpReply, Pause
 
 PUBLIC, PUBLIC_6 = "93.184.216.34", "2606:2800:220:1::1"
 PIXEL = b"\x89PNG pixel"
@@ -515,9 +515,9 @@ def test_a_real_answer_over_a_real_socket() -> None:
     with FaultyServer([moved, HttpReply(body=PIXEL)]) as server:
         assert http_fetcher(server.port)("http://example.org/a").data == PIXEL
         assert server.wait_until_closed() == 0
-    assert [request.path for request in server.received] == ["/a", "/b"]
-    assert all(set(r.headers) == {"host", "user-agent", "accept", "accept-encoding"} for r in server.received)
-    assert {request.headers["host"] for request in server.received} == {"example.org"}
+    assert [request.path for request in server.requests] == ["/a", "/b"]
+    assert all(set(r.headers) == {"host", "user-agent", "accept", "accept-encoding"} for r in server.requests)
+    assert {request.headers["host"] for request in server.requests} == {"example.org"}
 
 
 def test_a_server_that_drips_is_not_waited_for() -> None:

@@ -21,8 +21,18 @@ from dragoman.adapter.errors import (
     UnclassifiedError,
 )
 from dragoman.adapter.wire import WireRequest
+from dragoman.testing.faults.server import (
+    HANG_UP,
+    RESET,
+    STALL,
+    FaultyServer,
+    HttpReply,
+    Pause,
+    ReplyStep,
+    json_reply,
+    sse_reply,
+)
 from dragoman.transport import Attempt, HttpTransport, RetryPolicy
-from tests.servers import HANG_UP, RESET, STALL, FaultyServer, HttpReply, Pause, ReplyStep, json_reply, sse_reply
 from tests.unit.transport.drivers import (
     ADAPTER,
     BODY,
@@ -44,7 +54,7 @@ def test_the_adapters_bytes_arrive_as_they_are(driver: Driver) -> None:
     """The body goes out untouched, to base URL plus path, with the key in the endpoint's header."""
     with FaultyServer(json_reply({"ok": True})) as server:
         result = driver.call(base_url=server.url + "/v1/")
-    (received,) = server.received
+    (received,) = server.requests
     assert (received.method, received.path, received.body) == ("POST", "/v1/chat", BODY)
     assert received.headers["x-api-key"] == KEY
     assert received.headers["content-type"] == "application/json"
@@ -58,7 +68,7 @@ def test_the_requests_own_headers_win(driver: Driver) -> None:
     with FaultyServer(json_reply({})) as server:
         result = driver.call(request, api_key=None, base_url=server.url, environ={})
     assert result.error is None
-    headers = server.received[0].headers
+    headers = server.requests[0].headers
     assert (headers["x-api-key"], headers["accept"], headers["x-extra"]) == ("mine", "text/plain", "1")
 
 
@@ -68,8 +78,8 @@ def test_a_caller_may_authorize_in_another_way(driver: Driver) -> None:
     with FaultyServer(json_reply({})) as server:
         result = driver.call(request, api_key=None, base_url=server.url, environ={"PLAIN_KEY": KEY})
     assert result.error is None
-    assert server.received[0].headers["authorization"] == "Bearer mine"
-    assert "x-api-key" not in server.received[0].headers
+    assert server.requests[0].headers["authorization"] == "Bearer mine"
+    assert "x-api-key" not in server.requests[0].headers
 
 
 def test_a_failing_status_is_the_adapters_error(driver: Driver) -> None:
@@ -94,7 +104,7 @@ def test_a_failure_that_passes_is_tried_again(driver: Driver) -> None:
         Attempt(2, None, "network", 2.0),
         Attempt(3, 200, None),
     )
-    assert [request.body for request in server.received] == [BODY] * 3
+    assert [request.body for request in server.requests] == [BODY] * 3
 
 
 def test_waits_are_real_where_no_clock_is_given(driver: Driver) -> None:
@@ -116,8 +126,8 @@ def test_a_redirect_is_never_followed(driver: Driver, status: int) -> None:
                 assert type(result.error) is UnclassifiedError
                 assert "redirect" in str(result.error)
                 assert result.status == status
-    assert other.received == []
-    assert len(server.received) == 2
+    assert other.requests == []
+    assert len(server.requests) == 2
 
 
 @pytest.mark.parametrize("request_", [PLAIN_REQUEST, STREAM_REQUEST], ids=["whole", "stream"])
@@ -258,7 +268,7 @@ def test_a_stream_that_breaks_after_its_start_is_not_tried_again(driver: Driver)
     assert result.body == b"data: 1\n\n"
     assert type(result.error) is NetworkError
     assert result.attempts == (Attempt(1, 200, "network"),)
-    assert len(server.received) == 1
+    assert len(server.requests) == 1
 
 
 def test_a_stream_that_breaks_before_its_first_byte_is_tried_again(driver: Driver) -> None:

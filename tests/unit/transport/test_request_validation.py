@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError, RequestError
 from dragoman.adapter.wire import WireRequest
+from dragoman.testing.faults.server import FaultyServer, json_reply
 from dragoman.transport.request_validation import validate_headers, validate_path
-from tests.servers import FaultyServer, json_reply
 from tests.unit.transport.drivers import BODY, ENGINES, KEY, Driver
 
 _INJECTED = "x-evil: 1"
@@ -78,7 +78,7 @@ def test_no_payload_reaches_the_wire(driver: Driver) -> None:
             assert KEY not in str(result.error)
         assert server.connections == 0
         assert driver.call(base_url=server.url).status == 200
-        assert b"evil" not in server.received[0].head
+        assert b"evil" not in server.requests[0].head
 
 
 @pytest.mark.parametrize("driver", ENGINES, ids=lambda driver: driver.name)
@@ -94,7 +94,7 @@ def test_an_honest_path_arrives_as_written(driver: Driver, path: str) -> None:
     """Quoting is the adapter's, and stays."""
     with FaultyServer(json_reply({})) as server:
         assert driver.call(WireRequest("POST", path, b"{}"), base_url=server.url + "/v1").error is None
-    assert server.received[0].path == "/v1" + path
+    assert server.requests[0].path == "/v1" + path
 
 
 @pytest.mark.parametrize("driver", ENGINES, ids=lambda driver: driver.name)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from dragoman.adapter.wire import WireRequest
+from dragoman.testing.faults.server import HANG_UP, RESET, STALL, FaultyServer, HttpReply, sse_reply
 from dragoman.transport import AsyncHttpTransport, HttpTransport, RetryPolicy
-from tests.servers import HANG_UP, RESET, STALL, FaultyServer, HttpReply, sse_reply
 from tests.unit.transport.drivers import (
     ADAPTER,
     BODY,
@@ -63,7 +63,7 @@ def test_a_key_is_seen_by_the_provider_alone(
         result = driver.call(
             request_, base_url=server.url, timeout=0.2, retry=RetryPolicy(max_retries=1), timing=VirtualClock().timing
         )
-    assert server.received[0].headers["x-api-key"] == KEY
+    assert server.requests[0].headers["x-api-key"] == KEY
     # httpcore itself writes what a provider sends at DEBUG, and so the line with which this one is garbage.
     texts = [log.getvalue().replace(f"HTTP/9 {KEY}", ""), repr(result.attempts)]
     if result.error is not None:
@@ -118,9 +118,9 @@ def test_an_origin_gets_its_own_key_only(driver: Driver) -> None:
         for number in range(250):
             for server, key in ((a, "key-of-a"), (b, "key-of-b")):
                 driver.call(STREAM_REQUEST if number % 2 else PLAIN_REQUEST, api_key=key, base_url=server.url)
-        keys_seen["a"] |= {received.headers["x-api-key"] for received in a.received}
-        keys_seen["b"] |= {received.headers["x-api-key"] for received in b.received}
-        assert (len(a.received), len(b.received)) == (250, 250)
+        keys_seen["a"] |= {received.headers["x-api-key"] for received in a.requests}
+        keys_seen["b"] |= {received.headers["x-api-key"] for received in b.requests}
+        assert (len(a.requests), len(b.requests)) == (250, 250)
     assert keys_seen == {"a": {"key-of-a"}, "b": {"key-of-b"}}
 
 

@@ -8,8 +8,17 @@ import pytest
 
 from dragoman.adapter.errors import NetworkError
 from dragoman.adapter.wire import WireRequest
+from dragoman.testing.faults.server import (
+    RESET,
+    STALL,
+    FaultyServer,
+    HttpReply,
+    Pause,
+    ReceivedRequest,
+    json_reply,
+    sse_reply,
+)
 from dragoman.transport import AsyncHttpTransport, HttpTransport, RetryPolicy
-from tests.servers import RESET, STALL, FaultyServer, HttpReply, Pause, ReceivedRequest, json_reply, sse_reply
 from tests.unit.transport.drivers import (
     ADAPTER,
     AIOHTTP,
@@ -256,7 +265,7 @@ def test_a_finished_stream_gives_its_connection_back(driver: Driver) -> None:
                                     break
 
             asyncio.run(main())
-        assert len(server.received) == 10
+        assert len(server.requests) == 10
         assert server.connections == 1
 
 

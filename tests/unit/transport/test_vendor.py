@@ -23,9 +23,18 @@ from dragoman.adapter.errors import (
     UnclassifiedError,
 )
 from dragoman.adapter.wire import WireRequest
+from dragoman.testing.faults.server import (
+    RESET,
+    STALL,
+    FaultyServer,
+    HttpReply,
+    Pause,
+    ReceivedRequest,
+    json_reply,
+    sse_reply,
+)
 from dragoman.transport import AsyncVendorTransport, Attempt, HttpTransport, RetryPolicy, VendorTransport
 from dragoman.transport.vendor import vendor_of
-from tests.servers import RESET, STALL, FaultyServer, HttpReply, Pause, ReceivedRequest, json_reply, sse_reply
 from tests.unit.transport.drivers import ADAPTER, BODY, KEY, CallResult, VirtualClock, call_once, call_once_async
 
 EVENTS = [b'data: {"text":"\xc3', b'\xa9\xe2\x80\xa8"}\n\n', b"event: x\r\ndata: 1\r\n\r\n", b"data: [DONE]\n\n"]
@@ -138,7 +147,7 @@ def test_the_bytes_are_those_of_the_direct_way(vendor: Vendor, stream: bool) -> 
         result = vendor.call(server.url, request)
     assert result == expected
     assert result.error is None
-    first, second = server.received
+    first, second = server.requests
     assert (second.method, second.path, second.body) == (first.method, first.path, BODY)
     assert second.headers["authorization"] == BEARER
     assert second.headers["x-extra"] == "1"
@@ -158,7 +167,7 @@ def test_only_we_try_again(vendor: Vendor, stream: bool) -> None:
         Attempt(2, None, "network", 2.0),
         Attempt(3, 200, None),
     )
-    assert [received.body for received in server.received] == [BODY] * 3
+    assert [received.body for received in server.requests] == [BODY] * 3
 
 
 @every_vendor
@@ -175,7 +184,7 @@ def test_a_failing_status_is_the_adapters_error(vendor: Vendor, stream: bool, st
     assert result.status == status
     assert "told so" in str(result.error) or status == 302
     assert getattr(result.error, "__context__", "no error") is None
-    assert len(server.received) == 1
+    assert len(server.requests) == 1
 
 
 @every_vendor
@@ -242,7 +251,7 @@ def test_azure_puts_the_deployment_into_the_path(asynchronous: bool, stream: boo
             asynchronous,
         )
     assert result.error is None
-    (received,) = server.received
+    (received,) = server.requests
     assert received.path == "/openai/deployments/m/chat/completions?api-version=2026-10-21"
     assert received.headers["api-key"] == KEY
     assert json.loads(received.body) == json.loads(BODY)
@@ -259,7 +268,7 @@ def test_vertex_takes_the_model_out_of_the_body(asynchronous: bool) -> None:
             asynchronous,
         )
     assert result.error is None
-    (received,) = server.received
+    (received,) = server.requests
     assert received.path == "/projects/p/locations/global/publishers/anthropic/models/m:rawPredict"
     assert "model" not in json.loads(received.body)
 
@@ -328,7 +337,7 @@ def test_headers_are_checked_before_the_client_has_them(vendor: Vendor, value: s
             WireRequest("GET", vendor.path, b""),
         ):
             assert type(vendor.call(server.url, request).error) is RequestError
-        assert server.received == []
+        assert server.requests == []
 
 
 def endless(received: ReceivedRequest) -> HttpReply:

@@ -13,7 +13,7 @@ from dragoman.policy import Capability, Extensions, Hook
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.pipeline import Pipeline
 from dragoman.policy.plugins import OpaPolicy
-from tests.servers import HANG_UP, RESET, STALL, FaultyServer, HttpReply, ReceivedRequest, json_reply
+from dragoman.testing.faults.server import HANG_UP, RESET, STALL, FaultyServer, HttpReply, ReceivedRequest, json_reply
 from tests.unit.canonical.extensions.samples import full
 from tests.unit.canonical.message_view.test_view import block
 
@@ -47,7 +47,7 @@ def test_yes_passes() -> None:
     for answer in ({"result": True}, {"result": {"allow": True, "reason": "fine"}, "decision_id": "1"}):
         with FaultyServer([json_reply(answer)]) as server:
             run(server)
-        assert [(each.method, each.path) for each in server.received] == [("POST", "/v1/data/app/allow")]
+        assert [(each.method, each.path) for each in server.requests] == [("POST", "/v1/data/app/allow")]
 
 
 def test_it_is_asked_what_opa_takes() -> None:
@@ -58,7 +58,7 @@ def test_it_is_asked_what_opa_takes() -> None:
     ):
         with FaultyServer([HANDWRITTEN_YES]) as server:
             run(server, capabilities=capabilities, headers={"Authorization": "Bearer x"})
-        (received,) = server.received
+        (received,) = server.requests
         body_input = json.loads(received.body)["input"]
         assert (body_input["kind"], body_input["name"], body_input["hook"]) == (
             "tool_call",
@@ -76,7 +76,7 @@ def test_content_and_arguments_can_be_kept_back() -> None:
     """Then neither leaves the process."""
     with FaultyServer([HANDWRITTEN_YES]) as server:
         run(server, include_content=False, include_arguments=False)
-    assert b"SELECT" not in server.received[0].body
+    assert b"SELECT" not in server.requests[0].body
 
 
 def test_every_part_is_asked_about() -> None:
@@ -88,7 +88,7 @@ def test_every_part_is_asked_about() -> None:
     result = ToolResultBlock(tool_use_id="tu_1", content=(block("text"), block("image"), block("text")))
     with FaultyServer(handwritten_agent) as server, pytest.raises(PolicyDeniedError):
         run(server, block("text"), result, block("text"), hook=Hook.TOOL_POST_INVOKE)
-    kinds = [json.loads(each.body)["input"]["kind"] for each in server.received]
+    kinds = [json.loads(each.body)["input"]["kind"] for each in server.requests]
     assert kinds == ["text", "tool_result", "text", "image"]
 
 

@@ -16,8 +16,18 @@ import vcr
 
 from dragoman.adapter.errors import NetworkError, RequestTimeoutError
 from dragoman.adapter.wire import WireRequest
+from dragoman.testing.faults.server import (
+    HANG_UP,
+    RESET,
+    STALL,
+    FaultyServer,
+    HttpReply,
+    Pause,
+    ReceivedRequest,
+    json_reply,
+    sse_reply,
+)
 from dragoman.transport import AsyncHttpTransport, RetryPolicy
-from tests.servers import HANG_UP, RESET, STALL, FaultyServer, HttpReply, Pause, ReceivedRequest, json_reply, sse_reply
 from tests.unit.transport.drivers import (
     ADAPTER,
     AIOHTTP,
@@ -65,7 +75,7 @@ def test_a_proxy_is_gone_through(driver: Driver, credential: str) -> None:
     (head,) = proxy.heads
     assert head.startswith(f"POST {server.url}/chat HTTP/1.1\r\n".encode())
     assert (b"proxy-authorization: Basic bWU6YSBzZWNyZXQ=" in _lower_names(head)) is bool(credential)
-    assert server.received[0].body == BODY
+    assert server.requests[0].body == BODY
 
 
 @every_driver
@@ -81,7 +91,7 @@ def test_https_goes_through_a_tunnel(driver: Driver, authority: Authority) -> No
     (head,) = proxy.heads
     assert head.startswith(f"CONNECT 127.0.0.1:{front.port} HTTP/1.1\r\n".encode())
     assert KEY.encode() not in head
-    assert "proxy-authorization" not in server.received[0].headers
+    assert "proxy-authorization" not in server.requests[0].headers
 
 
 @every_driver
@@ -139,7 +149,7 @@ def test_a_strangers_certificate_is_refused(driver: Driver, authority: Authority
     assert type(result.error) is NetworkError
     assert "CERTIFICATE_VERIFY_FAILED" in str(result.error)
     assert str(front.port) not in str(result.error)
-    assert server.received == []
+    assert server.requests == []
 
 
 @pytest.mark.parametrize("driver", [*DRIVERS, *HTTPX2], ids=lambda driver: driver.name)
@@ -327,7 +337,7 @@ def test_the_callers_own_client_is_used_and_kept(make: Callable[[dict[str, Any]]
     compressed = HttpReply(headers={"content-encoding": "gzip"}, body=gzip.compress(b'{"ok": 1}'))
     with FaultyServer([compressed, json_reply({}, status=404), sse_reply(b"data: 1\n\n")]) as server:
         asyncio.run(main())
-    assert [received.headers["x-proxy"] for received in server.received] == ["p"] * 3
+    assert [received.headers["x-proxy"] for received in server.requests] == ["p"] * 3
 
 
 @pytest.mark.parametrize("driver", [DRIVERS[1], AIOHTTP], ids=lambda driver: driver.name)
@@ -360,4 +370,4 @@ def test_recordings_of_aiohttp_are_played(tmp_path: Path) -> None:
         for _ in range(2):
             with vcr.use_cassette(str(tmp_path / "cassette.yaml"), record_mode="once"):
                 assert asyncio.run(main()) == [b'{"ok": 1}', b"data: 1\n\ndata: 2\n\n"]
-    assert len(server.received) == 2
+    assert len(server.requests) == 2
