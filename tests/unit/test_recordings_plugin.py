@@ -50,7 +50,7 @@ def test_skips_without_the_recordings_are_one_line(
     assert skips[1].endswith("no adapter")
 
 
-def test_skips_beside_the_recordings_fail(
+def test_skips_in_spite_of_recordings_fail(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The folder is there, so a test that reads nothing of it would hide something."""

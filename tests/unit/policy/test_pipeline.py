@@ -25,7 +25,7 @@ from dragoman.policy import (
 from tests.unit.policy.pipelines import HI, Run, appending_plugin, recording_plugin
 
 
-def test_plugins_run_by_mode_then_priority_then_place(run: Run) -> None:
+def test_plugins_run_by_mode_then_priority_then_position(run: Run) -> None:
     """Whatever the order in which they are given."""
     order: list[str] = []
     plugins = [
@@ -41,8 +41,8 @@ def test_plugins_run_by_mode_then_priority_then_place(run: Run) -> None:
     assert order == ["early", "one", "two", "late", "change", "audit", "aside"]
 
 
-def test_only_the_hooks_that_were_named_are_asked(run: Run) -> None:
-    """By name or by member; without any plugin there the very same message and extensions come back."""
+def test_only_plugins_of_the_hook_run(run: Run) -> None:
+    """By name or by member; without any, the same message and extensions are returned."""
     order: list[str] = []
     whole = Extensions()
     pipeline = Pipeline([recording_plugin(order, "n")])
@@ -53,7 +53,7 @@ def test_only_the_hooks_that_were_named_are_asked(run: Run) -> None:
 
 
 def test_changes_add_up(run: Run) -> None:
-    """Each plugin sees what the one before it left; what it cannot see stays."""
+    """Each plugin sees what the one before it returned; hidden parts stay."""
     outcome = run(
         Pipeline([appending_plugin("a"), appending_plugin("b", mode="transform"), appending_plugin("0", priority=1)])
     )
@@ -63,7 +63,7 @@ def test_changes_add_up(run: Run) -> None:
 
 @pytest.mark.parametrize("mode", ["sequential", "concurrent"])
 def test_a_violation_stops_the_step(run: Run, mode: str) -> None:
-    """The error bears hook, plugin, code, reason and description, and survives pickling; nobody after it is asked."""
+    """The error has hook, plugin, code, reason and description, and survives pickling; later plugins do not run."""
     order: list[str] = []
 
     @hook("evaluate", mode=mode)
@@ -81,8 +81,8 @@ def test_a_violation_stops_the_step(run: Run, mode: str) -> None:
     assert order == []
 
 
-def test_the_first_by_priority_names_a_refusal_of_several(run: Run) -> None:
-    """Though they run side by side, and another one may be faster."""
+def test_the_highest_priority_names_a_refusal_of_several(run: Run) -> None:
+    """Although they run concurrently, and another one may be faster."""
 
     def stop(name: str, wait: float) -> Plugin:
         def check(step: Step) -> Violation:
@@ -96,7 +96,7 @@ def test_the_first_by_priority_names_a_refusal_of_several(run: Run) -> None:
 
 
 def test_concurrent_plugins_run_at_the_same_time() -> None:
-    """Each waits for the other: one after the other they would never end."""
+    """Each waits for the other: in sequence they would never end."""
     barrier = threading.Barrier(2, timeout=10)
 
     def meet(step: Step) -> None:
@@ -121,8 +121,8 @@ def test_concurrent_coroutines_run_at_the_same_time() -> None:
 
 
 @pytest.mark.parametrize("kind", ["raises", "returns nonsense", "is forged"])
-def test_a_failure_denies(run: Run, kind: str) -> None:
-    """With the failure as its cause, and without what it said, which may quote anything."""
+def test_a_failing_plugin_denies(run: Run, kind: str) -> None:
+    """With the failure as its cause, and without its text, which may quote anything."""
 
     @hook("evaluate")
     def broken(step: Step) -> Any:
@@ -138,7 +138,7 @@ def test_a_failure_denies(run: Run, kind: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["sequential", "transform", "audit", "concurrent"])
-def test_failing_open_takes_a_declaration(run: Run, mode: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_open_has_to_be_declared(run: Run, mode: str, caplog: pytest.LogCaptureFixture) -> None:
     """Then the step goes on without the plugin, and a warning says so; in every mode that is waited for."""
 
     def broken(step: Step) -> None:
@@ -153,8 +153,8 @@ def test_failing_open_takes_a_declaration(run: Run, mode: str, caplog: pytest.Lo
 
 
 @pytest.mark.parametrize("mode", ["sequential", "concurrent"])
-def test_a_plugin_that_takes_too_long_is_left_behind(run: Run, mode: str) -> None:
-    """A plain function in its thread, a coroutine in its task; the step is denied, or goes on as declared."""
+def test_a_slow_plugin_times_out(run: Run, mode: str) -> None:
+    """A function in its thread, a coroutine in its task; the step is denied, or goes on as declared."""
     done = threading.Event()
 
     @hook("evaluate", timeout=0.02, mode=mode)
@@ -174,8 +174,8 @@ def test_a_plugin_that_takes_too_long_is_left_behind(run: Run, mode: str) -> Non
     assert asyncio.run(Pipeline([waiting]).run_async("evaluate", HI)).message is HI
 
 
-def test_a_plugin_in_time_answers(run: Run) -> None:
-    """From its thread, with the context of its caller."""
+def test_a_plugin_with_a_timeout_runs_in_a_thread(run: Run) -> None:
+    """With the context of its caller."""
 
     @hook("evaluate", timeout=10)
     def quick(step: Step) -> Violation:
@@ -186,7 +186,7 @@ def test_a_plugin_in_time_answers(run: Run) -> None:
 
 
 def test_coroutines_are_awaited_and_refused_without_await() -> None:
-    """Nothing that has to be awaited is taken for an answer."""
+    """A coroutine is never taken for an answer."""
 
     @hook("evaluate")
     async def stop(step: Step) -> Violation:
@@ -200,8 +200,8 @@ def test_coroutines_are_awaited_and_refused_without_await() -> None:
         pipeline.run("evaluate", HI)
 
 
-def test_fire_and_forget_holds_nobody_up(caplog: pytest.LogCaptureFixture) -> None:
-    """It is started, its answer is heard by nobody, and its failure is logged."""
+def test_fire_and_forget_delays_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """It is started, its answer is ignored, and its failure is logged."""
     begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
 
     @hook("evaluate", mode="fire_and_forget")
@@ -243,8 +243,8 @@ def test_fire_and_forget_holds_nobody_up(caplog: pytest.LogCaptureFixture) -> No
         ("concurrent", "change", "tier_violation"),
     ],
 )
-def test_a_mode_keeps_to_its_rights(run: Run, mode: str, answer: Any, code: str) -> None:
-    """What it may not do is a fault of the plugin, which denies as any other."""
+def test_a_mode_limits_what_a_plugin_may_do(run: Run, mode: str, answer: Any, code: str) -> None:
+    """A violation of it is a fault of the plugin, which denies as any other."""
 
     @hook("evaluate", mode=mode)
     def overreaching(step: Step) -> Any:
@@ -254,7 +254,7 @@ def test_a_mode_keeps_to_its_rights(run: Run, mode: str, answer: Any, code: str)
         run(Pipeline([overreaching]))
 
 
-def test_an_audit_that_objects_is_logged(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_audit_violation_is_logged(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     """It stops nothing."""
 
     @hook("evaluate", mode="audit")
@@ -266,8 +266,8 @@ def test_an_audit_that_objects_is_logged(run: Run, caplog: pytest.LogCaptureFixt
     assert "would deny evaluate: odd" in caplog.text
 
 
-def test_a_condition_decides_whether_a_plugin_is_asked(run: Run) -> None:
-    """And its failure is the plugin's."""
+def test_a_condition_decides_whether_a_plugin_runs(run: Run) -> None:
+    """Its failure is the plugin's."""
     order: list[str] = []
     run(
         Pipeline(
@@ -294,15 +294,15 @@ def test_a_condition_decides_whether_a_plugin_is_asked(run: Run) -> None:
         ({"capabilities": ["read_everything"]}, "no capability"),
     ],
 )
-def test_a_declaration_that_means_nothing_is_refused(declared: dict[str, Any], says: str) -> None:
+def test_an_invalid_declaration_is_refused(declared: dict[str, Any], says: str) -> None:
     """When the pipeline is made, with what to write instead."""
     plugin = type("Odd", (Plugin,), {"hooks": ("evaluate",), **declared})()
     with pytest.raises(ConfigurationError, match=says):
         Pipeline([plugin])
 
 
-def test_a_pipeline_is_made_of_plugins_with_names_of_their_own() -> None:
-    """And of rules that exist."""
+def test_a_pipeline_needs_plugins_with_unique_names() -> None:
+    """And known words for its rules."""
     with pytest.raises(ConfigurationError, match="is no plugin"):
         Pipeline([lambda step: None])  # type: ignore[list-item]
     with pytest.raises(ConfigurationError, match="two plugins"):
@@ -312,8 +312,8 @@ def test_a_pipeline_is_made_of_plugins_with_names_of_their_own() -> None:
             Pipeline(**rules)  # type: ignore[arg-type]
 
 
-def test_the_window_is_the_largest_that_is_declared() -> None:
-    """None where one plugin has to see everything; audits wait for the whole anyway."""
+def test_the_window_is_the_largest_declared_one() -> None:
+    """None if a plugin has to see everything; audits see the whole anyway."""
     plugins = [recording_plugin([], str(size), window=size) for size in (5, 9)]
     assert Pipeline(plugins).window == 0
     at = [hook("cmf.llm_output", name=str(size), window=size)(lambda step: None) for size in (5, 9)]

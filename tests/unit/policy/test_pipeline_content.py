@@ -42,7 +42,7 @@ from tests.unit.policy.pipelines import HI, Run, appending_plugin, recording_plu
     ],
 )
 def test_a_message_keeps_its_identity(run: Run, forge: Callable[[Message], Message]) -> None:
-    """Its content alone may change, and no call or result is made up in it."""
+    """Only its content may change, and no call or result is added."""
     message = Message.assistant([ToolUseBlock(id="t", name="f", input={"a": 1})], session_id="s")
     with pytest.raises(PolicyDeniedError) as denied:
         run(Pipeline([hook("evaluate", name="forging")(lambda step: forge(step.message))]), message)
@@ -52,8 +52,8 @@ def test_a_message_keeps_its_identity(run: Run, forge: Callable[[Message], Messa
     assert cause.slot.startswith("message.")
 
 
-def test_arguments_and_answers_may_change_or_go(run: Run) -> None:
-    """What the plugin still holds of them is not what is taken over."""
+def test_arguments_and_calls_may_change_or_go(run: Run) -> None:
+    """The result is a copy: later changes by the plugin have no effect."""
     kept_messages: list[Message] = []
 
     @hook("evaluate")
@@ -70,8 +70,8 @@ def test_arguments_and_answers_may_change_or_go(run: Run) -> None:
     assert [use.input for use in outcome.message.tool_uses] == [{"a": {"b": "***"}}]
 
 
-def test_what_is_again_cannot_change(run: Run) -> None:
-    """Plugins of mode transform are not asked; others may deny, and are refused where they want a change."""
+def test_a_message_seen_before_cannot_change(run: Run) -> None:
+    """Plugins of mode transform do not run; others may deny, and are refused if they change it."""
     assert run(Pipeline([appending_plugin("a", mode="transform")]), already_seen=True).message is HI
     with pytest.raises(PolicyDeniedError, match="cannot_change"):
         run(Pipeline([appending_plugin("a")]), already_seen=True)
@@ -79,8 +79,8 @@ def test_what_is_again_cannot_change(run: Run) -> None:
     assert run(Pipeline([same]), already_seen=True).message is HI
 
 
-def test_a_change_voids_what_was_signed_behind_it(run: Run) -> None:
-    """That is dropped; what was signed before stays; or the step is denied."""
+def test_a_change_drops_signed_thinking_after_it(run: Run) -> None:
+    """Signed thinking before it stays; or the step is denied."""
     signed = [ThinkingBlock(text=text, signature="c2ln") for text in ("before", "behind")]
     message = Message.assistant([signed[0], TextBlock(text="Hi"), signed[1], TextBlock(text="So")], session_id="s")
 
@@ -95,8 +95,8 @@ def test_a_change_voids_what_was_signed_behind_it(run: Run) -> None:
         run(Pipeline([change], signed="deny"), message)
 
 
-def test_unknown_parts_are_left_out_where_that_is_declared(run: Run) -> None:
-    """Beside those that can be judged, at any depth."""
+def test_unknown_parts_can_be_dropped(run: Run) -> None:
+    """The other parts are judged, at any depth."""
     native = ProviderBlock(provider="p", kind="k", data={})
     message = Message.assistant([TextBlock(text="Hi"), native], session_id="s")
     kept = run(Pipeline([recording_plugin([], "n")], unknown="drop"), message).message
@@ -105,8 +105,8 @@ def test_unknown_parts_are_left_out_where_that_is_declared(run: Run) -> None:
         run(Pipeline([recording_plugin([], "n")], unknown="drop"), message, already_seen=True)
 
 
-def test_marks_on_single_blocks_hold_for_all_where_blocks_move(run: Run) -> None:
-    """What may not be lost stays so, though its index means another block now."""
+def test_marks_on_single_blocks_cover_all_if_blocks_move(run: Run) -> None:
+    """A critical block stays critical, though its index now means another block."""
     metadata = MessageMetadata(critical=(1,), provider_raw={"by": "p"})
     message = Message.assistant([TextBlock(text="a"), TextBlock(text="b")], session_id="s", metadata=metadata)
     first = hook("evaluate", name="first")(
@@ -118,7 +118,7 @@ def test_marks_on_single_blocks_hold_for_all_where_blocks_move(run: Run) -> None
 
 @pytest.mark.parametrize("granted", [[], *([each] for each in Capability)])
 def test_a_plugin_sees_what_it_was_granted(run: Run, granted: list[Capability]) -> None:
-    """In every mode; growing its own list later gives it nothing."""
+    """In every mode; extending its own list later grants nothing."""
     seen: list[Extensions] = []
 
     class Greedy(Plugin):
@@ -142,7 +142,7 @@ def test_a_plugin_sees_what_it_was_granted(run: Run, granted: list[Capability]) 
         assert bool(labels_of(shown)) == bool(labels & set(granted))
 
 
-def test_labels_of_those_who_run_side_by_side_are_united(run: Run) -> None:
+def test_labels_of_concurrent_plugins_are_united(run: Run) -> None:
     """With append_labels; an audit needs it too, and one without it breaks the rules."""
 
     def labelling(label: str, mode: str, *capabilities: str) -> Plugin:
@@ -157,8 +157,8 @@ def test_labels_of_those_who_run_side_by_side_are_united(run: Run) -> None:
         run(Pipeline([labelling("d", "audit")]))
 
 
-def test_data_is_stamped_where_it_comes_in(run: Run) -> None:
-    """With the labels of its policy, before any plugin looks at it; elsewhere it is not."""
+def test_data_are_labelled_on_entry(run: Run) -> None:
+    """With the labels of their policy, before any plugin sees them; at other hooks they are not."""
     call = Message.assistant([ToolUseBlock(id="t", name="look")], session_id="s")
     result = Message.tool("t", "42", session_id="s")
     policy = DataPolicy(apply_labels=["PII"], denied_actions=["export"])
@@ -173,7 +173,7 @@ def test_data_is_stamped_where_it_comes_in(run: Run) -> None:
     assert labels_of(run(Pipeline(), result, whole, at="cmf.llm_input").extensions) == set()
 
 
-def test_actions_are_refused_by_any_policy() -> None:
+def test_any_policy_may_refuse_an_action() -> None:
     """Denied goes before allowed, None allows the rest, an empty list nothing."""
     denying, allowing = DataPolicy(denied_actions=["export"]), DataPolicy(allowed_actions=["read"])
     assert check_data_use(["forward"], [denying]) is None
@@ -185,8 +185,8 @@ def test_actions_are_refused_by_any_policy() -> None:
     assert check_data_use(["read"], [DataPolicy(allowed_actions=[])]) is not None
 
 
-def test_a_step_shows_no_content_in_print() -> None:
-    """Neither does a plugin's view of what an adapter keeps for itself."""
+def test_the_repr_of_a_step_shows_no_content() -> None:
+    """A plugin does not see provider_raw either."""
     metadata = MessageMetadata(provider_raw={"by": "p", "raw": "hunter2"})
     message = Message.assistant("hunter2", session_id="s", metadata=metadata)
     step = Step("evaluate", message, partial=True)

@@ -48,7 +48,7 @@ _DECODERS: dict[Framing, Callable[[], FrameDecoder]] = {
 
 
 def payloads(framing: Framing, body: bytes) -> list[bytes]:
-    """What the library's own decoders read, which share no code with the fault plans."""
+    """What the library's own decoders read; they share no code with the fault plans."""
     decoder = _DECODERS[framing]()
     return [frame.data for frame in [*decoder.feed(body), *decoder.finish()]]
 

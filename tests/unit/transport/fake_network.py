@@ -29,7 +29,7 @@ def redirect(location: str, status: int = 302) -> bytes:
 
 
 class FakeConnection(httpcore.NetworkStream):
-    """One connection: it says its script, and notes what it was told."""
+    """One connection: it answers with its script, and records what it received."""
 
     def __init__(self, network: "FakeNetwork", script: bytes) -> None:
         self._network = network
@@ -57,14 +57,14 @@ class FakeConnection(httpcore.NetworkStream):
 
 @dataclass
 class FakeNetwork(httpcore.NetworkBackend):
-    """The Internet below httpx, by a script: one answer a connection, the last one again and again."""
+    """The network below httpx, by a script: one answer per connection, the last one repeatedly."""
 
     answers: list[bytes] = field(default_factory=lambda: [http_response()])
     dead: frozenset[str] = frozenset()
     hosts: list[str] = field(default_factory=list)
     ports: list[int] = field(default_factory=list)
     names: list[str | None] = field(default_factory=list)
-    """What TLS was asked to prove."""
+    """The server names that TLS was asked to verify."""
     sent: bytes = b""
     read: int = 0
     open: int = 0
@@ -91,7 +91,7 @@ def transport_over(network: httpcore.NetworkBackend) -> httpx.HTTPTransport:
 
 
 class FakeResolver:
-    """A name server: the addresses of each host, or of every host; an iterator gives others at each question."""
+    """A name server with the addresses of each host, or of every host; an iterator gives another one for each query."""
 
     def __init__(self, *addresses: str, turns: Iterator[str] | None = None, **hosts: str) -> None:
         self._addresses = addresses or (PUBLIC,)

@@ -44,7 +44,7 @@ SECRET = "very-secret-value"
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("hops", [0, 3])
 def test_each_redirect_is_judged_like_the_first_url(location: str, reason: str, status: int, hops: int) -> None:
-    """After good hops as well; the bad one is not connected to."""
+    """Also after good hops; the bad one is not connected to."""
     network = FakeNetwork([*[redirect("/next", status)] * hops, redirect(location, status)])
     allowed = None
     if reason == "allow_list":
@@ -55,7 +55,7 @@ def test_each_redirect_is_judged_like_the_first_url(location: str, reason: str, 
 
 
 def test_redirects_are_followed_and_counted() -> None:
-    """Relative, to another host, on a new connection each; one more than allowed is refused."""
+    """Relative, to another host, each on a new connection; one more than allowed is refused."""
     steps = [redirect("b?c"), redirect("//cdn.example/d"), redirect("https://example.org/e"), http_response()]
     network, resolver = FakeNetwork(steps), FakeResolver(PUBLIC, cdn_example="8.8.8.8")
     assert fetcher(network, resolver, max_redirects=3)("https://example.org/x/a").data == PIXEL
@@ -69,8 +69,8 @@ def test_redirects_are_followed_and_counted() -> None:
     assert len(again.hosts) == 3
 
 
-def test_http_is_allowed_by_its_scheme_and_never_after_https() -> None:
-    """On port 80; a step down is refused though both schemes are allowed, a step up is taken."""
+def test_http_is_allowed_by_setting_and_never_after_https() -> None:
+    """On port 80; a downgrade is refused though both schemes are allowed, an upgrade is followed."""
     network = FakeNetwork([redirect("https://example.org/"), redirect("http://example.org/")])
     fetch = fetcher(network, schemes=("https", "http"))
     assert fetch_error(lambda: fetch("http://example.org/"))[0] == "redirect"
@@ -80,7 +80,7 @@ def test_http_is_allowed_by_its_scheme_and_never_after_https() -> None:
 
 
 def test_hosts_and_ports_by_allow_list() -> None:
-    """Names in any spelling of theirs, nothing beside them; a private address is refused though its name is listed."""
+    """Names in any spelling, and no others; a private address is refused though its name is listed."""
     network = FakeNetwork()
     allowed = frozenset({"Example.ORG.", "bücher.example", "private.example"})
     fetch = fetcher(network, FakeResolver(PUBLIC, private_example="10.0.0.1"), allow_hosts=allowed, allow_ports={8443})
@@ -96,7 +96,7 @@ def test_hosts_and_ports_by_allow_list() -> None:
 
 
 def test_the_size_is_capped_while_reading() -> None:
-    """A length that is told is believed at once; without one, or with a lie, no more is read than needed."""
+    """A declared length is believed at once; without one, or with a wrong one, no more is read than needed."""
     body = b"x" * 1_000_000
     exact, with_length, chunked = (
         FakeNetwork([http_response(body)]),
@@ -128,8 +128,8 @@ def test_the_size_is_capped_while_reading() -> None:
         (redirect("/", 304), "status", "304"),
     ],
 )
-def test_what_is_no_whole_answer_is_refused(raw: bytes, reason: str, word: str) -> None:
-    """With its kind, and a word that helps."""
+def test_an_incomplete_or_failed_answer_is_refused(raw: bytes, reason: str, word: str) -> None:
+    """With its reason, and a word that helps."""
     network = FakeNetwork([raw])
     kind, message = fetch_error(lambda: fetcher(network)("https://example.org/"))
     assert kind == reason
@@ -147,15 +147,15 @@ def test_what_is_no_whole_answer_is_refused(raw: bytes, reason: str, word: str) 
     ],
 )  # fmt: skip
 def test_the_media_type_is_plain_or_unknown(content_type: str, media_type: str) -> None:
-    """Nothing else that a server may say gets through."""
+    """Nothing else that a server may send gets through."""
     assert (
         fetcher(FakeNetwork([http_response(content_type=content_type)]))("https://example.org/").media_type
         == media_type
     )
 
 
-def test_an_address_that_is_down_gives_way_to_the_next() -> None:
-    """As with IPv6 on a network that has none; all of them down is told."""
+def test_an_unreachable_address_gives_way_to_the_next() -> None:
+    """As IPv6 on a network without it; an error if all are unreachable."""
     network = FakeNetwork(dead=frozenset({PUBLIC_6}))
     fetcher(network, FakeResolver(PUBLIC_6, PUBLIC))("https://example.org/")
     assert network.hosts == [PUBLIC_6, PUBLIC]
@@ -185,7 +185,7 @@ def test_errors_show_no_more_than_the_host(url: str) -> None:
 
 
 class Local(httpcore.NetworkBackend):
-    """Real sockets, all of them to a server of this machine."""
+    """Real sockets, all to a server on this machine."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -201,7 +201,7 @@ def http_fetcher(port: int, **settings: Any) -> Fetcher:
 
 
 def test_a_real_answer_over_a_real_socket() -> None:
-    """The bytes that arrive at the server hold the name, and no credential or cookie."""
+    """The request has the host name, and no credential or cookie."""
     moved = HttpReply(status=302, headers={"location": "/b", "set-cookie": "a=b"})
     with FaultyServer([moved, HttpReply(body=PIXEL)]) as server:
         assert http_fetcher(server.port)("http://example.org/a").data == PIXEL
@@ -211,8 +211,8 @@ def test_a_real_answer_over_a_real_socket() -> None:
     assert {request.headers["host"] for request in server.requests} == {"example.org"}
 
 
-def test_a_server_that_drips_is_not_waited_for() -> None:
-    """Neither its body, though each piece comes in time, nor its head."""
+def test_a_slow_server_is_cut_off() -> None:
+    """Neither a slow body, though each piece comes in time, nor a slow head is waited for."""
     dripping = [step for _ in range(200) for step in (b"x", Pause(0.05))]
     with FaultyServer(HttpReply(steps=dripping)) as server:
         assert fetch_error(lambda: http_fetcher(server.port, timeout=0.3)("http://example.org/"))[0] == "network"
@@ -242,7 +242,7 @@ def test_a_server_that_drips_is_not_waited_for() -> None:
 
 
 def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They would resolve the name themselves: the connection is made directly, as it is without them."""
+    """They would resolve the name themselves, so the connection is direct."""
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
     network, real = FakeNetwork(), httpx.HTTPTransport.__init__

@@ -67,7 +67,7 @@ REFUSED: list[tuple[str, str]] = [
         )
     ),
     *((f"https://{host}/", "address") for host in ("127.0.0.1.", "127。0。0。1", "10.0.0.1.", "[fe80::1%eth0]")),
-    # Local names, and no names.
+    # Local names, and invalid ones.
     *(
         (f"https://{host}/", "host")
         for host in (
@@ -76,7 +76,7 @@ REFUSED: list[tuple[str, str]] = [
             ".".join(["x" * 60] * 5), "ⓔxample.org", "a.b\u200bc.org", "example.org:x", ".",
         )
     ),
-    # Names that resolve to what is not public, one address among good ones included.
+    # Names that resolve to private addresses, also one among public ones.
     *(
         (f"https://{host}/", "address")
         for host in ("private.example", "PRIVATE.example.", "meta.example", "six.example", "mixed.example",
@@ -93,7 +93,7 @@ REFUSED: list[tuple[str, str]] = [
     ),
     # Ports.
     *((f"https://example.org:{port}/", "port") for port in (0, 22, 25, 80, 8080, 8443, 6379, 9200, 65535, 99999)),
-    # Schemes, none of them a network's.
+    # Other schemes.
     *(
         (url, "scheme")
         for url in (
@@ -102,7 +102,7 @@ REFUSED: list[tuple[str, str]] = [
             "jar://x.org/", "gs://bucket/a.png",
         )
     ),
-    # No URLs at all, or two at once.
+    # No URLs, or two at once.
     *(
         (url, "url")
         for url in (
@@ -124,16 +124,16 @@ NAMES: dict[str, tuple[str, ...]] = {
 
 
 def test_there_are_many_urls() -> None:
-    """Each of them once."""
+    """Each once."""
     assert len({url for url, _ in REFUSED}) == len(REFUSED) >= 150
 
 
 @pytest.mark.parametrize(("url", "reason"), REFUSED)
-def test_what_is_not_public_is_never_connected_to(url: str, reason: str) -> None:
-    """However it is spelt: a typed refusal of that kind, and not one connection."""
+def test_a_private_address_is_never_connected_to(url: str, reason: str) -> None:
+    """In any spelling: a typed refusal of that kind, and no connection."""
 
     def resolver(host: str, port: int, **_: Any) -> list[tuple[Any, ...]]:
-        # What a lenient system would make of odd spellings.
+        # What a lenient system would resolve odd spellings to.
         return [row for each in NAMES.get(host, ("127.0.0.1",)) for row in FakeResolver(each)(host, port)]
 
     network = FakeNetwork()
@@ -163,8 +163,8 @@ def test_what_is_not_public_is_never_connected_to(url: str, reason: str) -> None
         ("https://a_b.example/", "a_b.example", "/"),
     ],
 )
-def test_a_public_url_is_fetched_from_the_address_that_was_judged(url: str, host: str, path: str) -> None:
-    """The connection goes to the address; the Host header and TLS hold the name."""
+def test_a_public_url_is_fetched_from_the_judged_address(url: str, host: str, path: str) -> None:
+    """The connection goes to the address; the Host header and TLS have the name."""
     network, resolver = FakeNetwork(), FakeResolver()
     assert fetcher(network, resolver)(url) == FetchedMedia(PIXEL, "image/png")
     assert (network.hosts, network.ports, network.names, resolver.queries) == ([PUBLIC], [443], [host], [host])
@@ -176,8 +176,8 @@ def test_a_public_url_is_fetched_from_the_address_that_was_judged(url: str, host
 
 
 @pytest.mark.parametrize("address", [*GLOBAL, *GLOBAL_6])
-def test_public_addresses_may_be_named_or_resolved_to(address: str) -> None:
-    """In a URL, or as the answer of a name server; an address is not asked about."""
+def test_public_addresses_are_accepted(address: str) -> None:
+    """In a URL, or as the answer of a name server; a bare address is not resolved."""
     network, resolver = FakeNetwork(), FakeResolver(address)
     host_text = f"[{address}]" if ":" in address else address
     fetcher(network, resolver)("https://example.org/")
@@ -187,8 +187,8 @@ def test_public_addresses_may_be_named_or_resolved_to(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", [*PRIVATE, *PRIVATE_6])
-def test_other_addresses_may_not_be_resolved_to(address: str) -> None:
-    """Whatever the name; nor beside a good one."""
+def test_private_addresses_of_a_name_are_refused(address: str) -> None:
+    """Whatever the name, also next to a public one."""
     network = FakeNetwork()
     for resolver in (FakeResolver(address), FakeResolver(PUBLIC, address), FakeResolver(address, PUBLIC)):
         assert fetch_error(partial(fetcher(network, resolver), "https://example.org/"))[0] == "address"
@@ -197,7 +197,7 @@ def test_other_addresses_may_not_be_resolved_to(address: str) -> None:
 
 @given(st.integers(0, 2**32 - 1))
 def test_an_ipv4_address_is_judged_the_same_in_every_form(number: int) -> None:
-    """Mapped and by NAT64 as itself; in tunnels never."""
+    """Mapped and by NAT64 as itself; in tunnels never public."""
     public = is_public(IPv4Address(number))
     assert public <= IPv4Address(number).is_global
     for prefix in ("::ffff:0:0", "64:ff9b::"):
@@ -207,14 +207,14 @@ def test_an_ipv4_address_is_judged_the_same_in_every_form(number: int) -> None:
 
 
 @given(st.integers(0, 2**128 - 1))
-def test_what_python_calls_local_is_never_public(number: int) -> None:
-    """Our rule is the stricter one, but for NAT64, which Python's versions disagree about."""
+def test_addresses_that_python_calls_private_are_never_public(number: int) -> None:
+    """Our rule is stricter, except for NAT64, about which Python's versions disagree."""
     address = IPv6Address(number)
     assert not is_public(address) or address.is_global
 
 
-def test_a_name_server_that_changes_its_mind_reaches_nothing_private() -> None:
-    """Public and private in turn, a thousand times, from either start: one question a fetch, and that answer holds."""
+def test_dns_rebinding_reaches_nothing_private() -> None:
+    """Public and private answers in turn, a thousand times: one query per fetch, whose answer is used."""
     network = FakeNetwork()
     for first, second in ((PUBLIC, "127.0.0.1"), ("169.254.169.254", PUBLIC)):
         resolver = FakeResolver(turns=itertools.cycle([first, second]))
@@ -231,7 +231,7 @@ def test_a_name_server_that_changes_its_mind_reaches_nothing_private() -> None:
 
 
 def test_a_name_that_turns_private_after_the_check_has_no_effect() -> None:
-    """The first answer is the one that is used; a second is never asked for, whatever it would be."""
+    """The first answer is used; there is no second query."""
     for _ in range(1000):
         network, resolver = FakeNetwork(), FakeResolver(turns=itertools.chain([PUBLIC], itertools.repeat("127.0.0.1")))
         fetcher(network, resolver)("https://rebind.example/")
