@@ -147,6 +147,14 @@ def test_any_rows_cost_the_same(
     assert by_sql(connection, rows, table=table, **how) == by_python(rows, table=table, **how)
 
 
+def test_a_subset_without_the_column_of_its_bucket_is_a_gap(connection: Any, table: PriceTable) -> None:
+    """The bucket is 0, which the subset contradicts, so the cost is a lower bound."""
+    rows = [row(cached_audio_input_tokens=499)]
+    assert by_sql(connection, rows, table=table) == by_python(rows, table=table)
+    ((_, status, gaps, _),) = by_sql(connection, rows, table=table)
+    assert (status, gaps) == ("partial", ["cached_audio_input_tokens"])
+
+
 @examples(30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(rows=st.lists(ROWS, min_size=1, max_size=8))
 def test_groups_are_the_sums_of_their_rows(connection: Any, table: PriceTable, rows: list[dict[str, Any]]) -> None:
