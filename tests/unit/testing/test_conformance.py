@@ -185,8 +185,9 @@ def test_the_command_prints_and_writes_the_scorecard(tmp_path: Path) -> None:
 
 def test_pytest_runs_a_suite_law_by_law(tmp_path: Path) -> None:
     """One test for each model and law; a broken one shows its sentence."""
-    (tmp_path / "test_liar.py").write_text(
-        "from tests.unit.testing.test_conformance import FaultySuite\n\n\nclass TestFaulty(FaultySuite):\n    __test__ = True\n",
+    (tmp_path / "test_faulty.py").write_text(
+        "from tests.unit.testing.test_conformance import FaultySuite\n\n\n"
+        "class TestFaulty(FaultySuite):\n    __test__ = True\n",
         encoding="utf-8",
     )
     (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")

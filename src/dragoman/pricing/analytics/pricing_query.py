@@ -100,8 +100,9 @@ class PricingQuery:
 
     @cached_property
     def _split(self) -> Mapping[str, tuple[str, ...]]:
-        """The buckets that have columns, with the subsets for which any line has a rate. A bucket without a column is 0,
-        which a subset of it contradicts.
+        """The buckets that have columns, with the subsets for which any line has a rate.
+
+        A bucket without a column is 0: a subset of it is a contradiction.
         """
         rated = {name for line in self.sheet.lines for name in line.rates}
         split = {
