@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 
 VARIABLE = "DRAGOMAN_EXCHANGES"
+MISSING = f"the recorded exchanges are not here: set {VARIABLE} to the folder that holds them"
+"""Why a test skips if the folder is absent."""
 _CHECKOUT_ROOT = Path(__file__).resolve().parent.parent
 
 _SHARED_FILES = {"google-interactions": ("google", re.compile(r"/interactions(\?.*)?$"))}
@@ -94,11 +96,13 @@ def read_counts() -> dict[str, int]:
 
 
 def load_or_skip(provider: str) -> tuple[RecordedExchange, ...]:
-    """As `load`; skips the running test where the recordings are absent."""
+    """As `load`, but skips the running test if the recordings are absent."""
+    if not exchanges_folder().is_dir():
+        pytest.skip(MISSING)
     among, _ = _SHARED_FILES.get(provider, (provider, None))
     path = exchanges_folder() / f"{among}.jsonl.gz"
     if not path.is_file():
-        pytest.skip(f"no recorded exchanges of {provider}: set {VARIABLE} to the folder that holds {path.name}")
+        pytest.skip(f"no recorded exchanges of {provider}: {path} is missing")
     return load(provider)
 
 

@@ -1,6 +1,7 @@
-"""Reports how many recorded exchanges a test run read, and turns a skip into a failure when they are there.
+"""Reports how many recorded exchanges a test run read, and turns a skip into a failure if they are there.
 
-A test with the marker `exchanges` may skip for one reason only: the folder of recordings is absent.
+A test with the marker `exchanges` may skip for one reason only: the folder of recordings is absent. All such skips are
+one line of pytest's summary, which folds skips with the same place and reason.
 """
 
 from collections.abc import Generator
@@ -16,12 +17,16 @@ _read: dict[str, int] = {}
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Fails a test that reads recordings and skips although they are there."""
+    """Fails a test that reads recordings and skips although they are there. Gives skips without them one place."""
     report = yield
-    if report.skipped and item.get_closest_marker("exchanges") and exchanges.exchanges_folder().is_dir():
-        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+    if not report.skipped or not item.get_closest_marker("exchanges"):
+        return report
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    if exchanges.exchanges_folder().is_dir():
         report.outcome = "failed"
         report.longrepr = f"{exchanges.exchanges_folder()} is there, but a test that reads it skipped: {reason}"
+    elif reason.endswith(exchanges.MISSING):
+        report.longrepr = (exchanges.__file__, exchanges.load_or_skip.__code__.co_firstlineno, reason)
     return report
 
 

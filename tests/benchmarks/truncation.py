@@ -21,11 +21,11 @@ from dragoman.adapter.errors import DragomanError
 from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.message import Message
 from dragoman.testing import faults
+from dragoman.testing.conformance.wire import Wire
 from dragoman.testing.event_bytes import split_events
+from dragoman.testing.sample_reply import SHORTEST
 from dragoman.transport import HttpTransport, RetryPolicy
-from tests.laws.streams.wire import Wire
 from tests.laws.wires import handwritten_anthropic, handwritten_chat
-from tests.laws.wires.sample_replies import shortest_reply
 
 MESSAGES: list[Any] = [{"role": "user", "content": "Tidy up"}]
 URL = "http://mocked.invalid/v1"
@@ -159,7 +159,7 @@ def ours(provider: str) -> ReadStream:
 
 
 WIRES: dict[str, Wire] = {"anthropic": handwritten_anthropic.WIRE, "openai-chat": handwritten_chat.WIRE}
-BODIES = {provider: wire.stream(shortest_reply()) for provider, wire in WIRES.items()}
+BODIES = {provider: wire.stream(SHORTEST) for provider, wire in WIRES.items()}
 # OpenAI's helper passes over chunks that do not say what they are.
 BODIES["openai-chat"] = BODIES["openai-chat"].replace(
     b'{"id":', b'{"object":"chat.completion.chunk","created":1795219200,"id":'

@@ -1,6 +1,7 @@
-"""The Messages wire on loopback, in a process of its own, that counts what it was asked: by each row, and in all.
+"""A server of the Messages wire on loopback that counts its requests, in all and by row.
 
-`python -m tests.bulk.mock_provider [--seconds S]` prints its port. A prompt is ``row N``; GET / tells what it has seen.
+`python -m tests.bulk.mock_provider [--seconds S]` runs it as a process of its own and prints its port. A prompt is
+``row N``; GET / returns the counts.
 """
 
 import argparse
@@ -10,8 +11,8 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,8 +36,34 @@ class RequestCounts:
         self._seconds = seconds
         self.rows: Counter[int] = Counter()
         self.in_flight = 0
+        self._connections: set[asyncio.Task[None]] = set()
+        self._closed = False
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    @asynccontextmanager
+    async def listen(self) -> AsyncIterator[int]:
+        """Serves on loopback and yields the port. At its end no connection is left, whatever it waits for: a task that
+        outlives the event loop fails when it is collected, in the middle of another test.
+        """
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        try:
+            yield server.sockets[0].getsockname()[1]
+        finally:
+            self._closed = True
+            server.close()
+            connections = list(self._connections)
+            for each in connections:
+                each.cancel()
+            await asyncio.gather(*connections, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._closed:  # the listener had accepted it before it was closed
+            writer.close()
+            return
+        connection = asyncio.create_task(self._serve(reader, writer))
+        self._connections.add(connection)
+        connection.add_done_callback(self._connections.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 if head.startswith(b"GET"):
@@ -57,7 +84,7 @@ class RequestCounts:
             writer.close()
 
     async def answer(self, row: int) -> bytes:
-        self.rows[row] += 1  # it is paid for from here on, whether anybody reads the answer or not
+        self.rows[row] += 1  # from here on the request is paid for, even if nobody reads the answer
         self.in_flight += 1
         await asyncio.sleep(self._seconds)
         self.in_flight -= 1
@@ -66,7 +93,7 @@ class RequestCounts:
 
 @contextmanager
 def mock_provider(seconds: float = 0.0) -> Iterator[str]:
-    """The base URL of one in a process of its own."""
+    """Runs the server in a process of its own and yields its base URL."""
     command = [sys.executable, "-m", "tests.bulk.mock_provider", "--seconds", str(seconds)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
@@ -77,10 +104,10 @@ def mock_provider(seconds: float = 0.0) -> Iterator[str]:
 
 
 async def _main(seconds: float) -> None:
-    server = await asyncio.start_server(RequestCounts(seconds).serve, "127.0.0.1", 0)
-    sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
-    sys.stdout.flush()
-    await server.serve_forever()
+    async with RequestCounts(seconds).listen() as port:
+        sys.stdout.write(f"{port}\n")
+        sys.stdout.flush()
+        await asyncio.get_running_loop().create_future()  # until the process is terminated
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import pytest
 
 from dragoman import Session
 from dragoman.testing import CassetteMissError, cassette
-from tests.servers import FaultyServer, json_reply
+from dragoman.testing.faults.server import FaultyServer, json_reply
 
 HANDWRITTEN_MESSAGE = {
     "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [{"type": "text", "text": "yes"}],

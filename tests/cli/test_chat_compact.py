@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dragoman.cli.app import app
-from tests.servers import FaultyServer, json_reply, sse_reply
+from dragoman.testing.faults.server import FaultyServer, json_reply, sse_reply
 from tests.unit.session.handwritten_replies import handwritten_anthropic
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from dragoman.cli.app import app
 from dragoman.pricing import price_table
-from tests.servers import FaultyServer, sse_reply
+from dragoman.testing.faults.server import FaultyServer, sse_reply
 
 run = CliRunner().invoke
 

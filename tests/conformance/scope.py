@@ -1,8 +1,8 @@
 """Which recorded exchanges are judged, and by which adapter."""
 
 import re
+from urllib.parse import unquote
 
-from tests.conformance import bedrock_paths
 from tests.exchanges import RecordedExchange
 
 ADAPTERS: dict[str, str] = {
@@ -35,9 +35,15 @@ _UPSTREAMS = {
     "other": "compatible",
     "z.ai": "z-ai",
 }
-"""The adapters of those who served openai-compatible recordings, where they do not bear their names."""
+"""The adapters of the services behind openai-compatible recordings, if they have other names."""
 
 _GENERATE_CONTENT = re.compile(r"/v1.*/models/[^/]+:(generateContent|streamGenerateContent)(\?.*)?")
+
+_BEDROCK = re.compile(r"/model/([^/]+)/(converse|converse-stream|invoke|invoke-with-response-stream)")
+"""The path names the model and the operation."""
+
+_EVENT_STREAM_START = b"\0"
+"""The first byte of a length: no message of a recording is as long as 16 MiB."""
 
 _EITHER_OF_OPENAIS = re.compile(r".*/(chat/completions|responses|v1/chat)(\?.*)?")
 
@@ -59,15 +65,15 @@ _GENERATION = {
     "openrouter": _EITHER_OF_OPENAIS,
     "mistral": _EITHER_OF_OPENAIS,
     "cohere": re.compile(r"/v2/chat"),
-    "bedrock": bedrock_paths.PATH,
+    "bedrock": _BEDROCK,
 }
-"""The paths that generate a message, posted to; everything else that was recorded is out of scope."""
+"""The paths whose POST requests generate a message; everything else that was recorded is out of scope."""
 
 
 def skip_reason(exchange: RecordedExchange) -> str | None:
-    """Why an exchange is not judged, or None where it is: its method and the path without ids."""
+    """Return why an exchange is not judged, or None if it is: its method and its path without ids, in most cases."""
     if exchange.method == "POST" and _GENERATION[exchange.provider].fullmatch(exchange.url_path):
-        return bedrock_paths.skip_reason(exchange) if exchange.provider == "bedrock" else None
+        return _bedrock_skip_reason(exchange) if exchange.provider == "bedrock" else None
     path = exchange.url_path.partition("?")[0]
     return f"{exchange.method} {re.sub(r'resp_[A-Za-z0-9]+', '{id}', path)}"
 
@@ -80,7 +86,7 @@ def adapter_name(exchange: RecordedExchange) -> str:
 
 
 def wire_name(exchange: RecordedExchange) -> str:
-    """The recorded provider whose wire an exchange is in: those who copy OpenAI's copy one or the other."""
+    """The recorded provider whose wire an exchange is in: copies of OpenAI's APIs speak one of the two."""
     if _GENERATION[exchange.provider] is not _EITHER_OF_OPENAIS:
         return exchange.provider
     return "openai-responses" if exchange.url_path.partition("?")[0].endswith("/responses") else "openai-chat"
@@ -88,6 +94,16 @@ def wire_name(exchange: RecordedExchange) -> str:
 
 def model_name(exchange: RecordedExchange) -> str:
     """The full model id to ask the adapter for. Recordings without any model get the name ``unknown``."""
-    if exchange.provider == "bedrock":
-        return f"bedrock:{bedrock_paths.model(exchange)}"
+    if found := _BEDROCK.fullmatch(exchange.url_path) if exchange.provider == "bedrock" else None:
+        return f"bedrock:{unquote(found[1])}"  # the id or ARN: recordings name only a part of it
     return f"{adapter_name(exchange)}:{exchange.model or 'unknown'}"
+
+
+def _bedrock_skip_reason(exchange: RecordedExchange) -> str | None:
+    found = _BEDROCK.fullmatch(exchange.url_path)
+    body = exchange.request or {}
+    if found and found[2].startswith("invoke") and not body.keys() & {"anthropic_version", "schemaVersion"}:
+        return "InvokeModel with a body of its own that neither Claude nor Nova takes"
+    if isinstance(exchange.response, bytes) and not exchange.response.startswith(_EVENT_STREAM_START):
+        return "the recorder wrote base64 of the event stream, and the recording base64 of that"
+    return None

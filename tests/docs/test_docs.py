@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterator
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from pytest_examples import CodeExample, EvalExample, find_examples
 
 import dragoman
 from dragoman.adapter import sources
+from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequest, json_reply, sse_reply
 from tests.live_local.wording import reword_within
-from tests.servers import FaultyServer, HttpReply, ReceivedRequest, json_reply, sse_reply
 from tests.systems import READS_FILES
 from tests.unit.batch.handwritten_provider import Provider, serve_provider
 
@@ -33,6 +34,13 @@ def snippets(*pages: Path) -> list[CodeExample]:
 def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a page registers is known to that page alone."""
     monkeypatch.setattr(sources, "_registered", {})
+
+
+@pytest.fixture
+def eval_example(eval_example: EvalExample, monkeypatch: pytest.MonkeyPatch) -> EvalExample:
+    """Writes snippets as UTF-8, which Python reads. pytest-examples writes them in the encoding of the locale."""
+    monkeypatch.setattr(Path, "write_text", partialmethod(Path.write_text, encoding="utf-8"))
+    return eval_example
 
 
 SNIPPETS = snippets(*(page for page in PAGES if page.name not in SERVED))
@@ -177,4 +185,4 @@ def test_the_page_on_bulk_runs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         eval_example.set_config(line_length=120)
         for example in snippets(ROOT / "docs" / "bulk.md"):
             eval_example.run_print_check(example)
-        assert len(server.received) == 6
+        assert len(server.requests) == 6

@@ -15,7 +15,7 @@ from dragoman.canonical.guard import copy_json
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.rules import check
 from dragoman.canonical.serialization import read_message, write_message
-from tests.laws.strategies import BLOCKS_BY_KIND, histories, json_objects, json_values, messages
+from dragoman.testing.strategies import BLOCKS_BY_KIND, histories, json_objects, json_values, messages
 
 _any_block: TypeAdapter[ContentBlock] = TypeAdapter(ContentBlock)
 

@@ -13,7 +13,7 @@ from dragoman.canonical.blocks import TextBlock
 from dragoman.canonical.message import Message
 from dragoman.store import ConflictError, SessionNotFoundError, Store
 from dragoman.store.search import fold
-from tests.laws import strategies
+from dragoman.testing import strategies
 from tests.store.databases import SKIP_REASON, postgres_place, postgres_url
 
 

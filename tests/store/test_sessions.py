@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dragoman.canonical.blocks import TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Message
 from dragoman.store import ConflictError, SessionNotFoundError, Store, StoreError, StoreVersionError, UnreadableError
-from tests.laws import strategies
+from dragoman.testing import strategies
 from tests.sampling import examples
 from tests.store.turns import TABLES, Clock, everything, reply, rows, tool_turn
 

@@ -13,7 +13,7 @@ from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.canonical.serialization import read_message, write_message
 from dragoman.store import ConflictError, SessionNotFoundError, Store, StoreError
-from tests.laws import strategies
+from dragoman.testing import strategies
 from tests.sampling import examples
 from tests.store.turns import everything, reply, rows, tool_turn
 

@@ -1,4 +1,4 @@
-"""Each test of a session that takes a `way` runs twice: without await, and with."""
+"""Each test that takes ``driver`` runs twice: without await, and with."""
 
 from collections.abc import Iterator
 

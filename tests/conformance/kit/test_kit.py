@@ -4,7 +4,7 @@ import pytest
 
 from dragoman.testing.conformance import LAWS, Law, Mark
 from dragoman.testing.conformance.scorecard import quiet
-from tests.conformance.kits import PROVIDERS, subject_of
+from tests.conformance.kit.subjects import PROVIDERS, subject_of
 
 CHAPTERS = tuple(dict.fromkeys(law.chapter for law in LAWS))
 

@@ -8,8 +8,8 @@ from urllib.parse import unquote
 
 from tests.conformance.adapters import create_adapter, create_context
 from tests.conformance.jsondiff import differences
-from tests.conformance.normalisations import normalise
 from tests.conformance.outcomes import Aspect, Difference, Outcome
+from tests.conformance.recordings.normalisations import normalise
 from tests.conformance.scope import model_name
 from tests.exchanges import RecordedExchange
 

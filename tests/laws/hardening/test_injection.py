@@ -18,6 +18,7 @@ from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message
 from dragoman.canonical.serialization import read_message
+from dragoman.testing.faults.server import FaultyServer, ReceivedRequest, json_reply
 from dragoman.tools import calls
 from dragoman.tools.toolbox import Toolbox
 from dragoman.transport import HttpTransport
@@ -25,7 +26,6 @@ from dragoman.transport.credentials import validate_base_url
 from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, Timing
 from tests.laws.hardening.payloads import PAYLOADS
 from tests.sampling import sample
-from tests.servers import FaultyServer, ReceivedRequest, json_reply
 from tests.unit.transport.drivers import BODY, PlainAdapter
 
 SAID = [Message.user("hi")]
@@ -53,14 +53,14 @@ def send_and_capture(
     transport: HttpTransport, server: FaultyServer, adapter: Any, request: WireRequest
 ) -> ReceivedRequest:
     """The request as it arrived. Raises what was refused, in which case the server heard nothing."""
-    before = len(server.received)
+    before = len(server.requests)
     try:
         transport.send(adapter, request)
     except DragomanError:
-        assert len(server.received) == before
+        assert len(server.requests) == before
         raise
-    assert len(server.received) == before + 1
-    return server.received.pop()
+    assert len(server.requests) == before + 1
+    return server.requests.pop()
 
 
 def lines(received: ReceivedRequest) -> list[bytes]:

@@ -10,9 +10,9 @@ from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, DragomanError, MissingKeyError
 from dragoman.adapter.registry import adapter_class, providers
 from dragoman.adapter.wire import WireRequest
+from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequest
 from dragoman.transport import HttpTransport, RetryPolicy
 from dragoman.transport.credentials import Credentials
-from tests.servers import FaultyServer, HttpReply, ReceivedRequest
 
 ADAPTERS: list[Adapter] = [
     kind("any-model") for name in providers() if (kind := adapter_class(name)).transport == "http"
@@ -92,9 +92,9 @@ def test_a_redirect_takes_no_key_along() -> None:
                     call(transport, case.adapter, request)
                 assert "redirects are not followed" in str(caught.value)
                 assert key not in str(caught.value) + repr(caught.value)
-        assert other.received == []
-        assert [received.headers["x-case"] for received in own.received] == [str(n) for n in range(len(CASES))]
-        for received, case in zip(own.received, CASES, strict=True):
+        assert other.requests == []
+        assert [received.headers["x-case"] for received in own.requests] == [str(n) for n in range(len(CASES))]
+        for received, case in zip(own.requests, CASES, strict=True):
             endpoint = case.adapter.endpoint
             assert received.headers[endpoint.key_header.lower()] == endpoint.key_prefix + case.key
             assert received.head.count(case.key.encode()) == 1

@@ -19,9 +19,9 @@ from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.session import AsyncSession, Session
 from dragoman.testing.cassettes import file, vcrpy
+from dragoman.testing.faults.server import FaultyServer, HttpReply
 from dragoman.transport import AsyncHttpTransport, HttpTransport, RetryPolicy
 from dragoman.transport.credentials import Credentials
-from tests.servers import FaultyServer, HttpReply
 from tests.unit.transport.drivers import ADAPTER, BODY
 
 CANARY = "sk-canary-7b1e0c5d9f3a4468"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dragoman import AdapterOptions, DragomanError, Message, RequestContext, Role, WireRequest, get_adapter
 from dragoman.adapter.losses import Loss
-from tests.laws.strategies import histories
+from dragoman.testing.strategies import histories
 from tests.sampling import examples
 
 MODELS = (

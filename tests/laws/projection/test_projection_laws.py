@@ -25,8 +25,8 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.serialization import write_message
+from dragoman.testing.strategies import histories
 from tests.laws.projection.targets import TARGETS
-from tests.laws.strategies import histories
 
 
 def each_target() -> Iterator[Target]:

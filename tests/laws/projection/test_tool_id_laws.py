@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.facts.capabilities import ToolIdRule
 from dragoman.adapter.requests.tool_ids import ToolIdMap
+from dragoman.testing.strategies import TOOL_IDS
 from tests.laws.projection import targets
 from tests.laws.projection.tool_ids import all_rules, broken_law, digest, digests_of_other_processes, id_sets
-from tests.laws.strategies import TOOL_IDS
 
 RULES = all_rules()
 providers = st.sampled_from(sorted(RULES))
@@ -153,7 +153,8 @@ PROGRAM = """
 import json, sys
 from dragoman.adapter.requests.tool_ids import ToolIdMap
 from tests.laws.projection.targets import RULES
-ids = {name: [ToolIdMap().id_for(one, name, RULES[name]) for one in sys.argv[1:]] for name in sorted(RULES)}
+canonical = json.loads(sys.argv[1])
+ids = {name: [ToolIdMap().id_for(one, name, RULES[name]) for one in canonical] for name in sorted(RULES)}
 print(json.dumps(ids))
 """
 
@@ -165,7 +166,7 @@ def test_another_process_makes_the_same_ids() -> None:
     here = {name: [ToolIdMap().id_for(one, name, rules[name]) for one in canonical] for name in sorted(rules)}
     for seed in ("0", "1"):
         there = subprocess.run(
-            [sys.executable, "-c", PROGRAM, *canonical],
+            [sys.executable, "-c", PROGRAM, json.dumps(canonical)],  # ASCII, which any locale can pass on
             env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path), "PYTHONUTF8": "1"},
             capture_output=True,
             check=True,

@@ -9,12 +9,13 @@ from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.registry import get_adapter, providers
 from dragoman.canonical.events import MessageComplete
+from dragoman.testing.conformance.wire import Wire
+from dragoman.testing.sample_reply import SHORT, SHORTEST, SampleReply
 from dragoman.testing.stream_subject import StreamSubject
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from dragoman_adapters.openai_platform.dual_api import DualApiAdapter
 from dragoman_adapters.openai_responses.adapter import ResponsesAdapter
 from tests import exchanges
-from tests.laws.streams.wire import Wire
 from tests.laws.wires import (
     handwritten_anthropic,
     handwritten_bedrock,
@@ -26,7 +27,6 @@ from tests.laws.wires import (
     handwritten_ollama,
     handwritten_responses,
 )
-from tests.laws.wires.sample_replies import SampleReply, short_reply, shortest_reply
 
 SEED = 20261121
 
@@ -126,12 +126,12 @@ def _subjects(adapter: Adapter) -> Iterator[StreamSubject]:
         return
     first, *others = wires
     if adapter.provider not in MODELS:
-        yield handwritten_subject(adapter, first, shortest_reply(), "handwritten_shortest")
+        yield handwritten_subject(adapter, first, SHORTEST, "handwritten_shortest")
     else:
-        yield handwritten_subject(adapter, first, short_reply(), "handwritten_short")
+        yield handwritten_subject(adapter, first, SHORT, "handwritten_short")
         yield from recorded_subjects(adapter, first)
         for number, wire in enumerate(others, 2):
-            yield handwritten_subject(adapter, wire, short_reply(), f"handwritten_short_{number}")
+            yield handwritten_subject(adapter, wire, SHORT, f"handwritten_short_{number}")
 
 
 def recorded_subjects(adapter: Adapter, wire: Wire) -> Iterator[StreamSubject]:

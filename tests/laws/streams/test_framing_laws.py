@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dragoman.adapter.errors import FrameTooLargeError
 from dragoman.adapter.replies.framing import Frame, JsonArrayDecoder, NdjsonDecoder, SseDecoder
-from tests.laws.strategies import json_values
+from dragoman.testing.strategies import json_values
 
 Decoder = SseDecoder | NdjsonDecoder | JsonArrayDecoder
 BOM = b"\xef\xbb\xbf"

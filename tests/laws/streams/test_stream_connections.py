@@ -20,13 +20,7 @@ from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent
 from dragoman.canonical.message import Message
 from dragoman.testing.event_bytes import split_events
-from dragoman.transport import AsyncHttpTransport, HttpTransport, RetryPolicy
-from dragoman.transport.inflate import Inflater
-from tests.laws.streams.subjects import create_adapter
-from tests.laws.wires import handwritten_anthropic
-from tests.laws.wires.sample_replies import short_reply
-from tests.sampling import examples
-from tests.servers import (
+from dragoman.testing.faults.server import (
     HANG_UP,
     RESET,
     STALL,
@@ -38,10 +32,16 @@ from tests.servers import (
     json_reply,
     sse_reply,
 )
+from dragoman.testing.sample_reply import SHORT
+from dragoman.transport import AsyncHttpTransport, HttpTransport, RetryPolicy
+from dragoman.transport.inflate import Inflater
+from tests.laws.streams.subjects import create_adapter
+from tests.laws.wires import handwritten_anthropic
+from tests.sampling import examples
 from tests.unit.transport.drivers import requires
 
 ADAPTER = create_adapter("anthropic")
-BODY = handwritten_anthropic.handwritten_stream(short_reply())
+BODY = handwritten_anthropic.handwritten_stream(SHORT)
 EVENTS = [event for event in split_events(BODY) if b'"ping"' not in event]
 PING = handwritten_anthropic.WIRE.keep_alive
 COMMENT = b": keep-alive\n\n"
@@ -217,7 +217,7 @@ def server_of(ending: str) -> FaultyServer:
     def script(received: ReceivedRequest) -> HttpReply:
         if b'"stream":true' in received.body:
             return ENDINGS[ending]
-        return HttpReply(body=handwritten_anthropic.handwritten_whole(short_reply()))
+        return HttpReply(body=handwritten_anthropic.handwritten_whole(SHORT))
 
     return FaultyServer(script)
 

@@ -24,7 +24,7 @@ from tests.laws.streams.subjects import (
     stream_subjects,
     wires_for,
 )
-from tests.laws.wires.sample_replies import random_reply
+from tests.laws.wires.random_replies import random_reply
 from tests.unit.adapter.toy_adapter import ToyAdapter, lines
 
 SUBJECTS = providers()

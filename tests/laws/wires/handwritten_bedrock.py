@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from dragoman.adapter.errors import ProviderError, RateLimitError, ServerError
-from tests.laws.streams.wire import Wire, compact
+from dragoman.testing.conformance.wire import Wire, compact
+from dragoman.testing.sample_reply import SampleReply
 from tests.laws.wires import handwritten_anthropic
-from tests.laws.wires.sample_replies import SampleReply
 
 _STRING = 7
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter.errors import ProviderError, RateLimitError, ServerError
-from tests.laws.streams.wire import Wire, compact, sse
-from tests.laws.wires.sample_replies import SampleReply
+from dragoman.testing.conformance.wire import Wire, compact, sse
+from dragoman.testing.sample_reply import SampleReply
 
 _HEAD = {"id": "chatcmpl-1", "model": "gpt-5.1"}
 

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tests.laws.streams.wire import Wire, compact, sse
-from tests.laws.wires.sample_replies import SampleReply
+from dragoman.testing.conformance.wire import Wire, compact, sse
+from dragoman.testing.sample_reply import SampleReply
 
 
 def _finish(sample: SampleReply) -> str:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from dragoman.adapter.errors import ContextOverflowError, ServerError
-from tests.laws.streams.wire import Wire, compact, line
-from tests.laws.wires.sample_replies import SampleReply
+from dragoman.testing.conformance.wire import Wire, compact, line
+from dragoman.testing.sample_reply import SampleReply
 
 _MODEL = "smollm2-135m"
 

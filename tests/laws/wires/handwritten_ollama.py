@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from dragoman.adapter.errors import ProviderError
-from tests.laws.streams.wire import Wire, compact, line
-from tests.laws.wires.sample_replies import SampleReply
+from dragoman.testing.conformance.wire import Wire, compact, line
+from dragoman.testing.sample_reply import SampleReply
 
 _HEAD = {"model": "qwen3:4b", "created_at": "2026-11-21T00:00:00Z"}
 

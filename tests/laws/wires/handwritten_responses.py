@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from dragoman.adapter.errors import ProviderError, RateLimitError, ServerError
-from tests.laws.streams.wire import Wire, compact, sse
-from tests.laws.wires.sample_replies import SampleReply
+from dragoman.testing.conformance.wire import Wire, compact, sse
+from dragoman.testing.sample_reply import SampleReply
 
 
 def _items(sample: SampleReply) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
 )
 from dragoman.canonical.message import Message, MessageMetadata, Role
-from tests.laws.strategies import json_objects
+from dragoman.testing.strategies import json_objects
 
 
 class TestTurns:

@@ -1,7 +1,7 @@
-"""Both providers' batch APIs on loopback, written by hand after their documentation: no batch was recorded.
+"""The batch APIs of two providers on loopback, written by hand from their documentation: no batch was recorded.
 
-Batches stay in_progress for as many polls as they are told to, and end as they are told to. What requests ask decides
-how they are answered: a prompt with FAIL is refused, one with EXPIRE expires, one with CANCEL is cancelled.
+A batch stays in progress for a configured number of polls and then ends as configured. The prompt decides how a request
+is answered: FAIL is refused, EXPIRE expires, CANCEL is cancelled.
 """
 
 import json
@@ -28,7 +28,7 @@ class Batch:
 
 @dataclass
 class Provider:
-    """``cut`` is how many bytes of the results are sent, all where it is None."""
+    """``cut`` is the number of bytes of the results that are sent; None sends all."""
 
     polls: int = 1
     ends_as: str = "completed"
@@ -204,7 +204,7 @@ def _batch(provider: Provider, batch: Batch) -> bytes:
 
 
 def _line(batch: Batch, request: dict[str, Any]) -> dict[str, Any] | None:
-    """None where the request was never come to and nothing is said of it."""
+    """Return None if the request was never processed and the provider does not mention it."""
     messages = json.dumps(request["body"])
     line: dict[str, Any] = {"id": "batch_req_1", "custom_id": request["custom_id"], "response": None, "error": None}
     if batch.cancelled or "CANCEL" in messages:

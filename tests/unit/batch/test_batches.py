@@ -1,4 +1,4 @@
-"""Batches handed in, looked after and fetched, against both providers' APIs written by hand."""
+"""Batches are submitted, polled and fetched, against the batch APIs of two providers written by hand."""
 
 import asyncio
 import json
@@ -50,8 +50,8 @@ def texts(outcomes: list[Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_answers_come_in_the_order_of_the_questions(model: str, provider: Provider) -> None:
-    """The provider gives them in another one."""
+def test_answers_come_in_the_order_of_the_prompts(model: str, provider: Provider) -> None:
+    """The provider returns them in another order."""
     with batches(model, provider) as client_batches:
         handle = client_batches.submit(PROMPTS)
         states: list[BatchState] = []
@@ -65,7 +65,7 @@ def test_answers_come_in_the_order_of_the_questions(model: str, provider: Provid
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_each_state_and_each_failure(model: str, provider: Provider) -> None:
+def test_each_state_and_failure_of_a_request(model: str, provider: Provider) -> None:
     """A request that fails, expires or is cancelled is an error in its place, of the class that a live call raises."""
     provider.polls = 2
     prompts = {"good": "Hi", "bad": "FAIL", "late": "EXPIRE", "stopped": "CANCEL", "too": "Hello"}
@@ -88,7 +88,7 @@ def test_each_state_and_each_failure(model: str, provider: Provider) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_later_process_goes_on_from_the_stored_handle(model: str, provider: Provider, tmp_path: Path) -> None:
+def test_a_later_process_resumes_from_the_stored_handle(model: str, provider: Provider, tmp_path: Path) -> None:
     with batches(model, provider) as client_batches:
         stored = client_batches.submit(PROMPTS).model_dump_json()
     assert "Question" not in stored
@@ -103,7 +103,7 @@ def test_a_later_process_goes_on_from_the_stored_handle(model: str, provider: Pr
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_answers_cost_what_the_batch_rows_of_the_table_say(model: str, provider: Provider) -> None:
+def test_answers_are_priced_by_the_batch_rows_of_the_table(model: str, provider: Provider) -> None:
     with batches(model, provider) as client_batches:
         handle = client_batches.submit({"a": "Hi"})
         (message,) = client_batches.fetch(handle)
@@ -131,7 +131,7 @@ def test_a_batch_that_has_not_ended_has_no_answers(model: str, provider: Provide
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_cancelled_batch_says_so_of_each_request(model: str, provider: Provider) -> None:
+def test_a_cancelled_batch_reports_each_request_as_cancelled(model: str, provider: Provider) -> None:
     provider.polls = 1
     with batches(model, provider) as client_batches:
         handle = client_batches.submit(PROMPTS)
@@ -152,7 +152,7 @@ def test_an_expired_batch_can_be_submitted_again(model: str, provider: Provider)
 
 
 @pytest.mark.parametrize("model", MODELS[1:])
-def test_a_batch_that_was_refused_as_a_whole_says_why(model: str, provider: Provider) -> None:
+def test_a_batch_refused_as_a_whole_reports_why(model: str, provider: Provider) -> None:
     provider.ends_as = "failed"
     with batches(model, provider) as client_batches:
         handle = client_batches.submit(PROMPTS)
@@ -163,7 +163,7 @@ def test_a_batch_that_was_refused_as_a_whole_says_why(model: str, provider: Prov
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("lost", [1, 3])
 def test_results_that_lack_an_answer_are_an_error(model: str, lost: int, provider: Provider) -> None:
-    """What is missing may have been paid for: nobody is told to submit it again."""
+    """The missing answer may have been paid for, so the error does not suggest another submission."""
     provider.lost_lines = lost
     with batches(model, provider) as client_batches:
         handle = client_batches.submit(PROMPTS)
@@ -172,7 +172,7 @@ def test_results_that_lack_an_answer_are_an_error(model: str, lost: int, provide
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_results_cut_at_any_byte_are_an_error_or_whole(model: str, provider: Provider, exhaustive: bool) -> None:
+def test_results_cut_at_any_byte_are_an_error_or_complete(model: str, provider: Provider, exhaustive: bool) -> None:
     with batches(model, provider) as client_batches:
         handle = client_batches.submit({"a": "Hi", "b": "Hello"})
         whole = texts(client_batches.fetch(handle))
@@ -190,7 +190,7 @@ def test_results_cut_at_any_byte_are_an_error_or_whole(model: str, provider: Pro
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_batches_that_cannot_be_handed_in(model: str, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_that_cannot_be_submitted(model: str, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
     with batches(model, provider) as client_batches:
         with pytest.raises(InvalidRequestError, match="without a request"):
             client_batches.submit({})
@@ -209,7 +209,7 @@ def test_batches_that_cannot_be_handed_in(model: str, provider: Provider, monkey
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_ids_that_the_provider_refuses_are_numbers_there_and_themselves_here(model: str, provider: Provider) -> None:
+def test_ids_that_the_provider_refuses_are_sent_as_numbers(model: str, provider: Provider) -> None:
     prompts = {"a\nb": "Hi", "x" * 90: "Ho", "c": "Hello"}
     with batches(model, provider) as client_batches:
         handle = client_batches.submit(prompts)
@@ -218,7 +218,7 @@ def test_ids_that_the_provider_refuses_are_numbers_there_and_themselves_here(mod
     assert texts([results["a\nb"], results["c"]]) == ["Answer to request-1", "Answer to request-3"]
 
 
-def test_a_tool_that_was_renamed_is_called_by_its_own_name(provider: Provider) -> None:
+def test_a_renamed_tool_is_called_by_its_own_name(provider: Provider) -> None:
     tool = ToolDefinition(
         name="weather.in/city", description="The weather.", input_schema={"type": "object", "properties": {}}
     )
@@ -231,8 +231,8 @@ def test_a_tool_that_was_renamed_is_called_by_its_own_name(provider: Provider) -
     assert [call.name for call in message.tool_uses] == ["weather.in/city"]
 
 
-def test_requests_with_and_without_a_temperature_go_in_one_batch(provider: Provider) -> None:
-    """Sampling parameters are a matter of the API version, which a whole batch shares."""
+def test_requests_with_and_without_a_temperature_share_a_batch(provider: Provider) -> None:
+    """Sampling parameters depend on the API version, which a whole batch shares."""
     with_temperature = AdapterOptions(max_output_tokens=50, temperature=0.5)
     with batches(MODELS[0], provider) as client_batches:
         client_batches.submit(
@@ -258,7 +258,7 @@ def test_requests_that_need_other_headers_are_refused(provider: Provider) -> Non
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_async_twin(model: str, provider: Provider) -> None:
+def test_async_batches_behave_alike(model: str, provider: Provider) -> None:
     async def run() -> tuple[BatchHandle, list[Any], BatchState, dict[str, Any]]:
         async with AsyncBatches(model, options=OPTIONS, base_url=provider.url, api_key="none") as client_batches:
             handle = await client_batches.submit(PROMPTS)
@@ -272,8 +272,8 @@ def test_the_async_twin(model: str, provider: Provider) -> None:
     assert texts([listed[name] for name in handle.custom_ids]) == texts(results)
 
 
-def test_a_batch_is_handed_in_once(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second try could be a second batch, and paid for."""
+def test_a_batch_is_submitted_once(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A retry could create a second batch, which is paid for too."""
     failing = (529, b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}')
     tries: list[str] = []
     monkeypatch.setattr(Provider, "answer", lambda self, method, path, *_: tries.append(path) or failing)
@@ -282,7 +282,7 @@ def test_a_batch_is_handed_in_once(provider: Provider, monkeypatch: pytest.Monke
     assert len(tries) == 1
 
 
-def test_a_batch_of_another_model_is_not_ours(provider: Provider) -> None:
+def test_a_batch_of_another_model_is_refused(provider: Provider) -> None:
     with batches(MODELS[0], provider) as client_batches, batches(MODELS[1], provider) as other_batches:
         handle = client_batches.submit(PROMPTS)
         with pytest.raises(ConfigurationError, match="is one of anthropic:claude-haiku-4-5"):
@@ -291,7 +291,7 @@ def test_a_batch_of_another_model_is_not_ours(provider: Provider) -> None:
             client_batches.poll(handle.model_copy(update={"batch_id": "a/b"}))
 
 
-def test_who_declares_batches_has_them() -> None:
+def test_adapters_that_declare_batches_have_them() -> None:
     for name in providers():
         adapter = get_adapter(f"{name}:{_first_model(name)}")
         support = adapter.capabilities.supports_batch_api
@@ -303,13 +303,13 @@ def _first_model(name: str) -> str:
     return next(iter(get_adapter(f"{name}:x").listed_models), "x")
 
 
-def test_without_a_batch_api_there_are_no_batches() -> None:
+def test_providers_without_a_batch_api_refuse_batches() -> None:
     with pytest.raises(ConfigurationError, match="no batch API is spoken for ollama:qwen3:4b"):
         Batches("ollama:qwen3:4b")
 
 
-def test_the_vendors_own_client_hands_in_the_same_batch(provider: Provider) -> None:
-    """The hand-written provider takes both clients, and sees the same from both."""
+def test_the_vendors_own_client_submits_the_same_batch(provider: Provider) -> None:
+    """The hand-written provider serves both clients, and receives the same from both."""
     with batches(MODELS[0], provider) as client_batches:
         client_batches.submit({"a": "Hi"})
     with anthropic.Anthropic(base_url=provider.url, api_key="none") as client:
@@ -323,7 +323,7 @@ def test_the_vendors_own_client_hands_in_the_same_batch(provider: Provider) -> N
     assert set(mine["requests"][0]["params"]) == set(theirs["requests"][0]["params"])
 
 
-def test_the_vendors_own_client_hands_in_the_same_file(provider: Provider) -> None:
+def test_the_vendors_own_client_submits_the_same_file(provider: Provider) -> None:
     with batches(MODELS[2], provider) as client_batches:
         client_batches.submit({"a": "Hi"})
     line = next(iter(provider.files.values()))

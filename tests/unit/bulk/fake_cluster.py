@@ -1,6 +1,6 @@
-"""A cluster without Ray: its workers run in the loop of the test, and are lost when the test says so.
+"""A cluster without Ray: its workers run in the event loop of the test, and are lost when the test kills them.
 
-What goes to them and comes back is pickled, as it is on the way to another machine.
+Arguments and results are pickled, as they are on the way to another machine.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ _closing: list[asyncio.Future[None]] = []
 
 
 async def _stop_actor(worker: WorkerActor) -> None:
-    """As the system closes what a process leaves open."""
+    """Stop the worker as the operating system would: cancel its requests and close its connections."""
     for task in list(worker._tasks):
         task.cancel()
     for requester in worker._requesters:
@@ -34,7 +34,7 @@ class ActorUnavailableError(ActorDiedError):
 
 
 class Actor:
-    """``kill`` loses what it is doing; another worker comes in its place, unless ``for_good``."""
+    """``kill`` loses the calls in flight; another worker takes its place, unless ``for_good``."""
 
     def __init__(self, configs: Sequence[ModelConfig]) -> None:
         self._configs = configs
@@ -76,7 +76,7 @@ class Method:
 
 
 class FakeCluster:
-    """Stands in the place of `dragoman.bulk.workers.cluster.Cluster`; ``begun`` are all actors of all of them."""
+    """Replaces `dragoman.bulk.workers.cluster.Cluster`; ``actors`` are all that were started, on any cluster."""
 
     worker_error, unavailable_error = ActorDiedError, ActorUnavailableError
     actors: "list[Actor]"
@@ -101,13 +101,11 @@ class FakeCluster:
 
 @asynccontextmanager
 async def provider(seconds: float) -> AsyncIterator[tuple[dict[str, Any], RequestCounts]]:
-    """The settings that lead to a provider on loopback, and what it has seen."""
-    seen = RequestCounts(seconds)
-    server = await asyncio.start_server(seen.serve, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    try:
-        yield {"anthropic": {"base_url": url, "api_key": "none"}}, seen
-    finally:
-        server.close()
-        closing, _closing[:] = list(_closing), []
-        await asyncio.gather(*closing)
+    """Serves a provider on loopback. Yields the settings that lead to it, and its counts."""
+    counts = RequestCounts(seconds)
+    async with counts.listen() as port:
+        try:
+            yield {"anthropic": {"base_url": f"http://127.0.0.1:{port}", "api_key": "none"}}, counts
+        finally:
+            closing, _closing[:] = list(_closing), []
+            await asyncio.gather(*closing)

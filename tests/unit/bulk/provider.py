@@ -1,4 +1,4 @@
-"""A provider of the Messages wire without a network, written by hand: what it answers is up to the test."""
+"""A provider of the Messages wire without a network, written by hand. The test decides what it answers."""
 
 import asyncio
 import json
@@ -14,11 +14,11 @@ from dragoman.transport import RetryPolicy
 HAIKU = "anthropic:claude-haiku-4-5"
 SONNET = "anthropic:claude-sonnet-4-6"
 Answer = Callable[[str, int], "httpx.Response | str | None"]
-"""Of a prompt, which it is asked for that many times by now: a text, a whole response, or a connection that breaks."""
+"""From a prompt and how often it was sent by now: a text, a whole response, or None for a broken connection."""
 
 
 class Provider:
-    """``asked`` counts prompts by model; ``most`` is how many requests were under way at once."""
+    """``prompt_counts`` counts requests by model and prompt; ``max_in_flight`` is the most at once."""
 
     def __init__(self, answer: Answer = lambda prompt, times: f"re: {prompt}") -> None:
         self.prompt_counts: Counter[tuple[str, str]] = Counter()
@@ -32,7 +32,7 @@ class Provider:
 
     @property
     def settings(self) -> dict[str, dict[str, Any]]:
-        """For one run: its client."""
+        """The settings of one run: its client."""
         client = httpx.AsyncClient(transport=httpx.MockTransport(self._handle), trust_env=False)
         retry = RetryPolicy(max_retries=2, initial_wait=0.001, max_wait=0.002)
         return {"anthropic": {"client": client, "api_key": "none", "base_url": "http://unreal.invalid", "retry": retry}}

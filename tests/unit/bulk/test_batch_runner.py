@@ -1,4 +1,4 @@
-"""Rows through a provider's batch API, spoken by hand-written providers on loopback."""
+"""Rows sent through a provider's batch API; the providers are hand-written, on loopback."""
 
 from decimal import Decimal
 from pathlib import Path
@@ -25,7 +25,7 @@ def count_submitted(provider: Provider) -> int:
 
 
 def test_a_batch_is_fetched_in_order_at_batch_prices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several batches where there are many rows; their answers stand with their rows."""
+    """Many rows make several batches; each answer is in its row."""
     monkeypatch.setattr(batch_runner, "MAX_BATCH_ROWS", 2)
     with serve_provider(provider := Provider()) as url:
         report, rows = run(url, tmp_path / "m")
@@ -36,8 +36,8 @@ def test_a_batch_is_fetched_in_order_at_batch_prices(tmp_path: Path, monkeypatch
     assert [row["cost"] for row in rows] == [live / 2] * 5
 
 
-def test_a_later_process_picks_the_batch_up(tmp_path: Path) -> None:
-    """Its handle is in the manifest; nothing is handed in twice."""
+def test_a_later_process_fetches_the_batch(tmp_path: Path) -> None:
+    """Its handle is in the manifest, so nothing is submitted twice."""
     with serve_provider(provider := Provider(polls=2)) as url:
         report, rows = run(url, tmp_path / "m", wait=False)
         assert not report.finished
@@ -49,8 +49,8 @@ def test_a_later_process_picks_the_batch_up(tmp_path: Path) -> None:
     assert count_submitted(provider) == 5
 
 
-def test_rows_of_a_batch_that_fail_are_handed_in_again(tmp_path: Path) -> None:
-    """An error stays in its row until it is asked for again."""
+def test_failed_rows_of_a_batch_are_submitted_again_on_request(tmp_path: Path) -> None:
+    """Until then the error stays in its row."""
     rows = ["question 0", "EXPIRE 1", "FAIL 2"]
     with serve_provider(provider := Provider()) as url:
         report, answers = run(url, tmp_path / "m", rows)
@@ -60,8 +60,8 @@ def test_rows_of_a_batch_that_fail_are_handed_in_again(tmp_path: Path) -> None:
     assert count_submitted(provider) == 3 + 2
 
 
-def test_a_budget_holds_for_batches(tmp_path: Path) -> None:
-    """As many rows as it is enough for are handed in, at batch prices."""
+def test_a_budget_limits_batches(tmp_path: Path) -> None:
+    """As many rows are submitted as it pays for, at batch prices."""
     from dragoman.adapter.contract import AdapterOptions
 
     with serve_provider(provider := Provider()) as url:
@@ -70,7 +70,7 @@ def test_a_budget_holds_for_batches(tmp_path: Path) -> None:
     assert count_submitted(provider) == 2
 
 
-def test_a_model_without_batches_says_so(tmp_path: Path) -> None:
+def test_a_model_without_batches_is_refused(tmp_path: Path) -> None:
     """Before anything is sent."""
     with pytest.raises(ConfigurationError, match="no batch API"):
         bulk(["a"], "ollama:qwen3:4b", batch=True)

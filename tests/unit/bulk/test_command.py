@@ -1,4 +1,4 @@
-"""`dragoman bulk`, and a run that is killed for real."""
+"""The command `dragoman bulk`, and a run whose process is killed."""
 
 import json
 import random
@@ -12,8 +12,8 @@ from tests.bulk.mock_provider import mock_provider
 from tests.bulk.scale import run_disturbed, write_rows
 
 
-def test_the_command_writes_answers_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A budget stops it with exit code 3; the same command with a larger one ends it."""
+def test_the_command_writes_answers_and_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A budget stops it with exit code 3; the same command with a larger budget finishes."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
     write_rows(tmp_path / "rows.jsonl", 40)
     with mock_provider() as url:
@@ -29,8 +29,8 @@ def test_the_command_writes_answers_and_goes_on(tmp_path: Path, monkeypatch: pyt
     assert [json.loads(line)["answer"] for line in lines] == [f"answer {n}" for n in range(40)]
 
 
-def test_a_run_that_is_killed_loses_nothing(tmp_path: Path) -> None:
-    """Signal 9 at a random moment: no row missing, and none asked twice that is not recorded with a cost."""
+def test_a_killed_run_loses_nothing(tmp_path: Path) -> None:
+    """Signal 9 at a random moment: no row is missing, and each row that was asked twice is recorded with a cost."""
     run = run_disturbed(tmp_path, 80, 1, random.Random(7), 0.02)
     assert run.faults == []
     assert run.unpriced == 0

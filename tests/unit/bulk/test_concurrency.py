@@ -1,4 +1,4 @@
-"""How many requests are under way: more after successes, half after a refusal, none where there is no room."""
+"""The number of requests in flight: it grows after successes, halves after a rate limit, and is zero without room."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -19,7 +19,7 @@ NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
 
 class Clock:
-    """Time passes where somebody sleeps, and at no other time."""
+    """Time passes only while somebody sleeps."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -37,8 +37,8 @@ def drive(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(work)
 
 
-def test_successes_raise_it_up_to_the_most() -> None:
-    """It doubles with each window until the first refusal."""
+def test_successes_raise_concurrency_up_to_the_maximum() -> None:
+    """It doubles with each window until the first rate limit."""
 
     async def work() -> None:
         controller = ConcurrencyController(64)
@@ -52,8 +52,8 @@ def test_successes_raise_it_up_to_the_most() -> None:
     drive(work())
 
 
-def test_a_refusal_halves_it_once_a_window_and_waits() -> None:
-    """Sixteen refusals of one window are one; afterwards a window of successes adds one."""
+def test_a_rate_limit_halves_concurrency_once_per_window_and_waits() -> None:
+    """Sixteen rate limits in one window count as one; after that, each window of successes adds one."""
 
     async def work() -> None:
         clock = Clock()
@@ -74,8 +74,8 @@ def test_a_refusal_halves_it_once_a_window_and_waits() -> None:
     drive(work())
 
 
-def test_no_more_is_sent_than_there_is_room() -> None:
-    """The headers of a reply count for what follows it; what was sent since is in it already, or not: it counts."""
+def test_requests_stay_within_the_room_that_headers_report() -> None:
+    """Requests sent since a reply may or may not be in its headers, so they count."""
 
     async def work() -> None:
         clock = Clock()
@@ -85,7 +85,7 @@ def test_no_more_is_sent_than_there_is_room() -> None:
         controller.on_success(first, {"x-ratelimit-remaining-requests": "3", "x-ratelimit-reset-requests": "20s"}, 10)
         await controller.acquire()
         assert clock.time == 0
-        last = await controller.acquire()  # the two that were left are gone
+        last = await controller.acquire()  # the two remaining requests are used up
         await controller.acquire()
         assert clock.time == pytest.approx(1.0)
         controller.on_success(last, {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "20s"}, 10)
@@ -95,8 +95,8 @@ def test_no_more_is_sent_than_there_is_room() -> None:
     drive(work())
 
 
-def test_there_is_at_least_one() -> None:
-    """Refusals never stop a run for good."""
+def test_concurrency_is_at_least_one() -> None:
+    """Rate limits never stop a run for good."""
 
     async def work() -> None:
         clock = Clock()
@@ -120,13 +120,13 @@ def test_there_is_at_least_one() -> None:
         ("soon", None), ("", None), ("-3s", None),
     ],
 )  # fmt: skip
-def test_times_of_headers(value: str, seconds: float | None) -> None:
-    """Spans and moments, as the providers write them."""
+def test_reset_times_of_headers_are_parsed(value: str, seconds: float | None) -> None:
+    """Durations and timestamps, as the providers write them."""
     assert seconds_until_reset(value, NOW) == (None if seconds is None else pytest.approx(seconds))
 
 
 def test_the_narrowest_limit_counts() -> None:
-    """Tokens are as many requests as they are enough for."""
+    """Tokens count as the number of requests that they are enough for."""
     headers = {
         "anthropic-ratelimit-requests-remaining": "40",
         "anthropic-ratelimit-tokens-remaining": "1000",
@@ -138,7 +138,7 @@ def test_the_narrowest_limit_counts() -> None:
 
 
 @given(st.text(max_size=40))
-def test_an_answer_is_alike_in_other_clothes(answer: str) -> None:
-    """Case, spaces and the punctuation around it make no difference."""
+def test_answers_are_compared_without_case_and_punctuation(answer: str) -> None:
+    """Case, spaces and surrounding punctuation make no difference."""
     assert answer_key(f"  {answer}. ") == answer_key(answer)
     assert answer_key("Yes, 7") != answer_key("Yes, 8")

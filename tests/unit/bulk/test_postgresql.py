@@ -1,4 +1,4 @@
-"""The manifest in PostgreSQL, where one is given: the same run, and the same promise."""
+"""The manifest in PostgreSQL, if a server is configured: the same run with the same guarantees."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ def database_url() -> Iterator[str]:
 
 
 def test_a_run_in_postgresql(database_url: str) -> None:
-    """Answers, errors and retries, in a run of its own beside another one."""
+    """Answers, errors and retries, in a run with another one in the same database."""
     broken = {2}
     provider = Provider(lambda prompt, _: error_reply(400, "bad") if number(prompt) in broken else "nul \0 and \\0")
     rows = [f"question {n}" for n in range(6)]
@@ -40,7 +40,7 @@ def test_a_run_in_postgresql(database_url: str) -> None:
 
 
 def test_one_process_at_a_time_in_postgresql(database_url: str) -> None:
-    """By name: another run may be done at the same time."""
+    """The lock is by run name: another run may proceed at the same time."""
     manifest = Manifest(database_url, "one")
     try:
         with pytest.raises(ConfigurationError, match="another process"):

@@ -1,4 +1,4 @@
-"""Ray itself, where it is installed: the command on a cluster of this machine, and a worker that is killed for real."""
+"""Ray itself, if it is installed: the command on a cluster of this machine, and a worker that is killed."""
 
 import json
 import os
@@ -16,8 +16,8 @@ from tests.bulk.mock_provider import ROOT, mock_provider
 pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: dragoman[ray]")
 
 
-def test_the_command_on_a_cluster_of_this_machine(tmp_path: Path) -> None:
-    """Its rows are answered, and asked once."""
+def test_the_command_runs_on_a_local_cluster(tmp_path: Path) -> None:
+    """All rows are answered, each asked once."""
     scale.write_rows(tmp_path / "rows.jsonl", 60)
     with mock_provider() as url:
         command = [sys.executable, "-c", "from dragoman.cli import main; main()", "bulk", str(tmp_path / "rows.jsonl")]
@@ -31,8 +31,8 @@ def test_the_command_on_a_cluster_of_this_machine(tmp_path: Path) -> None:
     assert [json.loads(line)["answer"] for line in lines] == [f"answer {n}" for n in range(60)]
 
 
-def test_workers_that_are_killed_lose_no_row(tmp_path: Path) -> None:
-    """Signal 9: none missing, and none asked twice that is not recorded with its cost."""
+def test_killed_workers_lose_no_row(tmp_path: Path) -> None:
+    """Signal 9: no row is missing, and each row that was asked twice is recorded with its cost."""
     with cluster.cluster() as nodes:
         result = cluster.run(nodes, tmp_path / "rows.jsonl", 600, 2, random.Random(3), 0.05)
     lost_costs = scale.lost(f"sqlite:///{tmp_path / 'rows.answers.jsonl'}.manifest")

@@ -1,4 +1,4 @@
-"""Files of rows: what was in them comes out again, beside the answers."""
+"""Files of rows: their columns come out again, next to the answers."""
 
 import csv
 import json
@@ -20,7 +20,7 @@ def run(rows: Any, output: Path, model: Any = HAIKU, **settings: Any) -> None:
 
 
 def test_json_lines_keep_their_values(tmp_path: Path) -> None:
-    """Whatever they are; a text alone is a prompt, and blank lines are none."""
+    """Of any type; a bare text is a prompt, and blank lines are skipped."""
     rows: list[dict[str, Any]] = [
         {"prompt": "Größe 1", "n": 10**30, "f": 0.1, "none": None, "deep": [{"a": True}]},
         {"prompt": "2"},
@@ -50,7 +50,7 @@ def test_csv_keeps_its_columns(tmp_path: Path) -> None:
 
 
 def test_parquet_keeps_its_types(tmp_path: Path) -> None:
-    """Dates, decimals, lists and structures, by DuckDB; money is exact."""
+    """Dates, decimals, lists and structures, through DuckDB; money is exact."""
     duckdb = pytest.importorskip("duckdb")
     query = """SELECT 'row ' || n AS prompt, n::INTEGER AS n, DATE '2026-11-01' AS day, 1.10::DECIMAL(9, 2) AS price,
         [n, n + 1] AS list, {'a': n} AS deep, NULL::VARCHAR AS empty,
@@ -75,8 +75,8 @@ def test_parquet_keeps_its_types(tmp_path: Path) -> None:
     assert found[0][9] == Decimal("0.0015")
 
 
-def test_one_kind_becomes_another(tmp_path: Path) -> None:
-    """Columns that only some rows have are there for all; what looks like a date stays the text that it is."""
+def test_one_format_converts_to_another(tmp_path: Path) -> None:
+    """Columns that only some rows have exist for all; a text that looks like a date stays a text."""
     duckdb = pytest.importorskip("duckdb")
     lines = [
         '{"prompt": "1", "day": "2026-11-01"}',
@@ -107,21 +107,20 @@ def test_one_kind_becomes_another(tmp_path: Path) -> None:
         ("a.txt", "hello", "not 'a.txt'"),
     ],
 )
-def test_a_file_that_is_none_says_where(tmp_path: Path, name: str, content: str, message: str) -> None:
-    """By its line."""
+def test_a_malformed_file_is_reported_with_its_line(tmp_path: Path, name: str, content: str, message: str) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(ConfigurationError, match=message):
         list(open_source(tmp_path / name))
 
 
-def test_a_file_that_is_not_there_is_said() -> None:
-    """A text alone is the name of a file."""
+def test_a_missing_file_is_reported() -> None:
+    """A bare text is a file name."""
     with pytest.raises(ConfigurationError, match="there is no file"):
         open_source("What is the capital of France?")
 
 
-def test_an_output_of_an_unknown_kind_is_refused_at_once(tmp_path: Path) -> None:
-    """Before anything is asked."""
+def test_an_output_of_an_unknown_format_is_refused_at_once(tmp_path: Path) -> None:
+    """Before anything is sent."""
     provider = Provider()
     with pytest.raises(ConfigurationError, match=r"answers\.txt"):
         bulk(["a 1"], HAIKU, output=tmp_path / "answers.txt", providers=provider.settings)

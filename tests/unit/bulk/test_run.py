@@ -1,4 +1,4 @@
-"""Runs: each row is asked once, whatever happens, and what is paid is known."""
+"""Runs: each row is asked once, whatever happens, and what was paid is known."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ from dragoman.limits import Limit, Limits
 from tests.unit.bulk.provider import HAIKU, SONNET, Provider, error_reply, number, reply
 
 PRICE = Decimal("0.0015")
-"""Of one answer of the provider's: 1,000 tokens in at $1 a million, and 100 out at $5."""
+"""Of one answer of the provider: 1,000 input tokens at $1 a million, and 100 output tokens at $5."""
 
 
 def prompts(count: int) -> list[str]:
@@ -43,7 +43,7 @@ def answer_rows(report: BulkReport) -> list[dict[str, Any]]:
 
 
 def test_rows_come_out_as_they_went_in() -> None:
-    """In their order, with their columns, and with what the answer was and cost."""
+    """In their order, with their columns, and with the answer and its cost."""
     rows = [{"id": n, "word": f"w{n}", "deep": {"n": [n]}} for n in range(300)]
     report = run(Provider(), rows, template="say {word} {{now}}", system="number {id}")
     assert report.finished
@@ -56,14 +56,14 @@ def test_rows_come_out_as_they_went_in() -> None:
 
 
 def test_a_system_prompt_is_filled_for_each_row() -> None:
-    """It is a template as the prompt is."""
+    """It is a template, as the prompt is."""
     provider = Provider()
     run(provider, [{"prompt": "hello 1", "tone": "kind"}], system="be {tone}")
     assert "be kind" in json.dumps(provider.bodies[0]["system"])
 
 
-def test_a_run_that_is_done_asks_nothing_again(tmp_path: Path) -> None:
-    """The same call gives the same rows, for nothing."""
+def test_a_finished_run_asks_nothing_again(tmp_path: Path) -> None:
+    """The same call returns the same rows, at no cost."""
     provider = Provider()
     first = run(provider, prompts(20), tmp_path / "m")
     again = run(provider, prompts(20), tmp_path / "m")
@@ -72,8 +72,8 @@ def test_a_run_that_is_done_asks_nothing_again(tmp_path: Path) -> None:
     assert again.cost_usd == 20 * PRICE
 
 
-def test_a_run_grows_with_its_rows(tmp_path: Path) -> None:
-    """Rows that were added at the end are asked, and the others are not."""
+def test_rows_added_at_the_end_are_asked(tmp_path: Path) -> None:
+    """The others are not asked again."""
     provider = Provider()
     run(provider, prompts(5), tmp_path / "m")
     report = run(provider, prompts(8), tmp_path / "m")
@@ -81,8 +81,8 @@ def test_a_run_grows_with_its_rows(tmp_path: Path) -> None:
     assert report.finished
 
 
-def test_what_was_in_flight_is_asked_again_and_counted(tmp_path: Path) -> None:
-    """A process that was killed leaves requests whose end nobody knows: each is recorded with its cost."""
+def test_requests_in_flight_at_a_kill_are_asked_again_and_counted(tmp_path: Path) -> None:
+    """Nobody knows how they ended, so each is recorded with its cost."""
     manifest = Manifest(tmp_path / "m")
     run_config = {"prompt": None, "system": None}
     with pytest.raises(ConfigurationError, match="another options"):
@@ -119,8 +119,8 @@ def _start_run(manifest: Manifest, run_config: dict[str, Any], folder: Path) -> 
     return folder / "m"
 
 
-def test_errors_stay_in_their_rows_and_are_retried_apart(tmp_path: Path) -> None:
-    """A request that is wrong is no reason to stop, and is asked again when that is wanted."""
+def test_errors_stay_in_their_rows_and_are_retried_on_request(tmp_path: Path) -> None:
+    """An invalid request does not stop the run."""
     broken = {3, 7}
     provider = Provider(
         lambda prompt, _: error_reply(400, "invalid_request_error") if number(prompt) in broken else f"re: {prompt}"
@@ -139,16 +139,16 @@ def test_errors_stay_in_their_rows_and_are_retried_apart(tmp_path: Path) -> None
     assert provider.requests == 12
 
 
-def test_a_permission_that_is_denied_is_an_error_of_its_row() -> None:
-    """It may be for what the row says: services that look at prompts first answer so."""
+def test_permission_denied_is_an_error_of_its_row() -> None:
+    """Services that inspect prompts answer so, so it may be about the row alone."""
     report = run(
         Provider(lambda prompt, _: error_reply(403, "permission_error") if number(prompt) == 1 else "fine"), prompts(3)
     )
     assert [row["error"] is None for row in answer_rows(report)] == [True, False, True]
 
 
-def test_a_failure_that_may_pass_is_tried_again() -> None:
-    """A server error costs nothing; a connection that broke may have cost an answer, and is recorded."""
+def test_transient_failures_are_retried() -> None:
+    """A server error costs nothing; a broken connection may have cost an answer, and is recorded."""
 
     def answer(prompt: str, times: int) -> httpx.Response | str | None:
         if times == 1 and number(prompt) == 1:
@@ -161,7 +161,7 @@ def test_a_failure_that_may_pass_is_tried_again() -> None:
     assert report.lost.usd is not None
 
 
-def test_a_failure_that_stays_is_an_error_of_its_row() -> None:
+def test_a_lasting_failure_is_an_error_of_its_row() -> None:
     """After the retries that the policy allows."""
     provider = Provider(lambda prompt, _: error_reply(500, "api_error") if number(prompt) == 2 else "fine")
     report = run(provider, prompts(4))
@@ -169,8 +169,8 @@ def test_a_failure_that_stays_is_an_error_of_its_row() -> None:
     assert provider.requests == 3 + 3
 
 
-def test_a_refusal_is_waited_out() -> None:
-    """429 with a time to wait: fewer at once from then on, and no row lost."""
+def test_a_rate_limit_is_waited_out() -> None:
+    """After a 429 with a wait, concurrency falls and no row is lost."""
     provider = Provider(
         lambda prompt, times: error_reply(429, "rate_limit_error", {"retry-after": "0.01"}) if times == 1 else "fine"
     )
@@ -180,8 +180,8 @@ def test_a_refusal_is_waited_out() -> None:
     assert report.lost.usd is None
 
 
-def test_what_meets_every_row_stops_the_run(tmp_path: Path) -> None:
-    """A key that is wrong is said once, not a million times; what is answered by then is kept."""
+def test_an_error_that_meets_every_row_stops_the_run(tmp_path: Path) -> None:
+    """An invalid key is reported once, not a million times; answers so far are kept."""
     good = Provider(lambda prompt, _: "fine" if number(prompt) < 3 else error_reply(401, "authentication_error"))
     with pytest.raises(AuthenticationError):
         run(good, prompts(40), tmp_path / "m", concurrency=2)
@@ -191,7 +191,7 @@ def test_what_meets_every_row_stops_the_run(tmp_path: Path) -> None:
     assert provider.requests == 37
 
 
-def test_no_key_is_said_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_key_is_reported_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     """MissingKeyError, and no row in flight."""
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     with pytest.raises(MissingKeyError):
@@ -199,7 +199,7 @@ def test_no_key_is_said_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_budget_ends_the_run_cleanly(tmp_path: Path) -> None:
-    """It is never passed, by all processes together, and a larger one goes on."""
+    """All processes together never exceed it, and a larger one resumes the run."""
     provider, options = Provider(lambda *_: reply("fine", tokens_in=5)), AdapterOptions(max_output_tokens=100)
     report = run(provider, prompts(40), tmp_path / "m", budget="0.01", options=options)
     assert report.stopped is not None
@@ -218,7 +218,7 @@ def test_a_budget_ends_the_run_cleanly(tmp_path: Path) -> None:
 
 
 def test_a_budget_in_dollars_needs_a_price() -> None:
-    """Nobody knows what such a model costs, so nothing is sent."""
+    """The cost of such a model is unknown, so nothing is sent."""
     provider = Provider()
     with pytest.raises(UnpricedModelError):
         run(provider, prompts(3), model="anthropic:claude-nobody-knows", budget="1")
@@ -226,7 +226,7 @@ def test_a_budget_in_dollars_needs_a_price() -> None:
 
 
 def test_several_models_answer_the_same_rows() -> None:
-    """Side by side: a line each, and how often they say the same."""
+    """One line each, and how often they agree."""
 
     def answer(prompt: str, times: int) -> str:
         return ["Yes.", "yes", " YES! "][times % 3] if number(prompt) % 4 else f"no {times}"
@@ -255,7 +255,7 @@ def _by_model(one: Provider, other: Provider) -> Any:
 
 
 def test_a_model_can_be_added_later(tmp_path: Path) -> None:
-    """The rows that another one answered are not asked of that one again."""
+    """Models that have answered a row are not asked again."""
     provider = Provider()
     run(provider, prompts(4), tmp_path / "m")
     report = run(provider, prompts(4), tmp_path / "m", model=[SONNET, HAIKU])
@@ -263,8 +263,8 @@ def test_a_model_can_be_added_later(tmp_path: Path) -> None:
     assert [line.answered for line in report.models] == [4, 4]
 
 
-def test_a_row_that_changed_is_refused(tmp_path: Path) -> None:
-    """Its answer would stand beside a question that was never asked."""
+def test_a_changed_row_is_refused(tmp_path: Path) -> None:
+    """Its answer would belong to another question."""
     run(Provider(), prompts(4), tmp_path / "m")
     with pytest.raises(ConfigurationError, match="row 3 is not what it was"):
         run(Provider(), [*prompts(2), "other", "question 3"], tmp_path / "m")
@@ -273,8 +273,8 @@ def test_a_row_that_changed_is_refused(tmp_path: Path) -> None:
     assert run(Provider(), prompts(4), tmp_path / "m", system="be brief", name="second").finished
 
 
-def test_one_process_at_a_time(tmp_path: Path) -> None:
-    """What another one has under way would be taken for lost."""
+def test_one_process_at_a_time_works_on_a_run(tmp_path: Path) -> None:
+    """Requests in flight in another process would be counted as lost."""
     manifest = Manifest(tmp_path / "m")
     try:
         with pytest.raises(ConfigurationError, match="another process"):
@@ -285,7 +285,7 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
 
 
 def test_a_row_without_the_column_is_an_error_of_that_row() -> None:
-    """The others are asked."""
+    """The other rows are asked."""
     provider = Provider()
     report = run(provider, [{"prompt": "a 1"}, {"other": "b"}, {"prompt": None}, {"prompt": " "}, "c 2"])
     assert [row["error"] is None for row in answer_rows(report)] == [True, False, False, False, True]
@@ -293,14 +293,14 @@ def test_a_row_without_the_column_is_an_error_of_that_row() -> None:
 
 
 @pytest.mark.parametrize("template", ["{", "{}", "{a!r}", "{a:>9}", '{"json": 1}'])
-def test_a_template_is_columns_and_no_more(template: str) -> None:
-    """Said before anything is sent."""
+def test_a_template_may_hold_columns_only(template: str) -> None:
+    """The error comes before anything is sent."""
     with pytest.raises(ConfigurationError, match="is no template"):
         run(Provider(), prompts(1), template=template)
 
 
 def test_a_column_of_the_same_name_is_not_overwritten() -> None:
-    """It is said, and a prefix helps."""
+    """The error suggests a prefix."""
     rows = [{"prompt": "a 1", "answer": "mine"}]
     with pytest.raises(ConfigurationError, match="prefix"):
         run(Provider(), rows)
@@ -308,15 +308,15 @@ def test_a_column_of_the_same_name_is_not_overwritten() -> None:
     assert (row["answer"], row["model_answer"]) == ("mine", "re: a 1")
 
 
-def test_rows_that_can_be_read_once_are_refused() -> None:
-    """A run reads its rows when it asks and when it writes; a function gives them anew."""
+def test_rows_that_can_be_read_only_once_are_refused() -> None:
+    """A run reads its rows when it asks and when it writes; a function can supply them again."""
     with pytest.raises(ConfigurationError, match="more than once"):
         run(Provider(), (f"question {n}" for n in range(3)))
     assert run(Provider(), lambda: (f"question {n}" for n in range(3))).row_count == 3
 
 
-def test_progress_tells_rate_cost_and_what_is_left() -> None:
-    """At the end it is all there."""
+def test_progress_reports_rate_cost_and_remaining_rows() -> None:
+    """At the end all rows are done."""
     snapshots: list[Progress] = []
     run(Provider(), prompts(30), progress=snapshots.append)
     last = snapshots[-1]
@@ -325,8 +325,8 @@ def test_progress_tells_rate_cost_and_what_is_left() -> None:
     assert snapshots[0].projected_cost_usd == 30 * PRICE
 
 
-def test_limits_hold_besides() -> None:
-    """Nothing is sent beyond them, and what never fits is an error of its row."""
+def test_limits_apply_as_well() -> None:
+    """Nothing is sent beyond them, and a request that never fits is an error of its row."""
     provider = Provider()
     limits = Limits(Limit(tokens=2_000, seconds=0.05, burst=1), reply_tokens=100)
     report = run(provider, ["one 1", "two 2 " + "word " * 4_000], limits=limits)
@@ -334,8 +334,8 @@ def test_limits_hold_besides() -> None:
     assert provider.requests == 1
 
 
-def test_a_run_that_is_cancelled_waits_for_what_is_under_way(tmp_path: Path) -> None:
-    """It is paid for; nothing is lost, and the rest is asked another time."""
+def test_a_cancelled_run_waits_for_requests_in_flight(tmp_path: Path) -> None:
+    """They are paid for, so nothing of them is lost; the rest is asked later."""
     provider = Provider()
 
     async def cancel_midway() -> None:
@@ -356,15 +356,14 @@ def test_a_run_that_is_cancelled_waits_for_what_is_under_way(tmp_path: Path) -> 
     assert report.lost.killed == 0
 
 
-def test_a_surplus_of_rows_under_way_is_never_asked() -> None:
-    """At most as many at once as it is told."""
+def test_a_surplus_of_rows_in_flight_is_never_asked() -> None:
+    """At most ``concurrency`` at once."""
     provider = Provider()
     run(provider, prompts(50), concurrency=3)
     assert provider.max_in_flight <= 3
 
 
-def test_an_event_loop_awaits() -> None:
-    """bulk says what to call there."""
+def test_bulk_inside_an_event_loop_names_bulk_async() -> None:
 
     async def call_bulk() -> None:
         with pytest.raises(ConfigurationError, match="bulk_async"):

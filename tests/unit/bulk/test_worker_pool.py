@@ -1,4 +1,4 @@
-"""Runs on a cluster: the same rows, manifest and budget; workers that are lost lose no row."""
+"""Runs on a cluster: the same rows, manifest and budget; a lost worker loses no row."""
 
 import asyncio
 import os
@@ -21,12 +21,12 @@ from tests.unit.bulk.fake_cluster import Actor, FakeCluster, provider
 from tests.unit.bulk.provider import HAIKU, SONNET, Provider
 
 COST = Decimal("0.000065")
-"""Of one answer of the mock's: 20 tokens in at $1 a million, and 9 out at $5."""
+"""Of one answer of the mock: 20 input tokens at $1 a million, and 9 output tokens at $5."""
 
 
 @pytest.fixture
 def actors(monkeypatch: pytest.MonkeyPatch) -> list[Actor]:
-    """Those that were begun, on a cluster without Ray."""
+    """Those that were started, on a cluster without Ray."""
     actors: list[Actor] = []
     monkeypatch.setattr(FakeCluster, "actors", actors, raising=False)
     monkeypatch.setattr(cluster_module, "Cluster", FakeCluster)
@@ -47,8 +47,8 @@ def all_answered(report: BulkReport, count: int) -> bool:
     return [row["answer"] for row in report] == [f"answer {n}" for n in range(count)]
 
 
-def test_rows_are_asked_by_workers(actors: list[Actor]) -> None:
-    """By all of them, and come out in their order, each asked once, with its cost."""
+def test_workers_answer_all_rows(actors: list[Actor]) -> None:
+    """Each worker takes part; rows keep their order, each is asked once, with its cost."""
 
     async def main() -> None:
         async with provider(0.001) as (settings, seen):
@@ -63,7 +63,7 @@ def test_rows_are_asked_by_workers(actors: list[Actor]) -> None:
 
 @pytest.mark.parametrize("for_good", [False, True])
 def test_a_lost_worker_loses_no_row(actors: list[Actor], monkeypatch: pytest.MonkeyPatch, for_good: bool) -> None:
-    """What it was asking is recorded with its cost, at most that, and asked again."""
+    """Its requests in flight are recorded with at most their cost, and asked again."""
 
     async def main() -> tuple[BulkReport, int]:
         async with provider(0.005) as (settings, seen):
@@ -92,10 +92,10 @@ def test_a_lost_worker_loses_no_row(actors: list[Actor], monkeypatch: pytest.Mon
         assert report.lost.usd is not None
 
 
-def test_what_was_lost_while_a_run_stops_is_left_to_the_next(
+def test_rows_lost_while_a_run_stops_are_left_to_the_next_run(
     actors: list[Actor], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It is no error of its row: it is recorded, and the same call asks the row."""
+    """Their loss is recorded but is no error of theirs, and the same call asks them."""
 
     async def main() -> BulkReport:
         async with provider(0.05) as (settings, seen):
@@ -124,8 +124,8 @@ def test_what_was_lost_while_a_run_stops_is_left_to_the_next(
         assert 0 < report.lost.killed <= 4
 
 
-def test_one_budget_holds_for_all_workers(actors: list[Actor]) -> None:
-    """It is never overdrawn, however many ask."""
+def test_all_workers_share_one_budget(actors: list[Actor]) -> None:
+    """They never exceed it together."""
 
     async def main() -> None:
         options = AdapterOptions(max_output_tokens=9)
@@ -143,8 +143,8 @@ def test_one_budget_holds_for_all_workers(actors: list[Actor]) -> None:
     asyncio.run(main())
 
 
-def test_limits_hold_for_all_workers(actors: list[Actor]) -> None:
-    """Each request has its place in them before it is handed out, and what it took is counted."""
+def test_all_workers_share_the_limits(actors: list[Actor]) -> None:
+    """Each request is granted before it is submitted, and settled with what it used."""
 
     class RecordingLimits(Limits):
         def __init__(self) -> None:
@@ -168,8 +168,8 @@ def test_limits_hold_for_all_workers(actors: list[Actor]) -> None:
     asyncio.run(main())
 
 
-def test_a_row_that_ends_its_workers_is_given_up(actors: list[Actor], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is an error of its own, and the others are answered."""
+def test_a_row_that_kills_its_workers_is_given_up(actors: list[Actor], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It becomes an error, and the other rows are answered."""
     monkeypatch.setattr(model_runner, "_MAX_WORKER_LOSSES", 2)
 
     async def main() -> BulkReport:
@@ -194,8 +194,8 @@ def test_a_row_that_ends_its_workers_is_given_up(actors: list[Actor], monkeypatc
         assert report.lost.killed == 3
 
 
-def test_what_every_worker_would_meet_ends_the_run(actors: list[Actor], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is asked: a key that is missing there, or a worker that cannot begin."""
+def test_an_error_of_every_worker_ends_the_run(actors: list[Actor], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is asked: a missing key, or a worker that cannot start."""
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     with pytest.raises(MissingKeyError):
         asyncio.run(on_cluster({}, 1))
@@ -211,8 +211,8 @@ def test_what_every_worker_would_meet_ends_the_run(actors: list[Actor], monkeypa
         asyncio.run(on_cluster({}, 1))
 
 
-def test_settings_that_no_worker_can_have_are_refused(actors: list[Actor]) -> None:
-    """A client is this process's; batches need no workers; and workers are those of a cluster."""
+def test_settings_that_workers_cannot_have_are_refused(actors: list[Actor]) -> None:
+    """A client belongs to this process, batches need no workers, and workers need a cluster."""
     settings = Provider().settings
     with pytest.raises(ConfigurationError, match="with a client of your own"):
         bulk(rows(1), HAIKU, providers=settings, ray="fake")
@@ -222,8 +222,8 @@ def test_settings_that_no_worker_can_have_are_refused(actors: list[Actor]) -> No
         bulk(rows(1), HAIKU, workers=2)
 
 
-def test_the_extra_is_named_where_ray_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And Ray is told to report to nobody, unless its user wants that."""
+def test_a_missing_ray_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's usage reports are off, unless its user turns them on."""
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.delenv("RAY_USAGE_STATS_ENABLED", raising=False)
     monkeypatch.delenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", raising=False)

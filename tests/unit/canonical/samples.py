@@ -1,4 +1,4 @@
-"""One valid example of everything canonical, as plain JSON."""
+"""One valid example of each canonical type, as plain JSON."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ BLOCKS: dict[str, dict[str, Any]] = {
     },
     "provider": {"provider": "anthropic", "kind": "compaction", "data": {"content": "..."}},
 }  # fmt: skip
-"""By kind, without the ``type`` field; every field has a value other than its default."""
+"""By kind, without the ``type`` field; each field has a value other than its default."""
 
 USAGE = {"input_tokens": 8, "output_tokens": 42, "server_tools": {"web_search": 1}, "raw": {"n": 1}, "speed": "fast"}
 ROUTING = {"mode": "rule", "chosen_model": "openai:gpt-6.1-sol", "reason": "cheap", "rule_name": "r", "confidence": 0.5}

@@ -1,4 +1,4 @@
-"""Blocks: every kind, its defaults, and that it cannot change."""
+"""Blocks: each kind, its defaults and its immutability."""
 
 from typing import Any, get_args
 
@@ -34,8 +34,8 @@ REQUIRED = {
 }  # fmt: skip
 
 
-def test_the_kinds_are_these() -> None:
-    """The union, the tag and the table of the rules know the same fourteen kinds."""
+def test_there_are_fourteen_kinds_of_blocks() -> None:
+    """The union, the tag and the table of the rules agree."""
     union = {get_args(member)[0].model_fields["type"].default for member in get_args(get_args(ContentBlock)[0])}
     assert union - {PydanticUndefined} == set(BLOCKS)
     assert set(blocks._KINDS) == set(BLOCKS) == set(REQUIRED)
@@ -43,8 +43,8 @@ def test_the_kinds_are_these() -> None:
 
 
 @every_kind
-def test_a_block_is_read_by_its_kind_and_written_as_it_was(kind: str) -> None:
-    """JSON to block and back gives every field again."""
+def test_blocks_survive_json(kind: str) -> None:
+    """JSON to block and back keeps each field."""
     block = any_block.validate_python({"type": kind, **BLOCKS[kind]})
     written = block.model_dump(mode="json", exclude_none=True)
     assert block.type == kind
@@ -55,8 +55,8 @@ def test_a_block_is_read_by_its_kind_and_written_as_it_was(kind: str) -> None:
 
 
 @every_kind
-def test_a_block_cannot_change(kind: str) -> None:
-    """Neither by assignment nor by deletion."""
+def test_blocks_are_immutable(kind: str) -> None:
+    """Neither assignment nor deletion works."""
     block = any_block.validate_python({"type": kind, **BLOCKS[kind]})
     for field in type(block).model_fields:
         with pytest.raises(ValidationError, match="frozen"):
@@ -66,8 +66,8 @@ def test_a_block_cannot_change(kind: str) -> None:
 
 
 @every_kind
-def test_a_block_needs_what_it_cannot_do_without(kind: str) -> None:
-    """Exactly the required fields are required; a misspelt one is refused."""
+def test_required_fields_of_blocks_are_required(kind: str) -> None:
+    """No others are; a misspelt field is refused."""
     fields = {"type": kind, **BLOCKS[kind]}
     for field in BLOCKS[kind]:
         without = {name: value for name, value in fields.items() if name != field}
@@ -82,7 +82,7 @@ def test_a_block_needs_what_it_cannot_do_without(kind: str) -> None:
 
 @every_kind
 def test_blocks_with_different_values_differ(kind: str) -> None:
-    """Every field counts for equality and for the hash."""
+    """Each field counts for equality and for the hash."""
     block = any_block.validate_python({"type": kind, **BLOCKS[kind]})
     assert {block, any_block.validate_python({"type": kind, **BLOCKS[kind]})} == {block}
     for field in set(BLOCKS[kind]) - REQUIRED[kind]:
@@ -95,13 +95,13 @@ def test_blocks_with_different_values_differ(kind: str) -> None:
 
 
 def test_blocks_of_different_kinds_differ() -> None:
-    """A thinking block is not a text block, although both hold the same text."""
+    """A thinking block is not a text block with the same text."""
     assert blocks.ThinkingBlock(text="a") != TextBlock(text="a")
     assert TextBlock(text="a") != "a"
 
 
 def test_a_misspelt_kind_is_refused_at_construction() -> None:
-    """Only reading what another version wrote keeps kinds that this one does not know."""
+    """Only the reader of stored messages keeps kinds that this version does not know."""
     with pytest.raises(ValidationError, match="the kinds are text, tool_use"):
         any_block.validate_python({"type": "txet", "text": "a"})
     with pytest.raises(ValidationError):
@@ -109,8 +109,8 @@ def test_a_misspelt_kind_is_refused_at_construction() -> None:
     assert any_block.validate_python({"type": "txet"}, context=blocks.READING) == UnknownBlock(type="txet")
 
 
-def test_an_unknown_block_keeps_everything() -> None:
-    """Fields that are null included, in their order."""
+def test_an_unknown_block_keeps_all_fields() -> None:
+    """Nulls included, in their order."""
     fields = {"type": "hologram", "b": None, "a": [1, {"c": None}]}
     block = UnknownBlock.model_validate(fields)
     assert list(block.model_dump(exclude_none=True).items()) == list(fields.items())
@@ -119,12 +119,12 @@ def test_an_unknown_block_keeps_everything() -> None:
 
 
 def test_a_string_as_content_is_one_text_block() -> None:
-    """What tools answer is mostly text."""
+    """Most tools return text."""
     assert ToolResultBlock.model_validate({"tool_use_id": "tu_1", "content": "ok"}).content == (TextBlock(text="ok"),)
 
 
 def test_media_come_from_one_of_five_sources() -> None:
-    """Data, a URL, a text, a file in the workspace, or a file that a provider keeps."""
+    """Data, a URL, a text, a file in the workspace, or a file that a provider stores."""
     for kind in ("base64", "url", "text", "file_ref", "file_id"):
         assert ImageBlock.model_validate({"source": {"kind": kind, "data": "x"}}).source.kind == kind
     with pytest.raises(ValidationError, match="'file_id'"):
@@ -137,7 +137,7 @@ def test_a_resource_has_one_body() -> None:
         ResourceBlock(resource_request_id="r", uri="u", resource_type="file", content="a", blob="YQ==")
 
 
-def test_a_range_runs_forwards() -> None:
+def test_ranges_run_forwards() -> None:
     """Both ends are included, so equal ends are one line."""
     assert ResourceRefBlock(resource_request_id="r", uri="u", resource_type="file", range_start=2, range_end=2)
     with pytest.raises(ValidationError, match="range_end 1 lies before range_start 2"):
@@ -147,27 +147,27 @@ def test_a_range_runs_forwards() -> None:
 class TestModelCopy:
     block = ToolUseBlock(id="tu_1", name="f", input={"a": 1})
 
-    def test_it_checks_what_is_new(self) -> None:
+    def test_model_copy_validates_new_values(self) -> None:
         """A copy is as safe as a construction: no typo and no unsafe value gets in."""
         with pytest.raises(ValidationError, match="Extra inputs"):
             self.block.model_copy(update={"nmae": "g"})
         with pytest.raises(ValidationError, match="is nan"):
             self.block.model_copy(update={"input": {"a": float("nan")}})
 
-    def test_it_leaves_the_original_alone(self) -> None:
+    def test_model_copy_leaves_the_original_alone(self) -> None:
         """The copy has the new value, the original the old one."""
         assert self.block.model_copy(update={"name": "g"}) == ToolUseBlock(id="tu_1", name="g", input={"a": 1})
         assert self.block.name == "f"
         assert self.block.model_copy() == self.block
 
     def test_deep_copies_share_nothing(self) -> None:
-        """Not even the JSON inside."""
+        """Not even nested JSON."""
         for copy in (self.block.model_copy(deep=True), self.block.model_copy(deep=True, update={"name": "g"})):
             assert copy.input == self.block.input
             assert copy.input is not self.block.input
 
-    def test_fields_of_another_version_stay(self) -> None:
-        """They can be replaced, but not made up."""
+    def test_fields_of_another_version_stay_in_copies(self) -> None:
+        """They can be replaced, but not added."""
         read = ProviderBlock.model_validate(
             {"provider": "a", "kind": "b", "data": {}, "later": 1, "too": 2}, extra="allow"
         )

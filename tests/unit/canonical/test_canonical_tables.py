@@ -1,4 +1,6 @@
-"""The tables of the canonical format (D2 to D6), row by row: names, types and defaults; what is ours stands beside."""
+"""The tables of the canonical format (D2 to D6), row by row: names, types and defaults; our additions are listed next
+to them.
+"""
 
 import dataclasses
 from typing import get_args
@@ -71,7 +73,7 @@ SCHEMA_WORDS = {
 
 @pytest.mark.parametrize("model", FIELDS, ids=lambda model: model.__name__)
 def test_d2_fields(model: type[BaseModel]) -> None:
-    """Each with its type and its default; fields of ours stand between them."""
+    """Each with its type and default; our own fields are listed with them."""
     assert set(FIELDS[model]) <= set(rows(model))
 
 
@@ -81,8 +83,8 @@ def test_d2_sources_of_images() -> None:
     assert {"base64", "url", "file_ref"} <= set(get_args(blocks.MediaSource.model_fields["kind"].annotation))
 
 
-def test_d2_policies_and_the_modes_that_they_become() -> None:
-    """The chain of routing, in its order, as a message remembers it."""
+def test_d2_routing_policies_and_modes() -> None:
+    """The chain of routing in its order, and the mode that a message records for each."""
     assert [(str(policy), str(policy.mode)) for policy in RoutingPolicy] == [
         ("per_message_override", "override"), ("manual_sticky", "manual"), ("rule", "rule"), ("pattern", "pattern"),
         ("delegate_request", "delegate"), ("workspace_default", "default"), ("global_default", "default"),
@@ -90,7 +92,7 @@ def test_d2_policies_and_the_modes_that_they_become() -> None:
 
 
 def test_d3_roles_and_blocks() -> None:
-    """What the first version allows is allowed, and what it forbids outright stays forbidden."""
+    """What the first version allows is allowed; what it forbids outright stays forbidden."""
     table = {str(role): kinds for role, kinds in ALLOWED_BLOCKS.items()}
     assert {"text", "image"} <= table["user"]
     assert {"text", "tool_use", "thinking", "redacted_thinking"} <= table["assistant"]
@@ -100,13 +102,13 @@ def test_d3_roles_and_blocks() -> None:
     assert "tool_result" not in table["assistant"]
 
 
-def test_d3_words_of_tool_schemas() -> None:
-    """The subset is closed: every other keyword is an error."""
+def test_d3_keywords_of_tool_schemas() -> None:
+    """The subset is closed: any other keyword is an error."""
     assert KEYWORDS == SCHEMA_WORDS
 
 
 def test_d5_capabilities() -> None:
-    """Each is declared; undeclared, tools and a system prompt are there, and an answer by schema is not."""
+    """Each is declared; by default a model has tools and a system prompt, and no answers by schema."""
     found = AdapterCapabilities()
     assert {f"supports_{name}" for name in CAPABILITIES} <= set(AdapterCapabilities.model_fields)
     assert found.supports_tools
@@ -119,14 +121,14 @@ def test_d5_capabilities() -> None:
 
 
 def test_d6_events() -> None:
-    """Nine, with their payloads; the first says whose message begins."""
+    """Nine, with their payloads; the first names the role of its message."""
     found = {kind.type: [field.name for field in dataclasses.fields(kind)] for kind in get_args(StreamEvent)}
     assert found == EVENTS
     assert MessageStart("m", "a:b").role is message.Role.ASSISTANT
 
 
-def test_d6_reasons_to_stop() -> None:
-    """Those of the specification, and four that providers have come to say since."""
+def test_d6_stop_reasons() -> None:
+    """Those of the specification, and four that providers added later."""
     assert [reason.value for reason in message.StopReason] == [
         "end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "context_overflow", "pause", "cancelled",
         "error",

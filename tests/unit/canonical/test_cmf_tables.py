@@ -1,4 +1,4 @@
-"""The tables of docs/reference/cmf.md: fields row by row, with type and default, and closed lists."""
+"""The tables of docs/reference/cmf.md: fields row by row, with types and defaults, and closed lists."""
 
 import types
 import typing
@@ -22,19 +22,19 @@ WORDS = {str: "str", int: "int", float: "float", bool: "bool", Any: "any", type(
          AwareDatetime: "datetime"}  # fmt: skip
 
 
-def word(annotation: Any) -> str:
-    """A type in the words of the specification: ``str?`` is a text or None, a closed list its words."""
+def type_name(annotation: Any) -> str:
+    """A type in the notation of the specification: ``str?`` is a text or None, a closed list shows its words."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return word(inner[0])
+        return type_name(inner[0])
     if origin is Literal:
         return "|".join(inner)
     if origin in (typing.Union, types.UnionType):
-        kinds = [word(each) for each in inner if each is not type(None)]
+        kinds = [type_name(each) for each in inner if each is not type(None)]
         return "|".join(kinds) + ("?" if type(None) in inner else "")
     if origin in (list, tuple, frozenset, dict):
         names = {list: "list", tuple: "list", frozenset: "set", dict: "dict"}
-        return f"{names[origin]}[{', '.join(word(each) for each in inner if each is not ...)}]"
+        return f"{names[origin]}[{', '.join(type_name(each) for each in inner if each is not ...)}]"
     if annotation in WORDS:
         return WORDS[annotation]
     if issubclass(annotation, Enum):
@@ -43,8 +43,8 @@ def word(annotation: Any) -> str:
 
 
 def rows(model: type[BaseModel]) -> list[str]:
-    """``name: type``, with the default behind it, or an exclamation mark where there is none."""
-    return [f"{name}: {word(field.annotation)} {_default(field)}" for name, field in model.model_fields.items()]
+    """``name: type`` with the default, or an exclamation mark if there is none."""
+    return [f"{name}: {type_name(field.annotation)} {_default(field)}" for name, field in model.model_fields.items()]
 
 
 def _default(field: Any) -> str:
@@ -172,13 +172,13 @@ KINDS = {
 
 @pytest.mark.parametrize("name", EXTENSIONS)
 def test_a4_extensions(name: str) -> None:
-    """Every slot and every model in it."""
+    """Each slot, and each model in it."""
     assert rows(getattr(extensions, name)) == EXTENSIONS[name]
 
 
 @pytest.mark.parametrize("name", PARTS)
 def test_a2_and_a3_messages_and_parts(name: str) -> None:
-    """As they are written: a blob is base64 there."""
+    """As they are written: a blob is base64."""
     parts = "|".join(part.__name__ for part in _parts())
     assert rows(getattr(cmf_model, name)) == [row.replace("PARTS", parts) for row in PARTS[name]]
 
@@ -189,19 +189,19 @@ def _parts() -> tuple[type[BaseModel], ...]:
 
 
 def test_a3_twelve_kinds_of_parts() -> None:
-    """Each says its kind in a literal, which it cannot do without, and holds its object; texts hold their text."""
-    found = {word(part.model_fields["content_type"].annotation): part for part in _parts()}
+    """Each has a required literal for its kind, and its object; texts have their text."""
+    found = {type_name(part.model_fields["content_type"].annotation): part for part in _parts()}
     assert list(found) == list(KINDS) == [kind.value for kind in ViewKind]
     for kind, part in found.items():
         assert part.model_fields["content_type"].is_required()
-        name = part.__name__ if kind in ("text", "thinking") else word(part.model_fields["content"].annotation)
+        name = part.__name__ if kind in ("text", "thinking") else type_name(part.model_fields["content"].annotation)
         assert name == KINDS[kind]
         if kind in ("text", "thinking"):
             assert rows(part)[1:] == ["text: str !"]
 
 
 def test_closed_lists() -> None:
-    """Of roles, channels, subjects and reasons to stop."""
+    """Roles, channels, subjects and stop reasons."""
     assert {role.value for role in Role} == {"system", "developer", "user", "assistant", "tool"}
     assert {channel.value for channel in Channel} == {"analysis", "commentary", "final"}
     assert [kind.value for kind in SubjectType] == SUBJECT.split("|")
@@ -209,13 +209,13 @@ def test_closed_lists() -> None:
 
 
 def test_every_model_has_its_table() -> None:
-    """A new one would be missing here."""
+    """A new model without one fails here."""
     models = {name for name in extensions.__all__ if hasattr(getattr(extensions, name), "model_fields")}
     assert models == set(EXTENSIONS)
 
 
-def test_a5_what_a_view_has() -> None:
-    """Every attribute, accessor and helper of the specification, and no more than what is ours beside it."""
+def test_a5_attributes_of_views() -> None:
+    """Each attribute, accessor and helper of the specification, and our listed additions."""
     names = {name for name in dir(MessageView) if not name.startswith("_")}
     assert names == {
         "kind", "role", "raw", "hook", "content", "uri", "name", "args", "mime_type", "size_bytes", "properties",
@@ -228,7 +228,7 @@ def test_a5_what_a_view_has() -> None:
 
 
 def test_a6_hooks_and_modes() -> None:
-    """Dispatch names: eight with their prefix, and evaluate without; modes in the order in which they run."""
+    """Dispatch names: eight with a prefix, and evaluate without; modes in the order in which they run."""
     assert [hook.value for hook in Hook] == [
         "cmf.llm_input", "cmf.llm_output", "cmf.tool_pre_invoke", "cmf.tool_post_invoke", "cmf.prompt_pre_fetch",
         "cmf.prompt_post_fetch", "cmf.resource_pre_fetch", "cmf.resource_post_fetch", "evaluate",

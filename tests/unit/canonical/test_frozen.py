@@ -26,16 +26,16 @@ ATTACKS: list[Callable[[Any], Any]] = [
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_nothing_changes_it(attack: Callable[[Any], Any]) -> None:
-    """At no depth, and with an error that says what to do instead."""
+def test_frozen_containers_refuse_changes(attack: Callable[[Any], Any]) -> None:
+    """At every depth, with an error that suggests an alternative."""
     frozen = freeze(PLAIN)
     with pytest.raises(TypeError, match=r"read-only: change a copy, as thaw\(\) gives it"):
         attack(frozen)
     assert frozen == PLAIN
 
 
-def test_being_made_again_changes_nothing() -> None:
-    """Calling __init__ on a dict or a list fills it; not on these. They have no attributes either."""
+def test_calling_init_again_changes_nothing() -> None:
+    """For plain dicts and lists it does. Frozen ones have no attributes either."""
     frozen = freeze(PLAIN)
     frozen.__init__({"a": 0})
     frozen["a"].__init__([0])
@@ -46,8 +46,7 @@ def test_being_made_again_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
-def test_copies_are_frozen_too(copied: Callable[[Any], Any]) -> None:
-    """And equal."""
+def test_copies_are_frozen_and_equal(copied: Callable[[Any], Any]) -> None:
     for each in (freeze(PLAIN), freeze([1, [2]])):
         assert copied(each) == each
         assert type(copied(each)) is type(each)
@@ -55,8 +54,8 @@ def test_copies_are_frozen_too(copied: Callable[[Any], Any]) -> None:
     assert type(copied(freeze([[]]))[0]) is FrozenList
 
 
-def test_they_read_like_plain_ones() -> None:
-    """JSON, comparison and iteration know no difference; thaw gives plain ones that share nothing."""
+def test_frozen_containers_read_like_plain_ones() -> None:
+    """In JSON, comparison and iteration; thaw returns plain copies that share nothing."""
     frozen = freeze(PLAIN)
     assert json.dumps(frozen) == json.dumps(PLAIN)
     assert frozen == PLAIN == thaw(frozen)

@@ -1,4 +1,4 @@
-"""Globs: literals are literal, a star stays within a segment, two stars do not, and nothing takes long."""
+"""Globs: literals are literal, a star stays within a segment, two stars do not, and matching is linear."""
 
 import itertools
 import random
@@ -26,18 +26,18 @@ DIFFERS = [
 
 
 @pytest.mark.parametrize(("pattern", "text"), MATCHES)
-def test_it_matches(pattern: str, text: str) -> None:
-    """The whole text, with every character but the star standing for itself."""
+def test_globs_that_match(pattern: str, text: str) -> None:
+    """The whole text, with each character except the star standing for itself."""
     assert Glob(pattern).matches(text)
 
 
 @pytest.mark.parametrize(("pattern", "text"), DIFFERS)
-def test_it_does_not_match(pattern: str, text: str) -> None:
-    """Neither a part of the text nor what a regular expression would make of the pattern."""
+def test_globs_that_do_not_match(pattern: str, text: str) -> None:
+    """Neither a part of the text nor what a regular expression would match."""
     assert not Glob(pattern).matches(text)
 
 
-def test_it_agrees_with_trying_every_way() -> None:
+def test_globs_agree_with_exhaustive_matching() -> None:
     """Random pairs over a small alphabet, of which a fair share matches."""
     count = compare(PAIRS, seed=7)
     assert count.wrong == []
@@ -46,14 +46,14 @@ def test_it_agrees_with_trying_every_way() -> None:
 
 @pytest.mark.parametrize("pattern", ["*a" * 100 + "b", "**a" * 100 + "b", "**/*a" * 50 + "**", "**" + "a*" * 100])
 @pytest.mark.parametrize("length", [1_000, 10_000, 20_000])
-def test_a_step_for_each_character_whatever_the_pattern(pattern: str, length: int) -> None:
-    """Patterns on which backtracking takes exponential time read each character once."""
+def test_matching_takes_one_step_per_character(pattern: str, length: int) -> None:
+    """Also for patterns on which backtracking takes exponential time."""
     assert steps(pattern, "a" * length) <= length
     assert Glob("*a" * 100).matches("a" * length)
 
 
-def test_the_state_is_no_longer_than_the_pattern() -> None:
-    """So that a step costs the same at the end of a text as at its beginning."""
+def test_the_matcher_state_is_no_longer_than_the_pattern() -> None:
+    """So a step costs the same at the end of a text as at its beginning."""
     pattern = Glob("*a" * 100)
     assert max(pattern._start, pattern._accepting, pattern._segment_states).bit_length() <= 102
 
@@ -67,15 +67,15 @@ def test_the_state_is_no_longer_than_the_pattern() -> None:
         ("image/{png,svg+xml}", ["image/png", "image/svg+xml"]),
     ],
 )  # fmt: skip
-def test_braces_offer_a_choice(pattern: str, texts: list[str]) -> None:
-    """As an option, nested too; those without a comma or a partner are characters."""
+def test_braces_are_alternatives(pattern: str, texts: list[str]) -> None:
+    """Also optional and nested ones; braces without a comma or a partner are characters."""
     assert [text for text in texts if not Glob(pattern, braces=True).matches(text)] == []
     for wrong in ("", "docs/a/b.md", "image/gif", "ab", "x"):
         assert not Glob(pattern, braces=True).matches(wrong)
 
 
-def test_braces_agree_with_writing_every_pattern() -> None:
-    """One pattern with groups matches what one of the unfolded ones matches."""
+def test_braces_agree_with_unfolded_patterns() -> None:
+    """A pattern with groups matches what one of its unfolded patterns matches."""
     chance = random.Random(8)
     for _ in range(500):
         groups = [chance.choices(["a", "b", "/", "*", "**", "ab", ""], k=chance.randint(1, 3)) for _ in range(3)]
@@ -87,8 +87,8 @@ def test_braces_agree_with_writing_every_pattern() -> None:
             assert Glob(written, braces=True).matches(text) == expected, (written, text)
 
 
-def test_a_match_in_steps_is_a_match() -> None:
-    """Character by character, and what begins well is what some text goes on from."""
+def test_incremental_matching_agrees_with_matching() -> None:
+    """Character by character; a viable prefix is one that some matching text continues."""
     chance = random.Random(9)
     for _ in range(500):
         pattern = "".join(chance.choices(["a", "b", "/", "*", "**", "{a,/b}", "{*,}"], k=chance.randrange(5)))
@@ -108,16 +108,16 @@ def test_a_match_in_steps_is_a_match() -> None:
     assert not Glob("ab").matches_prefix("b")
 
 
-def test_braces_unfold_so_far_and_no_further() -> None:
-    """Twenty pairs would be a million patterns: an error that says so, at once."""
+def test_unfolding_braces_is_bounded() -> None:
+    """Twenty pairs would be a million patterns: an error, at once."""
     assert Glob("{a,b}" * 9, braces=True).matches("a" * 9)
     with pytest.raises(ValueError, match=f"over {MAX_ALTERNATIVES} patterns"):
         Glob("{a,b}" * 20, braces=True)
     assert Glob("{" * 5_000 + "}" * 5_000, braces=True).matches("{" * 5_000 + "}" * 5_000)
 
 
-def test_a_pattern_is_prepared_once() -> None:
-    """The same pattern gives the same Glob, which prints as it was made."""
+def test_patterns_are_compiled_once() -> None:
+    """The same pattern returns the same Glob, whose repr shows the pattern."""
     assert glob("a*") is glob("a*")
     assert glob("a*") is not glob("a*", braces=True)
     assert repr(glob("a*")) == "Glob('a*')"

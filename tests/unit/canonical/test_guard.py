@@ -1,4 +1,4 @@
-"""Unsafe values are refused where they enter, with their path."""
+"""Unsafe values are refused on entry, with their path."""
 
 from collections import OrderedDict
 from enum import IntEnum, StrEnum
@@ -48,7 +48,7 @@ FIELDS = [(model, sample, field) for model, sample in SAMPLES for field in model
 
 
 def refusal(model: type[FrozenModel], fields: dict[str, Any]) -> tuple[str, str, str]:
-    """The one error's kind, the field that it names, and what it says."""
+    """The kind of the single error, its field and its message."""
     with pytest.raises(ValidationError) as caught:
         model.model_validate(fields)
     (error,) = caught.value.errors(include_url=False)
@@ -63,22 +63,22 @@ TEXTS = [row for row in FIELDS if isinstance(row[1].get(row[2]), str) and row[2]
 def test_a_lone_surrogate_is_refused_in_every_text(
     model: type[FrozenModel], sample: dict[str, Any], field: str
 ) -> None:
-    """Whatever the field, the error names it and the position of the surrogate."""
+    """The error names the field and the position of the surrogate."""
     kind, where, reason = refusal(model, {**sample, field: "ab\ud800"})
     assert (kind, where) == ("surrogate", field)
     assert "character 2" in reason
 
 
 @pytest.mark.parametrize(("model", "sample", "field"), FIELDS)
-def test_no_field_takes_a_lone_surrogate(model: type[FrozenModel], sample: dict[str, Any], field: str) -> None:
-    """There is no field of any kind through which a surrogate gets in: not as a text, an item or a key."""
+def test_no_field_accepts_a_lone_surrogate(model: type[FrozenModel], sample: dict[str, Any], field: str) -> None:
+    """In a field of any kind: as a text, an item or a key."""
     for hostile in ("\udc00", ["\udc00"], {"\udc00": 1}, {"key": "\udc00"}, [{"key": ["\udc00"]}]):
         with pytest.raises(ValidationError):
             model.model_validate({**sample, field: hostile})
 
 
 def test_the_samples_are_valid_and_complete() -> None:
-    """The tables above refuse for the reason that they name: untouched, every sample is accepted."""
+    """So the tables above are refused for the reason that they name."""
     assert len(FIELDS) > 100
     assert len(TEXTS) > 40
     for model, sample in SAMPLES:
@@ -119,14 +119,14 @@ JSON_FIELDS: list[tuple[type[FrozenModel], dict[str, Any], str]] = [
 def test_unsafe_json_is_refused_with_its_path(
     model: type[FrozenModel], sample: dict[str, Any], field: str, value: Any, kind: str, message: str
 ) -> None:
-    """In every field that holds free JSON, each unsafe value is named by the path to it."""
+    """In each field that holds free JSON."""
     found = refusal(model, {**sample, field: {"x": value}})
     assert found[:2] == (kind, field)
     assert message in found[2]
 
 
-def test_the_path_leads_through_the_message() -> None:
-    """The error of a whole message names the block, and inside it the key."""
+def test_the_path_starts_at_the_message() -> None:
+    """The error of a whole message names the block, and the key inside it."""
     block = {"type": "tool_use", "id": "tu_1", "name": "f", "input": {"a": [{"b": float("inf")}]}}
     with pytest.raises(ValidationError) as caught:
         Message.model_validate({"role": "assistant", "content": [{"type": "text", "text": ""}, block]})
@@ -135,8 +135,8 @@ def test_the_path_leads_through_the_message() -> None:
     assert error["msg"] == "$.a[0].b is inf, which JSON cannot carry"
 
 
-def test_an_error_shows_no_value() -> None:
-    """What was refused may be a secret or a prompt: the error tells where it is, not what it is."""
+def test_errors_show_no_value() -> None:
+    """A refused value may be a secret or a prompt: the error shows its place only."""
     with pytest.raises(ValidationError) as caught:
         Message.model_validate({"role": "user", "content": [{"type": "text", "text": "my secret\ud800"}]})
     assert "my secret" not in str(caught.value)
@@ -151,7 +151,7 @@ def test_128_levels_pass_and_129_do_not() -> None:
 
 @pytest.mark.parametrize("levels", [200, 5_000, 100_000])
 def test_endless_depth_is_no_recursion_error(levels: int) -> None:
-    """Lists, objects and tool results within each other, however deep, are refused like anything else."""
+    """Nested lists, objects and tool results are refused like anything else, however deep."""
     lists: Any = []
     objects: dict[str, Any] = {}
     results: dict[str, Any] = {"type": "tool_result", "tool_use_id": "tu_1"}
@@ -164,15 +164,15 @@ def test_endless_depth_is_no_recursion_error(levels: int) -> None:
     del lists, objects, results
 
 
-def test_a_value_that_holds_itself_is_refused() -> None:
+def test_a_cyclic_value_is_refused() -> None:
     """A cycle is endless depth."""
     cycle: dict[str, Any] = {}
     cycle["again"] = cycle
     assert refusal(ToolUseBlock, {**BLOCKS["tool_use"], "input": cycle})[0] == "too_deep"
 
 
-def test_results_inside_results_have_a_limit_of_their_own() -> None:
-    """Blocks built one around the other are counted too, not only JSON that is read."""
+def test_nested_results_have_a_limit_of_their_own() -> None:
+    """Blocks that are built around each other are counted too, not only JSON."""
     block = ToolResultBlock(tool_use_id="tu_1")
     for _ in range(15):
         block = ToolResultBlock(tool_use_id="tu_1", content=(block,))
@@ -186,7 +186,7 @@ class TestSize:
         monkeypatch.setattr(guard, "MAX_BODY_BYTES", 1000)
 
     def test_a_text_over_the_cap_is_refused(self) -> None:
-        """The cap counts characters, and is itself allowed."""
+        """The cap counts characters; a text of exactly that length passes."""
         assert TextBlock(text="x" * 1000)
         assert refusal(TextBlock, {"text": "x" * 1001})[0] == "too_large"
 
@@ -197,7 +197,7 @@ class TestSize:
 
     @pytest.mark.parametrize("kind", ["text", "tool_use", "tool_result", "image", "provider", "resource"])
     def test_a_message_over_the_cap_is_refused(self, kind: str) -> None:
-        """Blocks that are small enough alone can be too large together; the error names the one that is too much."""
+        """Small blocks can be too large together; the error names the block that exceeds the cap."""
         filling = "x" * 450
         large: dict[str, dict[str, Any]] = {
             "text": {"text": filling},
@@ -236,14 +236,14 @@ class Number(IntEnum):
     ids=str,
 )
 def test_values_become_plain_json(given: Any, owned: Any) -> None:
-    """Tuples become lists and subclasses their plain types, so that a copy read from JSON is equal."""
+    """Tuples become lists, and subclasses their plain types, so a copy read from JSON is equal."""
     copied = guard.copy_json(given)
     assert copied == owned
     assert type(copied) is type(owned)
 
 
 def test_a_block_owns_its_json() -> None:
-    """Changing what was passed in does not change the block."""
+    """Later changes of the argument do not change the block."""
     given: dict[str, Any] = {"lines": [1, 2]}
     block = ToolUseBlock(id="tu_1", name="f", input=given)
     given["lines"].append(3)
@@ -251,14 +251,14 @@ def test_a_block_owns_its_json() -> None:
 
 
 def test_unknown_blocks_are_guarded_too() -> None:
-    """A kind that this version does not know may hold anything that is safe JSON."""
+    """A kind that this version does not know may hold any safe JSON."""
     assert UnknownBlock.model_validate({"type": "hologram", "shape": [1]}).model_extra == {"shape": [1]}
     with pytest.raises(ValidationError, match="is nan"):
         UnknownBlock.model_validate({"type": "hologram", "shape": [float("nan")]})
 
 
 def test_a_long_path_is_shortened() -> None:
-    """Keys of any length do not make an error of any length."""
+    """Long keys do not make long errors."""
     value = {"k" * 5000: {"last": float("nan")}}
     with pytest.raises(ValueError, match="last is nan") as caught:
         guard.copy_json(value)

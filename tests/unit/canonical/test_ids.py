@@ -1,4 +1,4 @@
-"""Ids only ever grow, whatever threads, clocks and processes do."""
+"""Ids grow, in all threads, with all clocks and after forks."""
 
 import itertools
 import re
@@ -27,8 +27,8 @@ ULID = r"[0-7][0-9A-HJKMNP-TV-Z]{25}"
 @pytest.mark.parametrize(
     ("mint", "prefix"), [(new_message_id, ""), (new_tool_use_id, "tu_"), (new_session_id, "sess_")]
 )
-def test_ids_have_their_form(mint: Callable[[], str], prefix: str) -> None:
-    """A ULID of 26 Crockford characters, behind the prefix of its kind."""
+def test_ids_have_their_format(mint: Callable[[], str], prefix: str) -> None:
+    """A ULID of 26 Crockford characters after the prefix of its kind."""
     assert re.fullmatch(prefix + ULID, mint())
 
 
@@ -40,7 +40,7 @@ def test_a_ulid_is_base_32_of_its_bits(value: int, text: str) -> None:
     assert format_ulid(value) == text
 
 
-def test_the_first_ten_characters_tell_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_ten_characters_encode_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Milliseconds since 1970; the example is that of the ULID specification."""
     monkeypatch.setattr(time, "time_ns", lambda: 1_469_918_176_385_999_999)
     assert UlidFactory()().startswith("01ARYZ6S41")
@@ -55,8 +55,8 @@ def test_the_first_ten_characters_tell_the_time(monkeypatch: pytest.MonkeyPatch)
     ],
     ids=["stands still", "steps back", "jumps"],
 )
-def test_ids_grow_whatever_the_clock_does(clock: Iterator[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inside one millisecond, and when the clock goes backwards."""
+def test_ids_grow_with_any_clock(clock: Iterator[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within a millisecond, and when the clock goes backwards."""
     monkeypatch.setattr(time, "time_ns", lambda: next(clock))
     mint = UlidFactory()
     ids = [mint() for _ in range(1000)]
@@ -64,7 +64,7 @@ def test_ids_grow_whatever_the_clock_does(clock: Iterator[int], monkeypatch: pyt
 
 
 def test_ids_grow_across_threads() -> None:
-    """Eight threads: each sees its own ids grow, and no id comes twice."""
+    """In eight threads: each sees its own ids grow, and no id appears twice."""
     minted: list[list[str]] = [[] for _ in range(8)]
     start = threading.Barrier(8)
 
@@ -97,7 +97,7 @@ if child:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows does not fork")
 def test_a_forked_process_makes_other_ids() -> None:
-    """Parent and child, in the same millisecond and from the same state, never make the same id."""
+    """Parent and child never make the same id in the same millisecond from the same state."""
     output = subprocess.run([sys.executable, "-c", FORK], capture_output=True, check=True, text=True).stdout.split()
     assert len(set(output)) == len(output) == 101
     assert min(output) == output[-1]
@@ -113,7 +113,7 @@ def test_a_forked_process_makes_other_ids() -> None:
     ],
 )
 def test_a_model_id_is_split_at_its_first_colon(text: str, provider: str, name: str) -> None:
-    """What follows is the provider's own name, colons and slashes included."""
+    """The rest is the provider's own name, with colons and slashes."""
     assert ModelId.parse(text) == (provider, name)
     assert str(ModelId.parse(text)) == text
 
@@ -122,6 +122,6 @@ def test_a_model_id_is_split_at_its_first_colon(text: str, provider: str, name: 
     "text", ["", "gpt-6", ":gpt-6", "openai:", ":", "a:gpt\r\nx-key: 1", "openai:a\ud800", 5, None]
 )
 def test_anything_else_is_no_model_id(text: Any) -> None:
-    """The error shows how to write one."""
+    """The error shows the format."""
     with pytest.raises(ValueError, match="write it as 'provider:model'"):
         ModelId.parse(text)

@@ -1,4 +1,4 @@
-"""Messages: defaults, equality, and what changes with the content."""
+"""Messages: defaults, equality, and fields that change with the content."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -36,7 +36,7 @@ def test_a_message_has_these_defaults() -> None:
 
 
 @pytest.mark.parametrize("role", ["user", "assistant", "system", "developer"])
-def test_a_message_is_made_by_its_role(role: str) -> None:
+def test_messages_are_made_by_role(role: str) -> None:
     """From a string or from blocks."""
     make = getattr(Message, role)
     assert make("Hi", **FIXED) == make([TextBlock(text="Hi")], **FIXED)
@@ -45,7 +45,7 @@ def test_a_message_is_made_by_its_role(role: str) -> None:
 
 
 def test_a_tool_message_names_its_call() -> None:
-    """In its block and in its metadata, next to the caller's own. Source: docs/reference/canonical.md#invariants."""
+    """In its block, and in its metadata with those of the caller. Source: docs/reference/canonical.md#invariants."""
     message = Message.tool("tu_1", "ok", is_error=True)
     assert message.content == (ToolResultBlock(tool_use_id="tu_1", content=(TextBlock(text="ok"),), is_error=True),)
     assert message.metadata.parent_tool_use_id == "tu_1"
@@ -54,8 +54,8 @@ def test_a_tool_message_names_its_call() -> None:
     assert Message.tool("tu_1", "", metadata=own).metadata is own
 
 
-def test_the_parts_of_a_message_are_at_hand() -> None:
-    """Texts joined, calls and results in order, usage and stop reason without a detour."""
+def test_properties_give_the_parts_of_a_message() -> None:
+    """Joined texts, calls and results in order, usage and stop reason."""
     call, result = ToolUseBlock(id="tu_1", name="f"), ToolResultBlock(tool_use_id="tu_1")
     message = Message.assistant(
         [ThinkingBlock(text="Hm."), TextBlock(text="a"), call, TextBlock(text="b"), result],
@@ -71,7 +71,7 @@ def test_the_parts_of_a_message_are_at_hand() -> None:
     "fields", [{"rol": "user"}, {"metadata": {"modle": "a"}}, {"content": [{"type": "text", "t": ""}]}]
 )
 def test_a_typo_is_refused(fields: dict[str, Any]) -> None:
-    """In the message, in its metadata and in its blocks."""
+    """In the message, its metadata and its blocks."""
     with pytest.raises(ValidationError):
         Message.model_validate({"role": "user", **fields})
 
@@ -83,8 +83,8 @@ def test_roles_are_closed(role: Any) -> None:
         Message(role=role)
 
 
-def test_a_message_cannot_change() -> None:
-    """Neither it nor its metadata."""
+def test_messages_are_immutable() -> None:
+    """Metadata too."""
     message = Message.user("Hi")
     for target, field in ((message, "content"), (message.metadata, "status")):
         with pytest.raises(ValidationError, match="frozen"):
@@ -93,7 +93,7 @@ def test_a_message_cannot_change() -> None:
 
 @pytest.mark.parametrize("field", MESSAGE)
 def test_every_field_counts_for_equality(field: str) -> None:
-    """A message that differs in one field differs, and so does its hash."""
+    """A message that differs in one field is unequal, and so is its hash."""
     message = Message.model_validate({**FIXED, **MESSAGE})
     assert Message.model_validate(MESSAGE) == message
     other: dict[str, Any] = {
@@ -106,16 +106,16 @@ def test_every_field_counts_for_equality(field: str) -> None:
 
 
 @pytest.mark.parametrize("field", METADATA)
-def test_all_metadata_but_the_raw_copy_counts_for_equality(field: str) -> None:
-    """provider_raw belongs to the adapter that wrote it; everything else is part of the message."""
+def test_all_metadata_except_provider_raw_count_for_equality(field: str) -> None:
+    """provider_raw belongs to the adapter that wrote it."""
     message = Message.model_validate(MESSAGE)
     fewer = {name: value for name, value in METADATA.items() if name != field}
     changed = Message.model_validate({**MESSAGE, "metadata": fewer})
     assert (changed == message) is (hash(changed) == hash(message)) is (field == "provider_raw")
 
 
-def test_a_message_equals_no_other_thing() -> None:
-    """Comparison with anything else is false, not an error."""
+def test_a_message_equals_nothing_else() -> None:
+    """Comparison with other objects is False, not an error."""
     assert Message.user("Hi") != "Hi"
     assert MessageMetadata() != {}
 
@@ -123,15 +123,15 @@ def test_a_message_equals_no_other_thing() -> None:
 class TestModelCopy:
     noted = Message.assistant("Hi", metadata=MessageMetadata(model="a:b", provider_raw={"by": "a"}))
 
-    def test_the_raw_copy_goes_with_the_content(self) -> None:
-        """What an adapter noted of the old content does not describe the new one."""
+    def test_provider_raw_goes_with_the_content(self) -> None:
+        """What an adapter recorded about the old content does not describe the new one."""
         changed = self.noted.model_copy(update={"content": (TextBlock(text="Bye"),)})
         assert changed.metadata.provider_raw is None
         assert changed.metadata.model == "a:b"
         assert self.noted.metadata.provider_raw == {"by": "a"}
 
-    def test_old_notes_do_not_slip_in_with_other_metadata(self) -> None:
-        """New metadata that were made from the old ones carry the stale notes: they go too."""
+    def test_stale_provider_raw_does_not_return_with_other_metadata(self) -> None:
+        """New metadata that were copied from the old ones hold the stale data: it goes too."""
         metadata = self.noted.metadata.model_copy(update={"user_id": "u"})
         changed = self.noted.model_copy(update={"content": (), "metadata": metadata})
         assert changed.metadata == MessageMetadata(model="a:b", user_id="u")
@@ -145,20 +145,20 @@ class TestModelCopy:
             ({"content": (), "metadata": MessageMetadata(provider_raw={"by": "b"})}, {"by": "b"}),
         ],
     )
-    def test_the_raw_copy_stays_where_it_fits(self, update: dict[str, Any], raw: dict[str, Any]) -> None:
-        """With the same content, or when the caller brings notes of its own."""
+    def test_provider_raw_stays_if_it_fits(self, update: dict[str, Any], raw: dict[str, Any]) -> None:
+        """With the same content, or if the caller supplies it."""
         assert self.noted.model_copy(update=update).metadata.provider_raw == raw
 
-    def test_a_copy_is_checked(self) -> None:
-        """A string is content, as at construction; anything unsafe is refused."""
+    def test_model_copy_validates_messages(self) -> None:
+        """A string is content, as at construction; unsafe values are refused."""
         assert self.noted.model_copy(update={"content": "Bye"}).content == (TextBlock(text="Bye"),)
         with pytest.raises(ValidationError):
             self.noted.model_copy(update={"content": "\ud800"})
 
 
 class TestTime:
-    def test_times_are_kept_in_utc(self) -> None:
-        """To the microsecond; another zone is converted."""
+    def test_times_are_stored_in_utc(self) -> None:
+        """To the microsecond; other zones are converted."""
         given = datetime(2026, 11, 21, 9, 0, 0, 123456, tzinfo=timezone(timedelta(hours=1)))
         assert Message.user("", created_at=given).created_at == datetime(2026, 11, 21, 8, 0, 0, 123456, tzinfo=UTC)
 
@@ -170,15 +170,15 @@ class TestTime:
             ("yesterday", "valid datetime"),
         ],
     )
-    def test_a_time_that_is_none_is_refused(self, moment: Any, what: str) -> None:
-        """Without a zone nobody knows when it was."""
+    def test_an_invalid_time_is_refused(self, moment: Any, what: str) -> None:
+        """Also one without a zone, which is ambiguous."""
         with pytest.raises(ValidationError, match=what):
             Message.user("", created_at=moment)
 
 
 @pytest.mark.parametrize("version", [0, 2, "one"])
 def test_a_message_in_memory_has_the_current_version(version: Any) -> None:
-    """Older ones are upgraded when they are read, newer ones cannot be read."""
+    """Older ones are upgraded when they are read; newer ones cannot be read."""
     with pytest.raises(ValidationError, match="schema_version"):
         Message(role=Role.USER, schema_version=version)
 
@@ -195,16 +195,16 @@ def test_a_message_in_memory_has_the_current_version(version: Any) -> None:
         ([{"text": "Hi"}], "a dict with a type"),
     ],
 )
-def test_content_that_is_none_is_named(content: Any, pattern: str) -> None:
-    """Whichever way a message is made, and without what was in it."""
+def test_invalid_content_is_named(content: Any, pattern: str) -> None:
+    """However the message is made, and without quoting it."""
     for make in (Message.user, lambda given: Message(role=Role.USER, content=given), lambda x: Message.tool("tu_1", x)):
         with pytest.raises(ValidationError, match=pattern) as raised:
             make(content)
         assert "Hi" not in str(raised.value)
 
 
-def test_many_blocks_may_come_in_any_order_of_things() -> None:
-    """A list, a tuple, and whatever gives them one by one."""
+def test_content_may_be_any_iterable_of_blocks() -> None:
+    """A list, a tuple or a generator."""
     block = TextBlock(text="Hi")
     for given in ([block], (block,), (each for each in [block]), {1: block}.values()):
         assert Message.user(given, **FIXED) == Message.user("Hi", **FIXED)

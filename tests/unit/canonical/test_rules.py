@@ -1,4 +1,4 @@
-"""The invariants of a history, each violation by name. Source: docs/reference/canonical.md#invariants."""
+"""The invariants of a history, each violation with its name. Source: docs/reference/canonical.md#invariants."""
 
 from typing import Any
 
@@ -77,7 +77,7 @@ MISSING = {"model", "provider", "routing", "usage"}
     ],
 )  # fmt: skip
 def test_each_violation_is_named(history: list[Message], violations: list[str]) -> None:
-    """As one sentence that starts with the message's index."""
+    """In one sentence that starts with the index of the message."""
     assert check(history) == violations
 
 
@@ -94,7 +94,7 @@ def test_each_violation_is_named(history: list[Message], violations: list[str]) 
     ],
 )  # fmt: skip
 def test_a_tool_message_is_one_result_of_a_named_call(message: Message, violations: list[str]) -> None:
-    """Exactly one block, and the call's id in the metadata."""
+    """Exactly one block, and the id of the call in the metadata."""
     found = [violation for violation in check([message]) if "answers no call" not in violation]
     assert found == violations
 
@@ -102,20 +102,20 @@ def test_a_tool_message_is_one_result_of_a_named_call(message: Message, violatio
 @pytest.mark.parametrize("role", Role)
 @pytest.mark.parametrize("kind", BLOCKS)
 def test_the_table_of_roles_and_blocks_decides(role: Role, kind: str) -> None:
-    """A block that a role may not hold is a violation, any other is none."""
+    """A block that a role may not hold is a violation; any other is not."""
     message = Message.model_validate({"role": role, "content": [{"type": kind, **BLOCKS[kind]}]})
     misplaced = f"[0] content[0]: a {role} message holds no {kind}"
     assert (misplaced in check([message])) is (kind not in ALLOWED_BLOCKS[role])
 
 
-def test_a_partial_message_may_be_anything() -> None:
-    """It is checked when it is complete; a cancelled one is checked, but need not know what it cost."""
+def test_a_partial_message_is_not_checked() -> None:
+    """Only complete ones are; a cancelled one is, but may lack its usage."""
     partial = MessageMetadata(status=MessageStatus.PARTIAL)
     assert check([Message.assistant((), metadata=partial), Message.user([call()], metadata=partial)]) == []
     cancelled = MessageMetadata(status=MessageStatus.CANCELLED)
     assert check([Message.assistant((), metadata=cancelled)]) == ["[0] has no content"]
 
 
-def test_blocks_of_another_version_are_nobodys_violation() -> None:
+def test_blocks_of_another_version_are_no_violation() -> None:
     """This version cannot know where they belong."""
     assert check([Message.user([UnknownBlock(type="hologram")])]) == []

@@ -1,4 +1,4 @@
-"""Reading what other versions wrote: nothing unknown is lost, nothing newer is guessed at."""
+"""Messages of other versions: unknown parts are kept, newer formats are refused."""
 
 import json
 import logging
@@ -29,7 +29,7 @@ FUTURE: dict[str, Any] = {
 }
 
 
-def test_everything_unknown_is_written_again() -> None:
+def test_unknown_parts_are_written_again() -> None:
     """Fields at every level and kinds of blocks, nulls included."""
     written = json.loads(write_message(read_message(FUTURE)))
     assert contains(written, FUTURE)
@@ -37,7 +37,7 @@ def test_everything_unknown_is_written_again() -> None:
 
 
 def contains(written: Any, read: Any) -> bool:
-    """Whether all that was read is written; what is written beyond it are defaults."""
+    """Whether all that was read is written; what is written in addition are defaults."""
     if isinstance(read, dict):
         return all(name in written and contains(written[name], value) for name, value in read.items())
     if isinstance(read, list):
@@ -45,8 +45,8 @@ def contains(written: Any, read: Any) -> bool:
     return bool(written == read)
 
 
-def test_unknown_kinds_are_reported_once_each(caplog: pytest.LogCaptureFixture) -> None:
-    """With one warning a block, inside results too."""
+def test_each_unknown_block_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    """One warning per block, in results too."""
     with caplog.at_level(logging.WARNING, "dragoman.canonical"):
         message = read_message(FUTURE)
     assert isinstance(message.content[2], UnknownBlock)
@@ -57,7 +57,7 @@ def test_unknown_kinds_are_reported_once_each(caplog: pytest.LogCaptureFixture) 
 
 
 def test_unknown_fields_count_for_equality() -> None:
-    """Two messages that a newer version tells apart are not the same."""
+    """Two messages that a newer version distinguishes are not equal."""
     assert read_message({**FUTURE, "mood": 1}) != read_message({**FUTURE, "mood": 2})
     assert hash(read_message(FUTURE)) == hash(read_message(FUTURE))
 
@@ -88,26 +88,25 @@ def test_a_message_is_read_from_any_form_of_its_json(form: Any) -> None:
         ('{"role": "user", "schema_version": true}', "schema_version is a bool"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_says_why(data: Any, what: str) -> None:
-    """One exception class for all of it."""
+def test_unreadable_messages_raise_one_error_class(data: Any, what: str) -> None:
     with pytest.raises(ValueError, match=what):
         read_message(data)
 
 
 @pytest.mark.parametrize("data", ["{}", '{"role": "bot"}', '{"role": "user", "content": [{"type": "text"}]}'])
-def test_what_is_no_message_names_the_field(data: str) -> None:
-    """Known fields must still be right."""
+def test_an_invalid_message_names_the_field(data: str) -> None:
+    """Known fields must be valid."""
     with pytest.raises(ValidationError):
         read_message(data)
 
 
 def test_a_message_without_a_version_is_of_the_first() -> None:
-    """So wrote the first version's hand-made files."""
+    """Hand-made files of the first version have none."""
     assert read_message('{"role": "user"}').schema_version == SCHEMA_VERSION
 
 
 def test_an_older_message_is_upgraded_step_by_step() -> None:
-    """Each step is told the version before it; the message ends up at the current one."""
+    """Each step receives the previous version; the last one gives the current version."""
     old = {"role": "user", "text": "Hi", "schema_version": -1}
     steps = {
         -1: lambda raw: {**raw, "content": raw["text"]},
@@ -119,19 +118,19 @@ def test_an_older_message_is_upgraded_step_by_step() -> None:
     assert old["schema_version"] == -1, "the stored row is not touched"
 
 
-def test_upgrades_end_at_the_version_asked_for() -> None:
+def test_upgrades_end_at_the_requested_version() -> None:
     """A library of version 3 reads a row of version 1 through both steps."""
     steps = {1: lambda raw: {**raw, "a": 1}, 2: lambda raw: {**raw, "b": raw["a"] + 1}}
     assert upgrade({"schema_version": 1}, steps, current=3) == {"schema_version": 3, "a": 1, "b": 2}
 
 
-def test_there_is_a_step_from_every_version_before_the_current() -> None:
-    """Whoever raises the version writes the step."""
+def test_every_older_version_has_an_upgrade_step() -> None:
+    """A new version needs its step."""
     assert sorted(UPGRADES) == list(range(1, SCHEMA_VERSION))
 
 
-def test_writing_leaves_out_what_is_not_set() -> None:
-    """Absent fields are absent; a null inside free JSON stays."""
+def test_unset_fields_are_not_written() -> None:
+    """Nulls inside free JSON stay."""
     message = Message.tool("tu_1", [ToolResultBlock(tool_use_id="tu_1")])
     written = json.loads(write_message(message))
     assert "channel" not in written

@@ -26,8 +26,8 @@ DISALLOWED = (
 )  # fmt: skip
 
 
-def test_the_whole_subset_is_allowed() -> None:
-    """Every type and every keyword of the subset, nested."""
+def test_the_whole_schema_subset_is_allowed() -> None:
+    """Each type and each keyword, nested."""
     assert ToolDefinition(name="everything", input_schema=EVERYTHING).problems() == []
 
 
@@ -41,8 +41,8 @@ def test_the_whole_subset_is_allowed() -> None:
     ],
     ids=["root", "property", "items"],
 )
-def test_any_other_keyword_is_named_with_its_path(keyword: str, path: str, around: Any) -> None:
-    """Unknown keywords included: what a provider would ignore, the model would not obey."""
+def test_other_keywords_are_named_with_their_path(keyword: str, path: str, around: Any) -> None:
+    """Also unknown keywords: providers would ignore them, so models would not obey them."""
     schema = {"type": "object", **around({keyword: {}})}
     assert schema_problems(schema) == [f"{path}: the keyword {keyword!r} is outside the subset"]
 
@@ -67,12 +67,12 @@ def test_any_other_keyword_is_named_with_its_path(keyword: str, path: str, aroun
     ],
 )
 def test_a_malformed_keyword_is_named(schema: Any, problem: str) -> None:
-    """By where it is and what it should be."""
+    """With its place and what it should be."""
     assert schema_problems(schema) == [problem]
 
 
 def test_all_problems_are_found_at_once() -> None:
-    """Not the first alone: whoever registers a tool mends it once."""
+    """Not only the first, so one correction is enough."""
     schema = {"type": "array", "oneOf": [], "properties": {"a": {"type": "date"}, "b": {"not": {}}}, "required": ["c"]}
     assert ToolDefinition(name="Bad Name", input_schema=schema).problems() == [
         "name: 'Bad Name' is not snake_case of at most 64 characters",
@@ -91,20 +91,20 @@ def test_names_are_snake_case(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "x" * 65, "readFile", "read-file", "1a", "_a", "é", "a\n"])
-def test_other_names_are_a_problem(name: str) -> None:
-    """A trailing line feed included."""
+def test_invalid_names_are_a_problem(name: str) -> None:
+    """Also one with a trailing line feed."""
     assert len(ToolDefinition(name=name).problems()) == 1
 
 
 def test_a_definition_has_careful_defaults() -> None:
-    """It takes an empty object, may do anything, and wants a workspace."""
+    """It takes an empty object, may have any side effect, and requires a workspace."""
     tool = ToolDefinition(name="f")
     assert tool.input_schema == {"type": "object", "properties": {}}
     assert (tool.description, tool.side_effects, tool.requires_workspace) == ("", SideEffects.EXECUTE, True)
     assert tool.problems() == []
 
 
-def test_equality_leaves_out_the_providers_notes() -> None:
+def test_equality_ignores_provider_raw() -> None:
     """As for messages; everything else counts."""
     tool = ToolDefinition(name="f", provider_raw={"by": "a"})
     assert {tool, ToolDefinition(name="f")} == {tool}

@@ -1,4 +1,4 @@
-"""Token counts that add up, money that is exact, events that are what they are called."""
+"""Token counts that add up, exact money, and events with their names."""
 
 import dataclasses
 import json
@@ -18,8 +18,8 @@ BUCKETS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_creati
 COUNTS = [name for name in TokenUsage.model_fields if name.endswith("tokens")]
 
 
-def test_the_four_buckets_are_disjoint_and_the_subsets_never_add() -> None:
-    """The total is the sum of the buckets, the prompt what is not output."""
+def test_the_four_buckets_are_disjoint_and_subsets_never_add() -> None:
+    """The total is the sum of the buckets, the prompt is all but the output."""
     usage = TokenUsage(
         input_tokens=1, output_tokens=20, cached_input_tokens=300, cache_creation_input_tokens=4000,
         reasoning_tokens=7, cache_creation_1h_input_tokens=7, audio_input_tokens=7, image_output_tokens=7,
@@ -28,8 +28,8 @@ def test_the_four_buckets_are_disjoint_and_the_subsets_never_add() -> None:
     assert usage.total_tokens == 4321
 
 
-def test_what_is_not_told_is_unknown() -> None:
-    """Buckets begin at 0, everything else at None: an unknown price is never a price of 0."""
+def test_unknown_counts_are_none() -> None:
+    """Buckets start at 0, everything else at None: an unknown price is never 0."""
     usage = Usage()
     assert {getattr(usage, name) for name in BUCKETS} == {0}
     assert {getattr(usage, name) for name in set(COUNTS) - set(BUCKETS)} == {None}
@@ -39,21 +39,20 @@ def test_what_is_not_told_is_unknown() -> None:
 
 @pytest.mark.parametrize("count", [-1, 1.5, float("nan"), float("inf"), 2**63, "many", [1]])
 @pytest.mark.parametrize("field", [*COUNTS, "latency_ms", "server_tools"])
-def test_a_count_is_a_number_of_things(field: str, count: Any) -> None:
-    """Negative, broken, endless or huge ones are refused."""
+def test_counts_are_finite_natural_numbers(field: str, count: Any) -> None:
+    """Negative, fractional, infinite and huge ones are refused."""
     with pytest.raises(ValidationError):
         Usage.model_validate({field: {"web_search": count} if field == "server_tools" else count})
 
 
 @pytest.mark.parametrize("cost", ["NaN", "Infinity", "-0.01", "free", float("nan"), float("-inf")])
-def test_a_cost_is_an_amount(cost: Any) -> None:
-    """Neither negative nor endless."""
+def test_a_cost_is_finite_and_not_negative(cost: Any) -> None:
     with pytest.raises(ValidationError):
         Usage(cost_usd=cost)
 
 
 @pytest.mark.parametrize("cost", ["0.000654", "0.1", "0", "12345678901234567890.000000000001"])
-def test_money_travels_as_a_string(cost: str) -> None:
+def test_money_is_serialised_as_a_string(cost: str) -> None:
     """Exact to the last digit, which no JSON number is."""
     usage = Usage(cost_usd=Decimal(cost))
     assert json.loads(usage.model_dump_json())["cost_usd"] == cost
@@ -61,29 +60,29 @@ def test_money_travels_as_a_string(cost: str) -> None:
 
 
 @pytest.mark.parametrize("confidence", [-0.1, 1.1, float("nan")])
-def test_confidence_lies_between_0_and_1(confidence: float) -> None:
+def test_confidence_is_between_0_and_1(confidence: float) -> None:
     """Ends included."""
     with pytest.raises(ValidationError):
         RoutingDecisionRecord.model_validate({**ROUTING, "confidence": confidence})
 
 
-def test_a_routing_record_says_who_chose() -> None:
+def test_a_routing_record_names_its_mode() -> None:
     """The six modes of the routing chain. Source: docs/reference/routing-and-events.md#decision-record."""
     assert [str(mode) for mode in RoutingMode] == ["override", "manual", "rule", "pattern", "delegate", "default"]
     record = RoutingDecisionRecord(mode=RoutingMode.RULE, chosen_model="a:b", reason="r")
     assert (record.rule_name, record.confidence, record.alternatives_considered) == (None, None, ())
 
 
-def test_events_are_called_what_they_are() -> None:
-    """The nine names, in their possible order. Source: docs/reference/canonical.md#events."""
+def test_events_have_their_names() -> None:
+    """The nine names in a possible order. Source: docs/reference/canonical.md#events."""
     assert [kind.type for kind in get_args(StreamEvent)] == [
         "message_start", "text_delta", "thinking_delta", "tool_use_start", "tool_use_input_delta", "tool_use_end",
         "usage_update", "message_complete", "error",
     ]  # fmt: skip
 
 
-def test_events_are_small_and_frozen() -> None:
-    """They are made once a chunk: no dictionary each, no change afterwards."""
+def test_events_are_slotted_and_frozen() -> None:
+    """One is made per chunk: without a dictionary, and immutable."""
     event = TextDelta("01M", 0, "Hi")
     assert not hasattr(event, "__dict__")
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -92,7 +91,7 @@ def test_events_are_small_and_frozen() -> None:
 
 
 def test_the_last_events_carry_the_message() -> None:
-    """Whole, or as far as it came."""
+    """Complete or partial."""
     message = Message.assistant("Hi")
     assert MessageComplete(message).message is message
     assert ErrorEvent(ValueError("cut"), message).partial is message

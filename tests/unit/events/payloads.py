@@ -1,4 +1,4 @@
-"""One payload of each type of the catalogue."""
+"""One payload of each event type of the catalogue."""
 
 from decimal import Decimal
 

@@ -1,4 +1,4 @@
-"""The bus: everybody is told in order, nobody holds up anybody else."""
+"""The bus: every handler receives the events in order, and no handler delays another."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ from dragoman.events import (
 from tests.unit.events.payloads import FAILED, PAYLOADS, STARTED
 
 PATIENCE = 10.0
-"""Seconds that a test waits for a handler at most."""
+"""The most seconds that a test waits for a handler."""
 
 
 class OwnEvent(Payload):
@@ -34,8 +34,8 @@ class OwnEvent(Payload):
     amount: int
 
 
-def test_handlers_are_told_everything_in_order() -> None:
-    """Each of them, plain or not."""
+def test_every_handler_receives_all_events_in_order() -> None:
+    """Functions and coroutines."""
     plain: list[str] = []
     awaited: list[str] = []
 
@@ -51,7 +51,7 @@ def test_handlers_are_told_everything_in_order() -> None:
 
 
 def test_the_envelope_is_filled() -> None:
-    """Who, when, in which session and turn, because of what."""
+    """Actor, time, session, turn and cause."""
     seen: list[Event] = []
     moment = datetime(2026, 11, 21, tzinfo=UTC)
     ids = iter("ab")
@@ -79,7 +79,7 @@ def test_the_envelope_is_filled() -> None:
         ({"max_sensitivity": Sensitivity.AGGREGATABLE}, 0),
     ],
 )
-def test_a_handler_sees_what_it_wants(wanted: dict[str, object], expected: int) -> None:
+def test_handlers_receive_what_they_subscribed_to(wanted: dict[str, object], expected: int) -> None:
     """By type, session, actor and sensitivity."""
     seen: list[Event] = []
     with EventBus(strict=True) as bus:
@@ -97,8 +97,10 @@ def _raise(error: BaseException) -> Callable[[Event], None]:
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1), KeyboardInterrupt(), asyncio.CancelledError()])
-def test_a_broken_handler_is_logged_and_fails_alone(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
-    """It is called with the next event, and all others see both."""
+def test_a_failing_handler_is_logged_and_affects_no_other(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It receives the next event, and the others receive both."""
     seen: list[str] = []
 
     async def broken(event: Event) -> None:
@@ -116,8 +118,8 @@ def test_a_broken_handler_is_logged_and_fails_alone(error: BaseException, caplog
     assert type(error).__name__ in caplog.text
 
 
-def test_what_a_handler_fails_with_is_masked_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """And stays on one line."""
+def test_errors_of_handlers_are_masked_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """They stay on one line."""
     with EventBus() as bus:
         bus.subscribe(_raise(ValueError("key sk-abcdefghijklmnop\nsecond line")))
         bus.emit(STARTED, session_id="s")
@@ -125,8 +127,8 @@ def test_what_a_handler_fails_with_is_masked_in_the_log(caplog: pytest.LogCaptur
     assert "\\nsecond line" in caplog.text
 
 
-def test_a_handler_that_hangs_holds_up_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    """Neither the others nor whoever emits; when it is too far behind, that is said."""
+def test_a_hanging_handler_delays_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither other handlers nor emitters; a handler too far behind is reported."""
     hold, begun = threading.Event(), threading.Event()
     seen: list[Event] = []
     bus = EventBus(strict=True, capacity=3)
@@ -165,8 +167,8 @@ def test_a_handler_that_hangs_holds_up_nobody(caplog: pytest.LogCaptureFixture) 
         None,
     ],
 )
-def test_what_is_not_in_the_catalogue_is_no_event(build: Payload, caplog: pytest.LogCaptureFixture) -> None:
-    """A strict bus raises, another one logs and drops it: what streams above all."""
+def test_unknown_event_types_are_refused(build: Payload, caplog: pytest.LogCaptureFixture) -> None:
+    """A strict bus raises, another one logs and drops them, stream events above all."""
     with EventBus(strict=True) as strict, pytest.raises(EventError):
         strict.emit(build, session_id="s")
     seen: list[Event] = []
@@ -178,8 +180,8 @@ def test_what_is_not_in_the_catalogue_is_no_event(build: Payload, caplog: pytest
     assert "Hello" not in caplog.text
 
 
-def test_events_of_a_programs_own() -> None:
-    """In a domain of its own, once."""
+def test_programs_define_their_own_events() -> None:
+    """In a domain of their own, once."""
     seen: list[Event] = []
     with EventBus(strict=True, payload_types=[OwnEvent]) as bus:
         bus.subscribe(seen.append, types="shop.*")
@@ -192,8 +194,8 @@ def test_events_of_a_programs_own() -> None:
         EventBus(payload_types=[taken])
 
 
-def test_an_event_may_be_less_private_than_its_floor_and_never_more() -> None:
-    """Who asks for more has mistaken the type."""
+def test_an_event_may_be_no_less_private_than_its_type() -> None:
+    """A caller that asks for that has the wrong type."""
     shared = TurnStarted(user_message_hash="0", user_message_text_redacted="Hi")
     with EventBus(strict=True) as bus:
         event = bus.emit(shared, session_id="s", sensitivity=Sensitivity.USER_CONTROLLED)
@@ -203,8 +205,7 @@ def test_an_event_may_be_less_private_than_its_floor_and_never_more() -> None:
             bus.emit(FAILED, session_id="s", sensitivity=Sensitivity.PRIVATE)
 
 
-def test_a_payload_is_made_when_it_is_told() -> None:
-    """A function in its place makes it."""
+def test_a_payload_function_is_called_when_needed() -> None:
     with EventBus(strict=True) as bus:
         event = bus.emit(lambda: STARTED, session_id="s")
     assert event is not None
@@ -229,7 +230,7 @@ async def _broken_in_a_loop(seen: list[str]) -> None:
         bus.emit(FAILED, session_id="s")
 
 
-def test_a_broken_coroutine_fails_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_coroutine_affects_no_other(caplog: pytest.LogCaptureFixture) -> None:
     """In the loop of the program, as in a thread."""
     seen: list[str] = []
     asyncio.run(_broken_in_a_loop(seen))
@@ -259,13 +260,13 @@ async def _in_a_loop() -> None:
     assert seen == [("llm.call_started", True), ("llm.call_failed", True), ("llm.call_started", True)]
 
 
-def test_a_coroutine_runs_in_the_loop_in_which_it_was_subscribed() -> None:
-    """Wherever the event comes from; and that loop is never made to wait for itself."""
+def test_a_coroutine_runs_in_the_loop_of_its_subscription() -> None:
+    """Wherever the event comes from; and that loop never waits for itself."""
     asyncio.run(_in_a_loop())
 
 
-def test_a_loop_that_is_gone_takes_its_handlers_along(caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever emits notices nothing."""
+def test_handlers_end_with_their_loop(caplog: pytest.LogCaptureFixture) -> None:
+    """Emitters notice nothing."""
     bus = EventBus(strict=True)
     seen: list[Event] = []
 
@@ -283,8 +284,8 @@ def test_a_loop_that_is_gone_takes_its_handlers_along(caplog: pytest.LogCaptureF
     assert seen == []
 
 
-def test_a_loop_may_end_before_its_handlers_begin() -> None:
-    """Nothing waits for ever, and later events are not piled up."""
+def test_a_loop_may_end_before_its_handlers_start() -> None:
+    """Nothing waits for ever, and later events do not pile up."""
     bus = EventBus(strict=True, capacity=1)
 
     async def handler(event: Event) -> None: ...
@@ -302,8 +303,8 @@ def test_a_loop_may_end_before_its_handlers_begin() -> None:
     bus.close()
 
 
-def test_a_loop_that_ends_cancels_its_handlers(caplog: pytest.LogCaptureFixture) -> None:
-    """What hangs there is not waited for."""
+def test_an_ending_loop_cancels_its_handlers(caplog: pytest.LogCaptureFixture) -> None:
+    """Hanging ones are not waited for."""
     bus = EventBus(strict=True)
 
     async def hanging(event: Event) -> None:
@@ -321,7 +322,7 @@ def test_a_loop_that_ends_cancels_its_handlers(caplog: pytest.LogCaptureFixture)
     bus.close()
 
 
-def test_after_a_subscription_ends_nothing_is_told() -> None:
+def test_an_ended_subscription_receives_nothing() -> None:
     """Ending it twice is no error."""
     seen: list[Event] = []
     with EventBus(strict=True) as bus:
@@ -335,7 +336,7 @@ def test_after_a_subscription_ends_nothing_is_told() -> None:
 
 
 def test_many_threads_may_emit() -> None:
-    """Every handler sees all of it, in one and the same order."""
+    """All handlers receive all events in one order."""
     one: list[str] = []
     other: list[str] = []
     with EventBus(strict=True) as bus:
@@ -357,8 +358,8 @@ def test_many_threads_may_emit() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_child_process_tells_its_own_events_alone() -> None:
-    """What waits at the fork is the parent's; the child's handlers run on."""
+def test_a_child_process_emits_its_own_events_only() -> None:
+    """Events waiting at the fork are the parent's; the child's handlers run on."""
     pipe, hold = os.pipe(), threading.Event()
     bus = EventBus(strict=True)
 
@@ -384,8 +385,8 @@ def test_a_child_process_tells_its_own_events_alone() -> None:
     os.close(pipe[1])
 
 
-def test_words_that_are_none_are_refused_where_they_are_said() -> None:
-    """Not later, in the thread of whoever tells something, nor in a file that nobody can read any more."""
+def test_unknown_words_are_refused_at_once() -> None:
+    """Not later in the emitting thread, and not in a file that nobody can read."""
     with EventBus() as bus:
         with pytest.raises(EventError, match="'public' is no sensitivity: there are private, "):
             bus.subscribe(print, max_sensitivity="public")

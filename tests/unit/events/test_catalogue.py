@@ -1,4 +1,4 @@
-"""What events tell, how private it is, and what they never tell."""
+"""The payloads of events, their sensitivity, and what they never contain."""
 
 import hashlib
 from datetime import UTC, datetime, timedelta, timezone
@@ -41,7 +41,7 @@ def event(payload: Payload | UnknownPayload = STARTED, **fields: Any) -> Event:
 
 
 def test_the_catalogue_is_that_of_the_specification() -> None:
-    """Names, payloads and floors: a change here is a change of the contract. What policies do is our own."""
+    """Names, payloads and sensitivities are part of the contract. Policy events are our own."""
     assert {kind: payload.floor for kind, payload in CATALOGUE.items()} == {
         "llm.call_started": "private",
         "llm.call_completed": "pseudonymous",
@@ -61,16 +61,16 @@ def test_the_catalogue_is_that_of_the_specification() -> None:
     assert {payload.type for payload in PAYLOADS} == set(CATALOGUE)
 
 
-def test_the_chain_in_an_event_has_the_words_of_routing() -> None:
-    """Policies and verdicts are written twice, in two rooms: here they meet."""
+def test_routing_events_use_the_words_of_routing() -> None:
+    """Policies and verdicts are defined in two packages, and agree."""
     fields = PolicyEvaluation.model_fields
     assert get_args(fields["policy"].annotation) == tuple(map(str, RoutingPolicy))
     assert get_args(fields["verdict"].annotation) == tuple(map(str, Verdict))
 
 
 @pytest.mark.parametrize("payload", PAYLOADS, ids=lambda payload: payload.type)
-def test_an_event_comes_back_from_its_line(payload: Payload) -> None:
-    """Whole, and equal."""
+def test_an_event_survives_its_json_line(payload: Payload) -> None:
+    """Complete and equal."""
     written = event(payload, turn_id="turn_1", parent_event_id="01H")
     assert read_event(written.to_json(), CATALOGUE) == written
     assert "\n" not in written.to_json()
@@ -82,8 +82,8 @@ def test_times_are_written_in_utc() -> None:
     assert event(timestamp=moment).as_dict()["timestamp"] == "2026-11-21T12:00:00.000005+00:00"
 
 
-def test_what_a_newer_version_wrote_is_kept() -> None:
-    """Types, fields and values that this one does not know."""
+def test_data_of_a_newer_version_are_kept() -> None:
+    """Types, fields and values that this version does not know."""
     line = event().to_json()
     newer = read_event(line.replace('"is_worker"', '"is_newer":1,"is_worker"'), CATALOGUE)
     assert newer.payload.model_extra == {"is_newer": 1}  # type: ignore[union-attr]
@@ -108,20 +108,20 @@ def test_what_a_newer_version_wrote_is_kept() -> None:
         "[" * 100_000,
     ],
 )
-def test_what_is_no_event_is_refused(line: str) -> None:
-    """With an error of the house."""
+def test_invalid_events_are_refused(line: str) -> None:
+    """With an error of this library."""
     with pytest.raises(EventError):
         read_event(line, CATALOGUE)
 
 
 @pytest.mark.parametrize("name", ["message.start", "text.delta", "thinking.delta", "tool.use_start", "x", "X.y", ".x"])
-def test_what_streams_is_no_event(name: str) -> None:
-    """Its names are reserved, and others have two parts in lower case."""
+def test_stream_event_names_are_reserved(name: str) -> None:
+    """Other types have two parts in lower case."""
     with pytest.raises(EventError):
         type("Delta", (Payload,), {"type": name, "__annotations__": {"type": ClassVar[str]}})
 
 
-def test_a_level_covers_what_is_less_private() -> None:
+def test_a_sensitivity_level_covers_less_private_ones() -> None:
     """From private to aggregatable."""
     levels = list(Sensitivity)
     assert [[one.covers(other) for other in levels] for one in levels] == [
@@ -132,8 +132,8 @@ def test_a_level_covers_what_is_less_private() -> None:
     ]
 
 
-def test_a_reply_tells_its_counts() -> None:
-    """And unknown is None, not 0."""
+def test_a_reply_event_reports_its_counts() -> None:
+    """Unknown is None, not 0."""
     usage = Usage(input_tokens=8, output_tokens=42, cost_usd=Decimal("0.000654"), cost_status=CostStatus.PRICED)
     reply = Message.assistant(
         [ThinkingBlock(text="hm"), TextBlock(text="Hi"), ToolUseBlock(id="tu_1", name="look", input={})],
@@ -149,7 +149,7 @@ def test_a_reply_tells_its_counts() -> None:
     assert (silent.input_tokens, silent.cost_usd, silent.latency_ms) == (None, None, None)
 
 
-def test_a_failure_tells_its_kind_and_not_the_providers_words() -> None:
+def test_a_failure_event_reports_the_kind_without_the_providers_words() -> None:
     """They may quote the prompt."""
     error = RateLimitError("Slow down: you said 'my secret'", status=429, code="rate_limit_exceeded")
     error.attempts = (1, 2, 3)
@@ -158,8 +158,8 @@ def test_a_failure_tells_its_kind_and_not_the_providers_words() -> None:
     assert (payload.provider, payload.error_class, payload.retry_count) == ("openai", "rate_limit", 2)
 
 
-def test_a_call_tells_the_hash_and_size_of_its_input() -> None:
-    """The same for the same input, whatever the order of its keys."""
+def test_a_call_event_reports_hash_and_size_of_its_input() -> None:
+    """The same for equal input, in any order of keys."""
     one = ToolCalled.of(ToolUseBlock(id="tu_1", name="look", input={"b": 1, "a": "é"}))
     other = ToolCalled.of(ToolUseBlock(id="tu_1", name="look", input={"a": "é", "b": 1}))
     written = '{"a":"é","b":1}'.encode()
@@ -168,7 +168,7 @@ def test_a_call_tells_the_hash_and_size_of_its_input() -> None:
     assert one.side_effects is None
 
 
-def test_a_turn_tells_the_hash_of_what_is_said() -> None:
+def test_a_turn_event_reports_the_hash_of_the_prompt() -> None:
     """And whether tools were called before."""
     called = Message.assistant([ToolUseBlock(id="tu_1", name="look", input={})])
     payload = TurnStarted.of(Message.user("Hi"), (called,), estimated_input_tokens=3)
@@ -178,8 +178,8 @@ def test_a_turn_tells_the_hash_of_what_is_said() -> None:
     assert TurnStarted.of(None).user_message_hash == hashlib.sha256(b"").hexdigest()
 
 
-def test_payloads_cannot_change_and_are_checked() -> None:
-    """A misspelt field or a count below nothing is refused."""
+def test_payloads_are_immutable_and_validated() -> None:
+    """A misspelt field or a negative count is refused."""
     with pytest.raises(ValidationError):
         STARTED.model = "b:y"  # type: ignore[misc]
     with pytest.raises(ValidationError):

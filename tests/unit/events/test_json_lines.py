@@ -11,8 +11,8 @@ from dragoman.events import Event, EventBus, JsonLines, read_json_lines
 from tests.unit.events.payloads import FAILED, PAYLOADS, STARTED
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    """All of it, in order; and a second program appends to it."""
+def test_written_events_are_read_again(tmp_path: Path) -> None:
+    """All, in order; a second program appends."""
     path = tmp_path / "events.jsonl"
     seen: list[Event] = []
     for _ in range(2):
@@ -26,14 +26,14 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
-def test_a_new_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_a_new_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     """Events may be private."""
     JsonLines(tmp_path / "events.jsonl").close()
     assert stat.S_IMODE((tmp_path / "events.jsonl").stat().st_mode) == 0o600
 
 
 def test_lines_of_several_writers_stay_whole(tmp_path: Path) -> None:
-    """Each is written at once, behind all others."""
+    """Each is written in one call, at the end of the file."""
     path = tmp_path / "events.jsonl"
 
     def write(number: int) -> None:
@@ -47,8 +47,8 @@ def test_lines_of_several_writers_stay_whole(tmp_path: Path) -> None:
     assert len(list(read_json_lines(path))) == 200
 
 
-def test_half_a_line_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """What a crash leaves costs that one event."""
+def test_a_partial_last_line_is_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A crash costs that one event."""
     path = tmp_path / "events.jsonl"
     with JsonLines(path) as lines, EventBus(strict=True) as bus:
         bus.subscribe(lines)
@@ -60,7 +60,7 @@ def test_half_a_line_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     assert "line 2 of" in caplog.text
 
 
-def test_a_closed_file_is_written_to_no_more(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_closed_file_is_not_written_to(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The handler fails like any other; closing twice is no error."""
     lines = JsonLines(tmp_path / "events.jsonl")
     lines.close()
@@ -72,7 +72,7 @@ def test_a_closed_file_is_written_to_no_more(tmp_path: Path, caplog: pytest.LogC
 
 
 def test_a_full_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line that could not be written whole is not passed over."""
+    """A line that could not be written whole is reported."""
     received: list[Event] = []
     with EventBus(strict=True) as bus:
         bus.subscribe(received.append)

@@ -40,7 +40,7 @@ HISTORY = [
 
 
 def test_a_history_becomes_messages_calls_and_results(caplog: pytest.LogCaptureFixture) -> None:
-    """In order, numbered, each pointing at what it belongs to; what UMF has no word for is named."""
+    """In order, numbered, each with its parent; what UMF cannot express is a named loss."""
     envelopes = list(history_to_umf(HISTORY, project_hash="p"))
     assert [envelope["event_type"] for envelope in envelopes] == [
         "message", "message", "tool_call", "tool_call", "tool_call", "message", "tool_result", "message", "tool_result",
@@ -75,7 +75,7 @@ def test_a_history_becomes_messages_calls_and_results(caplog: pytest.LogCaptureF
 
 
 def test_images_keep_their_source(caplog: pytest.LogCaptureFixture) -> None:
-    """As UMF writes base64 and URLs; files in a workspace are nothing to it."""
+    """UMF writes base64 and URLs; it has no files of a workspace."""
     sources = [("base64", "aGk="), ("url", "https://example.com/a.png"), ("file_ref", "a.png")]
     blocks = [ImageBlock(source=MediaSource(kind=kind, data=data), media_type="image/png") for kind, data in sources]
     (envelope,) = history_to_umf([message_of("user", tuple(blocks), "m1")])
@@ -86,8 +86,8 @@ def test_images_keep_their_source(caplog: pytest.LogCaptureFixture) -> None:
     assert "no word for the image block" in caplog.text
 
 
-def test_developers_are_systems_and_results_texts(caplog: pytest.LogCaptureFixture) -> None:
-    """UMF has four roles, and no media in results."""
+def test_developer_messages_become_system_messages(caplog: pytest.LogCaptureFixture) -> None:
+    """UMF has four roles, and only texts as results."""
     image = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="image/png")
     history = [message_of("developer", (TextBlock(text="Be brief."),), "m1"), Message.tool("tu_9", [image], id="m2")]
     first, second, result = history_to_umf(history)
@@ -97,8 +97,8 @@ def test_developers_are_systems_and_results_texts(caplog: pytest.LogCaptureFixtu
     assert "no word for the image block of message m2" in caplog.text
 
 
-def test_what_the_model_wrote_is_told_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
-    """Arguments that are no JSON object as a text, and a channel that gets lost by a warning."""
+def test_malformed_arguments_and_channels(caplog: pytest.LogCaptureFixture) -> None:
+    """Arguments that are not a JSON object become a text; a lost channel is a warning."""
     broken = ToolUseBlock(id="tu_1", name="look", raw_input='{"at": ')
     message = Message.assistant([broken], id="m1", channel="analysis")
     reply, called = history_to_umf([message])
@@ -107,8 +107,8 @@ def test_what_the_model_wrote_is_told_as_it_is(caplog: pytest.LogCaptureFixture)
     assert "UMF has no channels: message m1 loses its analysis" in caplog.text
 
 
-def test_events_of_the_bus_become_signals_and_errors() -> None:
-    """UMF has no shape for them: the payload is the event."""
+def test_bus_events_become_signals_and_errors() -> None:
+    """UMF has no format for them: the payload is the event."""
     with EventBus(strict=True, clock=lambda: AT) as bus:
         events = [event for payload in PAYLOADS if (event := bus.emit(payload, session_id="sess_1"))]
     envelopes = [signal_to_umf(event, number) for number, event in enumerate(events)]

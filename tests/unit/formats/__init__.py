@@ -1,1 +1,1 @@
-"""Conversations in other shapes."""
+"""Conversations in other formats."""

@@ -1,4 +1,4 @@
-"""Documents as other programs write them, by hand; and a history with something of everything in it."""
+"""Documents as other programs write them, by hand; and a history with all kinds of content."""
 
 import base64
 from datetime import UTC, datetime
@@ -124,7 +124,7 @@ HANDWRITTEN_UMF: list[dict[str, Any]] = [
 
 
 def everything() -> list[Message]:
-    """A history with every kind of block, and with what some shape or other has no word for."""
+    """A history with every kind of block, and with content that some formats cannot express."""
     usage = Usage(input_tokens=5, output_tokens=3, cached_input_tokens=7, cache_creation_input_tokens=11)
     metadata = MessageMetadata(
         model="anthropic:claude-opus-5-5",

@@ -1,4 +1,4 @@
-"""Files that other libraries wrote; how each was made stands in `dumps/README.md`."""
+"""Files that other libraries wrote; `dumps/README.md` describes how."""
 
 from pathlib import Path
 

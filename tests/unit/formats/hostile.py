@@ -1,4 +1,4 @@
-"""Documents that mean no good: by hand, and five hundred and more by breaking good ones in one place at a time."""
+"""Hostile documents: some by hand, and more than five hundred made from good ones by one change each."""
 
 import copy
 import json
@@ -30,7 +30,7 @@ VALUES: dict[str, Any] = {
     "number as a key": {1: 2},
     "endless integer": 1 << 20_000,
 }
-"""What no message can hold, wherever it stands."""
+"""Values that no message may hold, in any place."""
 
 WRONG: dict[str, Any] = {
     "number": 5,
@@ -38,7 +38,7 @@ WRONG: dict[str, Any] = {
     "list": [[]],
     "object": {"type": "no such", "content_type": "no"},
 }
-"""What is JSON, and of the wrong kind in most places."""
+"""Valid JSON of a type that is wrong in most places."""
 
 HANDWRITTEN_NATIVE: dict[str, list[dict[str, Any]]] = {
     "openai-chat": [
@@ -71,16 +71,16 @@ IMPORTED = {
     "litellm": ("litellm_anthropic_messages.json", "litellm_openai_response.json"),
     "vcr": ("vcr_responses.json",),
 }
-"""The files of other libraries that are broken, by their shapes; every few places of a file, as they are many."""
+"""Files of other libraries to break, by format; only at every few places, since they are many."""
 
 _PLACES_OF_A_FILE = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Hostile:
-    """``shape`` says how it is read. ``path`` is where the fault was put, None where the document is no JSON at all.
+    """``shape`` says how it is read. ``path`` is the place of the fault, None if the document is no JSON at all.
 
-    ``refused``: whether it has to be refused, or may be read, but never breaks.
+    ``refused``: whether it must be refused, or may be read but never fails otherwise.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Hostile:
 
 
 def documents() -> Iterator[Hostile]:
-    """All of them."""
+    """All hostile documents."""
     good: dict[str, list[Any]] = {
         "cmf": HANDWRITTEN_CMF,
         "cmf of ours": to_cmf(everything()).data,
@@ -120,11 +120,11 @@ def documents() -> Iterator[Hostile]:
 
 
 def _of_a_file(name: str, shape: str, document: Any) -> Iterator[Hostile]:
-    """What an importer does not look at it passes over, whatever stands there: only some places have to be refused."""
+    """Importers skip what they do not read: only some places have to be refused."""
     places = list(_places(document, "$"))
     few = places[:: max(1, len(places) // _PLACES_OF_A_FILE)]
     for kind, value in {**VALUES, **WRONG}.items():
-        # A cassette's headers are passed over, and so is what stands beside an exchange.
+        # A cassette's headers are skipped, and so is everything next to an exchange.
         for path, put in few[:: 1 if kind in WRONG else 8]:
             refused = kind in VALUES and shape != "vcr"
             yield Hostile(f"{name}: {kind} at {path}", shape, put(copy.deepcopy(value)), path, refused=refused)
@@ -132,7 +132,7 @@ def _of_a_file(name: str, shape: str, document: Any) -> Iterator[Hostile]:
 
 
 def _bodies() -> Iterator[Hostile]:
-    """What bodies alone may not be: names twice or no paths, parts with two contents or none, no base64."""
+    """Faults of bodies only: repeated or relative names, parts with two contents or none, invalid base64."""
     part = {"name": "/a", "contentType": "text/plain", "content": "a"}
     faults: dict[str, tuple[Any, str]] = {
         "a name twice": ([part, {"contentType": "a/b", "content": ""}, part], "$[2].name"),
@@ -172,7 +172,7 @@ def _bodies() -> Iterator[Hostile]:
 
 
 def _places(node: Any, path: str) -> Iterator[tuple[str, Callable[[Any], Any]]]:
-    """Every place in a document, with a function that gives the document with another value there."""
+    """Each place in a document, with a function that returns the document with another value there."""
     items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     for key, inner in items:
         at = f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}"

@@ -1,4 +1,4 @@
-"""What each shape can carry, found by writing and reading: the table of docs/formats.md.
+"""What each format can carry, found by writing and reading: the table of docs/formats.md.
 
 `python -m tests.unit.formats.loss_table` prints it.
 """
@@ -74,7 +74,7 @@ RESULTS: dict[str, ToolResultBlock] = {
 
 def cell(column: str, history: list[Message], index: int, found: Callable[[Message], Any]) -> str:
     """Return what a format keeps of a block or field: yes, extension (only Dragoman reads it), in part, as text, no."""
-    written, back = _there_and_back(column, history)
+    written, back = _round_trip(column, history)
     wanted = found(history[index])
     values = [value for message in back if (value := found(message)) is not None]
     lost = any(loss.message_id == history[index].id for loss in written.losses)
@@ -91,7 +91,7 @@ def cell(column: str, history: list[Message], index: int, found: Callable[[Messa
     return f"as {values[0].type}" if values else "no"
 
 
-def _there_and_back(column: str, history: list[Message]) -> tuple[Conversion[Any], list[Message]]:
+def _round_trip(column: str, history: list[Message]) -> tuple[Conversion[Any], list[Message]]:
     if column == "message-body":
         bodies = [to_message_body(message) for message in history]
         back = [
@@ -106,7 +106,7 @@ def _there_and_back(column: str, history: list[Message]) -> tuple[Conversion[Any
 
 
 def _first(message: Message) -> ContentBlock | None:
-    """The first block, its ids as they were before they got those of a document."""
+    """The first block, with the ids that it had before those of a document."""
     block = message.content[0] if message.content else None
     if isinstance(block, ToolUseBlock):
         return block.model_copy(update={"id": CALL})
@@ -125,12 +125,16 @@ def rows() -> dict[str, list[str]]:
     for name, block in USERS.items():
         add(name, lambda _, block=block: ([Message.user([block])], 0), _first)  # type: ignore[misc]
     for name, block in MODELS.items():
-        add(name, lambda column, block=block: ([Message.user("b"), _said(column, block)], 1), _models)  # type: ignore[misc]
+        add(name, lambda column, block=block: ([Message.user("b"), _reply_of(column, block)], 1), _models)  # type: ignore[misc]
     for name, result in RESULTS.items():
-        add(name, lambda column, result=result: _answered(column, result), _results)  # type: ignore[misc]
+        add(name, lambda column, result=result: _answered_history(column, result), _results)  # type: ignore[misc]
     add("role developer", lambda _: ([Message.developer("a"), Message.user("b")], 0), lambda message: message.role)
-    add("channel", lambda column: ([_said(column, TextBlock(text="a"), Channel.FINAL)], 0), lambda each: each.channel)
-    add("model and usage", lambda column: ([_said(column, TextBlock(text="a"))], 0), _told)
+    add(
+        "channel",
+        lambda column: ([_reply_of(column, TextBlock(text="a"), Channel.FINAL)], 0),
+        lambda each: each.channel,
+    )
+    add("model and usage", lambda column: ([_reply_of(column, TextBlock(text="a"))], 0), _model_and_usage)
     return table
 
 
@@ -142,19 +146,19 @@ def _results(message: Message) -> ContentBlock | None:
     return next((block.model_copy(update={"tool_use_id": CALL}) for block in message.tool_results), None)
 
 
-def _told(message: Message) -> Any:
+def _model_and_usage(message: Message) -> Any:
     usage = message.metadata.usage
     return None if usage is None else (message.metadata.model, usage.input_tokens, usage.output_tokens)
 
 
-def _answered(column: str, result: ToolResultBlock) -> tuple[list[Message], int]:
+def _answered_history(column: str, result: ToolResultBlock) -> tuple[list[Message], int]:
     metadata = MessageMetadata(parent_tool_use_id=CALL)
     answer = Message(role=Role.TOOL, content=(result,), metadata=metadata)
-    return [Message.user("b"), _said(column, ToolUseBlock(id=CALL, name="f")), answer], 2
+    return [Message.user("b"), _reply_of(column, ToolUseBlock(id=CALL, name="f")), answer], 2
 
 
-def _said(column: str, block: ContentBlock, channel: Channel | None = None) -> Message:
-    """By the model of the list itself, for those of providers."""
+def _reply_of(column: str, block: ContentBlock, channel: Channel | None = None) -> Message:
+    """A reply of the model of the list, for provider formats."""
     named = get_adapter(f"{column}:any").listed_models[0] if column in NATIVE else "claude-opus-5-5"
     provider = column if column in NATIVE else "anthropic"
     metadata = MessageMetadata(
@@ -164,7 +168,7 @@ def _said(column: str, block: ContentBlock, channel: Channel | None = None) -> M
 
 
 def table() -> str:
-    """As it stands in the page."""
+    """As it is in the page."""
     lines = ["| | " + " | ".join(COLUMNS) + " |", "| --- |" + " --- |" * len(COLUMNS)]
     lines += [f"| {name} | " + " | ".join(cells) + " |" for name, cells in rows().items()]
     return "\n".join(lines)

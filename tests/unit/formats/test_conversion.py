@@ -1,4 +1,4 @@
-"""What writers are handed: a list of messages, and a clear word where it is something else."""
+"""Writers take a list of messages, and name anything else clearly."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ WRITERS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("shape", WRITERS)
 def test_a_history_is_a_list_of_messages(shape: str) -> None:
-    """One message alone, a text and a list of dicts are each named; a generator will do."""
+    """One message, a text and a list of dicts are named in errors; a generator works."""
     write = WRITERS[shape]
     with pytest.raises(TypeError, match="a history is a list of messages, not a Message alone"):
         write(Message.user("Hi"))
@@ -33,6 +33,6 @@ def test_a_history_is_a_list_of_messages(shape: str) -> None:
 
 
 def test_a_body_is_made_of_one_message() -> None:
-    """A list is not it."""
+    """Not of a list."""
     with pytest.raises(TypeError, match="this is a list, not a Message"):
         to_message_body([Message.user("Hi")])  # type: ignore[arg-type]

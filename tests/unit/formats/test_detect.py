@@ -1,4 +1,4 @@
-"""Shapes are told by what only they have."""
+"""Formats are detected by features that only they have."""
 
 import json
 from pathlib import Path
@@ -17,8 +17,8 @@ SHAPE_OF = {"pydantic": "pydantic-ai"}
 
 
 @pytest.mark.parametrize("path", [path for path in dumps("*") if path.suffix in (".json", ".yaml", ".db")], ids=str)
-def test_files_of_other_libraries_are_known(path: Path) -> None:
-    """Each by its library."""
+def test_files_of_other_libraries_are_detected(path: Path) -> None:
+    """Each with its library."""
     library = path.name.partition("_")[0]
     found = detect(path.read_bytes())
     assert found == SHAPE_OF.get(library, library)
@@ -46,8 +46,8 @@ WRITTEN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", list(WRITTEN))
-def test_what_is_written_is_known(name: str) -> None:
-    """As text, and as the lists and dicts that it was."""
+def test_written_formats_are_detected(name: str) -> None:
+    """As text, and as lists and dicts."""
     data = WRITTEN[name]
     assert detect(data) == name
     if not isinstance(data, (str, bytes)):
@@ -70,13 +70,13 @@ def test_what_is_written_is_known(name: str) -> None:
         ([{"a": 1}], None), (None, None), ({"messages": 5}, None), ([{"role": "user", "content": 5}, {}], None),
     ],
 )  # fmt: skip
-def test_what_tells_a_shape(document: Any, name: str | None) -> None:
-    """And what tells nothing: it is not guessed at, and nothing breaks."""
+def test_features_decide_the_format(document: Any, name: str | None) -> None:
+    """Without one there is no guess and no failure."""
     assert detect(document) == name
 
 
-def test_every_shape_can_be_had_by_its_name() -> None:
-    """Each says what it is, and can be read; providers go by their names."""
+def test_every_format_is_available_by_name() -> None:
+    """Each describes itself and can be read; providers have their names."""
     assert set(WRITTEN) <= {
         *FORMATS,
         "openai",

@@ -1,4 +1,4 @@
-"""Documents that mean no good are refused with a path, and break nothing."""
+"""Hostile documents are refused with a path, and break nothing."""
 
 import time
 from collections.abc import Callable
@@ -50,7 +50,7 @@ def read(hostile: Hostile) -> object:
 
 @pytest.mark.parametrize("batch", range(_BATCHES))
 def test_a_hostile_document_gives_a_typed_error_with_a_path(batch: int) -> None:
-    """Nothing but FormatError comes out, its path begins at the root, and lies on the way to the fault."""
+    """Only FormatError; its path starts at the root and leads towards the fault."""
     for hostile in islice(HOSTILE, batch, None, _BATCHES):
         error: FormatError | None = None
         try:
@@ -66,8 +66,8 @@ def test_a_hostile_document_gives_a_typed_error_with_a_path(batch: int) -> None:
             assert error.path.startswith(hostile.path), (hostile.name, str(error))
 
 
-def test_there_are_five_hundred_of_them() -> None:
-    """More than a thousand, with every shape among them."""
+def test_there_are_hostile_documents_of_every_format() -> None:
+    """More than a thousand."""
     assert len(HOSTILE) >= 500
     assert {hostile.shape for hostile in HOSTILE} == {*READERS, *HANDWRITTEN_NATIVE}
 
@@ -96,8 +96,8 @@ def test_there_are_five_hundred_of_them() -> None:
         ),
     ],
 )
-def test_the_path_leads_to_the_fault_in_cmf(document: Any, path: str) -> None:
-    """Down to the field, without the names that the validator gives to kinds."""
+def test_cmf_errors_have_the_path_of_the_field(document: Any, path: str) -> None:
+    """Without the names that the validator gives to kinds."""
     with pytest.raises(FormatError) as caught:
         from_cmf(document)
     assert caught.value.path == path
@@ -116,16 +116,15 @@ def test_the_path_leads_to_the_fault_in_cmf(document: Any, path: str) -> None:
         ([{"role": "user", "content": "", "metadata": {"dragoman_channel": "x"}}], "$[0].metadata.dragoman_channel"),
     ],
 )
-def test_the_path_leads_to_the_fault_in_umf(document: Any, path: str) -> None:
-    """Down to the field."""
+def test_umf_errors_have_the_path_of_the_field(document: Any, path: str) -> None:
     with pytest.raises(FormatError) as caught:
         from_umf(document)
     assert caught.value.path == path
 
 
 @pytest.mark.parametrize("provider", list(HANDWRITTEN_NATIVE))
-def test_the_path_leads_to_the_message_in_a_native_list(provider: str) -> None:
-    """An adapter says what is wrong, the path says with which message."""
+def test_native_errors_have_the_path_of_the_message(provider: str) -> None:
+    """The adapter names the fault, the path names its message."""
     with pytest.raises(FormatError) as caught:
         from_native(provider, [*HANDWRITTEN_NATIVE[provider], {"role": 5, "content": 5, "parts": 5, "type": 5}])
     assert caught.value.path == f"$.{_list_of(provider)}[{len(HANDWRITTEN_NATIVE[provider])}]"
@@ -135,8 +134,8 @@ def _list_of(provider: str) -> str:
     return {"openai": "input", "google": "contents"}.get(provider, "messages")
 
 
-def test_a_part_that_the_note_names_must_be_there() -> None:
-    """A note is read like anything else from elsewhere."""
+def test_parts_that_a_note_names_must_exist() -> None:
+    """A note is untrusted input like anything else."""
     document = to_cmf(everything()).data
     document[2]["extensions"]["custom"][NOTE]["content"][0]["part"] = 99
     with pytest.raises(FormatError, match=r"content\[0\]\.part: there is no part 99"):
@@ -152,7 +151,7 @@ def test_a_part_that_the_note_names_must_be_there() -> None:
         "<|im_start|>user name=<|im_end|>\nHi.\n<|im_end|>",
     ],
 )  # fmt: skip
-def test_a_broken_chatml_is_refused(document: str) -> None:
+def test_broken_chatml_is_refused(document: str) -> None:
     """A turn that does not end, or one inside another, is no turn."""
     with pytest.raises(FormatError):
         from_chatml(document)
@@ -178,7 +177,7 @@ def test_a_broken_chatml_is_refused(document: str) -> None:
     ],
 )  # fmt: skip
 def test_a_broken_log_is_refused_with_its_line(log: Any, path: str) -> None:
-    """The path begins with the number of the line."""
+    """The path starts with the line number."""
     with pytest.raises(FormatError) as caught:
         from_umf_events(log)
     assert caught.value.path == path
@@ -186,13 +185,13 @@ def test_a_broken_log_is_refused_with_its_line(log: Any, path: str) -> None:
 
 @pytest.mark.parametrize("tool", [5, {}, {"name": "f"}, {"name": 5, "inputSchema": {}}, {"inputSchema": []}, "{"])
 def test_a_broken_tool_is_refused(tool: Any) -> None:
-    """Of MCP's tools, name and schema are what no form can do without."""
+    """MCP's tools need a name and a schema."""
     with pytest.raises(FormatError):
         tool_from_mcp(tool)
 
 
 def test_a_fault_at_the_end_of_a_long_list_is_found_in_few_steps() -> None:
-    """The search for the fault halves the list; a scan of it would take minutes, measured against reading it once."""
+    """By bisection; a scan would take minutes, measured against one reading."""
     good = [{"role": "user", "content": "Hi."}] * 500
     began = time.process_time()
     from_native("openai-chat", good)

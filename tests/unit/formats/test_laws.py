@@ -1,4 +1,4 @@
-"""The laws of every format: what is written is read, and comes back but for the listed losses."""
+"""The laws of every format: written documents are read, and come back except for the listed losses."""
 
 import json
 import logging
@@ -23,9 +23,8 @@ from dragoman.formats import (
     to_umf,
 )
 from dragoman.formats.conversion import Conversion
-from dragoman.testing.strategies import conversations
-from tests.laws.return_trip import RoundTrip, iterate_blocks
-from tests.laws.strategies import histories, messages
+from dragoman.testing.conformance.round_trip import RoundTrip, iterate_blocks
+from dragoman.testing.strategies import conversations, histories, messages
 from tests.sampling import examples
 from tests.unit.formats.documents import everything
 
@@ -57,7 +56,7 @@ few = examples(30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 @pytest.fixture(autouse=True)
 def _quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """Every loss is logged, and losses are the point here."""
+    """Turns off the log of losses, which are expected here."""
     caplog.set_level(logging.CRITICAL, "dragoman")
 
 
@@ -68,8 +67,8 @@ def trip(before: list[Message], written: Conversion[Any], after: list[Message]) 
 @shapes
 @few
 @given(history=histories())
-def test_what_comes_back_differs_by_the_listed_losses_alone(name: str, history: list[Message]) -> None:
-    """Whatever no loss names comes back as it was said, in the order in which it was said."""
+def test_differences_are_the_listed_losses(name: str, history: list[Message]) -> None:
+    """What no loss names comes back as it was, in its order."""
     to, of = FORMATS[name]
     written = to(history)
     assert trip(history, written, of(written.data)).unreported == []
@@ -78,8 +77,8 @@ def test_what_comes_back_differs_by_the_listed_losses_alone(name: str, history: 
 @shapes
 @few
 @given(history=histories())
-def test_a_document_of_ours_is_written_again_as_it_was(name: str, history: list[Message]) -> None:
-    """Reading and writing changes nothing in what our writer has made, also through its JSON text."""
+def test_our_document_is_rewritten_unchanged(name: str, history: list[Message]) -> None:
+    """Reading and writing changes nothing in our writer's documents, also through JSON text."""
     to, of = FORMATS[name]
     document = to(history).data
     assert to(of(document if name == "chatml" else json.dumps(document))).data == document
@@ -88,10 +87,8 @@ def test_a_document_of_ours_is_written_again_as_it_was(name: str, history: list[
 @native
 @few
 @given(history=conversations())
-def test_a_native_list_holds_what_no_loss_names_and_is_written_again_as_it_was(
-    name: str, history: list[Message]
-) -> None:
-    """For histories where nothing goes wrong. What adapters make of all others is theirs to show."""
+def test_a_native_list_keeps_all_but_losses_and_is_rewritten_unchanged(name: str, history: list[Message]) -> None:
+    """For clean histories; the tests of adapters cover the others."""
     to, of = FORMATS[name]
     written = to(history)
     back = of(json.dumps(written.data))
@@ -101,15 +98,15 @@ def test_a_native_list_holds_what_no_loss_names_and_is_written_again_as_it_was(
 
 @few
 @given(history=histories() | st.lists(messages, max_size=3))
-def test_the_way_back_from_cmf_is_whole(history: list[Message]) -> None:
-    """Everything but a provider's raw notes, which count not for equality, and those too."""
+def test_the_way_back_from_cmf_is_complete(history: list[Message]) -> None:
+    """Everything, with provider_raw, which equality ignores."""
     back = from_cmf(json.dumps(to_cmf(history).data))
     assert back == history
     assert [message.metadata.provider_raw for message in back] == [message.metadata.provider_raw for message in history]
 
 
 @formats
-def test_writing_is_the_same_each_time(name: str) -> None:
+def test_writing_is_deterministic(name: str) -> None:
     """The same history gives the same document and the same losses."""
     to, _ = FORMATS[name]
     assert to(everything()) == to(everything())
@@ -117,7 +114,7 @@ def test_writing_is_the_same_each_time(name: str) -> None:
 
 @formats
 def test_an_empty_history_is_an_empty_document(name: str) -> None:
-    """Nothing said is nothing lost."""
+    """It has no losses."""
     to, of = FORMATS[name]
     written = to([])
     assert not written.data
@@ -126,8 +123,8 @@ def test_an_empty_history_is_an_empty_document(name: str) -> None:
 
 
 @shapes
-def test_a_loss_names_a_message_and_a_block_of_it(name: str) -> None:
-    """Who reads the list finds what was lost."""
+def test_a_loss_names_a_message_and_a_block(name: str) -> None:
+    """Readers of the list can find it."""
     history = everything()
     by_id = {message.id: message for message in history}
     losses = FORMATS[name][0](history).losses

@@ -1,4 +1,4 @@
-"""The page on formats says what each shape can carry, and that is so."""
+"""The page on formats says what each format can carry, and it is right."""
 
 import logging
 from pathlib import Path
@@ -11,13 +11,13 @@ from tests.unit.formats.loss_table import table
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "formats.md"
 
 
-def test_the_table_of_the_page_is_what_writing_and_reading_gives(caplog: pytest.LogCaptureFixture) -> None:
-    """Print a new one with `python -m tests.unit.formats.loss_table`."""
+def test_the_table_of_the_page_is_current(caplog: pytest.LogCaptureFixture) -> None:
+    """`python -m tests.unit.formats.loss_table` prints a new one."""
     caplog.set_level(logging.CRITICAL, "dragoman")
     assert table() in PAGE.read_text(encoding="utf-8")
 
 
-def test_the_page_names_every_shape() -> None:
+def test_the_page_names_every_format() -> None:
     """Those with a name of their own."""
     page = PAGE.read_text(encoding="utf-8")
     assert [name for name in FORMATS if f"| `{name}` |" not in page] == []

@@ -1,4 +1,4 @@
-"""The table of part E: what each concept of the canonical form is in CMF and in UMF."""
+"""The table of part E: each canonical concept in CMF and in UMF."""
 
 from typing import Any
 
@@ -71,8 +71,8 @@ def parts(message: Message) -> list[dict[str, Any]]:
     ],
     ids=lambda value: value.type if not isinstance(value, dict) and value is not None else "",
 )  # fmt: skip
-def test_blocks(block: ContentBlock, cmf: Any, umf: Any) -> None:
-    """Each block has its word, becomes a text, or is dropped, and then a loss says so."""
+def test_blocks_in_cmf_and_umf(block: ContentBlock, cmf: Any, umf: Any) -> None:
+    """Each block has its counterpart, becomes a text, or is dropped with a loss."""
     message = Message.assistant([TextBlock(text="first"), block])
     assert parts(message)[1:] == ([cmf] if cmf else [])
     written = to_umf([message])
@@ -82,8 +82,8 @@ def test_blocks(block: ContentBlock, cmf: Any, umf: Any) -> None:
         assert [(loss.block_index, loss.severity.value) for loss in written.losses] == [(1, "warning")]
 
 
-def test_roles() -> None:
-    """CMF has a developer; UMF has none, and the origin is kept beside."""
+def test_roles_in_cmf_and_umf() -> None:
+    """CMF has a developer; UMF has none, and keeps the original role in its metadata."""
     assert to_cmf([Message.developer("a")]).data[0]["message"]["role"] == "developer"
     written = to_umf([Message.developer("a")])
     assert written.data[0]["role"] == "system"
@@ -91,8 +91,8 @@ def test_roles() -> None:
     assert str(from_umf(written.data)[0].role) == "developer"
 
 
-def test_calls_and_results() -> None:
-    """The result's tool is named after its call: the canonical form has only the id."""
+def test_calls_and_results_in_cmf_and_umf() -> None:
+    """The result has the tool name of its call: the canonical form has only the id."""
     history = everything()[2:4]
     called, answered = to_cmf(history).data
     assert called["message"]["content"][-1] == {
@@ -120,8 +120,8 @@ def test_calls_and_results() -> None:
     [("end_turn", "end"), ("tool_use", "call"), ("max_tokens", "max_tokens"), ("stop_sequence", "stop_sequence"),
      ("refusal", None), ("cancelled", None), ("error", None)],
 )  # fmt: skip
-def test_stop_reasons(reason: str, word: str | None) -> None:
-    """What CMF has no word for is told to no one else, and comes back."""
+def test_stop_reasons_in_cmf_and_umf(reason: str, word: str | None) -> None:
+    """One that CMF lacks is kept for us alone, and comes back."""
     message = Message.assistant("a", metadata=MessageMetadata(stop_reason=StopReason(reason)))
     (entry,) = to_cmf([message]).data
     assert entry["extensions"]["completion"].get("stop_reason") == word
@@ -135,8 +135,8 @@ def test_a_complete_return_is_the_end_of_the_turn() -> None:
     assert from_cmf(entry)[0].stop_reason is StopReason.END_TURN
 
 
-def test_usage() -> None:
-    """CMF's input and total hold the cached buckets too; the four buckets come back."""
+def test_usage_in_cmf_and_umf() -> None:
+    """CMF's input and total include the cached buckets; all four come back."""
     usage = Usage(input_tokens=5, output_tokens=3, cached_input_tokens=7, cache_creation_input_tokens=11)
     message = Message.assistant("a", metadata=MessageMetadata(usage=usage))
     (entry,) = to_cmf([message]).data
@@ -146,8 +146,8 @@ def test_usage() -> None:
     assert from_umf(to_umf([message]).data)[0].usage == usage
 
 
-def test_schema_versions() -> None:
-    """CMF says 2.0, the canonical form 1; UMF's messages have no version."""
+def test_schema_versions_in_cmf_and_umf() -> None:
+    """CMF has 2.0, the canonical form 1; UMF's messages have none."""
     assert to_cmf([Message.user("a")]).data[0]["message"]["schema_version"] == "2.0"
     assert from_cmf({"role": "user"})[0].schema_version == 1
     assert "schema_version" not in to_umf([Message.user("a")]).data[0]

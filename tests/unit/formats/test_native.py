@@ -1,4 +1,4 @@
-"""Message lists of the providers' own clients, through our own adapters."""
+"""Message lists of the providers' own clients, through our adapters."""
 
 import json
 
@@ -14,8 +14,8 @@ from tests.unit.formats.hostile import HANDWRITTEN_NATIVE
 
 
 @pytest.mark.parametrize("provider", list(HANDWRITTEN_NATIVE))
-def test_a_list_is_read_and_written_as_it_was(provider: str) -> None:
-    """With what its users keep, whoever spoke last."""
+def test_a_list_is_rewritten_unchanged(provider: str) -> None:
+    """As its users keep it, whoever spoke last."""
     whole = HANDWRITTEN_NATIVE[provider]
     for end in range(1, len(whole) + 1):
         written = to_native(provider, from_native(provider, json.dumps(whole[:end])))
@@ -38,15 +38,15 @@ def test_a_list_is_read_and_written_as_it_was(provider: str) -> None:
         ),
     ],
 )
-def test_instructions_beside_the_list_stay_there(provider: str, native: object) -> None:
-    """Where a wire has them outside of its messages, an object holds both."""
+def test_instructions_outside_the_list_stay_there(provider: str, native: object) -> None:
+    """If a wire has them outside of its messages, an object holds both."""
     read = from_native(provider, native)
     assert [str(message.role) for message in read] == ["system", "user"]
     assert to_native(provider, read).data == native
 
 
 def test_a_whole_request_is_read() -> None:
-    """Its model is whose words they are."""
+    """Its model is the model of its replies."""
     request = {"model": "gpt-6-luna", "temperature": 1, "messages": [{"role": "assistant", "content": "Hi."}]}
     assert from_native("openai-chat", request)[0].metadata.model == "openai-chat:gpt-6-luna"
     named = from_native("openai-chat", request, model="gpt-4.1")
@@ -54,12 +54,12 @@ def test_a_whole_request_is_read() -> None:
 
 
 def test_a_responses_input_may_be_a_text() -> None:
-    """The one list that need not be one."""
+    """The only format that need not be a list."""
     assert from_native("openai", {"input": "Hi."})[0].text == "Hi."
 
 
-def test_calls_that_nobody_answered_stay_open() -> None:
-    """A request would need answers; a history that ends with calls is kept as it is."""
+def test_unanswered_calls_stay_open() -> None:
+    """A request would need answers; a history that ends with calls is kept."""
     history = everything()[1:3]
     for provider in HANDWRITTEN_NATIVE:
         written = to_native(provider, history)
@@ -68,7 +68,7 @@ def test_calls_that_nobody_answered_stay_open() -> None:
 
 
 def test_losses_are_those_of_the_adapter() -> None:
-    """One encoder, one list of losses."""
+    """There is one encoder."""
     losses = to_native("openai-chat", everything()).losses
     assert {"thinking", "native_block"} <= {str(loss.kind) for loss in losses}
     ids = {message.id for message in everything()}
@@ -76,8 +76,8 @@ def test_losses_are_those_of_the_adapter() -> None:
 
 
 @pytest.mark.parametrize("data", [{"contents": []}, {"messages": 5}, 5, None, "{}", "[5]"])
-def test_what_is_no_list_is_refused(data: object) -> None:
-    """With what was expected."""
+def test_anything_but_a_list_is_refused(data: object) -> None:
+    """The error names what is expected."""
     with pytest.raises(FormatError):
         from_native("openai-chat", data)
 
@@ -90,8 +90,8 @@ def test_an_unknown_provider_is_named() -> None:
         to_native("nobody", [Message.user("Hi.")])
 
 
-def test_a_list_that_names_no_model_is_of_an_unnamed_one() -> None:
-    """Whose thinking its provider is given back all the same, and nobody else."""
+def test_a_list_without_a_model_belongs_to_an_unnamed_one() -> None:
+    """Its provider still gets its thinking back, and nobody else does."""
     thought = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
     listed = [
         {"role": "user", "content": "Hi."},
@@ -105,14 +105,14 @@ def test_a_list_that_names_no_model_is_of_an_unnamed_one() -> None:
 
 
 @pytest.mark.parametrize("provider", list(HANDWRITTEN_NATIVE))
-def test_a_last_word_of_which_nothing_is_left_takes_nothing_with_it(provider: str) -> None:
-    """What was said before it stays, on wires that join neighbouring turns too."""
+def test_an_empty_last_message_takes_nothing_with_it(provider: str) -> None:
+    """The message before it stays, also on wires that join neighbouring turns."""
     thought = Message.assistant([ThinkingBlock(text="Hm.")], metadata=MessageMetadata(model="groq:openai/gpt-oss-20b"))
     written = to_native(provider, [Message.system("Be brief."), Message.user("Hi."), thought, thought])
     assert "Hi." in json.dumps(written.data)
     assert "stands behind the history" not in json.dumps(written.data)
 
 
-def test_a_text_that_was_the_whole_input_is_a_list_again() -> None:
-    """A history is a list, also where a request would be a text alone."""
+def test_a_text_that_was_the_whole_input_becomes_a_list() -> None:
+    """A history is a list, also if a request would be a text alone."""
     assert to_native("openai", from_native("openai", {"input": "Hi."})).data == [{"role": "user", "content": "Hi."}]

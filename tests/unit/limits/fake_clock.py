@@ -1,10 +1,10 @@
-"""Time that passes only where somebody sleeps."""
+"""A clock that moves only when somebody sleeps."""
 
 from dragoman.transport import Timing
 
 
 class Clock:
-    """Seconds; `sleep` moves it at once."""
+    """In seconds; `sleep` moves it at once."""
 
     def __init__(self, now: float = 1_000.0) -> None:
         self.now = now

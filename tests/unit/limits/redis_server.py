@@ -1,6 +1,6 @@
-"""Redis for the tests, where one is given: set DRAGOMAN_TEST_REDIS_URL to a server such as redis://127.0.0.1:6379/0.
+"""Redis for the tests, if there is one: set DRAGOMAN_TEST_REDIS_URL to a server such as redis://127.0.0.1:6379/0.
 
-Each test counts under a name of its own, and what it leaves there expires by itself.
+Each test uses a name of its own, and its keys expire by themselves.
 """
 
 import os

@@ -1,8 +1,8 @@
 """The large run of limits: `python -m tests.unit.limits.stress`, on the Redis that DRAGOMAN_TEST_REDIS_URL names.
 
-Many processes ask as fast as they can for requests and tokens of one limit, half of them from an event loop: once they
-use all that they hold, once they settle for less and give some back. What was granted is then counted again, without a
-word of the algorithm. The exit status is 1 where any minute held more than the limit.
+Many processes request as fast as they can under one limit of requests and tokens, half of them from an event loop: in
+one round they use all that they reserve, in another they settle for less. What was granted is then counted without the
+algorithm. The exit status is 1 if any minute held more than the limit.
 """
 
 import argparse
@@ -24,11 +24,11 @@ GPT = "openai:gpt-6.1-sol"
 LIMIT = Limit(requests=900, tokens=2_000_000)
 MINUTE = 60_000_000
 Use = tuple[int, int, int]
-"""When it starts, the requests and the tokens that it really took."""
+"""The start, and the requests and tokens that were really used."""
 
 
 def _usage(chance: random.Random, grant: Grant, settled: bool) -> tuple[Use, TokenUsage | None, int]:
-    """One in ten is never sent; the others use some of what they hold."""
+    """One in ten is never sent; the others use some of what they reserved."""
     if not settled:
         return (grant.at, 1, grant.tokens), TokenUsage(input_tokens=grant.tokens), 1
     if chance.random() < 0.1:

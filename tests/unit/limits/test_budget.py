@@ -1,4 +1,4 @@
-"""Budgets: checked before a request is sent, settled by what it really took, and shared without a gap."""
+"""Budgets: checked before a request is sent, settled by its real usage, and shared without gaps."""
 
 import asyncio
 import threading
@@ -21,7 +21,7 @@ from dragoman.canonical.usage import CostStatus, TokenUsage
 from dragoman.limits.budget import Spend
 from dragoman.pricing import price_table
 from dragoman.session import Budget
-from tests.servers import STALL, FaultyServer, HttpReply, ReceivedRequest, sse_reply
+from dragoman.testing.faults.server import STALL, FaultyServer, HttpReply, ReceivedRequest, sse_reply
 from tests.unit.session.drivers import ANTHROPIC, NOW, OLLAMA, AsyncDriver, Body, Driver, FakeTime, Wire
 from tests.unit.session.handwritten_replies import (
     Call,
@@ -48,14 +48,14 @@ def wire(*texts: str, usage: tuple[int, int] = (1000, 100)) -> dict[str, Wire]:
     "limits",
     [{}, {"usd": -1}, {"usd": "NaN"}, {"usd": "five"}, {"usd": 0.5}, {"tokens": -1}, {"usd": 1, "per": "day"}],
 )
-def test_a_budget_that_makes_no_sense_is_refused(limits: dict[str, Any]) -> None:
-    """When it is made, not when it is needed."""
+def test_an_invalid_budget_is_refused(limits: dict[str, Any]) -> None:
+    """When it is made, not when it is used."""
     with pytest.raises(ConfigurationError):
         Budget(**limits)
 
 
-def test_nothing_is_sent_that_could_cost_too_much(driver: Driver) -> None:
-    """The most that the request can come to counts: its estimated input, and all the output that it may have."""
+def test_a_request_that_could_cost_too_much_is_not_sent(driver: Driver) -> None:
+    """Its worst case counts: the estimated input, and all the output that it may have."""
     provider = wire("One.")
     budget = Budget(usd="0.0001")
     session = driver.session(provider, budgets=[budget], options=SMALL)
@@ -71,8 +71,8 @@ def test_nothing_is_sent_that_could_cost_too_much(driver: Driver) -> None:
     assert "max_output_tokens" in str(error)
 
 
-def test_the_fact_takes_the_place_of_what_was_held(driver: Driver) -> None:
-    """After a reply its own counts stand, and the next request is checked against them."""
+def test_actual_usage_replaces_the_reservation(driver: Driver) -> None:
+    """After a reply its own counts apply, and the next request is checked against them."""
     budget = Budget(tokens=2000)
     session = driver.session(wire("One.", "Two."), budgets=[budget], options=SMALL)
     driver.ask(session, "Hi")
@@ -87,7 +87,7 @@ def test_the_fact_takes_the_place_of_what_was_held(driver: Driver) -> None:
 
 
 def test_a_stream_is_paid_for_alike(driver: Driver) -> None:
-    """Read to its end, its counts stand; left halfway, those that had arrived."""
+    """With its counts if it is read to its end, else with those that had arrived."""
     budget = Budget(tokens=10_000, per="user")
     session = driver.session(wire("One, two, three.", "Two."), budgets=[budget], options=SMALL, user_id="ann")
     driver.stream(session, "Hi")
@@ -100,7 +100,7 @@ def test_a_stream_is_paid_for_alike(driver: Driver) -> None:
 
 
 def test_a_turn_is_checked_in_each_round(driver: Driver) -> None:
-    """A budget per turn begins anew with each; what a turn had done when it ran out stays in the history."""
+    """A budget per turn starts again with each turn; if it runs out, finished rounds stay in the history."""
     replies = [handwritten_anthropic(Call("toolu_A", "look", {"at": "a"}), usage=(1000, 100)),
                handwritten_anthropic("One.", usage=(10, 5)), handwritten_anthropic("Two.", usage=(10, 5))]  # fmt: skip
     provider = {"anthropic": Wire(replies)}
@@ -114,8 +114,8 @@ def test_a_turn_is_checked_in_each_round(driver: Driver) -> None:
 
 
 @pytest.mark.parametrize("budget", [Budget(usd=1), Budget(usd=1, per="turn"), Budget(usd=1, per="user")], ids=str)
-def test_what_has_no_price_is_refused_under_a_limit_in_money(driver: Driver, budget: Budget) -> None:
-    """Nobody could say when it is reached. It may be allowed, and a limit in tokens needs no price."""
+def test_an_unpriced_model_is_refused_under_a_limit_in_money(driver: Driver, budget: Budget) -> None:
+    """Nobody could tell when it is reached. It may be allowed, and a limit in tokens needs no price."""
     provider = wire("One.", "Two.")
     session = driver.session(provider, UNPRICED, budgets=[budget], options=SMALL)
     with pytest.raises(UnpricedModelError, match="claude-unheard-of"):
@@ -131,8 +131,10 @@ def test_a_free_model_costs_nothing(driver: Driver) -> None:
     assert driver.ask(session, "Hi").text == "One."
 
 
-def test_a_reply_without_counts_is_taken_to_have_been_read(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
-    """Its cost is unknown, so the budget counts what the prompt was estimated at, and says so."""
+def test_a_reply_without_counts_is_charged_its_estimated_prompt(
+    driver: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its cost is unknown, and the budget reports that."""
     body = {"model": "qwen3", "message": {"role": "assistant", "content": "One."}, "done": True, "done_reason": "stop"}
     budget = Budget(tokens=10_000, per="user")
     session = driver.session(
@@ -145,7 +147,7 @@ def test_a_reply_without_counts_is_taken_to_have_been_read(driver: Driver, caplo
 
 
 def test_users_have_separate_accounts(driver: Driver) -> None:
-    """One budget, an account for each user, over all the sessions that hold it; what was spent elsewhere counts."""
+    """One budget has an account for each user, across all sessions; spending elsewhere counts."""
     budget = Budget(tokens=2500, per="user")
 
     def session(user: str) -> Any:
@@ -163,8 +165,8 @@ def test_users_have_separate_accounts(driver: Driver) -> None:
         driver.ask(session("bob"), "Hi")
 
 
-def test_a_failed_request_gives_back_what_it_held(driver: Driver) -> None:
-    """An error by status was not billed."""
+def test_a_failed_request_releases_its_reservation(driver: Driver) -> None:
+    """An error by status is not billed."""
     budget = Budget(tokens=10_000, per="user")
     provider = {
         "anthropic": Wire([httpx.Response(400, json={"type": "error", "error": {"type": "invalid_request_error"}})])
@@ -177,12 +179,12 @@ def test_a_failed_request_gives_back_what_it_held(driver: Driver) -> None:
 
 
 def broken(frames: int) -> tuple[bytes, ...]:
-    """A stream that tells its input, and a part of its text or none, before the provider gives up."""
+    """A stream that reports its input, and some text or none, before the provider fails."""
     return (*handwritten_anthropic("One, two.", usage=(1000, 100)).frames[:frames], handwritten_overloaded())
 
 
 def test_a_retry_pays_for_the_attempt_before_it(driver: Driver) -> None:
-    """A broken stream that reported its usage was billed: it is in the cost, and in the budget of the turn."""
+    """A broken stream that reported its usage was billed: it counts in the cost, and in the budget of the turn."""
     provider = {"anthropic": Wire([broken(2), handwritten_anthropic("One.", usage=(1000, 100))])}
     budget = Budget(tokens=10_000, per="user")
     session = driver.session(provider, budgets=[budget], options=SMALL, fake_time=FakeTime())
@@ -201,7 +203,7 @@ def test_a_retry_pays_for_the_attempt_before_it(driver: Driver) -> None:
 
 
 def test_a_broken_reply_that_was_seen_is_paid_for(driver: Driver) -> None:
-    """The turn fails, the history is as before, and the bill is not."""
+    """The turn fails and the history is as before, but the cost counts."""
     session = driver.session({"anthropic": Wire([broken(5)])}, budgets=[Budget(tokens=10_000)], options=SMALL)
     with pytest.raises(ProviderError):
         driver.stream(session, "Hi")
@@ -210,7 +212,7 @@ def test_a_broken_reply_that_was_seen_is_paid_for(driver: Driver) -> None:
     assert session.cost_on(OLLAMA).replies == 1
 
 
-def test_a_reply_that_was_left_before_its_first_word_is_paid_for() -> None:
+def test_a_reply_abandoned_before_its_first_word_is_paid_for() -> None:
     """The provider has read the prompt by then."""
     body = Body(handwritten_anthropic("One.", usage=(1000, 100)).frames[:2], "stall")
     provider = {"anthropic": Wire([body])}
@@ -240,7 +242,7 @@ def test_a_reply_that_was_left_before_its_first_word_is_paid_for() -> None:
 
 
 def test_attempts_are_stored(driver: Driver) -> None:
-    """And a budget per session knows them when it is loaded again; a session without any is stored as before."""
+    """A budget per session has them when it is loaded again; a session without a budget is stored as before."""
     session = driver.session({"anthropic": Wire([broken(5)])}, options=SMALL)
     assert b"attempts" not in session.dump()
     with pytest.raises(ProviderError):
@@ -254,8 +256,8 @@ def test_attempts_are_stored(driver: Driver) -> None:
     assert caught.value.spent == session.usage.total_tokens
 
 
-def test_compacting_is_paid_for(driver: Driver) -> None:
-    """By the budgets, whether or not the summary is of use."""
+def test_compaction_is_paid_for(driver: Driver) -> None:
+    """By the budgets, whether or not the summary is used."""
     history = [Message.user("One?"), Message.assistant("One."), Message.user("Two?"), Message.assistant("Two.")]
     budget = Budget(tokens=100_000, per="user")
     session = driver.session(wire(" "), budgets=[budget], messages=history)
@@ -269,7 +271,7 @@ def test_compacting_is_paid_for(driver: Driver) -> None:
 
 
 def test_a_schema_and_the_default_output_count() -> None:
-    """Without a limit of its own a reply may have as much as the adapter asks for, or the model gives."""
+    """Without a limit a reply may be as long as the adapter requests or the model allows."""
     adapter = get_adapter(ANTHROPIC)
     assert adapter.default_output_tokens == 8192
     needed = []
@@ -281,8 +283,8 @@ def test_a_schema_and_the_default_output_count() -> None:
     assert 8192 < needed[0] < needed[1]
 
 
-def test_several_budgets_hold_together_or_not_at_all(driver: Driver) -> None:
-    """Where the second one refuses, the first one gets back what it held."""
+def test_several_budgets_reserve_together_or_not_at_all(driver: Driver) -> None:
+    """If the second one refuses, the first one gets its reservation back."""
     wide = Budget(tokens=100_000, per="user")
     session = driver.session(wire("One."), budgets=[wide, Budget(tokens=10)], options=SMALL)
     with pytest.raises(BudgetExceededError):
@@ -292,7 +294,7 @@ def test_several_budgets_hold_together_or_not_at_all(driver: Driver) -> None:
 
 @pytest.fixture
 def slow() -> Iterator[FaultyServer]:
-    """Answers when the test says so, and stalls in a stream."""
+    """Answers when the test allows it, and stalls in a stream."""
     with FaultyServer(_answer) as server:
         yield server
 
@@ -309,10 +311,10 @@ def _answer(request: ReceivedRequest) -> HttpReply:
     )
 
 
-def test_two_threads_never_pass_a_check_that_one_may(slow: FaultyServer) -> None:
-    """What is under way is held back: of many sessions of one user, as many ask as there is room for."""
+def test_concurrent_requests_cannot_pass_one_check_together(slow: FaultyServer) -> None:
+    """Reservations count: of many sessions of one user, only as many ask as there is room for."""
     go.clear()
-    budget = Budget(tokens=250, per="user")  # one request may take some 110 to 130
+    budget = Budget(tokens=250, per="user")  # one request may use some 110 to 130
     settings = {"anthropic": {"base_url": slow.url, "api_key": "none"}}
     refused: list[BudgetExceededError] = []
     answered: list[str] = []
@@ -339,8 +341,8 @@ def test_two_threads_never_pass_a_check_that_one_may(slow: FaultyServer) -> None
     assert budget.account_for("ann").reserved == Spend()
 
 
-def test_leaving_a_stream_gives_back_what_is_left_over(slow: FaultyServer) -> None:
-    """What had arrived is settled; nothing stays held by a turn that is over."""
+def test_abandoning_a_stream_releases_the_rest(slow: FaultyServer) -> None:
+    """What had arrived is settled; a turn that is over holds no reservation."""
     go.set()
     budget = Budget(tokens=5000, per="user")
     settings = {"anthropic": {"base_url": slow.url, "api_key": "none"}}
@@ -353,6 +355,6 @@ def test_leaving_a_stream_gives_back_what_is_left_over(slow: FaultyServer) -> No
     assert budget.spend_of(None).tokens >= 600
 
 
-def test_a_budget_shows_what_it_is() -> None:
+def test_repr_shows_the_settings_of_a_budget() -> None:
     """For logs."""
     assert repr(Budget(usd="2.50", tokens=9, per="user")) == "Budget(usd=2.50, tokens=9, per='user')"

@@ -1,4 +1,4 @@
-"""The law of limits: whatever is asked, settled and given back, no window ever holds more than the limit."""
+"""The law of limits: whatever is requested, settled and released, no window ever holds more than the limit."""
 
 import threading
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ NO_LIMIT = 10**15
 
 @dataclass
 class Use:
-    """One request: when it starts, and what it held or really used of each bucket."""
+    """One request: its start, and what it reserved or really used of each bucket."""
 
     at: int
     held: tuple[int, ...]
@@ -43,8 +43,9 @@ steps = st.lists(
 
 @given(limit=limits, steps=steps)
 def test_no_window_holds_more_than_the_limit(limit: Limit, steps: list[tuple[str, int]]) -> None:
-    """Requests of any size at any time, waits of any length, replies shorter than was held: the sum of what was really
-    used in any span of the limit's length is at most the limit, and everything that fits starts some time."""
+    """For requests of any size at any time, waits of any length, and replies shorter than reserved: the usage in any
+    span of the limit's length is at most the limit, and everything that fits starts some time.
+    """
     clock = Clock()
     counters, buckets = LocalCounters(clock), tuple(limit.buckets("openai:gpt"))
     uses: list[Use] = []
@@ -74,8 +75,8 @@ def test_no_window_holds_more_than_the_limit(limit: Limit, steps: list[tuple[str
 
 
 @given(limit=limits, sizes=st.lists(st.integers(1, 400), min_size=1, max_size=40))
-def test_who_asked_first_starts_first(limit: Limit, sizes: list[int]) -> None:
-    """Large requests do not starve behind small ones: where all ask at once, they start in the order they asked in."""
+def test_requests_start_in_their_order(limit: Limit, sizes: list[int]) -> None:
+    """Large requests do not starve behind small ones that came later."""
     counters, (_, tokens) = LocalCounters(Clock()), tuple(limit.buckets("openai:gpt"))
     starts = [counters.claim([tokens.claim(min(size, tokens.amount))], NO_LIMIT).at for size in sizes]
     assert starts == sorted(starts)
@@ -83,7 +84,7 @@ def test_who_asked_first_starts_first(limit: Limit, sizes: list[int]) -> None:
 
 @given(limit=limits)
 def test_a_steady_user_gets_the_promised_share(limit: Limit) -> None:
-    """What is not let through at once comes at the even pace: all but the burst's share of the limit, each period."""
+    """Beyond the burst, requests pass at the even rate: the rest of the limit in each period."""
     counters, (requests, _) = LocalCounters(Clock()), tuple(limit.buckets("openai:gpt"))
     starts = [counters.claim([requests.claim(1)], NO_LIMIT).at for _ in range(3 * requests.amount)]
     lasting = starts[-1] - starts[0]
@@ -92,7 +93,7 @@ def test_a_steady_user_gets_the_promised_share(limit: Limit) -> None:
 
 
 def test_threads_share_one_count() -> None:
-    """Eight threads that ask as fast as they can: no window holds more, and nothing is handed out twice."""
+    """In eight threads at full speed, no window holds more, and nothing is granted twice."""
     (bucket,) = Limit(requests=50).buckets("openai:gpt")
     counters, starts = LocalCounters(Clock()), list[int]()
 
@@ -107,8 +108,8 @@ def test_threads_share_one_count() -> None:
     assert most_in_any_window([(at, 1) for at in starts], bucket.period) == 50
 
 
-def test_a_count_that_was_idle_is_forgotten() -> None:
-    """A program that meets ever new models keeps no memory of all of them."""
+def test_an_idle_count_is_forgotten() -> None:
+    """A program that uses ever new models does not collect memory for all."""
     clock = Clock()
     counters = LocalCounters(clock)
     for number in range(10_000):

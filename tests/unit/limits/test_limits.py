@@ -1,4 +1,4 @@
-"""Limits as a program uses them: waits that end, refusals that say when to come back, and what providers tell."""
+"""Limits in a program: bounded waits, refusals with a retry time, and limits that providers report."""
 
 import asyncio
 import subprocess
@@ -22,8 +22,8 @@ SONNET, GPT = "anthropic:claude-sonnet-5-5", "openai:gpt-6.1-sol"
     [{}, {"requests": 0}, {"tokens": -1}, {"requests": True}, {"requests": 1.5}, {"requests": 1, "seconds": 0},
      {"requests": 1, "seconds": float("nan")}, {"requests": 1, "burst": 0}, {"requests": 1, "burst": 2}],
 )  # fmt: skip
-def test_a_limit_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
-    """When it is made, not when it is needed."""
+def test_an_invalid_limit_is_refused(wrong: dict[str, Any]) -> None:
+    """When it is made, not when it is used."""
     with pytest.raises(ConfigurationError):
         Limit(**wrong)
     with pytest.raises(ConfigurationError):
@@ -40,7 +40,7 @@ def test_a_request_waits_for_its_turn_and_no_longer() -> None:
 
 
 def test_a_wait_that_would_be_too_long_is_refused_and_takes_nothing() -> None:
-    """The error says in how many seconds there is room, and by then there is."""
+    """The error says after how many seconds there is room, and then there is."""
     clock = Clock()
     limits = Limits(Limit(requests=2, burst=0.01), max_wait=5, timing=clock.timing)
     limits.acquire(GPT)
@@ -53,8 +53,8 @@ def test_a_wait_that_would_be_too_long_is_refused_and_takes_nothing() -> None:
     assert limits.acquire(GPT).wait == 0
 
 
-def test_who_counts_together() -> None:
-    """Each model for itself, or all that fit; other models not at all."""
+def test_models_that_match_a_limit_share_it() -> None:
+    """Each model for itself, or all that match; other models are not limited."""
     limits = Limits([Limit("anthropic:*", requests=1), Limit("openai:*", requests=1, shared=True)], max_wait=0)
     for model in (SONNET, "anthropic:claude-opus-5-5", GPT, "ollama:qwen3", "ollama:qwen3"):
         limits.reserve(model)
@@ -63,8 +63,8 @@ def test_who_counts_together() -> None:
             limits.reserve(model)
 
 
-def test_all_limits_that_fit_hold_together() -> None:
-    """Where one has no room, nothing is taken of the others."""
+def test_all_matching_limits_apply_together() -> None:
+    """If one has no room, nothing is taken from the others."""
     clock = Clock()
     of_all, of_one = Limit("openai:*", requests=10, shared=True, burst=1), Limit(GPT, requests=1)
     limits = Limits([of_all, of_one], max_wait=0, timing=clock.timing)
@@ -76,8 +76,8 @@ def test_all_limits_that_fit_hold_together() -> None:
         assert limits.reserve("openai:gpt-6.1-luna").wait == 0
 
 
-def test_tokens_are_held_by_estimate_and_settled_by_usage() -> None:
-    """What a reply did not use is there for the next; what it used beyond is paid for later."""
+def test_tokens_are_reserved_by_estimate_and_settled_by_usage() -> None:
+    """Unused tokens are there for the next request; excess is paid for later."""
     clock = Clock()
     limits = Limits(Limit(tokens=1000, burst=0.5), max_wait=0, timing=clock.timing)
     first = limits.acquire(GPT, 100, 400)
@@ -91,8 +91,8 @@ def test_tokens_are_held_by_estimate_and_settled_by_usage() -> None:
     assert refused.value.retry_after == pytest.approx((121 + 700 - 500) * 60 / 501, abs=0.01)
 
 
-def test_what_is_broken_off_is_given_back() -> None:
-    """A wait that ends by an exception takes nothing, sync and async."""
+def test_an_interrupted_wait_takes_nothing() -> None:
+    """Sync and async."""
 
     def fail(seconds: float) -> None:
         raise KeyboardInterrupt
@@ -116,7 +116,7 @@ def test_what_is_broken_off_is_given_back() -> None:
 
 
 def test_a_request_that_never_fits_is_refused() -> None:
-    """Its input alone is larger than the limit: no wait helps. Where a reply might be, the whole is held."""
+    """If its input alone is larger than the limit. If only the reply might be, the whole limit is reserved."""
     limits = Limits(Limit(tokens=1000))
     with pytest.raises(LimitReachedError, match="never fits") as refused:
         limits.reserve(GPT, 1001)
@@ -124,8 +124,8 @@ def test_a_request_that_never_fits_is_refused() -> None:
     assert limits.reserve(GPT, 900, 64_000).tokens == 1000
 
 
-def test_cached_tokens_count_where_the_limit_says_so() -> None:
-    """Some providers leave what they read from their cache out of their own limits."""
+def test_cached_tokens_count_if_the_limit_says_so() -> None:
+    """Some providers exclude cache reads from their limits."""
     usage = TokenUsage(input_tokens=10, cached_input_tokens=90, output_tokens=10)
     waits = []
     for counted in (True, False):
@@ -136,7 +136,7 @@ def test_cached_tokens_count_where_the_limit_says_so() -> None:
 
 
 def test_a_rate_limit_error_is_observed() -> None:
-    """For as long as it asks, nothing is sent to that model; without a time, no burst is left. Others go on."""
+    """Nothing is sent to that model for the named time; without a time, no burst is left. Other models go on."""
     limits = Limits(Limit(requests=600), max_wait=1000, timing=Clock().timing)
     limits.observe(SONNET, RateLimitError("slow down", retry_after=20))
     limits.observe(GPT, RateLimitError("slow down"))
@@ -145,22 +145,22 @@ def test_a_rate_limit_error_is_observed() -> None:
 
 
 @pytest.mark.parametrize("error", [ServerError("broken"), OverloadedError("full"), LimitReachedError("ours")])
-def test_errors_that_say_nothing_of_the_limit_change_nothing(error: Any) -> None:
-    """A server that is broken or full has not counted us."""
+def test_unrelated_errors_change_nothing(error: Any) -> None:
+    """A failing or overloaded server has not counted the request."""
     limits = Limits(Limit(requests=10), timing=Clock().timing)
     limits.observe(GPT, error)
     assert limits.reserve(GPT).wait == 0
 
 
-def test_an_absurd_wish_is_cut() -> None:
-    """A provider with a broken clock does not shut a program down for a century."""
+def test_an_absurd_retry_time_is_capped() -> None:
+    """A provider with a broken clock does not stop a program for a century."""
     limits = Limits(Limit(requests=10), max_wait=10_000, timing=Clock().timing)
     limits.observe(GPT, RateLimitError("come back", retry_after=3e9))
     assert limits.reserve(GPT).wait == 3600
 
 
-def test_headers_take_room_and_never_make_it() -> None:
-    """Fewer left than we would let through: so many. More: as before."""
+def test_headers_reduce_room_and_never_add_any() -> None:
+    """If the provider has fewer left than we would allow, that number counts; otherwise nothing changes."""
     limits = Limits(Limit(requests=100, tokens=1000, burst=0.1), max_wait=0, timing=Clock().timing)
     limits.observe(GPT, {"x-ratelimit-remaining-requests": "2", "x-ratelimit-remaining-tokens": "99999"})
     assert [limits.reserve(GPT).wait for _ in range(2)] == [0, 0]
@@ -183,12 +183,12 @@ def test_headers_take_room_and_never_make_it() -> None:
         ({}, {}),
     ],
 )
-def test_headers_are_read_with_care(headers: dict[str, str], expected: dict[str, int]) -> None:
-    """What is no number tells nothing."""
+def test_invalid_headers_are_ignored(headers: dict[str, str], expected: dict[str, int]) -> None:
+    """A value that is no number says nothing."""
     assert read_remaining(headers) == expected
 
 
-def test_a_url_that_is_none_is_not_shown() -> None:
+def test_an_invalid_url_is_not_shown() -> None:
     """It may hold a password."""
     with pytest.raises(ConfigurationError, match="no URL of Redis") as refused:
         Limits(Limit(requests=1), url="memcached://:hunter2@host")
@@ -196,7 +196,7 @@ def test_a_url_that_is_none_is_not_shown() -> None:
 
 
 def test_budgets_do_not_load_limits() -> None:
-    """A session needs budgets, and seldom limits; the first limit loads them."""
+    """A session needs budgets, and rarely limits; the first limit loads them."""
     program = (
         "import sys; from dragoman.limits import Budget;"
         "before = 'dragoman.limits.limits' in sys.modules;"

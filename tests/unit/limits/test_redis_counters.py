@@ -1,4 +1,4 @@
-"""The same law over processes: in Redis or Valkey, by the server's clock."""
+"""The same law across processes: in Redis or Valkey, by the server's clock."""
 
 import asyncio
 from typing import Any
@@ -23,7 +23,7 @@ GPT = "openai:gpt-6.1-sol"
 
 @pytest.fixture
 def shared() -> tuple[str, str]:
-    """The URL of the server, and a name that nobody else counts under."""
+    """The URL of the server, and a name that nobody else uses."""
     return redis_url(), own_name()
 
 
@@ -34,8 +34,8 @@ steps = st.lists(
 
 @examples(40)
 @given(steps=steps, burst=st.sampled_from([0.01, 0.1, 0.9]))
-def test_the_scripts_say_what_the_process_says(steps: list[tuple[str, int]], burst: float) -> None:
-    """Fed with the same moments, the server gives the same answers to the microsecond."""
+def test_the_scripts_agree_with_the_process(steps: list[tuple[str, int]], burst: float) -> None:
+    """For the same times, the server gives the same answers to the microsecond."""
     clock = Clock(1_790_000_000.0)
     buckets = tuple(Limit(requests=7, tokens=300, burst=burst).buckets(GPT))
     local, shared_counters = LocalCounters(clock), RedisCounters(redis_url(), own_name(), clock)
@@ -68,7 +68,7 @@ def _ask(url: str, name: str, count: int, starts: Any) -> None:
 
 
 def test_processes_share_one_limit(shared: tuple[str, str]) -> None:
-    """Four of them, as fast as they can: no window holds more, and nothing is handed out twice."""
+    """Four of them at full speed: no window holds more, and nothing is granted twice."""
     starts = FORK_CONTEXT.Queue()
     workers = [FORK_CONTEXT.Process(target=_ask, args=(*shared, 50, starts)) for _ in range(4)]
     for worker in workers:
@@ -81,7 +81,7 @@ def test_processes_share_one_limit(shared: tuple[str, str]) -> None:
 
 
 def test_event_loops_share_one_limit(shared: tuple[str, str]) -> None:
-    """One object in one loop after another, each with connections of its own, and without a loop."""
+    """One object in one loop after another, each with its own connections, and without a loop."""
     url, name = shared
 
     async def main() -> list[int]:
@@ -99,8 +99,8 @@ def test_event_loops_share_one_limit(shared: tuple[str, str]) -> None:
     limits.close()
 
 
-def test_what_is_refused_takes_nothing_there(shared: tuple[str, str]) -> None:
-    """And what is settled is there for others."""
+def test_a_refused_request_takes_nothing_on_the_server(shared: tuple[str, str]) -> None:
+    """Settled amounts are there for others."""
     url, name = shared
     first, second = (Limits(Limit(tokens=100, burst=0.5), url=url, name=name, max_wait=0) for _ in range(2))
     grant = first.acquire(GPT, 40)
@@ -114,7 +114,7 @@ def test_what_is_refused_takes_nothing_there(shared: tuple[str, str]) -> None:
 
 
 def test_a_missing_server_is_reported() -> None:
-    """Nothing is let through uncounted, sync and async."""
+    """Nothing passes uncounted, sync and async."""
     limits = Limits(Limit(requests=5), url="redis://127.0.0.1:1/0")
     with pytest.raises(LimitsUnavailableError, match="cannot be reached"):
         limits.acquire(GPT)

@@ -1,10 +1,10 @@
-"""The most that was let through in any window, counted without a word of the algorithm."""
+"""The most that was granted in any window, counted without the algorithm."""
 
 from collections.abc import Iterable
 
 
 def most_in_any_window(uses: Iterable[tuple[int, int]], width: int) -> int:
-    """Of (moment, amount), in any span of that width whose end is excluded: it may as well begin with a use."""
+    """Of (time, amount), in any span of that width, its end excluded; such a span may as well start with a use."""
     ordered = sorted(uses)
     most = held = first = 0
     for at, amount in ordered:

@@ -1,4 +1,4 @@
-"""A runtime that writes what a test gives it, in the place of openvino-genai: no model is loaded."""
+"""A runtime that writes what a test gives it, instead of openvino-genai: no model is loaded."""
 
 import sys
 from collections.abc import Callable
@@ -22,7 +22,7 @@ class _Status(Enum):
 
 
 class _Form:
-    """What the runtime calls a form of the output: here, its name and what it is made of."""
+    """A form of the output of the runtime: here, its name and what it is made of."""
 
     def __init__(self, *parts: Any, **fields: Any) -> None:
         self.parts, self.fields = parts, fields
@@ -35,8 +35,8 @@ class _Forms(_Form):
 class ScriptedRuntime:
     """The names of openvino-genai that are used. Each generation writes the next text, in pieces of three characters.
 
-    ``properties`` are those that a pipeline was made with, ``configs`` what each generation was limited by, and
-    ``prompts`` what it read.
+    ``properties`` are those that a pipeline was made with, ``configs`` the limits of each generation, and ``prompts``
+    what it read.
     """
 
     StreamingStatus = _Status
@@ -83,7 +83,7 @@ class ScriptedRuntime:
         )
 
     def install(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-        """Make it the runtime of every model that is loaded from here on, whatever the model's name."""
+        """Make it the runtime of every model that is loaded from now on."""
         path = folder / "handwritten.gguf"
         path.write_bytes(b"GGUF" + bytes(20))
         monkeypatch.setitem(sys.modules, "openvino_genai", self)

@@ -6,13 +6,13 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.transport.local.compute import runtime_properties
 
 
-def test_without_a_word_everything_is_computed_in_32_bits() -> None:
-    """The second hint is what turns off the rounding of activations and of the cache to 8 bits."""
+def test_the_default_precision_is_32_bits() -> None:
+    """The second hint turns off the rounding of activations and of the cache to 8 bits."""
     assert runtime_properties({}) == {"INFERENCE_PRECISION_HINT": "f32", "EXECUTION_MODE_HINT": "ACCURACY"}
 
 
-def test_another_precision_and_a_number_of_threads_come_from_the_environment() -> None:
-    """An empty variable is none."""
+def test_precision_and_threads_come_from_the_environment() -> None:
+    """An empty variable counts as unset."""
     assert runtime_properties({"DRAGOMAN_LOCAL_PRECISION": " bf16 ", "DRAGOMAN_LOCAL_THREADS": "2"}) == {
         "INFERENCE_PRECISION_HINT": "bf16",
         "INFERENCE_NUM_THREADS": 2,
@@ -29,7 +29,7 @@ def test_another_precision_and_a_number_of_threads_come_from_the_environment() -
         ("DRAGOMAN_LOCAL_THREADS", "two", "DRAGOMAN_LOCAL_THREADS is 'two'"),
     ],
 )
-def test_a_value_without_sense_is_named(name: str, value: str, error: str) -> None:
-    """The runtime itself would say nothing, or show a page of its source."""
+def test_an_invalid_value_is_named(name: str, value: str, error: str) -> None:
+    """The runtime itself would report nothing, or a page of its source."""
     with pytest.raises(ConfigurationError, match=error):
         runtime_properties({name: value})

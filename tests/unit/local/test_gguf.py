@@ -1,4 +1,4 @@
-"""The one fact read from a GGUF file, from hand-written headers."""
+"""The single fact read from a GGUF file, from hand-written headers."""
 
 import struct
 from pathlib import Path
@@ -30,15 +30,14 @@ BEFORE = (
 )
 
 
-def test_the_window_is_found_behind_values_of_every_kind(tmp_path: Path) -> None:
-    """Strings, arrays and numbers are passed over by their length."""
+def test_the_context_window_is_found_after_values_of_every_kind(tmp_path: Path) -> None:
+    """Strings, arrays and numbers are skipped by their length."""
     path = tmp_path / "a.gguf"
     path.write_bytes(handwritten_gguf(*BEFORE, entry("llama.context_length", UINT64, struct.pack("<Q", 8192))))
     assert context_length(path) == 8192
 
 
-def test_a_file_that_does_not_tell_its_window_has_none(tmp_path: Path) -> None:
-    """Unknown is None."""
+def test_a_file_without_a_context_window_gives_none(tmp_path: Path) -> None:
     path = tmp_path / "a.gguf"
     path.write_bytes(handwritten_gguf(*BEFORE))
     assert context_length(path) is None
@@ -53,8 +52,8 @@ def test_a_file_that_does_not_tell_its_window_has_none(tmp_path: Path) -> None:
         (handwritten_gguf(entry("x", 99, b"")), "unknown kind 99"),
     ],
 )
-def test_a_file_of_another_kind_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
-    """Nothing is guessed from bytes that are no whole header."""
+def test_a_file_of_another_format_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
+    """Incomplete headers are not guessed at."""
     path = tmp_path / "a.gguf"
     path.write_bytes(data)
     with pytest.raises(ValueError, match=message):

@@ -1,4 +1,4 @@
-"""What is done before a model is loaded: the runtime without its telemetry, and errors that say what to do."""
+"""Loading a model: the runtime without its telemetry, and errors that name a way out."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ TELEMETRY = "openvino_telemetry"
 
 @pytest.fixture
 def modules_seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """A runtime that loads no file; the list says what stood in the telemetry's place when it was imported."""
+    """A runtime that loads no file; the list records which telemetry module was installed at its import."""
     found: list[Any] = []
 
     def refuse(path: str, device: str, **properties: Any) -> None:
@@ -47,12 +47,12 @@ def test_a_missing_runtime_names_the_extra(monkeypatch: pytest.MonkeyPatch, hand
 def test_a_file_that_the_runtime_refuses_is_named_with_the_reason(
     modules_seen: list[Any], handwritten_gguf: Path
 ) -> None:
-    """In the runtime's words, without the places in its source."""
+    """In the runtime's words, without places in its source."""
     with pytest.raises(ConfigurationError, match=r"handwritten.gguf cannot be loaded \(Failed to open it\)"):
         LocalModel(handwritten_gguf)
 
 
-def test_a_file_of_another_kind_never_reaches_the_runtime(modules_seen: list[Any], tmp_path: Path) -> None:
+def test_a_file_of_another_format_never_reaches_the_runtime(modules_seen: list[Any], tmp_path: Path) -> None:
     """It might take anything for a model."""
     path = tmp_path / "a.gguf"
     path.write_bytes(b"PK")
@@ -63,17 +63,16 @@ def test_a_file_of_another_kind_never_reaches_the_runtime(modules_seen: list[Any
 
 
 def test_the_telemetry_is_hidden_while_the_runtime_is_imported(modules_seen: list[Any], handwritten_gguf: Path) -> None:
-    """And only then: the rest of the program may import what it likes."""
+    """And only then: the rest of the program may import it."""
     with pytest.raises(ConfigurationError):
         LocalModel(handwritten_gguf)
     assert modules_seen == [None]
     assert TELEMETRY not in sys.modules
 
 
-def test_telemetry_that_the_program_imported_itself_is_left_alone(
+def test_telemetry_that_the_program_imported_is_left_alone(
     modules_seen: list[Any], monkeypatch: pytest.MonkeyPatch, handwritten_gguf: Path
 ) -> None:
-    """It was the program's own wish."""
     module = ModuleType(TELEMETRY)
     monkeypatch.setitem(sys.modules, TELEMETRY, module)
     with pytest.raises(ConfigurationError):

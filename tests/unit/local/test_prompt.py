@@ -1,4 +1,4 @@
-"""What the model reads, and what it may write."""
+"""The prompt that the model reads, and what it may write."""
 
 from typing import Any
 
@@ -37,8 +37,8 @@ def body(*messages: Json, prompting: str = "tagged", **fields: Any) -> Json:
     return {"model": "m", "prompting": prompting, "messages": list(messages), **fields}
 
 
-def test_calls_and_results_are_text_in_the_form_that_the_grammar_enforces() -> None:
-    """History of any provider reads as if the model itself had called."""
+def test_calls_and_results_are_text_in_the_form_of_the_grammar() -> None:
+    """The history of any provider reads as if the model itself had called."""
     built = build_prompt(
         body(
             text_message("user", "Read a.txt"),
@@ -55,16 +55,16 @@ def test_calls_and_results_are_text_in_the_form_that_the_grammar_enforces() -> N
     assert built.allowed == AllowedOutput(parallel=True)
 
 
-def test_an_error_is_called_one_and_arguments_that_were_no_object_stay_as_they_were() -> None:
-    """The model reads what happened."""
+def test_errors_and_malformed_arguments_are_shown_to_the_model() -> None:
+    """An error is marked as one; arguments that are no object stay as they were."""
     broken = {"role": "assistant", "content": [{"type": "call", "id": "a", "name": "x", "arguments": '{"pa'}]}
     built = build_prompt(body(text_message("user", "Go"), broken, result_message("no such file", is_error=True)))
     assert built.messages[1]["content"] == '<tool_call>{"name": "x", "arguments": {"pa}</tool_call>'
     assert built.messages[2]["content"] == "<tool_response>\nError: no such file\n</tool_response>"
 
 
-def test_a_part_of_an_unknown_kind_is_passed_over() -> None:
-    """A native part that this version does not know is nothing to read aloud."""
+def test_a_part_of_an_unknown_kind_is_skipped() -> None:
+    """A native part that this version does not know is no text."""
     built = build_prompt(body({"role": "user", "content": [{"type": "hologram"}, {"type": "text", "text": "Hi"}]}))
     assert built.messages == [{"role": "user", "content": "Hi"}]
 
@@ -80,13 +80,13 @@ def test_a_part_of_an_unknown_kind_is_passed_over() -> None:
         ({"output_schema": SCHEMA}, AllowedOutput(calls=(READ, ADD), parallel=True, schema=SCHEMA)),
     ],
 )
-def test_the_tool_choice_is_what_a_larger_model_may_write(choice: Json, allowed: AllowedOutput) -> None:
-    """A model that can choose is left the choice."""
+def test_the_tool_choice_limits_a_larger_model(choice: Json, allowed: AllowedOutput) -> None:
+    """A model that can choose may choose."""
     assert build_prompt(body(text_message("user", "Hi"), tools=[READ, ADD], **choice)).allowed == allowed
 
 
 def test_a_larger_model_reads_the_tools_in_its_system_prompt() -> None:
-    """In the words that the Hermes and Qwen models were taught, behind the caller's own."""
+    """In the format that the Hermes and Qwen models were trained on, after the caller's prompt."""
     built = build_prompt(body(text_message("system", "Be brief."), text_message("user", "Hi"), tools=[READ]))
     assert built.messages[0]["content"].startswith("Be brief.\n\n# Tools")
     assert '"name": "read_file"' in built.messages[0]["content"]
@@ -106,16 +106,16 @@ def test_a_larger_model_reads_the_tools_in_its_system_prompt() -> None:
         ("Hello!", {"tool_choice": {"name": "add"}}, ["add"]),
     ],
 )
-def test_a_guided_model_calls_where_the_message_asks_for_a_tool(words: str, choice: Json, names: list[str]) -> None:
-    """It is never left the choice: it calls, or it speaks."""
+def test_a_guided_model_calls_if_the_message_asks_for_a_tool(words: str, choice: Json, names: list[str]) -> None:
+    """It never chooses: it either calls or answers."""
     allowed = build_prompt(body(text_message("user", words), prompting="guided", tools=[READ, ADD], **choice)).allowed
     assert [tool["name"] for tool in allowed.calls] == names
     assert allowed.text == (not names)
     assert not allowed.parallel
 
 
-def test_a_guided_call_is_led_in_by_examples_and_limited_to_the_words_of_the_message() -> None:
-    """The examples stand behind the caller's system prompt and before the conversation."""
+def test_a_guided_call_has_examples_and_the_words_of_the_message() -> None:
+    """The examples are after the caller's system prompt and before the conversation."""
     built = build_prompt(
         body(text_message("system", "Be brief."), text_message("user", "Read a.txt"), prompting="guided", tools=[READ])
     )
@@ -127,7 +127,7 @@ def test_a_guided_call_is_led_in_by_examples_and_limited_to_the_words_of_the_mes
 
 
 def test_a_guided_model_answers_a_result_in_words() -> None:
-    """Behind a tool's answer no call is due, and the examples show how to answer."""
+    """No call is due after a tool's answer, and the examples show how to answer."""
     built = build_prompt(
         body(
             text_message("user", "Read a.txt"),
@@ -143,7 +143,7 @@ def test_a_guided_model_answers_a_result_in_words() -> None:
 
 
 def test_a_guided_chat_is_left_alone() -> None:
-    """Where no tool is in play, the conversation is all that the model reads."""
+    """Without tools the model reads the conversation only."""
     assert build_prompt(body(text_message("user", "Hi"), prompting="guided", tools=[READ])).messages == [
         {"role": "user", "content": "Hi"}
     ]
@@ -157,15 +157,15 @@ def test_a_guided_chat_is_left_alone() -> None:
         body(text_message("user", "Hi"), tools=[READ], tool_choice={"name": "write_file"}),
     ],
 )
-def test_what_cannot_be_served_is_refused(request_body: Json) -> None:
-    """No model is asked for what it cannot give."""
+def test_unsupported_requests_are_refused(request_body: Json) -> None:
+    """A model is not asked for what it cannot do."""
     with pytest.raises(LocalRequestError) as caught:
         build_prompt(request_body)
     assert caught.value.status == 400
 
 
-def test_the_examples_stand_right_before_the_question_in_hand() -> None:
-    """What was said earlier comes first, so that it weighs less than the examples."""
+def test_the_examples_come_right_before_the_current_question() -> None:
+    """Earlier turns come first, so that they weigh less than the examples."""
     earlier = [
         text_message("user", "Read a.txt"),
         call_message(),

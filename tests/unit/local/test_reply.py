@@ -1,4 +1,4 @@
-"""From the model's text to lines: the same for every way in which the text comes in pieces."""
+"""From the model's text to lines: the same for any pieces of the text."""
 
 import json
 from itertools import pairwise
@@ -38,8 +38,8 @@ def split(pieces: list[str], *, finds_calls: bool = True) -> list[dict[str, Any]
 
 
 @given(st.lists(text_parts | calls, max_size=5), st.lists(st.integers(0, 500), max_size=8))
-def test_text_and_calls_are_told_apart_however_the_text_is_cut(parts: list[object], cuts: list[int]) -> None:
-    """Splitting is the same for any pieces, and finds each call with its own arguments, in order."""
+def test_text_and_calls_are_told_apart_for_any_pieces(parts: list[object], cuts: list[int]) -> None:
+    """Each call is found with its own arguments, in order."""
     text = "".join(part if isinstance(part, str) else call_text(*part) for part in parts)  # type: ignore[misc]
     found = split(in_pieces(text, cuts))
     assert found == split([text])
@@ -48,19 +48,19 @@ def test_text_and_calls_are_told_apart_however_the_text_is_cut(parts: list[objec
 
 
 @given(text_parts, st.lists(st.integers(0, 500), max_size=4))
-def test_where_no_call_is_allowed_all_is_text(prefix: str, cuts: list[int]) -> None:
-    """A model that may only speak may also speak of tags."""
+def test_without_allowed_calls_everything_is_text(prefix: str, cuts: list[int]) -> None:
+    """A model that may only answer may also write tags."""
     text = prefix + call_text("read_file", {"path": "a"})
     assert split(in_pieces(text, cuts), finds_calls=False) == [{"type": "text", "text": text}]
 
 
-def test_line_feeds_between_calls_are_no_words() -> None:
-    """The grammar separates calls; what it puts between them is nothing that the model said."""
+def test_line_feeds_between_calls_are_dropped() -> None:
+    """The grammar separates calls with them; they are not the model's text."""
     one = call_text("add", {"a": 1})
     assert [part["type"] for part in split([f"Well.\n{one}\n{one}\n"])] == ["text", "call", "call"]
 
 
-def test_a_call_that_is_cut_off_keeps_its_arguments_as_text() -> None:
+def test_a_truncated_call_keeps_its_arguments_as_text() -> None:
     """Half an object is never completed."""
     cut = call_text("read_file", {"path": "README.md"})[:-15]
     splitter = Splitter(calls=True)
@@ -71,13 +71,13 @@ def test_a_call_that_is_cut_off_keeps_its_arguments_as_text() -> None:
     ]
 
 
-def test_a_call_that_is_cut_off_before_its_arguments_is_text() -> None:
-    """Without a name there is no call, and nothing that was written is dropped."""
+def test_a_call_truncated_before_its_arguments_is_text() -> None:
+    """There is no call without a name, and nothing is dropped."""
     assert split(['<tool_call>{"name": "rea']) == [{"type": "text", "text": '<tool_call>{"name": "rea'}]
 
 
-def test_a_call_whose_closing_tag_is_missing_is_whole() -> None:
-    """Its arguments are complete, and there is nothing else it could be."""
+def test_a_call_without_its_closing_tag_is_whole() -> None:
+    """Its arguments are complete, and it cannot be anything else."""
     splitter = Splitter(calls=True)
     splitter.feed(call_text("add", {"a": 1})[:-5])
     assert [line["type"] for line in splitter.finish()] == ["call_end"]
@@ -85,10 +85,10 @@ def test_a_call_whose_closing_tag_is_missing_is_whole() -> None:
 
 
 @given(st.text("abc", max_size=30), st.lists(st.text("abc", min_size=1, max_size=3), max_size=3), st.data())
-def test_text_ends_before_the_first_stop_string_however_it_is_cut(
+def test_text_ends_before_the_first_stop_string_for_any_pieces(
     text: str, stops: list[str], data: st.DataObject
 ) -> None:
-    """What may become a stop string is held back, and given out where it becomes none."""
+    """A possible start of a stop string is held back until it is decided."""
     cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=6))
     stopper = StopFilter(stops)
     passed = "".join([stopper.feed(piece) for piece in in_pieces(text, cuts)]) + stopper.finish()
@@ -97,7 +97,7 @@ def test_text_ends_before_the_first_stop_string_however_it_is_cut(
     assert stopper.is_stopped == bool(places)
 
 
-def test_nothing_passes_behind_a_stop_string() -> None:
+def test_nothing_after_a_stop_string_is_returned() -> None:
     """The runtime may write a little more before it stops."""
     stopper = StopFilter(["END"])
     assert [stopper.feed("a END b"), stopper.feed("c"), stopper.finish()] == ["a ", "", ""]
@@ -110,7 +110,7 @@ def test_a_refusal_is_an_error_line_with_a_status() -> None:
     assert refusal.line == {"type": "error", "error": {"type": "timeout", "message": "too late"}}
 
 
-def test_an_unknown_line_is_a_fault_of_ours() -> None:
-    """Only our own lines are gathered."""
+def test_an_unknown_line_is_a_bug() -> None:
+    """Only our own lines are collected."""
     with pytest.raises(AssertionError, match="no reply holds"):
         merge_lines([{"type": "surprise"}])

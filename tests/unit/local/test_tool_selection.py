@@ -21,8 +21,8 @@ TOOLS = [{"name": name} for name in ("read_file", "write_file", "get_weather", "
         ("Use the add tool to add 1 and 2.", ["add"]),
     ],
 )
-def test_a_message_asks_for_the_tool_whose_object_it_speaks_of(text: str, names: list[str]) -> None:
-    """The last word of a tool's name decides, and the number of its other words where several tools share it."""
+def test_a_message_asks_for_the_tool_of_its_words(text: str, names: list[str]) -> None:
+    """The last word of a tool's name decides, then the number of its other words if several tools share it."""
     assert [tool["name"] for tool in select_tools(TOOLS, text)] == names
 
 
@@ -38,10 +38,10 @@ def test_a_message_asks_for_the_tool_whose_object_it_speaks_of(text: str, names:
     ],
 )
 def test_small_talk_asks_for_no_tool(text: str) -> None:
-    """A verb alone, or no word of any tool, is no request for a call."""
+    """A verb alone, or no word of any tool, requests no call."""
     assert select_tools(TOOLS, text) == []
 
 
-def test_a_tool_without_a_word_in_its_name_is_never_asked_for() -> None:
-    """A name of nothing but underscores shares no word with any message."""
+def test_a_tool_without_words_in_its_name_is_never_requested() -> None:
+    """A name of underscores shares no word with any message."""
     assert select_tools([{"name": "__"}], "__ read") == []

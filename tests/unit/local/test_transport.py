@@ -1,4 +1,4 @@
-"""Both ways to a model in this process, with a model that plays its part: no runtime is needed here."""
+"""Sync and async transports of the model in this process, with a fake model: no runtime is needed here."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ END = {"type": "end", "stop": "end_turn", "usage": {"input_tokens": 2, "output_t
 
 
 class FakeModel:
-    """A model that says words until it is not wanted any more, and notes what it was asked."""
+    """A model that writes words until it is stopped, and records its requests."""
 
     def __init__(self, words: list[str], error: Exception | None = None, *, endless: bool = False) -> None:
         self.words = words
@@ -64,7 +64,7 @@ class FakeModel:
 
 @pytest.fixture
 def fake_model(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeModel]:
-    """Puts an actor in the place of every model."""
+    """Puts a fake model in the place of every model."""
 
     def put(words: list[str], **fields: Any) -> FakeModel:
         model = FakeModel(words, **fields)
@@ -84,8 +84,8 @@ async def async_chunks(request: WireRequest = REQUEST) -> list[bytes]:
         return [chunk async for chunk in reply.chunks]
 
 
-def test_the_whole_and_both_streams_tell_the_same(fake_model: Callable[..., FakeModel]) -> None:
-    """One line a chunk; the whole reply is what its lines add up to."""
+def test_the_whole_reply_and_both_streams_agree(fake_model: Callable[..., FakeModel]) -> None:
+    """One line per chunk; the whole reply is the sum of its lines."""
     model = fake_model(["Hel", "lo"])
     reply = LocalTransport().send(ADAPTER, REQUEST)
     assert json.loads(reply.body)["content"] == [{"type": "text", "text": "Hello"}]
@@ -115,10 +115,10 @@ def failing(error: Exception) -> list[Callable[[], Any]]:
         (MissingExtraError("no"), MissingExtraError),
     ],
 )
-def test_what_fails_before_the_first_word_is_raised(
+def test_a_failure_before_the_first_word_is_raised(
     fake_model: Callable[..., FakeModel], error: Exception, kind: type[Exception]
 ) -> None:
-    """The same class for all four ways; a provider's error knows its provider and its one attempt."""
+    """The same class in all four ways; a provider error has its provider and one attempt."""
     fake_model([], error=error)
     for call in failing(error):
         with pytest.raises(kind) as caught:
@@ -128,7 +128,7 @@ def test_what_fails_before_the_first_word_is_raised(
             assert len(caught.value.attempts) == 1
 
 
-def test_what_fails_in_mid_stream_is_a_line_of_it(fake_model: Callable[..., FakeModel]) -> None:
+def test_a_failure_in_mid_stream_is_a_line_of_it(fake_model: Callable[..., FakeModel]) -> None:
     """The adapter's decoder then keeps what had arrived."""
     fake_model(["Hel"], error=LocalRequestError("timeout", "too late"))
     for lines in (chunks(), asyncio.run(async_chunks())):
@@ -137,8 +137,7 @@ def test_what_fails_in_mid_stream_is_a_line_of_it(fake_model: Callable[..., Fake
     assert [event.type for event in events] == ["message_start", "text_delta", "error"]
 
 
-def test_a_bug_shows_itself(fake_model: Callable[..., FakeModel]) -> None:
-    """It is not dressed up as an error of the model's."""
+def test_a_bug_is_not_turned_into_a_provider_error(fake_model: Callable[..., FakeModel]) -> None:
     fake_model(["Hel"], error=ZeroDivisionError("oops"))
     with pytest.raises(ZeroDivisionError):
         chunks()
@@ -147,7 +146,7 @@ def test_a_bug_shows_itself(fake_model: Callable[..., FakeModel]) -> None:
 
 
 def test_leaving_a_stream_stops_the_model(fake_model: Callable[..., FakeModel]) -> None:
-    """The context waits for it, so that the next request finds the model free."""
+    """The context waits for it, so the next request finds the model free."""
     model = fake_model([], endless=True)
     with LocalTransport().stream(ADAPTER, REQUEST) as reply:
         next(reply.chunks)
@@ -155,7 +154,7 @@ def test_leaving_a_stream_stops_the_model(fake_model: Callable[..., FakeModel]) 
 
 
 def test_cancelling_a_task_stops_the_model(fake_model: Callable[..., FakeModel]) -> None:
-    """Whether it was sent or streamed."""
+    """For whole replies and for streams."""
 
     async def cancel_midway(call: Callable[[], Any]) -> None:
         task = asyncio.create_task(call())
@@ -186,10 +185,8 @@ def test_the_loop_stays_free_while_the_model_writes(fake_model: Callable[..., Fa
     assert [len(lines) for lines in asyncio.run(both())] == [3, 3]
 
 
-def test_a_loop_that_is_gone_does_no_harm(
-    fake_model: Callable[..., FakeModel], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A program may end in the middle of a stream: the thread speaks to nobody for a moment, and stops."""
+def test_a_closed_loop_does_no_harm(fake_model: Callable[..., FakeModel], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program may end in the middle of a stream: the thread has no receiver, and stops."""
     model = fake_model([], endless=True)
     failed: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", failed.append)
@@ -205,8 +202,8 @@ def test_a_loop_that_is_gone_does_no_harm(
     del left_open
 
 
-def test_a_time_limit_is_handed_to_the_model_as_a_deadline(fake_model: Callable[..., FakeModel]) -> None:
-    """Without one there is none; one that is no time is refused."""
+def test_a_time_limit_is_passed_to_the_model_as_a_deadline(fake_model: Callable[..., FakeModel]) -> None:
+    """Without one there is none; an invalid one is refused."""
     model = fake_model(["a"])
     LocalTransport().send(ADAPTER, REQUEST)
     LocalTransport().send(ADAPTER, REQUEST, timeout=60)
@@ -217,7 +214,7 @@ def test_a_time_limit_is_handed_to_the_model_as_a_deadline(fake_model: Callable[
 
 
 def test_the_adapter_names_this_transport() -> None:
-    """Sessions find it by the adapter's word."""
+    """Sessions find it by the adapter's attribute."""
     with transport_for(ADAPTER) as transport:  # type: ignore[attr-defined]
         assert isinstance(transport, LocalTransport)
 
@@ -228,10 +225,10 @@ def test_the_adapter_names_this_transport() -> None:
     assert asyncio.run(enter())
 
 
-def test_what_takes_a_while_is_told_on_a_terminal_only(
+def test_slow_steps_are_reported_on_a_terminal_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A program's own output stays clean; the log has it always."""
+    """The output of a program stays clean; the log always has them."""
     with caplog.at_level("INFO", "dragoman.transport.local"):
         carrier.notify_terminal("loading")
         assert capsys.readouterr().err == ""

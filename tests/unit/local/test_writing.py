@@ -22,7 +22,7 @@ Script = Callable[..., ScriptedRuntime]
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Script:
-    """Makes a runtime that writes these texts, in turn."""
+    """Makes a runtime that writes these texts, one after the other."""
 
     def install(*written: str | Written) -> ScriptedRuntime:
         runtime = ScriptedRuntime(*written)
@@ -39,7 +39,7 @@ def ask(**options: Any) -> Message:
 
 
 def test_a_model_is_loaded_with_one_precision(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On every CPU the same, unless the environment names another; a value without sense is an error of its own."""
+    """The same on every CPU, unless the environment names another; an invalid value has an error of its own."""
     runtime = script("Hello.", "Hello.")
     ask()
     ask()
@@ -51,7 +51,7 @@ def test_a_model_is_loaded_with_one_precision(script: Script, monkeypatch: pytes
 
 
 def test_a_temperature_turns_sampling_on(script: Script) -> None:
-    """A temperature of 0 is none; a seed is passed on, and a request without one gets another each time."""
+    """A temperature of 0 does not; a seed is passed on, and each request without one gets another."""
     runtime = script(*["Hello."] * 5)
     for options in ({}, {"temperature": 0.0}, {"temperature": 1.5, "seed": 7, "top_k": 3}, *[{"top_p": 0.5}] * 2):
         ask(**options)
@@ -64,7 +64,7 @@ def test_a_temperature_turns_sampling_on(script: Script) -> None:
 
 
 @pytest.mark.parametrize("seed", [-1, 1 << 64])
-def test_a_seed_that_is_none_is_refused(script: Script, seed: int) -> None:
+def test_an_invalid_seed_is_refused(script: Script, seed: int) -> None:
     """In words, and before anything is written."""
     runtime = script()
     with pytest.raises(InvalidRequestError, match="a seed is a whole number of at least 0"):
@@ -72,8 +72,8 @@ def test_a_seed_that_is_none_is_refused(script: Script, seed: int) -> None:
     assert runtime.configs == []
 
 
-def test_how_a_reply_ended_is_told(script: Script) -> None:
-    """By itself, at the limit, or at a stop sequence, which is not part of it."""
+def test_the_stop_reason_is_reported(script: Script) -> None:
+    """The model's own end, the limit, or a stop sequence, which is not part of the reply."""
     script("Hello there.", ("Hello the", True), "Hello there.")
     ended, cut, stopped = ask(), ask(max_output_tokens=3), ask(stop_sequences=("there",))
     assert (ended.text, ended.stop_reason) == ("Hello there.", StopReason.END_TURN)
@@ -81,8 +81,8 @@ def test_how_a_reply_ended_is_told(script: Script) -> None:
     assert (stopped.text, stopped.stop_reason) == ("Hello ", StopReason.STOP_SEQUENCE)
 
 
-def test_a_model_may_write_nothing(script: Script) -> None:
-    """Its reply is then an empty one, whole and streamed, and the conversation goes on."""
+def test_an_empty_reply_is_a_reply(script: Script) -> None:
+    """Whole and streamed, and the conversation goes on."""
     runtime = script("", "", "Hello.")
     with Session(MODEL) as session:
         assert session.ask("Say nothing.").text == ""
@@ -108,7 +108,7 @@ def add(a: float, b: float) -> str:
 
 
 def test_a_call_is_run_and_answered_in_words(script: Script) -> None:
-    """The call's text becomes a call, and its result is what the next prompt ends with."""
+    """Its text becomes a call, and its result ends the next prompt."""
     runtime = script('<tool_call>{"name": "add", "arguments": {"a": 4, "b": 5}}</tool_call>', "It is 9.")
     with Session(MODEL, tools=[add]) as session:
         assert session.ask("Add 4 and 5.").text == "It is 9."
@@ -118,8 +118,8 @@ def test_a_call_is_run_and_answered_in_words(script: Script) -> None:
     assert [hasattr(config, "structured_output_config") for config in runtime.configs] == [True, False]
 
 
-def test_a_call_that_the_limit_cuts_runs_nothing_and_the_turn_ends(script: Script) -> None:
-    """A grammar lets numbers and white space go on for ever, so a small model may come to its limit in a call."""
+def test_a_truncated_call_runs_nothing_and_ends_the_turn(script: Script) -> None:
+    """A grammar allows endless numbers and white space, so a small model may reach its limit inside a call."""
     script(('<tool_call>{"name": "add", "arguments": {"a": 4444', True), "It failed.")
     with Session(MODEL, tools=[add]) as session:
         assert session.ask("Add 4 and 5.").text == "It failed."

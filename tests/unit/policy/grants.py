@@ -1,4 +1,4 @@
-"""Which texts of the sample each capability shows, and what a view's accessors then give."""
+"""Which texts of the sample each capability shows, and what a view's accessors then return."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ GATED: dict[str, Capability] = {
     "security.data": Capability.READ_DATA,
     "delegation.": Capability.READ_DELEGATION,
 }
-"""By how the texts begin; all other texts are for everyone."""
+"""By the start of a text; all other texts are visible to everyone."""
 
 ACCESSORS: dict[str, Capability] = {
     "subject": Capability.READ_SUBJECT,
@@ -35,11 +35,11 @@ ACCESSORS: dict[str, Capability] = {
     "object": Capability.READ_OBJECTS,
     "data_policy": Capability.READ_DATA,
 }
-"""The specification's table of accessors; environment and request_id are for everyone."""
+"""The specification's table of accessors; environment and request_id are visible to everyone."""
 
 
 def texts(value: Any) -> set[str]:
-    """Every text in a JSON value that is the path of its field."""
+    """Each text in a JSON value that is the path of its field."""
     if isinstance(value, str):
         return {value} if "." in value and not value[0].isdigit() else set()
     if isinstance(value, dict):

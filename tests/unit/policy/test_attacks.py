@@ -11,7 +11,7 @@ from tests.unit.canonical.extensions.samples import full
 
 @pytest.mark.parametrize(("start", "capabilities"), [(0, EVERYTHING), (3, READERS)])
 def test_no_attack_gets_through(start: int, capabilities: tuple[str, ...]) -> None:
-    """By any way, with any value: it is refused, or nothing comes of it."""
+    """In any way, with any value: it is refused or has no effect."""
     outcomes: Counter[tuple[str, str]] = Counter()
     sample = places()[start::12]
     assert run_attacks(sample, capabilities, outcomes) == []  # type: ignore[arg-type]
@@ -20,16 +20,16 @@ def test_no_attack_gets_through(start: int, capabilities: tuple[str, ...]) -> No
         assert outcomes[attack, "TierViolation"] > 0, attack
 
 
-def test_a_change_that_got_through_would_be_told() -> None:
-    """The table counts a breach where a place can be written: headers, by who may write them."""
+def test_a_successful_attack_would_be_reported() -> None:
+    """The table counts a breach at a place that the plugin may write: headers."""
     outcomes: Counter[tuple[str, str]] = Counter()
     assert ("http", "headers") not in places()
     breaches = run_attacks([("http", "headers")], EVERYTHING, outcomes)
     assert {breach.attack for breach in breaches} >= {"object.__setattr__", "model_copy", "pickle"}
 
 
-def test_what_cannot_even_be_read_is_a_violation() -> None:
-    """An error in a plugin's own class is no way around the tiers."""
+def test_an_unreadable_value_is_a_violation() -> None:
+    """An error in a plugin's own class does not bypass the tiers."""
     returned = full()
     object.__setattr__(returned, "agent", Explosive())
     with pytest.raises(TierViolation, match="cannot be read: RuntimeError"):

@@ -1,4 +1,4 @@
-"""Filtering: a plugin sees what its capabilities grant, and nothing else, by any way of looking."""
+"""Filtering: a plugin sees what its capabilities grant, and nothing else, however it looks."""
 
 import pickle
 from typing import Any
@@ -33,16 +33,16 @@ def shown_to(names: tuple[str, ...]) -> Extensions:
     return shown
 
 
-def test_the_sample_has_a_text_behind_every_capability() -> None:
-    """So that the tests below can tell."""
+def test_the_sample_has_a_text_for_each_capability() -> None:
+    """So the tests below can notice a leak."""
     assert {start for start in GATED if any(text.startswith(start) for text in ALL_TEXTS)} == set(GATED)
     assert len(SUBSETS) == 2 ** len(Capability) == 32_768
     assert filter_extensions(full(), Capability) == full()
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_a_set_of_capabilities_by_every_way_of_looking(part: int) -> None:
-    """Fields, accessors, prints, dicts, pickles, copies, views and errors: what is granted, and nothing else.
+def test_capability_sets_are_enforced_in_every_view(part: int) -> None:
+    """In fields, accessors, prints, dicts, pickles, copies, views and errors.
 
     `python -m tests.laws.policy.capabilities` tries all sets.
     """
@@ -50,8 +50,8 @@ def test_a_set_of_capabilities_by_every_way_of_looking(part: int) -> None:
     assert [(names, found) for names in sample if (found := breaches(names))] == []
 
 
-def test_a_leak_would_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Were a slot open to all, or closed to those who may see it."""
+def test_a_leak_would_be_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a slot were open to all, or closed to those who may see it."""
     monkeypatch.setitem(SLOTS, "agent", Slot(Tier.IMMUTABLE))
     ways = {way for way, _ in breaches([])}
     assert ways >= {"fields", "accessors", "repr and str", "__dict__", "dict and JSON", "pickle", "copies"}
@@ -61,14 +61,14 @@ def test_a_leak_would_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", Capability)
-def test_each_capability_alone(name: Capability) -> None:
-    """What it implies is granted, and its neighbours are not."""
+def test_each_capability_alone_grants_what_it_implies(name: Capability) -> None:
+    """And nothing next to it."""
     allowed = {text for text in ALL_TEXTS if grant_for(text) is None or grant_for(text) in expand_capabilities([name])}
     assert texts(shown_to((name,)).model_dump(mode="json")) == allowed
 
 
-def test_without_capabilities() -> None:
-    """Security is there if it was, but empty; what needs no capability is whole."""
+def test_extensions_without_capabilities() -> None:
+    """Security stays an empty object if it was set; slots that need no capability are complete."""
     shown = shown_to(())
     assert shown.model_dump(mode="json", exclude_none=True) == {
         **{name: FULL[name] for name in FULL if name not in ("agent", "http", "security", "delegation")},
@@ -78,7 +78,7 @@ def test_without_capabilities() -> None:
     assert filter_extensions(None, Capability) is None
 
 
-def test_a_slot_that_is_not_registered_is_hidden() -> None:
+def test_an_unregistered_slot_is_hidden() -> None:
     """A host may add slots; nobody sees them until the table says who may."""
 
     class Wider(Extensions):
@@ -94,13 +94,13 @@ def test_a_slot_that_is_not_registered_is_hidden() -> None:
 
 
 def test_an_unknown_capability_is_refused() -> None:
-    """Even where there is nothing to filter."""
+    """Even if there is nothing to filter."""
     with pytest.raises(ConfigurationError, match="is no capability"):
         filter_extensions(None, ["read_everything"])
 
 
 def test_nothing_is_shared_with_the_original() -> None:
-    """Force that goes around the locks changes the copy alone."""
+    """Forced changes affect the copy only."""
     original = full()
     shown = filter_extensions(original, Capability)
     pending: list[Any] = [shown]
@@ -131,7 +131,7 @@ FORGED = [
 
 
 @pytest.mark.parametrize("forged", FORGED)
-def test_an_error_tells_nothing_that_was_hidden(forged: Extensions) -> None:
+def test_errors_reveal_nothing_hidden(forged: Extensions) -> None:
     """Neither what is in a slot, nor whether anything is."""
     reasons = []
     for original in (full(), Extensions()):

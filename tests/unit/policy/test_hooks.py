@@ -1,4 +1,4 @@
-"""The two words of a hook, and what is not judged because it is no message."""
+"""The two names of a hook, and which objects are not judged because they are no messages."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ HI = Message.user("Hi")
 
 
 @pytest.mark.parametrize("name", [each for each in Hook if each is not Hook.EVALUATE])
-def test_a_hook_has_two_words(name: Hook) -> None:
-    """A6: as messages bear it, and as plugins are asked; a plugin may name it either way, and so may who runs it."""
+def test_a_hook_has_two_names(name: Hook) -> None:
+    """A6: the name on messages and the name of dispatch; plugins and callers may use either."""
     bare = name.removeprefix("cmf.")
     assert Hook(bare) is name
     hooks: list[str] = []
@@ -30,8 +30,8 @@ def test_a_hook_has_two_words(name: Hook) -> None:
 
 
 @pytest.mark.parametrize("name", ["llm_inptu", "cmf.evaluate", "", None])
-def test_a_hook_that_is_none_is_refused(name: Any) -> None:
-    """In the words of the library, with those that there are."""
+def test_an_unknown_hook_is_refused(name: Any) -> None:
+    """With an error of this library that lists the known ones."""
     for use in (
         lambda: Pipeline().run(name, HI),
         lambda: Pipeline().has_plugins(name),
@@ -42,8 +42,8 @@ def test_a_hook_that_is_none_is_refused(name: Any) -> None:
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_what_is_no_message_does_not_pass_unjudged(there: bool) -> None:
-    """Whether any plugin is asked there or not."""
+def test_anything_but_a_message_is_refused(there: bool) -> None:
+    """Whether or not a plugin is registered for the hook."""
     pipeline = Pipeline([hook("evaluate" if there else "llm_input")(lambda step: None)])
     with pytest.raises(TypeError, match="a Message is judged, not a str"):
         pipeline.run("evaluate", "hunter2")  # type: ignore[arg-type]
@@ -51,8 +51,8 @@ def test_what_is_no_message_does_not_pass_unjudged(there: bool) -> None:
         pipeline.run("evaluate", HI, {"security": {"labels": ["PII"]}})  # type: ignore[arg-type]
 
 
-def test_one_plugin_alone_is_a_pipeline_too() -> None:
-    """A list of one need not be written."""
+def test_a_single_plugin_is_a_pipeline() -> None:
+    """It need not be in a list."""
 
     @hook("evaluate")
     def shut(step: Step) -> Violation:
@@ -61,8 +61,8 @@ def test_one_plugin_alone_is_a_pipeline_too() -> None:
     assert [each.name for each in Pipeline(shut).plugins] == ["shut"]
 
 
-def test_views_look_at_extensions_and_nothing_else() -> None:
-    """A dict would be found out much later, by the first accessor that is asked."""
+def test_views_accept_extensions_only() -> None:
+    """With a dict, an error would come much later, from the first accessor."""
     with pytest.raises(TypeError, match=r"extensions are Extensions, not a dict"):
         HI.iter_views(extensions={})  # type: ignore[arg-type]
     (view,) = HI.iter_views(extensions=Extensions())

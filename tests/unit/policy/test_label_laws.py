@@ -1,4 +1,4 @@
-"""No label is lost without its record; `python -m tests.laws.policy.labels` tries far more."""
+"""No label is lost without a record; `python -m tests.laws.policy.labels` tries far more."""
 
 import logging
 
@@ -8,12 +8,14 @@ from tests.laws.policy.labels import Labels, run
 from tests.laws.policy.session_labels import SessionLabels
 
 
-def test_in_extensions() -> None:
-    """Through plugins, copies, stores, and things made of several."""
+def test_labels_survive_in_extensions() -> None:
+    """Through plugins, copies, stores and merges."""
     run(Labels, 40)
 
 
-def test_in_sessions(caplog: pytest.LogCaptureFixture, exhaustive: bool) -> None:
-    """Through turns, whole, streamed, left and failed; swaps, summaries, stores, dumps, splits and careless plugins."""
+def test_labels_survive_in_sessions(caplog: pytest.LogCaptureFixture, exhaustive: bool) -> None:
+    """Through turns, whole, streamed, abandoned and failed; swaps, summaries, stores, dumps, splits and careless
+    plugins.
+    """
     with caplog.at_level(logging.CRITICAL):
         run(SessionLabels, 12 if exhaustive else 4)

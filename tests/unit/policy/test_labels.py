@@ -1,4 +1,4 @@
-"""Labels: they pass on to what is made from the data, and leave only on the record."""
+"""Labels: they pass on to whatever is made from the data, and are removed only with a record."""
 
 import copy
 import pickle
@@ -36,7 +36,7 @@ def without(extensions: Extensions, *labels: str, records: list[Declassification
 
 
 def test_labels_are_added() -> None:
-    """To whatever there is; everything else stays, and where nothing is new it is the same object."""
+    """To existing ones; everything else stays, and without a new label the same object is returned."""
     assert labels_of(None) == labels_of(Extensions()) == frozenset()
     assert with_labels(None, ["PII"]) == labelled("PII")
     assert labels_of(with_labels(full(), ["PII"])) == {*KNOWN, "PII"}
@@ -46,8 +46,8 @@ def test_labels_are_added() -> None:
     assert labels_of(with_labels(None, "PII")) == {"PII"}
 
 
-def test_what_is_made_from_data_bears_its_labels() -> None:
-    """Of all its sources, beside its own."""
+def test_derived_data_have_the_labels_of_all_sources() -> None:
+    """In addition to their own."""
     made = inherit_labels(labelled("own"), labelled("a", "b"), None, Extensions(), labelled("b", "c"))
     assert labels_of(made) == {"own", "a", "b", "c"}
     assert inherit_labels(None) == Extensions()
@@ -62,12 +62,12 @@ def test_what_is_made_from_data_bears_its_labels() -> None:
     ],
 )  # fmt: skip
 def test_copies_and_stores_keep_labels(kept: Any) -> None:
-    """Every way to have the extensions again has the labels again."""
+    """However the extensions come back."""
     assert labels_of(kept(full())) == KNOWN
 
 
 def test_declassification_is_recorded_once() -> None:
-    """Who, what, why, when and of what; the labels go, and nothing else does."""
+    """Who, what, why, when and of what; only the labels go."""
     records: list[Declassification] = []
     left = without(full(), "security.labels.one", "absent", records=records, subject="message 7")
     assert labels_of(left) == {"security.labels.two"}
@@ -83,8 +83,8 @@ def test_declassification_is_recorded_once() -> None:
     assert Declassification.model_validate_json(records[1].model_dump_json()) == records[1]
 
 
-def test_nothing_to_remove_is_nothing_to_record() -> None:
-    """The same object comes back."""
+def test_removing_no_label_records_nothing() -> None:
+    """The same object is returned."""
     records: list[Declassification] = []
     for extensions in (full(), Extensions()):
         assert without(extensions, "absent", records=records) is extensions
@@ -100,8 +100,8 @@ def test_nothing_to_remove_is_nothing_to_record() -> None:
         ({"actor": " "}, "an actor and a reason"), ({"reason": ""}, "an actor and a reason"),
     ],
 )  # fmt: skip
-def test_declassification_takes_a_capability_and_a_reason(changed: dict[str, Any], complaint: str) -> None:
-    """Without, nothing is removed and nothing recorded."""
+def test_declassification_needs_a_capability_and_a_reason(changed: dict[str, Any], complaint: str) -> None:
+    """Otherwise nothing is removed and nothing recorded."""
     records: list[Declassification] = []
     with pytest.raises(DeclassificationError, match=complaint):
         without(full(), *KNOWN, records=records, **changed)
@@ -109,7 +109,7 @@ def test_declassification_takes_a_capability_and_a_reason(changed: dict[str, Any
 
 
 def test_a_failing_record_keeps_the_labels() -> None:
-    """What cannot be recorded does not happen: the error comes instead of the extensions."""
+    """The error comes instead of the extensions."""
 
     def full_disk(_: Declassification) -> None:
         raise OSError("no space left")

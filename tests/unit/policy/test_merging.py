@@ -1,4 +1,4 @@
-"""Merging: no way of changing what a plugin was shown gets past the tiers."""
+"""Merging: no change of what a plugin was shown bypasses the tiers."""
 
 import copy
 import pickle
@@ -33,7 +33,7 @@ def shown(capabilities: Iterable[str] = EVERYTHING, original: Extensions | None 
     return made
 
 
-def refused(returned: Extensions, capabilities: Iterable[str], slot: str, tier: str, **more: Any) -> None:
+def assert_refused(returned: Extensions, capabilities: Iterable[str], slot: str, tier: str, **more: Any) -> None:
     """The merge raises, names plugin, slot and tier, and leaves the original as it is."""
     original = full()
     with pytest.raises(TierViolation) as raised:
@@ -53,8 +53,8 @@ def taken(returned: Extensions | None, capabilities: Iterable[str], **more: Any)
 
 
 @pytest.mark.parametrize("capabilities", [[], ["read_agent", "read_roles"], EVERYTHING])
-def test_without_a_change_the_very_same_object_comes_back(capabilities: list[str]) -> None:
-    """Whatever was hidden from the plugin, and also where it returns nothing."""
+def test_without_a_change_the_same_object_is_returned(capabilities: list[str]) -> None:
+    """Whatever was hidden from the plugin, and also if it returns nothing."""
     original = full()
     for returned in (None, shown(capabilities), Extensions(custom=original.custom)):
         assert merge_extensions(original, returned, capabilities) is original
@@ -63,15 +63,15 @@ def test_without_a_change_the_very_same_object_comes_back(capabilities: list[str
 
 
 @pytest.mark.parametrize("slot", [name for name in FULL if name != "custom"])
-def test_what_is_not_carried_along_stays(slot: str) -> None:
+def test_slots_missing_in_a_result_stay(slot: str) -> None:
     """A slot set to None is no deletion: security = None loses no label."""
     returned = shown().model_copy(update={slot: None})
     original = full()
     assert merge_extensions(original, returned, EVERYTHING) is original
 
 
-def test_the_rules_inside_security_stay() -> None:
-    """A security of labels alone keeps subject, objects and data."""
+def test_missing_parts_of_security_stay() -> None:
+    """A security of labels only keeps subject, objects and data."""
     returned = Extensions(security=SecurityExtension(labels=frozenset({"new"})), custom=full().custom)
     merged = taken(returned, [])
     assert merged.security is not None
@@ -90,10 +90,10 @@ IMMUTABLE = {
 
 
 @pytest.mark.parametrize("slot", IMMUTABLE)
-def test_an_immutable_slot_is_neither_changed_nor_invented(slot: str) -> None:
-    """With every capability, and where there was nothing before."""
+def test_an_immutable_slot_cannot_be_changed_or_added(slot: str) -> None:
+    """Also with every capability."""
     returned = Extensions.model_validate({**FULL, slot: IMMUTABLE[slot]})
-    refused(returned, EVERYTHING, slot, "immutable")
+    assert_refused(returned, EVERYTHING, slot, "immutable")
     with pytest.raises(TierViolation, match=f"slot {slot} is immutable"):
         merge_extensions(None, Extensions.model_validate({slot: IMMUTABLE[slot]}), EVERYTHING)
 
@@ -107,43 +107,44 @@ def test_an_immutable_slot_is_neither_changed_nor_invented(slot: str) -> None:
         ("data", {"execute_sql": {}}, "security.data"),
     ],
 )  # fmt: skip
-def test_the_rules_inside_security_are_immutable(path: str, value: Any, slot: str) -> None:
-    """Only labels may change there."""
+def test_security_except_labels_is_immutable(path: str, value: Any, slot: str) -> None:
     security = {**FULL["security"], path: value}
-    refused(Extensions.model_validate({**FULL, "security": security}), EVERYTHING, slot, "immutable")
+    assert_refused(Extensions.model_validate({**FULL, "security": security}), EVERYTHING, slot, "immutable")
 
 
 @pytest.mark.parametrize("field", ["id", "type", "roles", "permissions", "teams", "claims"])
 def test_no_part_of_the_subject_changes(field: str) -> None:
-    """And the violation names which."""
+    """The violation names the part."""
     forged = {"id": "root", "type": "user", "claims": {"sub": "root"}}.get(field, ["admin"])
     security = {**FULL["security"], "subject": {**FULL["security"]["subject"], field: forged}}
     returned = Extensions.model_validate({**FULL, "security": security})
-    refused(returned, EVERYTHING, f"security.subject.{field}", "immutable")
+    assert_refused(returned, EVERYTHING, f"security.subject.{field}", "immutable")
 
 
-def test_a_hidden_subject_cannot_be_invented() -> None:
-    """Who may not read it cannot replace it, whole or in part."""
+def test_a_hidden_subject_cannot_be_replaced() -> None:
+    """Neither whole nor in part."""
     alone = Extensions.model_validate(
         {"security": {"subject": {"id": "root", "type": "user"}}, "custom": FULL["custom"]}
     )
-    refused(alone, [], "security.subject", "immutable")
+    assert_refused(alone, [], "security.subject", "immutable")
     subject = {"id": "security.subject.id", "type": "service", "roles": ["admin"]}
     partly = Extensions.model_validate({"security": {"subject": subject}, "custom": FULL["custom"]})
-    refused(partly, ["read_subject"], "security.subject.roles", "immutable")
+    assert_refused(partly, ["read_subject"], "security.subject.roles", "immutable")
 
 
 HEADERS = HttpExtension(headers={"X-New": "1"})
 
 
-def test_headers_take_the_capability() -> None:
-    """With it they are replaced, emptied too; without it they are not, nor where the plugin may only look."""
+def test_writing_headers_needs_the_capability() -> None:
+    """With it they are replaced or emptied; without it they are not, nor in a mode that may only look."""
     for headers in (HEADERS, HttpExtension()):
         returned = shown().model_copy(update={"http": headers})
         assert taken(returned, EVERYTHING) == full().model_copy(update={"http": headers})
-        refused(shown(["read_headers"]).model_copy(update={"http": headers}), ["read_headers"], "http", "guarded")
-        refused(shown([]).model_copy(update={"http": headers}), [], "http", "guarded")
-        refused(returned, EVERYTHING, "http", "guarded", may_write=False)
+        assert_refused(
+            shown(["read_headers"]).model_copy(update={"http": headers}), ["read_headers"], "http", "guarded"
+        )
+        assert_refused(shown([]).model_copy(update={"http": headers}), [], "http", "guarded")
+        assert_refused(returned, EVERYTHING, "http", "guarded", may_write=False)
     assert merge_extensions(None, Extensions(http=HEADERS), ["write_headers"]) == Extensions(http=HEADERS)
 
 
@@ -158,8 +159,8 @@ def labels_of(extensions: Extensions) -> set[str]:
 KNOWN = ("security.labels.one", "security.labels.two")
 
 
-def test_labels_are_added_by_whoever_may_write() -> None:
-    """Without any capability, and without seeing those that are there."""
+def test_any_writing_plugin_may_add_labels() -> None:
+    """Without any capability, and without seeing the existing ones."""
     assert labels_of(taken(with_labels("new"), [])) == {*KNOWN, "new"}
     assert labels_of(taken(with_labels(*KNOWN, "new"), ["read_labels"])) == {*KNOWN, "new"}
     assert merge_extensions(None, Extensions(security=SecurityExtension(labels=frozenset({"new"}))), []) == Extensions(
@@ -167,21 +168,21 @@ def test_labels_are_added_by_whoever_may_write() -> None:
     )
 
 
-def test_a_plugin_that_only_looks_adds_labels_with_the_capability() -> None:
-    """append_labels is for it; everything else stays closed."""
+def test_a_read_only_plugin_needs_append_labels() -> None:
+    """Everything else stays closed to it."""
     assert labels_of(taken(with_labels(*KNOWN, "new"), ["append_labels"], may_write=False)) == {*KNOWN, "new"}
-    refused(with_labels("new"), [], "security.labels", "monotonic", may_write=False)
+    assert_refused(with_labels("new"), [], "security.labels", "monotonic", may_write=False)
 
 
 @pytest.mark.parametrize("capabilities", [["read_labels"], ["append_labels"], ["declassify_labels"], EVERYTHING])
 @pytest.mark.parametrize("left", [(), KNOWN[:1], ("new",), (KNOWN[1], "new")])
-def test_labels_are_not_removed(capabilities: list[str], left: tuple[str, ...]) -> None:
-    """By returning fewer of them; not even where the plugin may declassify, which is a call of its own."""
-    refused(with_labels(*left), capabilities, "security.labels", "monotonic")
+def test_labels_cannot_be_removed_by_returning_fewer(capabilities: list[str], left: tuple[str, ...]) -> None:
+    """Not even with the right to declassify, which is a call of its own."""
+    assert_refused(with_labels(*left), capabilities, "security.labels", "monotonic")
 
 
-def test_who_cannot_see_labels_cannot_lose_them() -> None:
-    """An empty set is what it was shown."""
+def test_hidden_labels_are_not_lost() -> None:
+    """The plugin was shown an empty set."""
     original = full()
     assert merge_extensions(original, with_labels(), []) is original
     assert labels_of(taken(with_labels(KNOWN[0]), [])) == set(KNOWN)
@@ -201,16 +202,16 @@ class TestDelegation:
         return shown().model_copy(update={"delegation": delegation().model_copy(update=fields)})
 
     def test_hops_are_appended_with_the_capability(self) -> None:
-        """What follows from the chain is worked out here, whatever the plugin says of it."""
+        """Derived fields are computed here, whatever the plugin returns."""
         longer = delegation().with_new_hop(HOP)
         for returned in (self.changed(chain=longer.chain), shown().model_copy(update={"delegation": longer})):
             assert taken(returned, EVERYTHING) == full().model_copy(update={"delegation": longer})
             reader = shown(["read_delegation"]).model_copy(update={"delegation": returned.delegation})
-            refused(reader, ["read_delegation"], "delegation", "monotonic")
-            refused(returned, EVERYTHING, "delegation", "monotonic", may_write=False)
+            assert_refused(reader, ["read_delegation"], "delegation", "monotonic")
+            assert_refused(returned, EVERYTHING, "delegation", "monotonic", may_write=False)
 
     def test_the_first_delegation_can_be_created(self) -> None:
-        """Its origin is its first hop's subject."""
+        """Its origin is the subject of its first hop."""
         first = DelegationExtension().with_new_hop(HOP)
         assert merge_extensions(None, Extensions(delegation=first), ["append_delegation"]) == Extensions(
             delegation=first
@@ -227,25 +228,25 @@ class TestDelegation:
             {"chain": (*delegation().chain, HOP), "origin_subject_id": "root"},
         ],
     )  # fmt: skip
-    def test_nothing_else_about_it_changes(self, fields: dict[str, Any]) -> None:
-        """No hop is lost, replaced or put in front, and the origin stays."""
-        refused(self.changed(**fields), EVERYTHING, "delegation", "monotonic")
+    def test_nothing_else_of_a_delegation_changes(self, fields: dict[str, Any]) -> None:
+        """No hop is lost, replaced or prepended, and the origin stays."""
+        assert_refused(self.changed(**fields), EVERYTHING, "delegation", "monotonic")
 
 
-def test_custom_is_free() -> None:
+def test_custom_data_may_change_freely() -> None:
     """Changed, emptied and deleted, but not by a plugin that may only look."""
     for custom in ({"b": [1]}, {}, None):
         returned = shown([]).model_copy(update={"custom": custom})
         assert taken(returned, []) == full().model_copy(update={"custom": custom})
-        refused(returned, [], "custom", "mutable", may_write=False)
+        assert_refused(returned, [], "custom", "mutable", may_write=False)
     in_place = shown([])
     assert in_place.custom is not None
     in_place.custom["a"]["b"].append("more")
     assert taken(in_place, []).custom == {"a": {"b": ["custom", "more"]}}
 
 
-def test_what_was_taken_over_is_out_of_the_plugins_reach() -> None:
-    """Changing a returned object afterwards changes nothing."""
+def test_accepted_changes_are_copies() -> None:
+    """Changing a returned object afterwards has no effect."""
     returned = shown().model_copy(
         update={"custom": {"a": [1]}, "http": HEADERS, "delegation": delegation().with_new_hop(HOP)}
     )
@@ -261,15 +262,17 @@ def test_what_was_taken_over_is_out_of_the_plugins_reach() -> None:
 
 
 def test_several_changes_are_all_or_nothing() -> None:
-    """One that is not allowed takes the others with it."""
+    """One forbidden change rejects the others."""
     allowed = {"http": HEADERS, "custom": {"b": 1}, "security": SecurityExtension(labels=frozenset({*KNOWN, "new"}))}
     merged = taken(shown().model_copy(update=allowed), EVERYTHING)
     assert (merged.http, merged.custom, labels_of(merged)) == (HEADERS, {"b": 1}, {*KNOWN, "new"})
-    refused(shown().model_copy(update={**allowed, "request": RequestExtension()}), EVERYTHING, "request", "immutable")
+    assert_refused(
+        shown().model_copy(update={**allowed, "request": RequestExtension()}), EVERYTHING, "request", "immutable"
+    )
 
 
-def test_a_slot_that_is_not_registered_cannot_be_written() -> None:
-    """Neither by a class of one's own nor by reading one in; the host's own stays."""
+def test_an_unregistered_slot_cannot_be_written() -> None:
+    """Neither with a subclass nor by reading one in; the host's own value stays."""
 
     class Wider(Extensions):
         vault: str | None = None
@@ -292,8 +295,8 @@ def test_a_slot_that_is_not_registered_cannot_be_written() -> None:
     [("http", "EVIL"), ("http", 7), ("delegation", ["EVIL"]), ("security", "EVIL"), ("custom", object()),
      ("custom", [1]), ("custom", {"a": float("nan")})],
 )  # fmt: skip
-def test_a_writable_slot_takes_only_what_fits(slot: str, value: Any) -> None:
-    """What was forced past validation is validated again."""
+def test_writable_slots_are_validated(slot: str, value: Any) -> None:
+    """Values that were forced past validation are validated again."""
     returned = shown()
     returned.__dict__[slot] = value
     with pytest.raises(TierViolation):
@@ -315,8 +318,8 @@ def test_headers_and_labels_are_validated_again() -> None:
             merge_extensions(full(), returned, EVERYTHING)
 
 
-def test_what_is_no_extensions_is_refused() -> None:
-    """With the same error as any other change that is not allowed."""
+def test_anything_but_extensions_is_refused() -> None:
+    """With the same error as any other forbidden change."""
     with pytest.raises(TierViolation, match="a dict is no Extensions"):
         merge_extensions(full(), {"custom": {}}, EVERYTHING)  # type: ignore[arg-type]
 

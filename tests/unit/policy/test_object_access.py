@@ -25,7 +25,7 @@ def world(granted: tuple[str, ...] = (), *, subject: bool = True, **profile: Any
 
 
 def code(extensions: Extensions | None, *plugins: Any, hook: str = "cmf.tool_pre_invoke", part: Any = CALL) -> str:
-    """Why it is denied; empty where it passes."""
+    """The code of the denial; empty if it passes."""
     try:
         Pipeline(plugins).run(hook, Message.assistant([part]), extensions, calls={"tu_1": CalledTool("pay", None)})
     except PolicyDeniedError as error:
@@ -37,8 +37,8 @@ def code(extensions: Extensions | None, *plugins: Any, hook: str = "cmf.tool_pre
 
 
 @pytest.mark.parametrize(("hook", "part"), ASKED)
-def test_what_is_asked_for_takes_its_permissions(hook: str, part: ContentBlock) -> None:
-    """All of them, whoever asks; where the tool itself enforces them, that is the tool's business."""
+def test_requests_need_the_permissions_of_the_profile(hook: str, part: ContentBlock) -> None:
+    """All of them, for any caller; permissions that the tool itself enforces are left to the tool."""
     needed: dict[str, Any] = {"permissions": ["money.read", "money.write"]}
     for managed_by, granted, expected in (
         ("host", ("money.read", "money.write", "x"), ""),
@@ -52,16 +52,16 @@ def test_what_is_asked_for_takes_its_permissions(hook: str, part: ContentBlock) 
     assert code(world(), hook=hook, part=part) == code(None, hook=hook, part=part) == ""
 
 
-def test_answers_and_words_take_none() -> None:
-    """Profiles are evaluated before use; what has come back was allowed, or was not asked for here."""
+def test_results_and_texts_need_no_permission() -> None:
+    """Profiles are evaluated before use; what has come back was allowed, or was not requested here."""
     whole = world(permissions=["money.read"])
     result = ToolResultBlock(tool_use_id="tu_1", content=())
     assert code(whole, hook="cmf.tool_post_invoke", part=result) == ""
     assert code(whole, hook="cmf.llm_output", part=CALL) == ""
 
 
-def test_the_plugin_heeds_what_is_left() -> None:
-    """Trust domains, fields, entities of which nobody says anything, and permissions that tools check themselves."""
+def test_the_plugin_checks_the_rest_of_a_profile() -> None:
+    """Trust domains, fields, objects without a profile, and permissions that tools check themselves."""
     internal = ObjectAccess(trust_domains=["internal", "privileged"])
     assert code(world(trust_domain="internal"), internal) == ""
     assert code(world(trust_domain="external"), internal) == code(world(), internal) == "object_trust_domain"
@@ -79,8 +79,8 @@ def test_the_plugin_heeds_what_is_left() -> None:
     assert code(None, ObjectAccess(unlisted="deny"), hook="evaluate") == "object_unlisted"
 
 
-def test_a_setting_that_means_nothing_is_named() -> None:
-    """Words that are no domains, and one word in the place of several."""
+def test_an_invalid_setting_is_named() -> None:
+    """Words that are no domains, and one word instead of several."""
     wrong: dict[str, Any]
     for wrong in ({"trust_domains": ["inside"]}, {"trust_domains": "internal"}, {"unlisted": "no"}):
         with pytest.raises(ConfigurationError):

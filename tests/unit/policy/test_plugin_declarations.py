@@ -1,4 +1,4 @@
-"""What whoever writes a policy gets wrong: told when it is written, with what to write instead."""
+"""Mistakes in policies are reported when they are made, with what to write instead."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -49,16 +49,16 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_told_when_it_is_made(mistake: str) -> None:
-    """Not when the first message is denied for it."""
+def test_a_mistake_is_reported_at_declaration(mistake: str) -> None:
+    """Not when it denies the first message."""
     build, pattern = MISTAKES[mistake]
     with pytest.raises(ConfigurationError, match=pattern):
         build()
 
 
 @pytest.mark.parametrize("answer", [True, "no", {"violation": "no"}])
-def test_an_answer_that_is_none_is_named(answer: Any) -> None:
-    """By its kind, and never by what is in it; the step is denied."""
+def test_an_invalid_answer_is_named(answer: Any) -> None:
+    """By its type, and never by its content; the step is denied."""
     pipeline = Pipeline([hook("evaluate", name="odd")(lambda step: answer)])
     with pytest.raises(PolicyDeniedError) as denied:
         pipeline.run("evaluate", HI)
@@ -66,8 +66,8 @@ def test_an_answer_that_is_none_is_named(answer: Any) -> None:
     assert "hunter2" not in str(denied.value)
 
 
-def test_a_check_may_take_more_than_it_needs() -> None:
-    """Defaults, anything at all, a method, and what is written in C."""
+def test_a_check_may_have_more_parameters() -> None:
+    """Defaults, variadic ones, a method, and functions written in C."""
 
     class Method:
         def look(self, step: Step) -> None:
@@ -77,7 +77,7 @@ def test_a_check_may_take_more_than_it_needs() -> None:
         assert Pipeline([hook("evaluate", name="p")(check)]).run("evaluate", HI).message == HI
 
 
-def test_a_single_word_is_one_word() -> None:
+def test_a_single_string_is_one_item() -> None:
     """A capability is not its letters, and one finder is a list of one."""
     assert expand_capabilities("read_labels") == expand_capabilities(["read_labels"])
     assert filter_extensions(Extensions(), "read_labels") == Extensions()

@@ -39,21 +39,21 @@ TABLE = {
 }  # fmt: skip
 
 
-def test_the_table() -> None:
-    """Tier, and what reading and writing take, slot by slot."""
+def test_the_table_of_slots() -> None:
+    """Tier, and the capabilities for reading and writing, slot by slot."""
     assert {path: tuple(slot) for path, slot in SLOTS.items()} == TABLE
     assert [str(tier) for tier in Tier] == ["immutable", "monotonic", "guarded", "mutable"]
 
 
 def test_every_field_is_in_the_table() -> None:
-    """A field that is not would be hidden from everyone."""
+    """A missing field would be hidden from everyone."""
     paths = {path for path in Extensions.model_fields if path != "security"}
     paths |= {f"security.{name}" for name in SecurityExtension.model_fields}
     paths |= {f"security.subject.{name}" for name in SubjectExtension.model_fields}
     assert set(SLOTS) == paths
 
 
-def test_the_capabilities() -> None:
+def test_the_list_of_capabilities() -> None:
     """The reference implementation's twelve, the specification's two for objects and data, and declassification."""
     assert {str(capability) for capability in Capability} == {
         "read_subject", "read_roles", "read_teams", "read_claims", "read_permissions", "read_agent", "read_headers",
@@ -63,14 +63,14 @@ def test_the_capabilities() -> None:
 
 
 @pytest.mark.parametrize("name", Capability)
-def test_what_one_implies(name: Capability) -> None:
-    """Writing implies reading, and part of a subject implies whose part; nothing else implies anything."""
+def test_implied_capabilities(name: Capability) -> None:
+    """Writing implies reading, and a part of a subject implies the subject; nothing else implies anything."""
     assert expand_capabilities([name]) == {name, *IMPLIES.get(name, set())}
     assert expand_capabilities([str(name)]) == expand_capabilities([name])
 
 
-def test_every_set_holds_what_its_members_imply() -> None:
-    """And holding what is held already adds nothing, for all 32,768 sets."""
+def test_implication_is_closed_and_idempotent() -> None:
+    """For all 32,768 sets: each contains what its members imply, and closing it twice adds nothing."""
     alone = {name: expand_capabilities([name]) for name in Capability}
     for size in range(len(Capability) + 1):
         for names in itertools.combinations(Capability, size):

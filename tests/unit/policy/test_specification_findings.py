@@ -1,4 +1,5 @@
-"""The fourteen findings of the specification's review, and the faults of its reference, each with its case.
+"""The fourteen findings of the specification's review, and the faults of its reference implementation, each with its
+case.
 
 Source: docs/reference/cmf.md#review-findings and docs/reference/cmf.md#faults-of-the-reference.
 """
@@ -61,7 +62,7 @@ def call(name: str = "f", **arguments: Any) -> MessageView:
 
 
 def test_finding_1_a_glob_is_no_regular_expression() -> None:
-    """Its literals are literal, and a newline at the end of a name is no end."""
+    """Its literals are literal, and a trailing newline of a name does not match."""
     assert not call("admin").matches_uri_pattern("tool://_/a.min")
     assert not call("f").matches_uri_pattern("tool://_/(f|g)")
     assert call("(f|g)").matches_uri_pattern("tool://_/(f|g)")
@@ -69,7 +70,7 @@ def test_finding_1_a_glob_is_no_regular_expression() -> None:
 
 
 def test_finding_2_an_unknown_kind_raises() -> None:
-    """It is not skipped, and nothing before it is given out."""
+    """It is not skipped, and nothing before it is returned."""
     known = Message.assistant("Hi", session_id="s")
     unknown = UnknownBlock.model_validate({"type": "hologram"})
     with pytest.raises(UnknownPartError):
@@ -78,7 +79,7 @@ def test_finding_2_an_unknown_kind_raises() -> None:
 
 @pytest.mark.parametrize("mode", ["sequential", "transform", "audit", "concurrent", "fire_and_forget"])
 def test_finding_2_an_unknown_kind_passes_no_pipeline(mode: str) -> None:
-    """Whatever its plugins would have said of it: they are not asked, and the step is denied; at any depth."""
+    """At any depth: the step is denied before a plugin runs."""
     steps: list[Step] = []
 
     @hook("evaluate", mode=mode)
@@ -103,8 +104,8 @@ def test_finding_3_every_kind_has_tests() -> None:
             assert MessageView(any_block.validate_python({"type": kind, **BLOCKS[kind]}), role).to_dict()
 
 
-def test_finding_4_extensions_are_typed_and_beside_the_message() -> None:
-    """A message has no such field, and what is given beside it is the model."""
+def test_finding_4_extensions_are_typed_and_outside_the_message() -> None:
+    """A message has no such field; they are a model of their own."""
     assert "extensions" not in Message.model_fields
     with pytest.raises(ValidationError, match="Extra inputs"):
         Message.user("Hi", session_id="s", extensions={})
@@ -113,8 +114,8 @@ def test_finding_4_extensions_are_typed_and_beside_the_message() -> None:
         Extensions.model_validate({"security": {"labels": "PII"}})
 
 
-def test_finding_4_extensions_go_through_the_pipeline_beside_the_message() -> None:
-    """Each plugin is shown what it may see of them; what it hands back is checked and merged by the tiers."""
+def test_finding_4_extensions_pass_through_the_pipeline() -> None:
+    """Each plugin is shown what it may see of them; its result is checked and merged by tier."""
 
     @hook("evaluate", capabilities=["append_labels"])
     def labelling(step: Step) -> Extensions:
@@ -134,7 +135,7 @@ def test_finding_4_extensions_go_through_the_pipeline_beside_the_message() -> No
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
-def test_finding_5_a_part_cannot_lie_about_its_kind(kind: str) -> None:
+def test_finding_5_a_part_cannot_forge_its_kind(kind: str) -> None:
     """Its type is a literal of its class."""
     made = type(any_block.validate_python({"type": kind, **BLOCKS[kind]}))
     other = "image" if kind == "text" else "text"
@@ -143,7 +144,7 @@ def test_finding_5_a_part_cannot_lie_about_its_kind(kind: str) -> None:
 
 
 def test_finding_6_a_prompt_result_holds_messages() -> None:
-    """They are JSON objects here, counted by the view, and readable as messages."""
+    """As JSON objects, counted by the view and readable as messages."""
     inner = Message.user("Hi", session_id="s").model_dump(mode="json")
     part = any_block.validate_python({"type": "prompt_result", **BLOCKS["prompt_result"], "messages": [inner, inner]})
     assert MessageView(part, Role.USER).get_property("message_count") == 2
@@ -160,7 +161,7 @@ def test_finding_7_the_kind_of_a_source_is_closed() -> None:
 
 @pytest.mark.parametrize("value", [{"text": "Hi"}, {"type": "unheard_of", "text": "Hi"}, {"type": None, "text": "Hi"}])
 def test_finding_8_nothing_falls_back_to_text(value: dict[str, Any]) -> None:
-    """A missing or unknown kind is an error, and a ValidationError at that."""
+    """A missing or unknown kind is a ValidationError."""
     with pytest.raises(ValidationError):
         any_block.validate_python(value)
 
@@ -179,21 +180,21 @@ def test_finding_10_a_range_runs_forwards() -> None:
         ResourceRefBlock(resource_request_id="r", uri="u", resource_type="file", range_start=2, range_end=1)
 
 
-def test_finding_11_the_text_of_a_tool_comes_out() -> None:
+def test_finding_11_the_text_of_a_tool_is_output() -> None:
     """It is received, after the tool ran."""
     view = MessageView(TextBlock(text="42 rows"), Role.TOOL)
     assert (view.is_pre, view.is_post, view.action) == (False, True, "receive")
 
 
 def test_finding_12_the_table_of_actions_is_made_once() -> None:
-    """It belongs to the module; asking for an action makes no dict."""
+    """It belongs to the module; reading an action makes no dict."""
     assert "ACTIONS" in vars(view_kinds)
     code = inspect.getsource(MessageView.action.fget)  # type: ignore[attr-defined]
     assert "{" not in code
 
 
 def test_finding_13_content_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By all attributes together, not only within to_dict."""
+    """For all attributes together, not only within to_dict."""
     read: list[ContentBlock] = []
 
     def noting(part: ContentBlock) -> str | None:
@@ -224,15 +225,15 @@ def test_finding_14_headers_and_all_else_are_read_only() -> None:
     assert http.headers == {"Authorization": "Bearer x"}
 
 
-class TestWhatTheReferenceGetsWrong:
-    """Each place where the specification says that its reference implementation fails, or differs from it."""
+class TestFaultsOfTheReference:
+    """Each place where the reference implementation fails the specification, or differs from it."""
 
     def test_a2_nested_models_refuse_unknown_keys(self) -> None:
         """There only the message does, and a misspelt policy vanishes."""
         with pytest.raises(ValidationError, match="Extra inputs"):
             Extensions.model_validate({"security": {"data": {"t": {"deny_actions": ["export"]}}}})
 
-    def test_a3_a_blob_that_is_no_utf8_is_written(self) -> None:
+    def test_a3_a_binary_blob_is_written(self) -> None:
         """There its JSON raises; here it is base64 from the beginning."""
         blob = base64.b64encode(b"\xff\x00\xfe").decode()
         part = ResourceBlock(resource_request_id="r", uri="u", resource_type="blob", blob=blob)
@@ -242,7 +243,7 @@ class TestWhatTheReferenceGetsWrong:
         assert MessageView(part, Role.USER).to_dict()["size_bytes"] == 3
 
     def test_a3_the_flat_form_is_read(self) -> None:
-        """The specification's own example does not validate there."""
+        """There the specification's own example is invalid."""
         flat = {"content_type": "tool_call", "name": "f", "arguments": {"a": 1}}
         (read,) = from_cmf({"schema_version": "2.0", "role": "assistant", "content": [flat]})
         assert [(use.name, use.input) for use in read.tool_uses] == [("f", {"a": 1})]
@@ -250,7 +251,7 @@ class TestWhatTheReferenceGetsWrong:
         assert written["message"]["content"][0]["content"]["name"] == "f"
 
     def test_a3_a_missing_kind_is_a_validation_error(self) -> None:
-        """There a plain ValueError escapes."""
+        """There it is a plain ValueError."""
         for value in ({"text": "Hi"}, object()):
             with pytest.raises(ValidationError):
                 any_block.validate_python(value)
@@ -260,14 +261,14 @@ class TestWhatTheReferenceGetsWrong:
         assert SLOTS["http"].tier is Tier.GUARDED
 
     def test_a4_classification_is_protected(self) -> None:
-        """It is missing in the table there, so that nobody notices a change."""
+        """There it is missing in the table, so nobody notices a change."""
         original = Extensions(security=SecurityExtension(classification="secret"))
         returned = Extensions(security=SecurityExtension(classification="public"))
         with pytest.raises(TierViolation, match=r"security\.classification is immutable"):
             merge_extensions(original, returned, list(Capability))
 
     @pytest.mark.parametrize("slot", ["objects", "data"])
-    def test_a4_objects_and_data_take_a_capability(self, slot: str) -> None:
+    def test_a4_objects_and_data_need_a_capability(self, slot: str) -> None:
         """There everyone sees them: the specification's capabilities do not exist."""
         original = full()
         for capability, seen in ((f"read_{slot}", True), ("read_subject", False)):
@@ -279,19 +280,19 @@ class TestWhatTheReferenceGetsWrong:
         "profile", [{"managed_by": "nobody"}, {"trust_domain": "Internal"}, {"managed_by": ""}, {"trust_domain": ""}]
     )
     def test_a4_closed_words_are_closed(self, profile: dict[str, str]) -> None:
-        """There any text is taken for a profile's host and domain, and for how long data is kept."""
+        """There any text is accepted for a profile's host and domain, and for a retention."""
         with pytest.raises(ValidationError):
             Extensions.model_validate({"security": {"objects": {"f": profile}}})
         with pytest.raises(ValidationError):
             Extensions.model_validate({"security": {"data": {"f": {"retention": {"policy": "forever"}}}}})
 
     def test_a4_a_history_holds_messages(self) -> None:
-        """There it is a list of anything, to be spared an import."""
+        """There it is a list of anything, to avoid an import."""
         with pytest.raises(ValidationError):
             Extensions.model_validate({"agent": {"conversation": {"history": ["Hi"]}}})
 
-    def test_a4_a_change_that_is_not_allowed_is_told(self) -> None:
-        """There merging drops it in silence, and so a plugin's author never learns."""
+    def test_a4_a_forbidden_change_is_reported(self) -> None:
+        """There merging drops it silently, so a plugin's author never learns of it."""
         changed = Extensions.model_validate({"http": {"headers": {"A": "b"}}})
         with pytest.raises(TierViolation, match="changing it takes write_headers"):
             merge_extensions(Extensions(), changed, [])
@@ -307,7 +308,7 @@ class TestWhatTheReferenceGetsWrong:
         assert original == full()
 
     def test_a5_text_is_another_name_of_content(self) -> None:
-        """The specification's own sample raises AttributeError there."""
+        """There the specification's own sample raises AttributeError."""
         assert MessageView(TextBlock(text="Hi"), Role.USER).text == "Hi"
 
     def test_a5_direction_comes_from_the_kind_not_from_the_hook(self) -> None:
@@ -326,20 +327,20 @@ class TestWhatTheReferenceGetsWrong:
         assert not view.data_policy.permits("export")
 
     def test_a5_a_newline_does_not_end_a_pattern(self) -> None:
-        """There a name with one at its end still matches."""
+        """There a name with a trailing newline still matches."""
         assert not call("f\n").matches_uri_pattern("tool://_/f")
         assert not call("f").matches_uri_pattern("tool://_/f\n")
 
     def test_a5_arguments_can_be_left_out(self) -> None:
-        """Without content they leak there."""
+        """There they leak without content."""
         view = call(password="hunter2")
         assert "hunter2" in json.dumps(view.to_dict(include_content=False))
         left = view.to_dict(include_content=False, include_arguments=False)
         assert "hunter2" not in json.dumps(left)
         assert "hunter2" not in json.dumps(view.to_opa_input(include_content=True, include_arguments=False))
 
-    def test_a5_more_headers_than_three_are_secret(self) -> None:
-        """There cookies that are set, and the keys of most providers, are written out."""
+    def test_a5_more_than_three_headers_are_secret(self) -> None:
+        """There Set-Cookie and the keys of most providers are written."""
         secret = ("Set-Cookie", "Proxy-Authorization", "api-key", "X-Goog-Api-Key", "X-Amz-Security-Token")
         http = HttpExtension(headers=dict.fromkeys(("X-Trace", "Authorization", "COOKIE", "x-api-key", *secret), "v"))
         view = MessageView(TextBlock(text="Hi"), Role.USER, extensions=Extensions(http=http))
@@ -347,17 +348,17 @@ class TestWhatTheReferenceGetsWrong:
         assert set(view.headers) == set(http.headers)
 
     def test_a5_claims_are_never_written(self) -> None:
-        """They are kept as the reference keeps them, and are not printed either."""
+        """They are stored as in the reference, and are not printed either."""
         view = MessageView(TextBlock(text="Hi"), Role.USER, extensions=full())
         assert "security.subject.claims" not in json.dumps(view.to_dict()) + repr(full())
 
     def test_a6_capabilities_are_names_of_the_list(self) -> None:
-        """An unknown one is refused, so that a slip of the pen grants and hides nothing."""
+        """An unknown one is refused, so a typo neither grants nor hides anything."""
         with pytest.raises(ConfigurationError, match="did you mean read_labels"):
             filter_extensions(full(), ["read_label"])
 
     def test_a7_removing_a_label_is_a_call_of_its_own(self) -> None:
-        """The specification names it; there is no way to do it there."""
+        """The specification names it; the reference has none."""
         records: list[Declassification] = []
         left = declassify(
             full(), ["security.labels.one"], capabilities=["declassify_labels"], actor="a", reason="b",
@@ -367,8 +368,8 @@ class TestWhatTheReferenceGetsWrong:
         assert len(records) == 1
 
 
-def test_finding_14_nothing_is_changed_in_place_through_a_pipeline() -> None:
-    """Each plugin has copies of its own, so that what it does to them is seen by nobody, the next plugin included."""
+def test_finding_14_nothing_changes_in_place_in_a_pipeline() -> None:
+    """Each plugin has its own copies, so its changes to them are seen by nobody else."""
     seen: list[Any] = []
 
     @hook("evaluate", capabilities=["write_headers"])

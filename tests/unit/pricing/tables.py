@@ -1,4 +1,4 @@
-"""Small price tables for the tests: files in a folder, as the bundled ones."""
+"""Small price tables for the tests: files in a folder, like the bundled ones."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Costs of the bundled table that were computed by hand, to the last digit."""
+"""Costs with the bundled table that were computed by hand, to the last digit."""
 
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -42,16 +42,16 @@ FIXTURES: list[tuple[str, dict[str, Any], datetime, str]] = [
         FRIDAY,
         "0.00154",
     ),
-    # up to 200,000 tokens of prompt: 200000 x 3 + 10 x 15
+    # up to 200,000 prompt tokens: 200000 x 3 + 10 x 15
     ("anthropic:claude-sonnet-4-5", {"input_tokens": 200_000, "output_tokens": 10}, FRIDAY, "0.60015"),
-    # one more, and all of it is dearer: 1 x 6 + 200000 x 0.60 + 10 x 22.50
+    # one more, and all of them cost more: 1 x 6 + 200000 x 0.60 + 10 x 22.50
     (
         "anthropic:claude-sonnet-4-5",
         {"input_tokens": 1, "cached_input_tokens": 200_000, "output_tokens": 10},
         FRIDAY,
         "0.120231",
     ),
-    # o3 before and after its cut: 1000 x 10 + 100 x 40, 1000 x 2 + 100 x 8
+    # o3 before and after its price cut: 1000 x 10 + 100 x 40, 1000 x 2 + 100 x 8
     ("openai:o3", {"input_tokens": 1000, "output_tokens": 100}, datetime(2025, 6, 1, tzinfo=UTC), "0.014"),
     ("openai:o3", {"input_tokens": 1000, "output_tokens": 100}, datetime(2025, 7, 1, tzinfo=UTC), "0.0028"),
     # priority: 1000 x 4 + 500 x 0.20 + 10 x 20
@@ -78,7 +78,7 @@ FIXTURES: list[tuple[str, dict[str, Any], datetime, str]] = [
         FRIDAY,
         "0.0000818",
     ),
-    # peak on a weekday, 1000 x 1.32 + 100 x 3.96; not on a Saturday, 1000 x 0.66 + 100 x 1.98; nor before there was one
+    # peak on a weekday, 1000 x 1.32 + 100 x 3.96; not on a Saturday, 1000 x 0.66 + 100 x 1.98; nor before peak hours
     ("deepseek:deepseek-v4-pro", {"input_tokens": 1000, "output_tokens": 100}, FRIDAY_PEAK, "0.001716"),
     ("deepseek:deepseek-v4-pro", {"input_tokens": 1000, "output_tokens": 100}, SATURDAY_PEAK, "0.000858"),
     (
@@ -94,7 +94,7 @@ FIXTURES: list[tuple[str, dict[str, Any], datetime, str]] = [
 
 @pytest.mark.parametrize(("model", "counts", "at", "dollars"), FIXTURES)
 def test_a_cost_computed_by_hand(model: str, counts: dict[str, Any], at: datetime, dollars: str) -> None:
-    """Rate by rate, as the comment beside it says."""
+    """Rate by rate, as the comment next to it shows."""
     priced = price_table().price(model, TokenUsage(**counts), at)
     assert priced.cost_usd == Decimal(dollars)
     assert priced.cost_status is CostStatus.PRICED

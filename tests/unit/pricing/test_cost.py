@@ -1,4 +1,4 @@
-"""What one reply costs: buckets, subsets, tiers, variants, tools, and what to say where something is unknown."""
+"""The cost of one reply: buckets, subsets, tiers, variants, tools, and unknown parts."""
 
 import decimal
 import logging
@@ -23,7 +23,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> PriceTable:
     return write_table(tmp_path_factory.mktemp("prices"))
 
 
-def test_the_figure_of_the_specification() -> None:
+def test_the_example_of_the_specification() -> None:
     """8 input and 42 output tokens of claude-sonnet-4-6, at 3.00 and 15.00 dollars, cost 0.000654 dollars."""
     usage = cost(TokenUsage(input_tokens=8, output_tokens=42), "anthropic:claude-sonnet-4-6", NOW)
     assert usage.cost_usd == Decimal("0.000654")
@@ -45,7 +45,7 @@ def test_each_bucket_has_its_own_rate(table: PriceTable) -> None:
 
 
 def test_cached_media_have_their_own_rates(table: PriceTable) -> None:
-    """Audio and images that were read from a cache cost what that costs, not what text from it does, or new audio."""
+    """Audio and images from a cache cost neither what cached text costs, nor what new audio does."""
     usage = TokenUsage(
         input_tokens=100,
         audio_input_tokens=10,
@@ -58,7 +58,7 @@ def test_cached_media_have_their_own_rates(table: PriceTable) -> None:
 
 
 def test_subsets_replace_the_rate_of_their_bucket(table: PriceTable) -> None:
-    """Audio, images and reasoning are charged at their own rate and no longer at that of their bucket."""
+    """Audio, images and reasoning have their own rate and no longer that of their bucket."""
     usage = TokenUsage(
         input_tokens=100,
         audio_input_tokens=30,
@@ -72,7 +72,7 @@ def test_subsets_replace_the_rate_of_their_bucket(table: PriceTable) -> None:
     assert table.price("acme:full", usage, NOW).cost_usd == Decimal(per_million) / 1_000_000
 
 
-def test_what_has_no_rate_of_its_own_costs_as_much_as_its_kind(table: PriceTable) -> None:
+def test_a_missing_rate_is_that_of_its_kind(table: PriceTable) -> None:
     """Without cache, audio or reasoning rates all prompt tokens cost the input rate, all output the output rate."""
     usage = TokenUsage(
         input_tokens=10,
@@ -89,7 +89,7 @@ def test_what_has_no_rate_of_its_own_costs_as_much_as_its_kind(table: PriceTable
 
 
 def test_a_subset_larger_than_its_bucket_makes_the_cost_partial(table: PriceTable) -> None:
-    """Audio that exceeds the uncached input must have come from the cache, at a rate that nobody knows."""
+    """Audio beyond the uncached input must have come from the cache, at an unknown rate."""
     usage = TokenUsage(input_tokens=10, cached_input_tokens=90, audio_input_tokens=50)
     priced = table.price("acme:full", usage, NOW)
     assert priced.cost_status is CostStatus.PARTIAL
@@ -101,7 +101,7 @@ def test_a_subset_larger_than_its_bucket_makes_the_cost_partial(table: PriceTabl
 def test_a_longer_prompt_puts_the_whole_request_on_the_higher_rate(
     table: PriceTable, prompt: int, rates: tuple[int, int]
 ) -> None:
-    """The threshold counts everything billed as prompt, and must be exceeded; a tier keeps what it does not name."""
+    """The threshold counts all prompt tokens and must be exceeded; a tier keeps the rates that it does not name."""
     usage = TokenUsage(input_tokens=prompt - 600, cached_input_tokens=600, output_tokens=10)
     per_million = (prompt - 600) * rates[0] + 600 * Decimal("0.4") + 10 * rates[1]
     assert table.price("acme:full", usage, NOW).cost_usd == per_million / 1_000_000
@@ -120,8 +120,8 @@ def test_a_longer_prompt_puts_the_whole_request_on_the_higher_rate(
         ({"speed": "fast"}, (8, 40)),
     ],
 )
-def test_the_reply_says_which_variant_counts(table: PriceTable, stated: dict[str, str], rates: tuple[int, int]) -> None:
-    """Service tier and speed are read from the usage; the ordinary words of all providers mean the standard price."""
+def test_the_reply_names_its_variant(table: PriceTable, stated: dict[str, str], rates: tuple[int, int]) -> None:
+    """Service tier and speed come from the usage; the providers' ordinary words mean the standard price."""
     usage = TokenUsage(input_tokens=100, output_tokens=10, **stated)
     priced = table.price("acme:full", usage, NOW)
     assert priced.cost_usd == Decimal(100 * rates[0] + 10 * rates[1]) / 1_000_000
@@ -129,7 +129,7 @@ def test_the_reply_says_which_variant_counts(table: PriceTable, stated: dict[str
 
 
 def test_a_variant_keeps_the_standard_rates_that_it_does_not_name(table: PriceTable) -> None:
-    """Batch names input and output only: cache reads, longer prompts' other rates and tools stay."""
+    """Batch names input and output only: cache reads, rates of longer prompts and tools stay."""
     usage = TokenUsage(input_tokens=100, cached_input_tokens=100, output_tokens=10, server_tools={"web_search": 1})
     priced = table.price("acme:full", usage, NOW, batch=True)
     assert priced.cost_usd == (100 * 2 + 100 * Decimal("0.4") + 10 * 10) / 1_000_000 + Decimal("0.01")
@@ -148,7 +148,7 @@ def test_a_variant_keeps_the_standard_rates_that_it_does_not_name(table: PriceTa
 def test_an_unknown_variant_is_never_priced_as_standard(
     table: PriceTable, stated: dict[str, str], batch: bool, at: datetime, word: str
 ) -> None:
-    """A tier without a price (or not yet, or in no known combination) makes the cost partial and names itself."""
+    """A tier without a price (also for now, or in an unknown combination) makes the cost partial and is named."""
     usage = TokenUsage(input_tokens=100, output_tokens=10, **stated)
     priced = table.price("acme:full", usage, at, batch=batch)
     assert priced.cost_status is CostStatus.PARTIAL
@@ -167,7 +167,7 @@ def test_an_unknown_variant_keeps_what_is_known(table: PriceTable) -> None:
 
 @pytest.mark.parametrize("name", ["web_search", "web_search_requests", "web_search_calls", "web_search_call"])
 def test_tools_are_charged_by_the_thousand_calls(table: PriceTable, name: str) -> None:
-    """However a provider names the count of its calls."""
+    """However a provider names the count of calls."""
     usage = TokenUsage(server_tools={name: 2, "web_fetch_requests": 5, "code_execution": 0})
     priced = table.price("acme:full", usage, NOW)
     assert priced.cost_usd == Decimal("0.02")
@@ -184,7 +184,7 @@ def test_a_tool_without_a_price_is_named(table: PriceTable) -> None:
 
 
 def test_a_bucket_without_a_rate_is_named(table: PriceTable) -> None:
-    """A model with an input rate only: output makes the cost partial, its absence does not."""
+    """For a model with an input rate only, output makes the cost partial, and no output does not."""
     priced = table.price("acme:input-only", TokenUsage(input_tokens=100, output_tokens=1), NOW)
     assert priced.cost_usd == Decimal("0.0001")
     assert priced.cost_status is CostStatus.PARTIAL
@@ -197,7 +197,7 @@ def test_a_bucket_without_a_rate_is_named(table: PriceTable) -> None:
     ["acme:nobody", "nobody:plain", "acme:unknown-rates", "acme", "acme:", ":plain", "", "../acme:plain", "index:x"],
 )
 def test_an_unknown_model_has_no_cost(table: PriceTable, model: str) -> None:
-    """Nor has one whose rates nobody knows, nor a text that is no model id: None, never 0, and every bucket named."""
+    """Nor has one with unknown rates, nor an invalid model id: None, never 0, and every bucket is named."""
     usage = TokenUsage(input_tokens=1, cached_input_tokens=2, output_tokens=3, server_tools={"web_search": 1})
     priced = table.price(model, usage, NOW)
     assert priced.cost_usd is None
@@ -207,7 +207,7 @@ def test_an_unknown_model_has_no_cost(table: PriceTable, model: str) -> None:
 
 
 def test_free_is_zero(table: PriceTable) -> None:
-    """A free model costs nothing, whatever tier or batch it was asked in."""
+    """A free model costs nothing, in any tier or batch."""
     usage = TokenUsage(input_tokens=100, output_tokens=10, reasoning_tokens=5, service_tier="scale")
     priced = table.price("acme:gratis", usage, NOW, batch=True)
     assert priced.cost_usd == 0
@@ -222,7 +222,7 @@ def test_free_tokens_do_not_make_tools_free(table: PriceTable) -> None:
     assert priced.cost_status is CostStatus.PARTIAL
 
 
-def test_a_fee_by_request_comes_on_top(table: PriceTable) -> None:
+def test_a_fee_per_request_is_added(table: PriceTable) -> None:
     """Five dollars per thousand requests are half a cent each."""
     assert table.price("acme:fee", TokenUsage(input_tokens=1000), NOW).cost_usd == Decimal("0.006")
 
@@ -230,23 +230,23 @@ def test_a_fee_by_request_comes_on_top(table: PriceTable) -> None:
 @pytest.mark.parametrize(
     ("raw", "factor"), [(None, 1), ({}, 1), ({"geo": "global"}, 1), ({"geo": None}, 1), ({"geo": "us"}, Decimal("1.1"))]
 )
-def test_a_surcharge_multiplies_the_tokens_only(table: PriceTable, raw: dict[str, str] | None, factor: Decimal) -> None:
-    """What the provider's usage object says of the place multiplies token rates, not calls of tools."""
+def test_a_surcharge_multiplies_tokens_only(table: PriceTable, raw: dict[str, str] | None, factor: Decimal) -> None:
+    """The place in the provider's usage object multiplies token rates, not tool calls."""
     usage = TokenUsage(input_tokens=1000, output_tokens=100, server_tools={"web_search": 1}, speed="fast", raw=raw)
     priced = table.price("acme:full", usage, NOW)
     assert priced.cost_usd == Decimal("0.012") * factor + Decimal("0.01")
 
 
 def test_an_unknown_place_is_no_standard_place(table: PriceTable) -> None:
-    """A place without a factor is treated as an unknown variant."""
+    """A place without a factor is treated like an unknown variant."""
     priced = table.price("acme:plain", TokenUsage(input_tokens=1, raw={"geo": "moon"}), NOW)
     assert priced.cost_status is CostStatus.PARTIAL
     assert priced.unpriced == ("input_tokens", "geo=moon")
     assert priced.cost_usd is None
 
 
-def test_nothing_used_costs_nothing(table: PriceTable) -> None:
-    """Of a priced model, that is."""
+def test_no_usage_costs_nothing(table: PriceTable) -> None:
+    """For a priced model."""
     priced = table.price("acme:plain", TokenUsage(), NOW)
     assert priced.cost_usd == 0
     assert priced.cost_status is CostStatus.PRICED
@@ -264,8 +264,8 @@ def test_nothing_used_costs_nothing(table: PriceTable) -> None:
     ),
     latency=st.none() | st.integers(0, 10_000),
 )
-def test_the_counts_come_back_as_they_were(table: PriceTable, usage: TokenUsage, latency: int | None) -> None:
-    """Pricing adds the four figures of a cost and changes nothing else; the result is valid and survives JSON."""
+def test_pricing_changes_only_the_cost_fields(table: PriceTable, usage: TokenUsage, latency: int | None) -> None:
+    """It adds four fields; the result is valid and survives JSON."""
     priced = table.price("acme:full", usage, NOW)
     assert priced.model_dump(include=set(TokenUsage.model_fields)) == usage.model_dump()
     assert Usage.model_validate_json(priced.model_dump_json()) == priced
@@ -276,7 +276,7 @@ def test_the_counts_come_back_as_they_were(table: PriceTable, usage: TokenUsage,
 
 @given(first=COUNTS, second=COUNTS, out=COUNTS)
 def test_costs_add_up_and_never_fall(table: PriceTable, first: int, second: int, out: int) -> None:
-    """Without tiers the cost of two replies is that of one with both their tokens, and more tokens cost more."""
+    """Without tiers, two replies cost as much as one with the tokens of both, and more tokens cost more."""
 
     def price(tokens: int, output: int) -> Decimal:
         amount = table.price("acme:plain", TokenUsage(input_tokens=tokens, output_tokens=output), NOW).cost_usd
@@ -288,22 +288,22 @@ def test_costs_add_up_and_never_fall(table: PriceTable, first: int, second: int,
 
 
 def test_the_callers_decimal_context_does_not_round(table: PriceTable) -> None:
-    """A program that computes with three digits still gets the exact figure."""
+    """A program that computes with three digits still gets the exact cost."""
     usage = TokenUsage(input_tokens=123_456_789, output_tokens=987_654_321)
     with decimal.localcontext(decimal.Context(prec=3)):
         priced = table.price("acme:plain", usage, NOW)
     assert str(priced.cost_usd) == "15185.185182"
 
 
-def test_a_moment_without_a_time_zone_is_refused(table: PriceTable) -> None:
-    """Prices change at midnight somewhere: the caller must say where."""
+def test_a_time_without_a_zone_is_refused(table: PriceTable) -> None:
+    """Prices change at midnight in some zone, so the caller must name it."""
     with pytest.raises(RequestError, match="time zone"):
         table.price("acme:plain", TokenUsage(), datetime(2026, 1, 1))  # noqa: DTZ001
     assert issubclass(RequestError, DragomanError)
 
 
-def test_any_time_zone_will_do(table: PriceTable) -> None:
-    """Midnight in UTC is what counts, whatever zone the moment is given in."""
+def test_any_time_zone_works(table: PriceTable) -> None:
+    """Midnight in UTC counts, in whatever zone the time is given."""
     zone = timezone(timedelta(hours=-5))
     usage = TokenUsage(input_tokens=1_000_000)
     before = table.price(
@@ -315,7 +315,7 @@ def test_any_time_zone_will_do(table: PriceTable) -> None:
     assert (before.cost_usd, after.cost_usd) == (Decimal("0.01"), Decimal("0.004"))
 
 
-def test_cost_uses_this_moment_and_the_bundled_table_unless_told_otherwise(tmp_path: Path) -> None:
+def test_cost_defaults_to_now_and_the_bundled_table(tmp_path: Path) -> None:
     """The one-call form, with and without a table of one's own."""
     usage = TokenUsage(input_tokens=1000, output_tokens=100)
     assert cost(usage, "anthropic:claude-opus-5-5").cost_status is CostStatus.PRICED
@@ -323,8 +323,8 @@ def test_cost_uses_this_moment_and_the_bundled_table_unless_told_otherwise(tmp_p
     assert cost(usage, "acme:plain", table=mine).pricing_version == mine.version
 
 
-def test_a_batch_is_remembered_as_one(table: PriceTable) -> None:
-    """So that it can be priced again as what it was, however that was known at first."""
+def test_a_batch_is_recorded_as_one(table: PriceTable) -> None:
+    """So it can be priced as one again."""
     usage = TokenUsage(input_tokens=100, output_tokens=10)
     batch_priced = table.price("acme:full", usage, NOW, batch=True)
     tier_priced = table.price("acme:full", usage.model_copy(update={"service_tier": "batch"}), NOW)
@@ -338,8 +338,8 @@ def test_a_batch_is_remembered_as_one(table: PriceTable) -> None:
     assert table.price("acme:full", usage, NOW).pricing_mode is None
 
 
-def test_counts_that_could_not_be_read_make_the_cost_a_lower_bound(table: PriceTable) -> None:
-    """What they stood for is in no bucket, so the price is not the whole one."""
+def test_unreadable_counts_make_the_cost_a_lower_bound(table: PriceTable) -> None:
+    """Their tokens are in no bucket, so the price is incomplete."""
     usage = TokenUsage(input_tokens=1000, unread=("output_tokens",))
     priced = table.price("acme:plain", usage, NOW)
     assert (priced.cost_usd, priced.cost_status) == (Decimal("0.003"), CostStatus.PARTIAL)
@@ -350,10 +350,10 @@ def test_counts_that_could_not_be_read_make_the_cost_a_lower_bound(table: PriceT
     ("reported", "warned"),
     [("0.003", False), ("0.00303", False), ("0.00297", False), ("0.0031", True), ("0.0029", True), ("0", True)],
 )
-def test_a_providers_own_figure_is_compared(
+def test_a_providers_own_cost_is_compared(
     table: PriceTable, caplog: pytest.LogCaptureFixture, reported: str, warned: bool
 ) -> None:
-    """It stays beside ours; more than a hundredth of difference is a warning with both, the first time only."""
+    """It stays next to ours; a difference over one percent is one warning with both, the first time only."""
     usage = TokenUsage(input_tokens=1000, reported_cost_usd=Decimal(reported))
     with caplog.at_level(logging.WARNING, "dragoman.pricing"):
         priced = table.price("acme:plain", usage, NOW)
@@ -367,7 +367,7 @@ def test_a_providers_own_figure_is_compared(
 
 
 def test_a_lower_bound_can_only_be_too_high(table: PriceTable, caplog: pytest.LogCaptureFixture) -> None:
-    """Where ours is a part of the cost, a larger figure of the provider's is what was to be expected."""
+    """If ours is partial, a larger cost of the provider is expected."""
     usage = TokenUsage(input_tokens=1000, server_tools={"other": 1}, reported_cost_usd=Decimal("0.5"))
     with caplog.at_level(logging.WARNING, "dragoman.pricing"):
         assert table.price("acme:plain", usage, NOW).cost_status is CostStatus.PARTIAL
@@ -380,10 +380,10 @@ def test_a_lower_bound_can_only_be_too_high(table: PriceTable, caplog: pytest.Lo
     ("reported", "ours", "part"),
     [("2", "1", "0.5"), ("1", "2", "-0.5"), ("0", "0", "0"), (None, "1", None), ("1", None, None)],
 )
-def test_the_difference_is_a_part_of_the_larger_figure(
+def test_the_difference_is_a_fraction_of_the_larger_cost(
     reported: str | None, ours: str | None, part: str | None
 ) -> None:
-    """Above zero where the provider asks more; None where one of them is unknown."""
+    """Positive if the provider charges more; None if one of them is unknown."""
 
     def decimal_of(text: str | None) -> Decimal | None:
         return None if text is None else Decimal(text)
@@ -392,15 +392,15 @@ def test_the_difference_is_a_part_of_the_larger_figure(
     assert usage.cost_discrepancy == decimal_of(part)
 
 
-def test_a_total_that_differs_is_told() -> None:
-    """The four buckets stay what they are."""
+def test_a_contradicting_total_is_reported() -> None:
+    """The four buckets stay."""
     assert TokenUsage(input_tokens=5, output_tokens=5, reported_total=12).discrepancy == 2
     assert TokenUsage(input_tokens=5, output_tokens=5, reported_total=10).discrepancy == 0
     assert TokenUsage(input_tokens=5, output_tokens=5).discrepancy is None
 
 
 def test_the_cost_of_a_broken_reply_is_a_lower_bound() -> None:
-    """Priced becomes partial; what was not exact before stays as it was."""
+    """Priced becomes partial; other statuses stay."""
     priced = Usage(cost_usd=Decimal(1), cost_status=CostStatus.PRICED)
     bound = priced.as_lower_bound()
     assert (bound.cost_usd, bound.cost_status, bound.unpriced) == (Decimal(1), CostStatus.PARTIAL, ("output_tokens",))
@@ -409,7 +409,7 @@ def test_the_cost_of_a_broken_reply_is_a_lower_bound() -> None:
     assert free.as_lower_bound() is free
 
 
-def test_a_usage_comes_before_its_model() -> None:
-    """Whoever has them the other way round is told so."""
+def test_swapped_arguments_are_reported() -> None:
+    """The usage comes before its model."""
     with pytest.raises(TypeError, match="cost takes a usage and then its model, not a str first"):
         cost("openai:o3", Usage(input_tokens=1))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Which model a name means."""
+"""Which model a name refers to."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,14 +25,14 @@ from tests.unit.pricing.tables import write_table
     ],
 )
 def test_a_rule_matches_any_of_its_texts(rule: dict[str, list[str]], yes: list[str], no: list[str]) -> None:
-    """Every kind of rule, with names that it means and names that it does not."""
+    """Each kind of rule, with names that it matches and names that it does not."""
     read = read_rule(rule)
     assert [name for name in yes + no if matches(read, name)] == yes
 
 
 @pytest.mark.parametrize("rule", [{}, {"equals": []}, {"begins": ["a"]}, {"all": [{"ends": ["a"]}]}])
-def test_a_rule_that_could_never_match_is_refused(rule: dict[str, list[str]]) -> None:
-    """A misspelt kind must not silently mean nothing."""
+def test_an_impossible_rule_is_refused(rule: dict[str, list[str]]) -> None:
+    """A misspelt kind must not silently match nothing."""
     with pytest.raises(ValueError, match="match"):
         read_rule(rule)
 
@@ -47,13 +47,13 @@ def test_a_rule_that_could_never_match_is_refused(rule: dict[str, list[str]]) ->
         ("m-202512110", "m-202512110"),
     ],
 )
-def test_compact_dates_are_written_out(name: str, dashed: str) -> None:
-    """Only where they are dates."""
+def test_compact_dates_are_expanded(name: str, dashed: str) -> None:
+    """Only if they are dates."""
     assert with_dashed_date(name) == dashed
 
 
-def test_the_first_rule_counts_without_case(tmp_path: Path) -> None:
-    """Names are compared in lower case; a dated name falls to the model that takes dates."""
+def test_the_first_matching_rule_counts_without_case(tmp_path: Path) -> None:
+    """Names are compared in lower case; a dated name matches the model that accepts dates."""
     table = write_table(tmp_path)
     at = datetime(2026, 11, 20, tzinfo=UTC)
     for name, model in {"PLAIN": "plain", "Full-x": "full", "whole-20260101": "full"}.items():

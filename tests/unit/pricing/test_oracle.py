@@ -1,7 +1,7 @@
-"""Our figures against those of genai-prices, the source of the data: the same model, the same cost, to the last digit.
+"""Our costs against those of genai-prices, the source of the data: the same model, the same cost, to the last digit.
 
-Only what the overlay corrects on purpose is left out. Where we say that a variant or a rate is unknown, the oracle
-silently charges the standard price or nothing; then the test asks that this is what it did.
+Only what the overlay corrects on purpose is left out. If we report an unknown variant or rate, the oracle silently
+charges the standard price or nothing; then the test requires that it did so.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from tests.sampling import examples
 
 NAMES = {"aws": "bedrock", "azure": "azure-openai", "x-ai": "xai"}
 PROVIDERS = {provider.id: provider for provider in data.providers}
-# What the overlay knows better, and why: the only models whose price is not the source's.
+# What the overlay corrects, and why: the only models whose price is not the source's.
 CORRECTED_WHY = {
     "deepseek:deepseek-flash": "its peak hours have no first day and no weekdays in the source",
     "deepseek:deepseek-v4": "its peak hours have no first day and no weekdays in the source",
@@ -45,7 +45,7 @@ CONTEXTS: tuple[dict[str, str], ...] = (
 
 @dataclass(frozen=True)
 class Spending:
-    """One reply's counts, made so that every subset fits into its bucket."""
+    """The counts of one reply, in which each subset fits into its bucket."""
 
     usage: TokenUsage
     at: datetime
@@ -104,7 +104,7 @@ def spendings(draw: st.DrawFn) -> Spending:
 
 
 def _texts(clause: object) -> Iterator[str]:
-    """The texts in a rule, as candidates for names that it means."""
+    """The texts in a rule, as candidates for names that it matches."""
     for text in ("equals", "starts_with", "ends_with", "contains"):
         if hasattr(clause, text):
             yield getattr(clause, text)
@@ -113,8 +113,8 @@ def _texts(clause: object) -> Iterator[str]:
 
 
 @cache
-def _named(provider_id: str) -> tuple[tuple[str, types.ModelInfo], ...]:
-    """Each model of a provider with a name by which the oracle finds it."""
+def _models_by_name(provider_id: str) -> tuple[tuple[str, types.ModelInfo], ...]:
+    """Each model of a provider, with a name by which the oracle finds it."""
     provider = PROVIDERS[provider_id]
     ours = NAMES.get(provider_id, provider_id)
     found = {}
@@ -142,7 +142,7 @@ def test_every_name_means_the_same_model(provider_id: str) -> None:
             expected = provider.find_model(name, all_providers=data.providers)
             row = table.find(f"{ours}:{name}", datetime(2026, 11, 1, tzinfo=UTC))
             if expected is None or row is None:
-                # A model without any row has no price there either; a dated name may be known to us alone.
+                # A model without any row has no price there either; a dated name may be known to us only.
                 assert row is None or name != text
                 assert expected is None or table.price(f"{ours}:{name}", TokenUsage(), BEGINNING).cost_usd is None
             else:
@@ -151,14 +151,14 @@ def test_every_name_means_the_same_model(provider_id: str) -> None:
 
 @pytest.mark.parametrize("provider_id", PROVIDERS)
 def test_every_model_costs_the_same(provider_id: str, exhaustive: bool) -> None:
-    """All models of all providers, each with random usages, moments and variants."""
+    """All models of all providers, each with random usages, times and variants."""
     rounds = 8 if provider_id == "openrouter" else 12
 
     @seed(20261110)
     @settings(max_examples=rounds if exhaustive else 1, deadline=None, database=None)
     @given(spendings())
     def compare(spending: Spending) -> None:
-        for name, model in _named(provider_id):
+        for name, model in _models_by_name(provider_id):
             _compare(provider_id, name, model, spending)
 
     compare()
@@ -168,21 +168,21 @@ def test_every_model_costs_the_same(provider_id: str, exhaustive: bool) -> None:
 @examples(400, deadline=None, database=None)
 @given(spending=spendings(), drawn=st.data())
 def test_the_models_of_the_first_adapters_cost_the_same(spending: Spending, drawn: st.DataObject) -> None:
-    """The same again, many more times, for the providers of the first adapters."""
+    """The same with many more usages, for the providers of the first adapters."""
     provider_id = drawn.draw(st.sampled_from(["anthropic", "openai", "openrouter"]))
-    _compare(provider_id, *drawn.draw(st.sampled_from(_named(provider_id))), spending)
+    _compare(provider_id, *drawn.draw(st.sampled_from(_models_by_name(provider_id))), spending)
 
 
 def test_ten_thousand_random_usages_cost_the_same(exhaustive: bool) -> None:
     """Any model with any usage, each drawn independently."""
     drawn = Random(20261121)
-    models = [(provider_id, *named) for provider_id in PROVIDERS for named in _named(provider_id)]
+    models = [(provider_id, *named) for provider_id in PROVIDERS for named in _models_by_name(provider_id)]
     for _ in range(PAIRS if exhaustive else PAIRS // 10):
         _compare(*drawn.choice(models), _random_spending(drawn))
 
 
 def _random_spending(drawn: Random) -> Spending:
-    """Counts of any size, of which nothing is missing and nothing exceeds what it is a part of."""
+    """Counts of any size: none is missing, and no subset exceeds its bucket."""
 
     def count() -> int:
         return drawn.randrange(10 ** drawn.randrange(1, 7))
@@ -213,11 +213,11 @@ def _random_spending(drawn: Random) -> Spending:
 
 
 def test_every_difference_is_listed_with_its_reason() -> None:
-    """Models that the comparison leaves out: corrected by the overlay, or behind a rule of the source's own."""
+    """Models outside of the comparison: corrected by the overlay, or under a rule of the source only."""
     left_out = {}
     for provider_id, provider in PROVIDERS.items():
         ours = NAMES.get(provider_id, provider_id)
-        reached = {id(model) for _, model in _named(provider_id)}
+        reached = {id(model) for _, model in _models_by_name(provider_id)}
         for model in provider.models:
             if id(model) in reached:
                 continue
@@ -231,8 +231,8 @@ def test_every_difference_is_listed_with_its_reason() -> None:
 
 
 def test_most_models_are_compared() -> None:
-    """The comparison above reaches nearly every model, and nearly every one has a full price."""
-    models = [(provider_id, name) for provider_id in PROVIDERS for name, _ in _named(provider_id)]
+    """The comparison covers nearly every model, and nearly every one has a full price."""
+    models = [(provider_id, name) for provider_id in PROVIDERS for name, _ in _models_by_name(provider_id)]
     usage = TokenUsage(input_tokens=1, cached_input_tokens=1, cache_creation_input_tokens=1, output_tokens=1)
     statuses = [
         price_table()

@@ -1,4 +1,4 @@
-"""Every provider that can be spoken to has prices, or is said to have none."""
+"""Every provider with an adapter has prices, or a reason for having none."""
 
 from decimal import Decimal
 
@@ -14,7 +14,7 @@ USAGE = TokenUsage(input_tokens=1_000_000, output_tokens=1_000_000)
 
 @pytest.mark.parametrize("provider", providers())
 def test_a_provider_has_prices_or_a_reason_for_none(provider: str) -> None:
-    """Nothing falls between: a name without a file is one that somebody decided about."""
+    """A name without a file is a decision."""
     table = price_table()
     known, unpriced = provider in table.providers(), provider in table.unpriced
     assert known != unpriced
@@ -26,8 +26,8 @@ def test_a_provider_has_prices_or_a_reason_for_none(provider: str) -> None:
 @pytest.mark.parametrize(
     "provider", ["llamacpp", "lmstudio", "vllm", "mistralrs", "gpustack", "local", "ollama-openai"]
 )
-def test_what_runs_on_ones_own_machine_is_free(provider: str) -> None:
-    """Whichever server runs it."""
+def test_local_models_are_free(provider: str) -> None:
+    """On any server of the user's own."""
     priced = price_table().price(f"{provider}:qwen3:4b", USAGE, NOW)
     assert (priced.cost_usd, priced.cost_status) == (Decimal(0), CostStatus.FREE)
 
@@ -38,8 +38,8 @@ def test_ollamas_hosted_models_are_not_free() -> None:
     assert (priced.cost_usd, priced.cost_status) == (None, CostStatus.UNPRICED)
 
 
-def test_a_router_asks_what_the_one_behind_the_colon_asks() -> None:
-    """Hugging Face passes the price of the provider on; which one serves a plain name, nobody knows beforehand."""
+def test_a_router_charges_the_price_of_the_named_provider() -> None:
+    """Hugging Face passes prices on; nobody knows beforehand which provider serves a plain name."""
     table = price_table()
     routed = table.price("huggingface:meta-llama/Llama-3.3-70B-Instruct:groq", USAGE, NOW)
     assert routed.cost_usd == Decimal("0.59") + Decimal("0.79")

@@ -1,4 +1,4 @@
-"""From a provider's usage object to a price: what each counts where, and what is said of counts that contradict."""
+"""From a provider's usage object to a price: how counts are read, and how contradictions are reported."""
 
 import json
 import logging
@@ -49,17 +49,17 @@ def handwritten_response(*items: dict[str, Any], **fields: Any) -> dict[str, Any
         ((SEARCH,), {"tool_usage": {"image_gen": {}}}, 1),
     ],
 )
-def test_searches_are_charged_where_only_the_output_tells_of_them(
+def test_searches_in_the_output_are_charged(
     items: tuple[dict[str, Any], ...], fields: dict[str, Any], searches: int
 ) -> None:
-    """The reply's own count goes first; else every search counts, but no page that was opened."""
+    """The reply's own count goes first; without one each search counts, but no opened page."""
     usage = used("openai:gpt-4.1", handwritten_response(*items, **fields))
     assert usage.server_tools == ({"web_search": searches} if searches else {})
     assert usage.cost_usd == Decimal("0.0028") + searches * Decimal("0.01")
 
 
 def test_xais_own_count_goes_before_the_output() -> None:
-    """It names every tool, those that were not used too."""
+    """It lists every tool, unused ones too."""
     counts = {"input_tokens": 10, "output_tokens": 1, "total_tokens": 11}
     counted = {**counts, "server_side_tool_usage_details": {"web_search_calls": 0, "x_search_calls": 1}}
     usage = used("openai:gpt-4.1", handwritten_response(SEARCH, usage=counted))
@@ -71,7 +71,7 @@ def handwritten_gemini(**counts: Any) -> dict[str, Any]:
     return {"candidates": [candidate], "modelVersion": "gemini-2.5-flash", "usageMetadata": counts}
 
 
-def test_audio_from_a_cache_is_charged_as_such() -> None:
+def test_cached_audio_has_its_own_rate() -> None:
     """70 x 0.30 + 30 x 1.00 + 60 x 0.03 + 40 x 0.10 + 10 x 2.50: text and audio, new and cached, and the answer."""
     usage = used(
         "google:gemini-2.5-flash",
@@ -99,8 +99,8 @@ def test_an_interaction_counts_its_media_alike() -> None:
     assert usage.cost_usd == Decimal("0.0000818")
 
 
-def test_a_total_that_its_parts_do_not_sum_to_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    """A warning with both figures and the field; the buckets stay as they were told."""
+def test_a_total_that_differs_from_its_parts_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    """A warning with both and the field; the buckets stay as reported."""
     with caplog.at_level(logging.WARNING, "dragoman.adapter"):
         usage = used(
             "google:gemini-2.5-flash",
@@ -110,8 +110,8 @@ def test_a_total_that_its_parts_do_not_sum_to_is_reported(caplog: pytest.LogCapt
     assert "google:gemini-2.5-flash: the provider counts 99 tokens in all, its parts sum to 10" in caplog.text
 
 
-def test_a_count_that_is_none_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    """By its name, once a reply; the reply itself is there."""
+def test_an_invalid_count_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    """By name, once per reply; the reply itself is returned."""
     with caplog.at_level(logging.WARNING, "dragoman.adapter"):
         usage = used("openai:gpt-4.1", handwritten_response(usage={"input_tokens": 1000, "output_tokens": -3}))
     assert (usage.input_tokens, usage.output_tokens, usage.unread) == (1000, 0, ("output_tokens",))
@@ -119,8 +119,8 @@ def test_a_count_that_is_none_is_reported(caplog: pytest.LogCaptureFixture) -> N
     assert caplog.text.count("the usage holds no count at output_tokens") == 1
 
 
-def test_more_cached_than_there_is_makes_the_cost_doubtful() -> None:
-    """Cached tokens are a part of the prompt: more of them contradict it."""
+def test_more_cached_than_prompt_tokens_make_the_cost_partial() -> None:
+    """Cached tokens are a part of the prompt, so more of them are a contradiction."""
     counts = {"prompt_tokens": 10, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 50}}
     choice = {"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}
     usage = used("openai-chat:gpt-4.1", {"id": "x", "model": "gpt-4.1", "choices": [choice], "usage": counts})
@@ -136,8 +136,8 @@ HANDWRITTEN_START = (
 )
 
 
-def test_what_a_broken_stream_cost_is_a_lower_bound() -> None:
-    """Its prompt was counted when it began, its answer was not any more; priced again it still is none."""
+def test_the_cost_of_a_broken_stream_is_a_lower_bound() -> None:
+    """Its prompt was counted at the start, its answer no longer; it stays a lower bound when it is repriced."""
     adapter = get_adapter("anthropic:claude-sonnet-4-6")
     *_, last = adapter.iter_stream([HANDWRITTEN_START], RequestContext.for_model("anthropic:claude-sonnet-4-6"))
     assert isinstance(last, ErrorEvent)

@@ -1,4 +1,4 @@
-"""The generated files are what the script makes of the installed source, and say where they come from."""
+"""The generated files are what the script makes of the installed source, and name their origin."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ INDEX = tomllib.loads((FOLDER / "index.toml").read_text(encoding="utf-8"))
     reason="another release of genai-prices is installed than the one that the files were made from",
 )
 def test_the_files_are_as_generated() -> None:
-    """Nobody edited one by hand: that is what the overlay is for."""
+    """Nobody edited one by hand: the overlay is for that."""
     script = [sys.executable, str(FOLDER / "refresh.py"), "--check"]
     completed = subprocess.run(script, capture_output=True, text=True, check=False)
     assert (completed.returncode, completed.stdout.strip(), completed.stderr) == (0, "", "")

@@ -1,4 +1,4 @@
-"""Prices of the past at the rates of another table."""
+"""Past usage at the rates of another table."""
 
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -23,7 +23,7 @@ def _reply(model: str | None, usage: Usage | None, at: datetime = NOW) -> Messag
 
 
 def test_messages_are_repriced_at_their_own_time(table: PriceTable) -> None:
-    """Each at the price of its day; nothing but the figures of the cost changes."""
+    """Each at the price of its day; only the cost fields change."""
     usage = Usage(input_tokens=1000, latency_ms=7, cost_usd=Decimal(99), pricing_version="old")
     old = _reply("acme:full", usage, datetime(2026, 2, 1, tzinfo=UTC))
     new = _reply("acme:full", usage)
@@ -36,15 +36,15 @@ def test_messages_are_repriced_at_their_own_time(table: PriceTable) -> None:
     assert first.model_copy(update={"metadata": old.metadata}) == old
 
 
-def test_messages_without_usage_or_model_stay_as_they_are(table: PriceTable) -> None:
-    """The very same objects come back."""
+def test_messages_without_usage_or_model_stay(table: PriceTable) -> None:
+    """The same objects are returned."""
     messages = [Message.user("Hi"), _reply(None, Usage(input_tokens=1, cost_usd=Decimal(1)))]
     repriced = list(reprice(messages, table))
     assert all(after is before for after, before in zip(repriced, messages, strict=True))
 
 
 def test_usages_are_repriced_too(table: PriceTable) -> None:
-    """One for one and in order, batches as batches; a model that is gone from the table has no price any more."""
+    """One for one and in order, batches as batches; a model that is no longer in the table has no price."""
     spent = [
         UsageRecord("acme:plain", TokenUsage(input_tokens=1000), NOW),
         UsageRecord("acme:full", TokenUsage(input_tokens=1000), NOW, batch=True),
@@ -55,7 +55,7 @@ def test_usages_are_repriced_too(table: PriceTable) -> None:
 
 
 def test_the_bundled_table_is_the_default() -> None:
-    """Repricing without a table means: at the prices that this version of the library knows."""
+    """That of this version of the library."""
     (usage,) = reprice([UsageRecord("anthropic:claude-sonnet-4-6", TokenUsage(input_tokens=8, output_tokens=42), NOW)])
     assert usage.cost_usd == Decimal("0.000654")
     assert usage.pricing_version == price_table().version
@@ -66,13 +66,13 @@ def test_the_bundled_table_is_the_default() -> None:
     model=st.sampled_from(["acme:plain", "acme:full", "acme:gratis", "acme:nobody"]),
 )
 def test_repricing_twice_changes_nothing(table: PriceTable, counts: list[tuple[int, int]], model: str) -> None:
-    """The old figures are not consulted, so the second time yields the first result, whatever was there before."""
+    """Old costs are not read, so the second result equals the first."""
     messages = [_reply(model, Usage(input_tokens=i, output_tokens=o, cost_usd=Decimal(i))) for i, o in counts]
     once = list(reprice(messages, table))
     assert list(reprice(once, table)) == once
 
 
-def test_one_moment_for_all(table: PriceTable) -> None:
+def test_one_time_for_all(table: PriceTable) -> None:
     """What the same replies would have cost on another day."""
     spent = [UsageRecord("acme:full", TokenUsage(input_tokens=1000), NOW), UsageRecord("acme:plain", TokenUsage(), NOW)]
     costs = [usage.cost_usd for usage in reprice(spent, table, at=datetime(2026, 2, 1, tzinfo=UTC))]
@@ -80,7 +80,7 @@ def test_one_moment_for_all(table: PriceTable) -> None:
 
 
 def test_another_model_of_the_same_provider(table: PriceTable) -> None:
-    """Its tiers have the same names, so what the reply said of them holds."""
+    """Its tiers have the same names, so the variant of the reply applies."""
     usage = TokenUsage(input_tokens=1000, service_tier="flex")
     (plain,) = reprice([UsageRecord("acme:plain", usage, NOW)], table)
     assert plain.cost_status is CostStatus.PARTIAL
@@ -89,7 +89,7 @@ def test_another_model_of_the_same_provider(table: PriceTable) -> None:
 
 
 def test_a_model_of_another_provider_at_its_standard_prices(table: PriceTable) -> None:
-    """The words of one provider mean nothing at another one; a batch is a batch everywhere."""
+    """One provider's words mean nothing at another; a batch is a batch everywhere."""
     usage = TokenUsage(input_tokens=1000, service_tier="scale", speed="fast", raw={"geo": "us"})
     (standard,) = reprice([UsageRecord("other:x", usage, NOW)], table, as_model="acme:full")
     assert (standard.cost_usd, standard.service_tier, standard.speed) == (Decimal("0.004"), "scale", "fast")
@@ -98,7 +98,7 @@ def test_a_model_of_another_provider_at_its_standard_prices(table: PriceTable) -
 
 
 def test_messages_keep_the_model_that_replied(table: PriceTable) -> None:
-    """as_model is a question, not a correction."""
+    """as_model asks a question and corrects nothing."""
     (message,) = reprice([_reply("other:x", Usage(input_tokens=1000))], table, as_model="acme:plain")
     assert message.metadata.model == "other:x"
     assert message.usage is not None
@@ -106,7 +106,7 @@ def test_messages_keep_the_model_that_replied(table: PriceTable) -> None:
 
 
 def test_a_batch_stays_a_batch(table: PriceTable) -> None:
-    """What was priced as one is priced as one again, in a message too."""
+    """Also in a message."""
     (spent,) = reprice([UsageRecord("acme:full", TokenUsage(input_tokens=1000), NOW, batch=True)], table)
     (message,) = reprice([_reply("acme:full", spent)], table)
     assert message.usage == spent
@@ -122,7 +122,7 @@ def test_a_broken_reply_stays_a_lower_bound(table: PriceTable, status: MessageSt
     assert list(reprice([message], table)) == [message]
 
 
-def test_what_is_neither_a_message_nor_spent_is_named() -> None:
-    """When its turn comes, and not as a missing attribute."""
+def test_other_objects_are_named() -> None:
+    """When their turn comes, and not as a missing attribute."""
     with pytest.raises(TypeError, match="what was Spent, not a Usage"):
         list(reprice([Usage()]))  # type: ignore[call-overload]

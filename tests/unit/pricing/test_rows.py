@@ -1,4 +1,4 @@
-"""When a row holds: dates, moments, hours of the day and days of the week."""
+"""When a row applies: dates, times, hours of the day and days of the week."""
 
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -21,7 +21,7 @@ USAGE = TokenUsage(input_tokens=1_000_000)
         ("2026-03-01T00:00:00", "4"),
     ],
 )
-def test_a_price_holds_from_its_first_day_until_the_next_ones(tmp_path: Path, at: str, dollars: str) -> None:
+def test_a_price_holds_from_its_first_day_until_the_next_price(tmp_path: Path, at: str, dollars: str) -> None:
     """``from`` is the first moment of that day in UTC, ``until`` the first that no longer counts."""
     prices = 'prices = [{ until = 2026-03-01, input = "10" }, { from = 2026-03-01, input = "4" }]'
     table = write_table(tmp_path, acme(prices))
@@ -29,7 +29,7 @@ def test_a_price_holds_from_its_first_day_until_the_next_ones(tmp_path: Path, at
 
 
 def test_before_the_first_price_there_is_none(tmp_path: Path) -> None:
-    """A row with a beginning says nothing about what was before."""
+    """A row with a start says nothing about the time before."""
     table = write_table(tmp_path, acme('prices = [{ from = 2026-03-01T16:00:00Z, input = "4" }]'))
     early = datetime(2026, 3, 1, 15, 59, tzinfo=UTC)
     assert table.price("acme:m", USAGE, early).cost_status is CostStatus.UNPRICED
@@ -42,15 +42,15 @@ def test_before_the_first_price_there_is_none(tmp_path: Path) -> None:
     [
         ("2026-11-20T21:59", 2),  # a Friday
         ("2026-11-20T22:00", 1),
-        ("2026-11-21T05:59", 1),  # the night that began on Friday
+        ("2026-11-21T05:59", 1),  # the night that started on Friday
         ("2026-11-21T06:00", 2),
         ("2026-11-21T22:00", 2),  # Saturday
-        ("2026-11-23T05:00", 2),  # the night that began on Sunday
+        ("2026-11-23T05:00", 2),  # the night that started on Sunday
         ("2026-11-23T23:00", 1),  # Monday
     ],
 )
 def test_hours_go_before_the_rest_of_the_day(tmp_path: Path, at: str, dollars: int) -> None:
-    """A window is in UTC; one that passes midnight belongs to the day on which it begins."""
+    """A window is in UTC; one that passes midnight belongs to the day on which it starts."""
     moment = datetime.fromisoformat(at).replace(tzinfo=UTC)
     assert write_table(tmp_path).price("acme:night", USAGE, moment).cost_usd == dollars
 
@@ -74,14 +74,14 @@ def test_a_past_price_is_charged_for_the_past() -> None:
         ("2026-11-20T05:00", "0.66"),
     ],
 )
-def test_peak_hours_begin_with_their_announcement(at: str, dollars: str) -> None:
+def test_peak_hours_start_with_their_announcement(at: str, dollars: str) -> None:
     """DeepSeek's peak hours: since 17 August 2026, since 23 August not on weekends."""
     moment = datetime.fromisoformat(at).replace(tzinfo=UTC)
     assert price_table().price("deepseek:deepseek-v4-pro", USAGE, moment).cost_usd == Decimal(dollars)
 
 
-def test_the_row_behind_a_price_can_be_shown() -> None:
-    """Rates, validity, source and day, and the variants that hold at that moment."""
+def test_the_row_of_a_price_can_be_shown() -> None:
+    """Rates, validity, source and day, and the variants that apply at that time."""
     table: PriceTable = price_table()
     at = datetime(2026, 11, 20, tzinfo=UTC)
     row = table.find("anthropic:claude-opus-5-5", at)

@@ -36,15 +36,15 @@ prices = [{ input = "7" }]
 """
 
 
-def test_the_bundled_table_is_what_adapters_are_given() -> None:
-    """One table for the process, found through its entry point too, and of the shape that adapters know."""
+def test_the_bundled_table_is_the_default_of_adapters() -> None:
+    """One table for the process, also found through its entry point, and of the type that adapters expect."""
     prices: Prices = price_table()
     assert prices is price_table()
     assert bundled_prices() is prices
 
 
 def test_the_version_names_the_content(tmp_path: Path) -> None:
-    """A date and a short hash; equal content has an equal version, any other content another one."""
+    """A date and a short hash; equal content has an equal version, other content another one."""
     first = write_table(tmp_path / "a")
     assert re.fullmatch(r"2026-11-10\+[0-9a-f]{8}", first.version)
     assert write_table(tmp_path / "b").version == first.version
@@ -56,15 +56,15 @@ def test_the_version_names_the_content(tmp_path: Path) -> None:
     assert crlf.version == first.version
 
 
-def test_every_figure_carries_the_version(tmp_path: Path) -> None:
-    """Also where the table knew no price: it says which table did not."""
+def test_every_cost_carries_the_version(tmp_path: Path) -> None:
+    """Also if the table has no price: it names the table."""
     table = write_table(tmp_path)
     assert table.price("acme:plain", USAGE, NOW).pricing_version == table.version
     assert table.price("acme:nobody", USAGE, NOW).pricing_version == table.version
 
 
-def test_an_overlay_goes_first_and_joins_the_version(tmp_path: Path) -> None:
-    """Own rates replace those of the table, own providers join it, the rest stays."""
+def test_an_overlay_goes_first_and_changes_the_version(tmp_path: Path) -> None:
+    """Its rates replace those of the table, its providers are added, the rest stays."""
     table = write_table(tmp_path / "prices")
     path = tmp_path / "ours.toml"
     path.write_text(OVERLAY, encoding="utf-8")
@@ -95,8 +95,8 @@ def test_providers_can_share_prices(tmp_path: Path) -> None:
     assert table.models("nobody") == ()
 
 
-def test_a_provider_falls_back_to_those_whose_models_it_sells(tmp_path: Path) -> None:
-    """At the standard price only: what it asks for batches or tiers of theirs is not known."""
+def test_a_reseller_falls_back_to_the_maker_of_a_model(tmp_path: Path) -> None:
+    """At the standard price only: its prices for batches or tiers are unknown."""
     shop = 'provider = "shop"\nsource = "https://shop.example"\nchecked = 2026-11-10\nfallback = ["acme"]\n'
     table = write_table(tmp_path, {"acme": ACME, "shop": shop})
     usage = TokenUsage(input_tokens=1000)
@@ -105,8 +105,8 @@ def test_a_provider_falls_back_to_those_whose_models_it_sells(tmp_path: Path) ->
     assert table.price("shop:nobody", usage, NOW).cost_status is CostStatus.UNPRICED
 
 
-def test_only_the_files_that_are_asked_for_are_read(tmp_path: Path) -> None:
-    """A broken file of another provider does not hinder a price."""
+def test_only_the_needed_files_are_read(tmp_path: Path) -> None:
+    """A broken file of another provider does not prevent a price."""
     table = write_table(tmp_path, {"acme": ACME, "broken": "not toml at all ["})
     assert table.price("acme:plain", USAGE, NOW).cost_usd == 3
     with pytest.raises(ConfigurationError, match=r"cannot be read: .*broken\.toml"):
@@ -135,7 +135,7 @@ def test_only_the_files_that_are_asked_for_are_read(tmp_path: Path) -> None:
         ('price = [{ input = "1" }]', "m: unknown: price"),
     ],
 )
-def test_a_wrong_line_is_refused_by_name(tmp_path: Path, prices: str, fault: str) -> None:
+def test_an_invalid_line_is_named(tmp_path: Path, prices: str, fault: str) -> None:
     """A misspelt rate must not become a missing one, and a float is no money."""
     with pytest.raises(ConfigurationError, match=f"the prices of acme.*{re.escape(fault)}"):
         write_table(tmp_path, acme(prices)).price("acme:m", USAGE, NOW)
@@ -151,8 +151,8 @@ def test_a_wrong_line_is_refused_by_name(tmp_path: Path, prices: str, fault: str
         ("[[surcharge]]\nfield = 'geo'", "surcharge: 'standard' is missing"),
     ],
 )
-def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str, fault: str) -> None:
-    """Every row says where its figures come from and when they were compared."""
+def test_an_invalid_file_is_named(tmp_path: Path, text: str, fault: str) -> None:
+    """Each row names the source of its figures and the day of their check."""
     with pytest.raises(ConfigurationError, match=f"the prices of acme.*{fault}"):
         write_table(tmp_path, {"acme": text}).price("acme:m", USAGE, NOW)
 
@@ -164,8 +164,8 @@ def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str, fault: str) 
         ({"acme-chat": {}}, "acme-chat has the prices of acme: overlay those"),
     ],
 )
-def test_a_wrong_overlay_is_refused(tmp_path: Path, overlay: dict[str, object], fault: str) -> None:
-    """Rather than never being looked at."""
+def test_an_invalid_overlay_is_refused(tmp_path: Path, overlay: dict[str, object], fault: str) -> None:
+    """Rather than ignored."""
     with pytest.raises(ConfigurationError, match=re.escape(fault)):
         write_table(tmp_path).with_overlay(overlay).price("acme:plain", USAGE, NOW)
 
@@ -189,14 +189,14 @@ def test_a_wrong_overlay_is_refused(tmp_path: Path, overlay: dict[str, object], 
         ("nowhere.toml", "cannot be read: nowhere.toml"),
     ],
 )  # fmt: skip
-def test_an_overlay_is_read_when_it_is_laid(tmp_path: Path, overlay: Any, fault: str) -> None:
-    """A fault must not come up when the first reply has been paid for."""
+def test_an_overlay_is_read_at_once(tmp_path: Path, overlay: Any, fault: str) -> None:
+    """A fault must not appear when the first reply has been paid for."""
     table = write_table(tmp_path)
     with pytest.raises(ConfigurationError, match=re.escape(fault)):
         table.with_overlay(overlay)
 
 
-def test_an_overlay_may_be_a_path_in_words(tmp_path: Path) -> None:
+def test_an_overlay_may_be_a_string_path(tmp_path: Path) -> None:
     """As `--overlay` of the command line is."""
     path = tmp_path / "ours.toml"
     path.write_text("", encoding="utf-8")
@@ -205,7 +205,7 @@ def test_an_overlay_may_be_a_path_in_words(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_an_index_is_no_table(tmp_path: Path) -> None:
-    """It could not say which prices it has."""
+    """It could not tell which prices it has."""
     with pytest.raises(ConfigurationError, match=r"index\.toml"):
         _ = PriceTable(tmp_path).version
     (tmp_path / "index.toml").write_text("", encoding="utf-8")
@@ -213,8 +213,8 @@ def test_a_folder_without_an_index_is_no_table(tmp_path: Path) -> None:
         _ = PriceTable(tmp_path).version
 
 
-def test_names_are_not_remembered_for_ever(tmp_path: Path) -> None:
-    """Ten thousand made-up models leave a bounded trace."""
+def test_names_are_not_cached_for_ever(tmp_path: Path) -> None:
+    """Ten thousand invented models leave a bounded trace."""
     table = write_table(tmp_path)
     for number in range(10_000):
         table.find(f"acme:made-up-{number}", NOW)
@@ -222,14 +222,14 @@ def test_names_are_not_remembered_for_ever(tmp_path: Path) -> None:
 
 
 def test_the_data_folders_are_found() -> None:
-    """In a checkout they lie at its root."""
+    """In a checkout they are at its root."""
     assert (bundled_path("pricing") / "index.toml").is_file()
     with pytest.raises(ConfigurationError, match="data folder 'nothing' is missing"):
         bundled_path("nothing")
 
 
-def test_an_installed_package_uses_what_it_brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder inside the package goes before anything that happens to lie beside it."""
+def test_an_installed_package_uses_its_own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder inside the package goes before a folder next to it."""
     package = tmp_path / "src" / "dragoman"
     inside = package / "_bundled" / "pricing"
     inside.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The validator: the bundled data is sound, and each kind of fault is found."""
+"""The validator: the bundled data is valid, and each kind of fault is found."""
 
 from pathlib import Path
 
@@ -9,13 +9,13 @@ from dragoman.pricing import PriceTable, find_faults, price_table
 from tests.unit.pricing.tables import ACME, INDEX, acme, write_table
 
 
-def test_the_bundled_table_is_sound() -> None:
+def test_the_bundled_table_is_valid() -> None:
     """Every row of every provider."""
     assert find_faults(price_table()) == []
 
 
 def test_the_bundled_table_is_complete() -> None:
-    """Every provider that an adapter exists for has prices, under the name of the adapter."""
+    """Every provider with an adapter has prices, under the name of the adapter."""
     table = price_table()
     named = {"anthropic", "azure-openai", "bedrock", "cohere", "deepseek", "google", "google-vertex", "groq"}
     named |= {"local", "mistral", "ollama", "openai", "openai-chat", "openrouter", "xai"}
@@ -25,11 +25,11 @@ def test_the_bundled_table_is_complete() -> None:
 
 
 def test_the_data_stays_small() -> None:
-    """It travels in the wheel."""
+    """It is part of the wheel."""
     assert sum(path.stat().st_size for path in bundled_path("pricing").glob("*.toml")) < 1_500_000
 
 
-def test_a_sound_table_has_no_faults(tmp_path: Path) -> None:
+def test_a_valid_table_has_no_faults(tmp_path: Path) -> None:
     """The table of these tests is one."""
     assert find_faults(write_table(tmp_path)) == []
 
@@ -66,7 +66,7 @@ def test_a_sound_table_has_no_faults(tmp_path: Path) -> None:
     ],
 )
 def test_each_fault_is_found(tmp_path: Path, rows: str, fault: str) -> None:
-    """One wrong row, one line that names the model and the fault."""
+    """One invalid row, one line that names the model and the fault."""
     faults = find_faults(write_table(tmp_path, acme(rows)))
     assert len(faults) == 1
     assert faults[0].startswith(("acme:m: ", "the prices of acme:m: "))
@@ -81,22 +81,22 @@ def test_each_fault_is_found(tmp_path: Path, rows: str, fault: str) -> None:
         "{ start = 01:00:00, end = 02:00:00, days = ['mon'] } | { start = 01:00:00, end = 02:00:00, days = ['tue'] }",
     ],
 )
-def test_windows_that_do_not_meet_are_sound(tmp_path: Path, windows: str) -> None:
-    """Hours that follow each other, round the clock, on different days."""
+def test_adjacent_windows_are_valid(tmp_path: Path, windows: str) -> None:
+    """Hours that follow each other, around the clock, on different days."""
     first, second = windows.split(" | ")
     rows = f"prices = [{{ window = {first}, input = '1' }}, {{ window = {second}, input = '2' }}]"
     assert find_faults(write_table(tmp_path, acme(rows))) == []
 
 
-def test_figures_that_were_looked_at_are_passed_over(tmp_path: Path) -> None:
-    """An overlay can accept what is odd, but not what is wrong."""
+def test_checked_figures_are_accepted(tmp_path: Path) -> None:
+    """An overlay can accept unusual figures, but not invalid ones."""
     odd = acme('prices = [{ input = "1", cache_read = "2" }, { input = "5" }]')
     (fault,) = find_faults(write_table(tmp_path, odd, overlay='accepted = ["acme:m"]'))
     assert "two rows hold at once" in fault
 
 
 def test_faults_outside_of_rows_are_found(tmp_path: Path) -> None:
-    """A file that is no TOML, a fallback to nobody, and a folder that is no table."""
+    """Invalid TOML, a fallback to nobody, and a folder that is no table."""
     broken = 'provider = "shop"\nsource = "https://shop.example"\nchecked = 2026-11-10\nfallback = ["nobody"]\n'
     faults = find_faults(write_table(tmp_path / "a", {"acme": ACME, "bad": "[", "shop": broken}))
     assert len(faults) == 2

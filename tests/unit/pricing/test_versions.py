@@ -1,4 +1,4 @@
-"""Older tables: kept as archives, found by their version, and true to what they said."""
+"""Older tables: stored as archives, found by their version, with unchanged prices."""
 
 import io
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ SPENT = UsageRecord("acme:plain", USAGE, NOW)
 
 @pytest.fixture
 def archive(tmp_path: Path) -> tuple[Path, str, str]:
-    """A folder with two versions of a table: in the older one ``acme:plain`` was dearer."""
+    """A folder with two versions of a table: in the older one ``acme:plain`` cost more."""
     older = write_table(tmp_path / "older", {"acme": ACME.replace('input = "3"', 'input = "7"')})
     newer = write_table(tmp_path / "newer")
     folder = tmp_path / "kept"
@@ -28,24 +28,24 @@ def archive(tmp_path: Path) -> tuple[Path, str, str]:
     return folder, older.version, newer.version
 
 
-def test_the_version_of_the_day_gives_the_same_figure_for_ever(archive: tuple[Path, str, str]) -> None:
-    """Two versions side by side, each with its own figure and its own name on it, however often it is asked."""
+def test_a_version_gives_the_same_cost_for_ever(archive: tuple[Path, str, str]) -> None:
+    """Each of two versions gives its own cost with its own name, however often it is asked."""
     folder, older, newer = archive
     for version, amount in ((older, 22), (newer, 18), (older, 22)):
         (usage,) = reprice([SPENT], price_table(version, folder))
         assert (usage.cost_usd, usage.pricing_version) == (Decimal(amount), version)
 
 
-def test_an_archive_is_the_same_bytes_for_the_same_table(tmp_path: Path) -> None:
-    """So that it can be compared, and its hash be written down."""
+def test_archives_are_reproducible(tmp_path: Path) -> None:
+    """So they can be compared by hash."""
     first, second = write_table(tmp_path / "a"), write_table(tmp_path / "b")
     assert save_table(first, tmp_path / "x").read_bytes() == save_table(second, tmp_path / "y").read_bytes()
     assert save_table(first, tmp_path / "x").name == f"{first.version}.zip"
     assert PriceTable(tmp_path / "x" / f"{first.version}.zip").version == first.version
 
 
-def test_the_bundled_table_can_be_kept_and_loaded_again(tmp_path: Path) -> None:
-    """All of it: the same version, the same prices."""
+def test_the_bundled_table_can_be_archived_and_loaded(tmp_path: Path) -> None:
+    """The same version, the same prices."""
     path = save_table(price_table(), tmp_path)
     again = PriceTable(path)
     assert again.version == price_table().version
@@ -66,14 +66,14 @@ def test_a_version_can_be_a_folder_too(tmp_path: Path) -> None:
 
 
 def test_the_bundled_version_needs_no_folder() -> None:
-    """It is what comes along; so are the versions of earlier releases."""
+    """Neither do the versions of earlier releases."""
     assert price_table(price_table().version) is price_table()
     assert list_versions()[-1] == price_table().version
     for version in list_versions():
         assert price_table(version).version == version
 
 
-def test_the_versions_at_hand_are_listed(archive: tuple[Path, str, str]) -> None:
+def test_available_versions_are_listed(archive: tuple[Path, str, str]) -> None:
     """Those of the folder and the bundled one."""
     folder, older, newer = archive
     assert {older, newer, price_table().version} <= set(list_versions(folder))
@@ -82,14 +82,14 @@ def test_the_versions_at_hand_are_listed(archive: tuple[Path, str, str]) -> None
 @pytest.mark.parametrize(
     "version", ["2020-01-01+00000000", "", "nonsense", "../secret", "2020-01-01+00000000+11111111", "a\0b", "x" * 9000]
 )
-def test_a_version_that_is_not_here_is_refused(archive: tuple[Path, str, str], version: str) -> None:
-    """By a typed error that names those that are."""
+def test_a_missing_version_is_refused(archive: tuple[Path, str, str], version: str) -> None:
+    """With a typed error that lists the available ones."""
     with pytest.raises(ConfigurationError, match=f"is not here: known are .*{price_table().version[:10]}"):
         price_table(version, archive[0])
 
 
-def test_a_table_that_is_not_what_its_name_says_is_refused(archive: tuple[Path, str, str]) -> None:
-    """A figure must not carry the version of another table."""
+def test_a_table_that_differs_from_its_name_is_refused(archive: tuple[Path, str, str]) -> None:
+    """A cost must not carry the version of another table."""
     folder, older, newer = archive
     (folder / f"{older}.zip").write_bytes((folder / f"{newer}.zip").read_bytes())
     with pytest.raises(ConfigurationError, match="says that it is the price table"):
@@ -116,14 +116,14 @@ def _archive(**files: bytes) -> bytes:
     ],
 )
 def test_a_damaged_archive_is_a_typed_error(tmp_path: Path, data: bytes, fault: str) -> None:
-    """Whatever is wrong with it."""
+    """Whatever the damage."""
     path = tmp_path / "prices.zip"
     path.write_bytes(data)
     with pytest.raises(ConfigurationError, match=fault):
         _ = PriceTable(path).version
 
 
-def test_an_archive_that_swells_is_refused(tmp_path: Path) -> None:
+def test_an_archive_that_inflates_too_far_is_refused(tmp_path: Path) -> None:
     """Before it is unpacked."""
     from zipfile import ZIP_DEFLATED
 
@@ -134,8 +134,8 @@ def test_an_archive_that_swells_is_refused(tmp_path: Path) -> None:
         _ = PriceTable(path).version
 
 
-def test_an_overlay_is_laid_over_an_older_table_again(archive: tuple[Path, str, str]) -> None:
-    """The same overlay over the same table has the same version, so that figures with it can be computed again too."""
+def test_an_overlay_on_an_older_table_has_a_stable_version(archive: tuple[Path, str, str]) -> None:
+    """So costs with it can be computed again."""
     folder, older, _ = archive
     overlay = {
         "acme": {
@@ -150,7 +150,6 @@ def test_an_overlay_is_laid_over_an_older_table_again(archive: tuple[Path, str, 
     assert again.price("acme:plain", USAGE, NOW).cost_usd == Decimal(2)
 
 
-def test_a_table_and_a_version_contradict_each_other(tmp_path: Path) -> None:
-    """One of them is enough."""
+def test_a_table_and_a_version_exclude_each_other(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="not both"):
         reprice([SPENT], write_table(tmp_path), version="2026-11-10+00000000")

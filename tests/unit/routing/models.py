@@ -73,7 +73,7 @@ class Clock:
 
 
 class Prices:
-    """A dollar for a million tokens in the north, ten in the south, nothing known elsewhere."""
+    """A dollar for a million tokens in the north, ten in the south, unknown elsewhere."""
 
     def price(self, model_id: str, usage: TokenUsage, at: datetime) -> Usage:
         rate = {"north": Decimal(1), "south": Decimal(10)}.get(model_id.partition(":")[0])

@@ -1,4 +1,4 @@
-"""Who is down, from how calls went, on a virtual clock."""
+"""Which models and providers are down, from the results of calls, on a virtual clock."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -36,7 +36,7 @@ BROKEN = ServerError("it broke", status=500)
 
 
 def availability_after(reports: Reports, thresholds: OutageThresholds | None = None) -> Availability:
-    """What is known after these calls ended, at seconds from the start."""
+    """The availability after these calls ended, at seconds from the start."""
     availability = Availability(thresholds)
     for second, model, error in reports:
         availability.report(model, error, at(second))
@@ -141,8 +141,8 @@ CASES: list[tuple[str, Reports, str, float, str | None]] = [
 
 
 @pytest.mark.parametrize(("what", "reports", "model", "second", "expected"), CASES)
-def test_who_is_down(what: str, reports: Reports, model: str, second: float, expected: str | None) -> None:
-    """The numbers of the specification, at their borders."""
+def test_thresholds_of_outages(what: str, reports: Reports, model: str, second: float, expected: str | None) -> None:
+    """The numbers of the specification, at their edges."""
     assert outage_reason(availability_after(reports), model, second) == expected, what
 
 
@@ -157,8 +157,8 @@ def test_who_is_down(what: str, reports: Reports, model: str, second: float, exp
         StreamTruncatedError("cut"),
     ],
 )
-def test_these_errors_count(error: ProviderError) -> None:
-    """They speak against the provider."""
+def test_errors_that_count(error: ProviderError) -> None:
+    """They are the provider's fault."""
     assert outage_reason(availability_after(failing("a:x", *FIVE, error=error)), "a:x", 5) == "model"
 
 
@@ -172,22 +172,22 @@ def test_these_errors_count(error: ProviderError) -> None:
         MissingKeyError("no key"),
     ],
 )
-def test_these_errors_do_not_count(error: DragomanError) -> None:
-    """They speak against the request, and do not end a row of failures either."""
+def test_errors_that_do_not_count(error: DragomanError) -> None:
+    """They are the request's fault, and do not end a series of failures either."""
     availability = availability_after([*failing("a:x", 0, 1, 2, 3), *failing("a:x", 4, 5, 6, 7, 8, error=error)])
     assert outage_reason(availability, "a:x", 9) is None
     availability.report("a:x", BROKEN, START + timedelta(seconds=10))
     assert outage_reason(availability, "a:x", 11) == "model"
 
 
-def test_a_call_counts_once_however_often_it_was_tried() -> None:
-    """Retries that were used up change nothing by themselves."""
+def test_a_call_counts_once_with_all_its_retries() -> None:
+    """Exhausted retries change nothing by themselves."""
     tried = ServerError("it broke", status=500)
     tried.attempts = (1, 2, 3, 4, 5, 6)
     assert outage_reason(availability_after(failing("a:x", 0, error=tried)), "a:x", 1) is None
 
 
-def test_an_outage_says_what_why_and_since_when(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outage_reports_what_why_and_since_when(caplog: pytest.LogCaptureFixture) -> None:
     """Once in the log, too."""
     availability = availability_after(failing("a:x", *FIVE, 5, 6))
     outage = availability.outage("a:x", START + timedelta(seconds=7))
@@ -199,15 +199,15 @@ def test_an_outage_says_what_why_and_since_when(caplog: pytest.LogCaptureFixture
     assert str(wide) == "all models of a down: AuthenticationError on one of its models"
 
 
-def test_the_numbers_can_be_others() -> None:
-    """For who is more patient, or less."""
+def test_the_thresholds_can_be_set() -> None:
+    """Higher or lower."""
     thresholds = OutageThresholds(failures=1, idle=timedelta(seconds=10))
     availability = availability_after(failing("a:x", 0), thresholds)
     assert (outage_reason(availability, "a:x", 9), outage_reason(availability, "a:x", 10)) == ("model", None)
 
 
-def test_what_is_long_past_is_forgotten() -> None:
-    """However many models are named, memory stays bounded."""
+def test_old_failures_are_forgotten() -> None:
+    """Memory stays bounded, however many models are named."""
     availability = Availability()
     for number in range(5_000):
         availability.report(f"a{number}:x", BROKEN, START + timedelta(minutes=number))
@@ -228,22 +228,22 @@ reports = st.lists(st.tuples(st.floats(0, 600), st.sampled_from(MODELS), st.samp
 
 @given(reports)
 def test_a_success_makes_a_model_available(given_reports: Reports) -> None:
-    """Whatever was before it."""
+    """Whatever came before."""
     availability = availability_after(sorted(given_reports, key=lambda report: report[0]))
     availability.report("a:x", None, START + timedelta(seconds=600))
     assert outage_reason(availability, "a:x", 600) is None
 
 
 @given(reports)
-def test_nothing_is_down_for_ever(given_reports: Reports) -> None:
-    """Five minutes after the last attempt everybody gets another chance."""
+def test_an_outage_ends_by_itself(given_reports: Reports) -> None:
+    """Five minutes after the last attempt, the model may be tried again."""
     availability = availability_after(sorted(given_reports, key=lambda report: report[0]))
     assert [model for model in MODELS if outage_reason(availability, model, 900)] == []
 
 
 @given(reports)
-def test_one_provider_never_takes_another_down(given_reports: Reports) -> None:
-    """What happens at one says nothing about the other."""
+def test_providers_do_not_affect_each_other(given_reports: Reports) -> None:
+    """Failures at one say nothing about another."""
     mixed = sorted(given_reports, key=lambda report: report[0])
     alone = [report for report in mixed if report[1].startswith("b:")]
     assert outage_reason(availability_after(mixed), "b:x", 601) == outage_reason(availability_after(alone), "b:x", 601)

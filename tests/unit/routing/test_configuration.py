@@ -31,7 +31,7 @@ when = { tokens_over = 80_000, none_of = [{ labels = ["pii"] }] }
 """
 
 
-def test_a_file_says_all_that_a_program_can() -> None:
+def test_a_file_configures_all_that_a_program_can() -> None:
     """Money is read exactly, names are looked up."""
     routed = Router.from_toml(TEXT, find=find)
     assert routed.workspace_default == "north:able"
@@ -42,8 +42,8 @@ def test_a_file_says_all_that_a_program_can() -> None:
     assert routed.choose(RouteRequest(spent_usd=Decimal(5))).model == "west:small"
 
 
-def test_the_program_has_the_last_word() -> None:
-    """What it says replaces what the file says."""
+def test_arguments_outrank_the_file() -> None:
+    """They replace its values."""
     assert Router.from_toml(TEXT, workspace_default=None, find=find).workspace_default is None
 
 
@@ -66,13 +66,13 @@ def test_every_fault_is_named(text: str, message: str) -> None:
 
 
 def test_several_faults_are_named_at_once() -> None:
-    """So that a file is put right in one go."""
+    """So one correction is enough."""
     with pytest.raises(ConfigurationError, match=r"(?s)rule.0.model.*mentions"):
         Router.from_toml("mentions = 'perhaps'\n[[rule]]\nname = 'x'")
 
 
 @pytest.mark.parametrize(("name", "model"), sorted(_bundled_aliases().items()))
-def test_a_bundled_alias_stands_for_a_model_that_its_adapter_lists(name: str, model: str) -> None:
+def test_a_bundled_alias_names_a_listed_model(name: str, model: str) -> None:
     """An alias that leads nowhere is worse than none."""
     adapter = get_adapter(model)
     assert adapter.capabilities
@@ -80,8 +80,8 @@ def test_a_bundled_alias_stands_for_a_model_that_its_adapter_lists(name: str, mo
     assert name == name.lower()
 
 
-def test_own_aliases_are_laid_over_the_bundled_ones() -> None:
-    """Upper and lower case are one; a model id stands for itself."""
+def test_own_aliases_override_the_bundled_ones() -> None:
+    """Case does not matter; a model id means itself."""
     aliases = Aliases({"Sonnet": "bedrock:claude", "mine": "a:b"})
     assert aliases.resolve("SONNET") == "bedrock:claude"
     assert aliases.resolve("mine") == "a:b"
@@ -97,8 +97,8 @@ def test_conditions_can_be_written_in_python() -> None:
     assert When.model_validate_json(when.model_dump_json()) == when
 
 
-def test_a_policy_is_kept_as_json() -> None:
-    """And read again, the same in every process: sets have an order, money is exact."""
+def test_a_policy_is_stored_as_json() -> None:
+    """And read again, the same in every process: sets are sorted, money is exact."""
     rule = Rule(
         model="sonnet", when=When(labels=frozenset("cab"), users=frozenset({"u"}), cost_under_usd=Decimal("0.10"))
     )

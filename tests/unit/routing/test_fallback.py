@@ -1,4 +1,4 @@
-"""Who answers in the place of a model that failed before it answered."""
+"""Which model answers instead of one that failed before its first event."""
 
 import json
 import pickle
@@ -52,7 +52,7 @@ def three_candidates() -> tuple[Router, RouteDecision]:
     ],
 )
 def test_the_next_valid_candidate_is_the_fallback(error: DragomanError, kind: str) -> None:
-    """Another model may do better; the record and the chain say whose place it takes."""
+    """The record and the chain name the model that it replaces."""
     routed, first = three_candidates()
     second = routed.choose_fallback(first, error)
     assert second is not None
@@ -78,20 +78,20 @@ def test_the_next_valid_candidate_is_the_fallback(error: DragomanError, kind: st
         BudgetExceededError("turn", "tokens", 10, 0, 20),
     ],
 )
-def test_where_another_model_would_not_help_the_error_stands(error: DragomanError) -> None:
-    """And nobody gets round a filter by asking elsewhere."""
+def test_an_error_that_no_model_can_fix_is_raised(error: DragomanError) -> None:
+    """A filter, for example, cannot be bypassed by another model."""
     routed, first = three_candidates()
     assert routed.choose_fallback(first, error) is None
 
 
-def test_what_was_seen_stays() -> None:
-    """Once the caller saw anything of a reply, no other model takes it over."""
+def test_a_seen_reply_has_no_fallback() -> None:
+    """Once the caller saw any of it, no other model takes over."""
     routed, first = three_candidates()
     assert routed.choose_fallback(first, ServerError("it broke"), seen=True) is None
 
 
-def test_the_chain_goes_on_from_one_to_the_next_and_ends() -> None:
-    """Each candidate has its turn, and the last error says what became of all."""
+def test_fallbacks_follow_the_chain_to_its_end() -> None:
+    """Each candidate has its turn, and the last error tells what happened to all."""
     routed = router(workspace_default="north:large", global_default="south:able")
     request = RouteRequest(sticky="north:able")
     decision: RouteDecision | None = routed.choose(request)
@@ -104,8 +104,8 @@ def test_the_chain_goes_on_from_one_to_the_next_and_ends() -> None:
     assert not hasattr(error, "__notes__")
 
 
-def test_the_error_names_the_candidates_that_were_left() -> None:
-    """So that nobody has to guess why no other model answered."""
+def test_the_error_names_the_remaining_candidates() -> None:
+    """So the reason for no fallback is visible."""
     routed = router(workspace_default="east:blind", global_default="west:nothing")
     error = ServerError("it broke")
     assert routed.choose_fallback(routed.choose(REQUEST), error) is None
@@ -115,7 +115,7 @@ def test_the_error_names_the_candidates_that_were_left() -> None:
     assert "west:nothing (global_default): no_vision_support" in note
 
 
-def test_a_model_that_failed_is_not_asked_again() -> None:
+def test_a_failed_model_is_not_tried_again() -> None:
     """However many policies propose it."""
     routed = router(workspace_default="north:able", global_default="south:able")
     second = routed.choose_fallback(routed.choose(RouteRequest(sticky="north:able")), ServerError("it broke"))
@@ -124,7 +124,7 @@ def test_a_model_that_failed_is_not_asked_again() -> None:
     assert second.failed_models == ("north:able",)
 
 
-def test_what_went_down_meanwhile_is_passed_over() -> None:
+def test_a_candidate_that_is_down_is_skipped() -> None:
     """Candidates are checked when it is their turn."""
     routed = router(workspace_default="north:large", global_default="south:able")
     first = routed.choose(RouteRequest(sticky="north:able"))
@@ -136,8 +136,8 @@ def test_what_went_down_meanwhile_is_passed_over() -> None:
     assert second.candidates[1].reasons == ("provider_unavailable",)
 
 
-def test_a_provider_that_is_down_is_not_even_chosen() -> None:
-    """The next turn begins with the next candidate, until the provider answers again."""
+def test_a_provider_that_is_down_is_not_chosen() -> None:
+    """The next turn starts with the next candidate, until the provider answers again."""
     routed = router(global_default="south:able")
     routed.availability.report("north:able", AuthenticationError("no"), START)
     assert routed.choose(REQUEST).model == "south:able"
@@ -146,7 +146,7 @@ def test_a_provider_that_is_down_is_not_even_chosen() -> None:
 
 
 def test_an_overloaded_reply_falls_back() -> None:
-    """What the adapter makes of a provider's 529 is an error that another model may answer."""
+    """The adapter turns a provider's 529 into an error that another model may answer."""
     body = json.dumps({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}).encode()
     routed = Router(workspace_default="sonnet", global_default="sol")
     first = routed.choose(RouteRequest(text="hi"))
@@ -160,7 +160,7 @@ def test_an_overloaded_reply_falls_back() -> None:
     assert "passed over: anthropic:claude-sonnet-5-5 (rate_limit)" in second.record.reason
 
 
-def test_the_error_without_a_model_can_be_pickled() -> None:
+def test_the_routing_error_can_be_pickled() -> None:
     """It crosses processes as all errors do."""
     with pytest.raises(NoModelError) as caught:
         router().choose(RouteRequest(sticky="east:blind", images=True))

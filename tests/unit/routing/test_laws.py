@@ -71,8 +71,8 @@ def choose(routed: Router, request: RouteRequest) -> RouteDecision | NoModelErro
 
 
 @given(settings, requests)
-def test_the_chosen_model_validates_and_none_before_it_does(described: dict[str, Any], request: RouteRequest) -> None:
-    """The first that validates wins, and nothing else ever does."""
+def test_the_first_valid_model_is_chosen(described: dict[str, Any], request: RouteRequest) -> None:
+    """And nothing else ever is."""
     routed = router_from(described)
 
     def refused(model: str) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ def test_the_chosen_model_validates_and_none_before_it_does(described: dict[str,
 
 @given(settings, requests)
 def test_the_order_of_the_chain_is_kept(described: dict[str, Any], request: RouteRequest) -> None:
-    """Every policy has its say, in its place."""
+    """Every policy is consulted, in its place."""
     outcome = choose(router_from(described), request)
     if isinstance(outcome, RouteDecision):
         places = [ORDER.index(link.policy) for link in outcome.chain]
@@ -105,7 +105,7 @@ def test_the_order_of_the_chain_is_kept(described: dict[str, Any], request: Rout
 
 
 @given(settings, requests)
-def test_a_model_that_nobody_proposed_is_never_chosen(described: dict[str, Any], request: RouteRequest) -> None:
+def test_only_proposed_models_are_chosen(described: dict[str, Any], request: RouteRequest) -> None:
     """There is no silent substitute."""
     outcome = choose(router_from(described), request)
     proposed = {
@@ -119,16 +119,16 @@ def test_a_model_that_nobody_proposed_is_never_chosen(described: dict[str, Any],
 
 
 @given(settings, requests)
-def test_the_same_request_is_decided_the_same_way(described: dict[str, Any], request: RouteRequest) -> None:
-    """In another router of the same settings too; and the error says the same."""
+def test_routing_is_deterministic(described: dict[str, Any], request: RouteRequest) -> None:
+    """In another router with the same settings too; errors are the same."""
     first, second = choose(router_from(described), request), choose(router_from(described), request)
     assert str(first) == str(second)
     assert isinstance(first, NoModelError) or first == second
 
 
 @given(settings, requests)
-def test_handing_over_only_ever_goes_forward(described: dict[str, Any], request: RouteRequest) -> None:
-    """Nobody is asked twice, and it ends."""
+def test_fallbacks_only_go_forward(described: dict[str, Any], request: RouteRequest) -> None:
+    """No model is tried twice, and the chain ends."""
     routed = router_from(described)
     outcome = choose(routed, request)
     models_asked: list[str] = []
@@ -144,8 +144,8 @@ def test_handing_over_only_ever_goes_forward(described: dict[str, Any], request:
 
 
 @given(settings, requests)
-def test_every_decision_is_an_event(described: dict[str, Any], request: RouteRequest) -> None:
-    """The catalogue takes all that a decision can be."""
+def test_every_decision_is_a_valid_event(described: dict[str, Any], request: RouteRequest) -> None:
+    """The catalogue accepts whatever a decision can contain."""
     outcome = choose(router_from(described), request)
     if isinstance(outcome, RouteDecision):
         event = to_event(outcome, 0.25)

@@ -30,8 +30,8 @@ from tests.unit.routing.models import router
         ("@sonnet @opus hello", "sonnet", "@opus hello"),
     ],
 )
-def test_a_mention_is_taken_out(text: str, name: str, rest: str) -> None:
-    """It begins the text and ends at white space."""
+def test_a_mention_is_removed(text: str, name: str, rest: str) -> None:
+    """It starts the text and ends at white space."""
     assert read_mention(text) == (name, rest)
 
 
@@ -60,8 +60,8 @@ def test_a_mention_is_taken_out(text: str, name: str, rest: str) -> None:
         "\uff20sonnet hello",
     ],
 )
-def test_what_is_no_mention_stays_as_it_is(text: str) -> None:
-    """Addresses, handles, names further behind and characters that cannot be seen."""
+def test_other_texts_stay_as_they_are(text: str) -> None:
+    """Addresses, handles, later names and invisible characters."""
     assert read_mention(text) == (None, text)
 
 
@@ -74,8 +74,8 @@ def test_what_is_no_mention_stays_as_it_is(text: str) -> None:
         ("\\@{x} hello", "\\@{x} hello"),
     ],
 )
-def test_a_backslash_says_it_literally(text: str, rest: str) -> None:
-    """And only where there was a mention is it taken out."""
+def test_a_backslash_escapes_a_mention(text: str, rest: str) -> None:
+    """It is removed only in front of a mention."""
     assert read_mention(text) == (None, rest)
 
 
@@ -102,7 +102,7 @@ def test_the_prompt_is_sent_without_the_mention(content: Any, sent: list[Content
     assert (left.id, list(left.content)) == (message.id, sent)
 
 
-def test_a_message_that_only_names_a_model_says_nothing() -> None:
+def test_a_message_of_a_mention_only_is_refused() -> None:
     """There is nothing to send."""
     message = Message.user("@north:able")
     decision = router().choose(RouteRequest.of([], [message], estimated_tokens=1))
@@ -111,8 +111,8 @@ def test_a_message_that_only_names_a_model_says_nothing() -> None:
 
 
 @given(st.text(alphabet=st.sampled_from("@\\ab:-. \n\té\ud800"), max_size=40) | st.text())
-def test_reading_never_fails_and_only_takes_from_the_front(text: str) -> None:
-    """Whatever the text is, what is left of it is its end."""
+def test_reading_never_fails_and_removes_a_prefix_only(text: str) -> None:
+    """For any text, the rest is its end."""
     name, rest = read_mention(text)
     assert text.endswith(rest)
     if name is None:

@@ -1,4 +1,4 @@
-"""Who may propose a model, in which order, and who wins."""
+"""Which policies propose a model, in which order, and which one wins."""
 
 from itertools import combinations
 
@@ -42,7 +42,7 @@ def proposing(models: dict[RoutingPolicy, str]) -> tuple[Router, RouteRequest]:
 
 @pytest.mark.parametrize("policy", ORDER)
 def test_each_policy_alone_chooses_its_model(policy: RoutingPolicy) -> None:
-    """Every link of the chain can be the one that decides, and the record names it."""
+    """Each link of the chain can decide, and the record names it."""
     routed, request = proposing({policy: "north:able"})
     decision = routed.choose(request)
     assert decision.model == decision.record.chosen_model == "north:able"
@@ -55,7 +55,7 @@ def test_each_policy_alone_chooses_its_model(policy: RoutingPolicy) -> None:
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_of_two_policies_the_earlier_one_wins(first: RoutingPolicy, second: RoutingPolicy) -> None:
-    """The order of the specification holds for every pair; who was outranked is on record."""
+    """For every pair in the order of the specification; the record names the outranked one."""
     routed, request = proposing({first: "north:able", second: "south:able"})
     decision = routed.choose(request)
     assert decision.model == "north:able"
@@ -68,7 +68,7 @@ def test_of_two_policies_the_earlier_one_wins(first: RoutingPolicy, second: Rout
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_a_refused_model_leaves_the_turn_to_the_next_policy(first: RoutingPolicy, second: RoutingPolicy) -> None:
-    """Whoever is refused is passed over, with the reason, whatever its rank."""
+    """It is skipped with the reason, whatever its rank."""
     routed, request = proposing({first: "east:blind", second: "south:able"})
     decision = routed.choose(request)
     assert decision.model == "south:able"
@@ -82,7 +82,7 @@ def test_a_refused_model_leaves_the_turn_to_the_next_policy(first: RoutingPolicy
     )
 
 
-def test_every_policy_at_once() -> None:
+def test_all_policies_at_once() -> None:
     """All candidates are listed in order, each with its source."""
     routed, request = proposing(dict(zip(ORDER, ["east:blind", KEYLESS, *["south:able"] * 5], strict=True)))
     decision = routed.choose(request)
@@ -96,8 +96,8 @@ def test_every_policy_at_once() -> None:
     assert decision.record.alternatives_considered == ("east:blind", KEYLESS)
 
 
-def test_nothing_left_is_an_error_with_every_reason() -> None:
-    """The turn does not start, and no model that nobody asked for takes it."""
+def test_no_candidate_left_is_an_error_with_every_reason() -> None:
+    """The turn does not start, and no model that nobody proposed takes it."""
     routed, request = proposing(
         {
             RoutingPolicy.MANUAL_STICKY: KEYLESS,
@@ -121,35 +121,35 @@ def test_nothing_left_is_an_error_with_every_reason() -> None:
 
 
 def test_an_empty_chain_is_an_error() -> None:
-    """A router without defaults takes only what somebody asks for."""
+    """A router without defaults needs a request that names a model."""
     with pytest.raises(NoModelError, match="none was asked for, and there is no default"):
         router().choose(RouteRequest())
 
 
 def test_a_mention_chooses_and_is_not_sent() -> None:
-    """``@model`` beats the session's model, and what is sent does not hold it."""
+    """``@model`` outranks the session's model, and is not part of the sent text."""
     routed = router(aliases={"top": "north:large"})
     decision = routed.choose(RouteRequest(text="@top what is this?", sticky="south:able"))
     assert (decision.model, decision.text) == ("north:large", "what is this?")
     assert decision.record.reason == "the text begins with @top"
 
 
-def test_an_argument_comes_before_a_mention() -> None:
-    """The program knows of both; the mention is not sent either way."""
+def test_an_argument_outranks_a_mention() -> None:
+    """The mention is not sent either way."""
     decision = router().choose(RouteRequest(text="@north:able hello", override="south:able"))
     assert (decision.model, decision.text) == ("south:able", "hello")
     assert [link.model for link in decision.candidates] == ["south:able", "north:able"]
 
 
 @pytest.mark.parametrize("text", ["@sonet hello", "@nowhere:model hello"])
-def test_a_mention_of_no_model_does_not_start_the_turn(text: str) -> None:
-    """A slip of the pen must not be answered by another model."""
+def test_an_unknown_mention_does_not_start_the_turn(text: str) -> None:
+    """Another model must not answer after a typo."""
     with pytest.raises(UnknownProviderError, match="begin with a backslash"):
         router(global_default="north:able").choose(RouteRequest(text=text))
 
 
-def test_an_argument_that_is_no_model_does_not_start_the_turn() -> None:
-    """Nor must a wrong argument."""
+def test_an_unknown_argument_does_not_start_the_turn() -> None:
+    """For the same reason."""
     routed = router(global_default="north:able")
     with pytest.raises(UnknownProviderError, match="did you mean 'sonnet'"):
         routed.choose(RouteRequest(override="sonet"))
@@ -157,20 +157,20 @@ def test_an_argument_that_is_no_model_does_not_start_the_turn() -> None:
         routed.choose(RouteRequest(override="nowhere:model"))
 
 
-def test_a_model_that_exists_without_a_key_is_not_configured() -> None:
-    """It is no slip of the pen, so the chain goes on, and says so."""
+def test_a_model_without_a_key_is_not_configured() -> None:
+    """That is no typo, so the chain goes on, and the record says so."""
     decision = router(global_default="north:able").choose(RouteRequest(text=f"@{KEYLESS} hello"))
     assert decision.model == "north:able"
     assert decision.candidates[0].reasons == ("not_configured",)
 
 
 def test_with_mentions_off_the_text_is_text() -> None:
-    """Where strangers write, they do not choose what is paid for."""
+    """Strangers who write must not choose what is paid for."""
     decision = router(global_default="north:able", mentions=False).choose(RouteRequest(text="@north:large hello"))
     assert (decision.model, decision.text) == ("north:able", "@north:large hello")
 
 
-def test_rules_are_tried_in_order_and_the_next_one_is_the_fallback() -> None:
+def test_rules_are_tried_in_order_with_the_next_as_fallback() -> None:
     """A second rule with the same conditions is a second choice."""
     routed = router(
         rules=[
@@ -196,7 +196,7 @@ def test_rules_are_tried_in_order_and_the_next_one_is_the_fallback() -> None:
         (("north:able",), "the recommender failed: TypeError"),
     ],
 )
-def test_a_recommender_that_says_nothing_usable_has_nothing_to_say(answer: object, message: str) -> None:
+def test_an_unusable_recommendation_is_ignored(answer: object, message: str) -> None:
     """A suggestion never stops a turn."""
     routed = router(recommender=lambda _: answer, global_default="south:able")
     decision = routed.choose(RouteRequest())
@@ -205,8 +205,8 @@ def test_a_recommender_that_says_nothing_usable_has_nothing_to_say(answer: objec
     assert (link.verdict, link.reason) == (Verdict.NOT_APPLICABLE, message)
 
 
-def test_a_recommender_that_breaks_stops_no_turn(caplog: pytest.LogCaptureFixture) -> None:
-    """What it raises is logged."""
+def test_a_failing_recommender_stops_no_turn(caplog: pytest.LogCaptureFixture) -> None:
+    """Its error is logged."""
 
     def broken(request: RouteRequest) -> None:
         raise ValueError("no data")
@@ -215,8 +215,8 @@ def test_a_recommender_that_breaks_stops_no_turn(caplog: pytest.LogCaptureFixtur
     assert "the recommender failed: ValueError" in caplog.text
 
 
-def test_a_recommendation_is_on_record() -> None:
-    """With its confidence, its reason made printable, and what would have been next."""
+def test_a_recommendation_is_recorded() -> None:
+    """With its confidence, its reason made printable, and the next choice."""
     routed = router(
         recommender=lambda _: Recommendation("north:able", 0.75, "14 turns\nlike this \ud800", ("south:able",)),
         global_default="south:able",
@@ -227,8 +227,8 @@ def test_a_recommendation_is_on_record() -> None:
     assert decision.winner.alternatives == ("south:able",)
 
 
-def test_a_recommendation_is_asked_for_even_where_it_is_outranked() -> None:
-    """What it would have said is worth knowing."""
+def test_a_recommender_is_asked_even_if_outranked() -> None:
+    """Its suggestion is worth recording."""
     routed = router(recommender=lambda _: ("south:able", 0.9, "cheaper"))
     decision = routed.choose(RouteRequest(sticky="north:able"))
     assert [(link.model, link.verdict) for link in decision.candidates] == [
@@ -250,14 +250,14 @@ def test_a_recommendation_is_asked_for_even_where_it_is_outranked() -> None:
         ({"aliases": {"x": "able"}}, "which is no model id"),
     ],
 )
-def test_a_router_that_cannot_be_right_is_refused(settings: dict[str, object], message: str) -> None:
+def test_an_invalid_router_is_refused(settings: dict[str, object], message: str) -> None:
     """At once, not at the turn that needs it."""
     with pytest.raises(ConfigurationError, match=message):
         Router(find=find, **settings)  # type: ignore[arg-type]
 
 
-def test_the_chain_can_be_read() -> None:
-    """One line a link: who, what became of it, and why."""
+def test_the_chain_is_printable() -> None:
+    """One line per link: policy, result and reason."""
     routed = router(rules=[Rule(model="east:blind", name="cheap")], global_default="north:able")
     assert str(routed.choose(RouteRequest(images=True))).splitlines()[2:] == [
         "rule: rejected east:blind (the rule 'cheap' fits; no_vision_support: the turn holds images)",
@@ -268,8 +268,8 @@ def test_the_chain_can_be_read() -> None:
     ]
 
 
-def test_rules_are_rules() -> None:
-    """One alone will do; a dict is for a configuration."""
+def test_rules_have_to_be_rules() -> None:
+    """One alone works; a dict belongs into a configuration."""
     rule = Rule(model="openai:o3")
     assert [each.model for each in Router(rules=rule).rules] == ["openai:o3"]
     with pytest.raises(ConfigurationError, match="rule 2 is a dict, not a Rule: from_toml reads a file"):

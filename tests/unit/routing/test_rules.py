@@ -1,4 +1,4 @@
-"""Each condition of a rule: where it holds, and where it does not."""
+"""Each condition of a rule: when it holds, and when it does not."""
 
 from decimal import Decimal
 from typing import Any
@@ -42,7 +42,7 @@ TABLE: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
     ({"users": {"usr_1"}}, {}, False),
     ({"teams": {"team_1"}}, {"team_id": "team_1"}, True),
     ({"teams": {"team_1"}}, {"team_id": "team_2"}, False),
-    # A dollar for a million tokens; a reply may have 1,000 unless the turn says otherwise.
+    # A dollar for a million tokens; a reply may have 1,000 unless the turn sets a limit.
     ({"cost_under_usd": "0.0510001"}, BIG, True),
     ({"cost_under_usd": "0.051"}, BIG, False),
     ({"cost_under_usd": "0.051"}, {**BIG, "max_output_tokens": 10}, True),
@@ -61,8 +61,8 @@ TABLE: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
 
 
 @pytest.mark.parametrize(("when", "facts", "holds"), TABLE)
-def test_a_condition(when: dict[str, Any], facts: dict[str, Any], holds: bool) -> None:
-    """A rule whose conditions hold chooses; one whose do not has nothing to say."""
+def test_conditions_hold_or_not(when: dict[str, Any], facts: dict[str, Any], holds: bool) -> None:
+    """A rule whose conditions hold chooses; others propose nothing."""
     routed = router(rules=[Rule(model="north:able", when=When.model_validate(when))], global_default="south:able")
     decision = routed.choose(RouteRequest(**facts))
     assert decision.model == ("north:able" if holds else "south:able")
@@ -70,14 +70,14 @@ def test_a_condition(when: dict[str, Any], facts: dict[str, Any], holds: bool) -
 
 @pytest.mark.parametrize("when", [{"cost_under_usd": 1000}, {"cost_over_usd": 0}])
 def test_an_unknown_price_fulfils_no_condition(when: dict[str, Any]) -> None:
-    """Unknown is not nothing."""
+    """Unknown is not zero."""
     routed = router(rules=[Rule(model="east:blind", when=When.model_validate(when))], global_default="south:able")
     assert routed.choose(RouteRequest()).model == "south:able"
 
 
 @pytest.mark.parametrize("when", [{"tokens_under": 1000}, {"cost_under_usd": 1000}])
-def test_a_model_that_is_not_known_has_no_size_and_no_price(when: dict[str, Any]) -> None:
-    """Nobody can count for it."""
+def test_an_unknown_model_has_no_size_and_no_price(when: dict[str, Any]) -> None:
+    """Nothing can be counted for it."""
 
     def estimate(model: str) -> int:
         assert model != "nowhere:model"
@@ -94,8 +94,8 @@ def test_prices_are_those_of_the_rules_own_model() -> None:
     assert routed.choose(RouteRequest(estimated_tokens=50_000)).model == "north:able"
 
 
-def test_bundled_prices_are_used_without_others() -> None:
-    """A router that is given no prices knows those of the library."""
+def test_bundled_prices_are_the_default() -> None:
+    """A router without prices uses those of the library."""
     routed = router(
         find=get_adapter,
         prices=None,
@@ -115,7 +115,7 @@ def test_bundled_prices_are_used_without_others() -> None:
         {"message_matches": "(a+)+$"},
     ],
 )
-def test_a_condition_that_is_none_is_refused(fields: dict[str, Any]) -> None:
+def test_an_invalid_condition_is_refused(fields: dict[str, Any]) -> None:
     """The set of conditions is closed, and money is exact."""
     with pytest.raises(ValidationError):
         When.model_validate(fields)

@@ -1,4 +1,4 @@
-"""Each refusal by its name, and only where the turn needs what the model lacks."""
+"""Each refusal with its name, and only if the turn needs what the model lacks."""
 
 from typing import Any
 
@@ -25,8 +25,8 @@ CASES: list[tuple[Refusal, str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("refusal", "model", "facts"), CASES)
-def test_a_model_is_refused_by_name(refusal: Refusal, model: str, facts: dict[str, Any]) -> None:
-    """What the turn needs and the model lacks has a name of the specification."""
+def test_refusals_have_names(refusal: Refusal, model: str, facts: dict[str, Any]) -> None:
+    """A feature that the turn needs and the model lacks has a name of the specification."""
     with pytest.raises(NoModelError) as caught:
         router().choose(RouteRequest(sticky=model, **facts))
     assert caught.value.reasons == {model: (refusal,)}
@@ -35,25 +35,24 @@ def test_a_model_is_refused_by_name(refusal: Refusal, model: str, facts: dict[st
 @pytest.mark.parametrize(
     "model", ["east:blind", "east:toolless", "east:unprompted", "east:formless", "west:small", "west:nothing"]
 )
-def test_what_a_turn_does_not_need_is_not_checked(model: str) -> None:
-    """Nothing is asked of a model that the turn does not use."""
+def test_unneeded_features_are_not_checked(model: str) -> None:
+    """Only what the turn uses counts."""
     assert router().choose(RouteRequest(sticky=model)).model == model
 
 
 @pytest.mark.parametrize("fact", ["audio", "video", "documents"])
 def test_other_media_are_left_to_rules_and_losses(fact: str) -> None:
-    """The specification refuses for images alone."""
+    """The specification refuses for images only."""
     assert router().choose(RouteRequest(sticky="west:nothing", **{fact: True})).model == "west:nothing"  # type: ignore[arg-type]
 
 
-def test_an_emulated_ability_is_one() -> None:
+def test_an_emulated_feature_counts() -> None:
     """It works, at a price."""
     request = RouteRequest(sticky="south:emulating", tools=True, output_schema=True)
     assert router().choose(request).model == "south:emulating"
 
 
-def test_a_window_that_is_just_large_enough() -> None:
-    """The limit itself is allowed."""
+def test_a_context_window_of_exactly_the_size_is_enough() -> None:
     request = RouteRequest(sticky="west:small", estimated_tokens=900, max_output_tokens=100)
     assert router().choose(request).model == "west:small"
 
@@ -70,7 +69,7 @@ def test_every_refusal_is_reported() -> None:
     assert caught.value.reasons == {"west:nothing": tuple(map(str, list(Refusal)[1:]))}
 
 
-def test_sizes_are_those_of_the_model_itself() -> None:
+def test_each_model_counts_for_itself() -> None:
     """Models count differently, and each is asked once at most."""
     models_counted: list[str] = []
 
@@ -102,13 +101,13 @@ IMAGE = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="i
     ],
 )
 def test_facts_are_read_from_messages(history: list[Message], message: list[Message], expected: dict[str, Any]) -> None:
-    """Images count wherever they are, a mention only in what is said now."""
+    """Images count everywhere, a mention only in the current prompt."""
     request = RouteRequest.of(history, message)
     assert {name: getattr(request, name) for name in expected} == expected
 
 
 def test_facts_are_read_from_tools_and_options() -> None:
-    """What the session brings to the turn, and what the caller adds."""
+    """Those of the session, and those of the caller."""
     nested = Message.tool("tu_1", [ToolResultBlock(tool_use_id="tu_2", content=(IMAGE,))])
     request = RouteRequest.of(
         [nested],
@@ -124,7 +123,7 @@ def test_facts_are_read_from_tools_and_options() -> None:
 
 @pytest.mark.parametrize("model", ["anthropic:claude-opus-5-5", "local:smollm2-135m"])
 def test_the_size_is_counted_by_each_models_own_adapter(model: str) -> None:
-    """History, what is said and tools count."""
+    """History, prompt and tools count."""
     history, message, tools = [Message.system("Be brief.")], [Message.user("Hi " * 400)], [ToolDefinition(name="look")]
     request = RouteRequest.of(history, message, tools)
     assert request.tokens_on(model) == get_adapter(model).estimate_input_tokens([*history, *message], tools) > 200

@@ -13,8 +13,8 @@ from dragoman.canonical import rules
 from dragoman.canonical.message import MessageStatus, StopReason
 from dragoman.canonical.usage import CostStatus
 from dragoman.session import AsyncSession, Session, tool
-from tests.servers import STALL, FaultyServer, ReceivedRequest, json_reply, sse_reply
-from tests.servers import HttpReply as ServerReply
+from dragoman.testing.faults.server import STALL, FaultyServer, ReceivedRequest, json_reply, sse_reply
+from dragoman.testing.faults.server import HttpReply as ServerReply
 from tests.unit.session.drivers import OLLAMA, AsyncDriver, Body, Driver, SyncDriver, Wire, texts
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic, handwritten_ollama
 

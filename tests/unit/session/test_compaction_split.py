@@ -16,7 +16,7 @@ from dragoman.session.compaction_split import (
     split_at_share,
     split_keeping_last,
 )
-from tests.laws.strategies import histories
+from dragoman.testing.strategies import histories
 from tests.unit.session.drivers import ANTHROPIC
 
 ADAPTER = get_adapter(ANTHROPIC)

@@ -1,4 +1,4 @@
-"""Adapters with one known fault each, and the law that is there for it."""
+"""Adapters with one known fault each, and the law that should find it."""
 
 import json
 import random
@@ -20,7 +20,7 @@ from dragoman.testing.doubles.scripted_adapter import ALL_CAPABILITIES, Scripted
 
 
 class CorrectAdapter(ScriptedAdapter):
-    """Its requests go through `changed`, which the liars override."""
+    """Its requests pass through ``change_body`` and ``change_request``, which faulty adapters override."""
 
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
@@ -32,7 +32,7 @@ class CorrectAdapter(ScriptedAdapter):
         return self.change_request(replace(request, body=written))
 
     def change_body(self, body: dict[str, Any]) -> None:
-        """The body as it is."""
+        """Return the body as it is."""
 
     def change_request(self, request: WireRequest) -> WireRequest:
         return request

@@ -22,21 +22,21 @@ from dragoman.testing.faults.plan import (
     Stall,
     SwapEvents,
 )
+from dragoman.testing.sample_reply import SHORT
 from tests.laws.wires import handwritten_anthropic, handwritten_bedrock, handwritten_google, handwritten_ollama
-from tests.laws.wires.sample_replies import short_reply
 
 
 def _array() -> bytes:
     """As generateContent answers without ``alt=sse``."""
-    events = split_events(handwritten_google.handwritten_stream(short_reply()))
+    events = split_events(handwritten_google.handwritten_stream(SHORT))
     return b"[" + b",\r\n".join(map(event_payload, events)) + b"\n]\n"
 
 
 BODIES: dict[Framing, bytes] = {
-    Framing.SSE: handwritten_anthropic.handwritten_stream(short_reply()),
-    Framing.LINES: handwritten_ollama.handwritten_stream(short_reply()),
+    Framing.SSE: handwritten_anthropic.handwritten_stream(SHORT),
+    Framing.LINES: handwritten_ollama.handwritten_stream(SHORT),
     Framing.ARRAY: _array(),
-    Framing.AWS: handwritten_bedrock.handwritten_stream(short_reply()),
+    Framing.AWS: handwritten_bedrock.handwritten_stream(SHORT),
 }
 
 _DECODERS: dict[Framing, Callable[[], FrameDecoder]] = {
@@ -48,7 +48,7 @@ _DECODERS: dict[Framing, Callable[[], FrameDecoder]] = {
 
 
 def payloads(framing: Framing, body: bytes) -> list[bytes]:
-    """What the library's own decoders read, which share no code with the fault plans."""
+    """What the library's own decoders read; they share no code with the fault plans."""
     decoder = _DECODERS[framing]()
     return [frame.data for frame in [*decoder.feed(body), *decoder.finish()]]
 

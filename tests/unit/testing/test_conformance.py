@@ -1,4 +1,4 @@
-"""The kit itself: it finds every liar, says why it did not try, and shows what it found."""
+"""The kit itself: it finds every faulty adapter, says why a law was not tried, and shows what it found."""
 
 import json
 import re
@@ -49,14 +49,14 @@ class Suite(AdapterConformance):
     effort = SMALL_EFFORT
 
 
-class Liar(Suite):
+class FaultySuite(Suite):
     __test__ = False
     adapter = RewritesFirstMessage
 
 
 @pytest.mark.parametrize("name", sorted({law for _, law in FAULTY_ADAPTERS}))
-def test_an_honest_adapter_breaks_no_law(name: str) -> None:
-    """What the liars are made of."""
+def test_a_correct_adapter_breaks_no_law(name: str) -> None:
+    """The base class of the faulty ones."""
     card = conform(CorrectAdapter("actor"), WIRE, SMALL_EFFORT, [BY_NAME[name]])
     assert card.count(Mark.HOLDS) == 1, card.results[0].verdict.faults
 
@@ -64,8 +64,8 @@ def test_an_honest_adapter_breaks_no_law(name: str) -> None:
 @pytest.mark.parametrize(
     ("faulty_adapter", "law"), FAULTY_ADAPTERS, ids=lambda value: getattr(value, "__name__", value)
 )
-def test_the_kit_finds_every_liar(faulty_adapter: type[Adapter], law: str) -> None:
-    """An adapter with one known fault breaks the law that is there for it, and the fault is told."""
+def test_the_kit_finds_every_faulty_adapter(faulty_adapter: type[Adapter], law: str) -> None:
+    """An adapter with one known fault breaks the law for it, and the fault is reported."""
     card = conform(faulty_adapter("actor"), WIRE, SMALL_EFFORT, [BY_NAME[law]])
     (result,) = card.results
     assert result.mark is Mark.BROKEN
@@ -82,7 +82,7 @@ def test_an_adapter_without_the_template_may_report_unused_options() -> None:
 
 
 def test_a_counterexample_is_small() -> None:
-    """The history that breaks a law has no more in it than it takes."""
+    """The history that breaks a law has no more in it than necessary."""
     card = conform(RewritesFirstMessage("actor"), WIRE, SMALL_EFFORT, [BY_NAME["swap: a longer history only appends"]])
     shown = card.results[0].verdict.faults[-1]
     assert shown.startswith("foreign history [")
@@ -90,12 +90,12 @@ def test_a_counterexample_is_small() -> None:
 
 
 def test_laws_have_names_and_sentences() -> None:
-    """Each is known by its chapter and name, and says what it is about."""
+    """Each has its chapter and name, and says what it is about."""
     assert len(BY_NAME) == len(LAWS)
     assert all(re.fullmatch(r"[A-Z].*\.", law.statement) for law in LAWS)
 
 
-def test_without_a_wire_the_laws_of_replies_say_so() -> None:
+def test_without_a_wire_the_laws_of_replies_are_not_tried() -> None:
     """Not tried is neither held nor broken, and never silent."""
     card = conform(
         CorrectAdapter("actor"), effort=SMALL_EFFORT, laws=[law for law in LAWS if law.chapter in ("streams", "costs")]
@@ -107,7 +107,7 @@ def test_without_a_wire_the_laws_of_replies_say_so() -> None:
 
 
 def test_an_exception_of_an_adapter_is_a_fault() -> None:
-    """Whatever it is, it breaks that law and no other."""
+    """It breaks that law and no other."""
 
     def breaks(subject: object) -> Iterator[Trial]:
         """It breaks."""
@@ -137,8 +137,8 @@ class _Tags(HTMLParser):
         self.text += data
 
 
-def test_whatever_is_on_the_page_stays_text() -> None:
-    """Names, faults, reasons and outcomes that hold HTML are shown, and run nowhere."""
+def test_everything_on_the_page_stays_text() -> None:
+    """Names, faults, reasons and outcomes that contain HTML are shown and never run."""
     payload = "\n".join(PAYLOADS)
 
     def law(subject: object) -> Iterator[Trial]:
@@ -160,8 +160,8 @@ def test_whatever_is_on_the_page_stays_text() -> None:
     assert not re.search(r"(src|href|url)\s*[=(]", written.partition("</style>")[0])
 
 
-def test_a_suite_says_what_it_lacks() -> None:
-    """No adapter, and no model to try."""
+def test_an_incomplete_suite_is_reported() -> None:
+    """No adapter, or no model to try."""
     with pytest.raises(ConfigurationError, match="set `adapter`"):
         AdapterConformance.subjects()
     with pytest.raises(ConfigurationError, match="name `models`"):
@@ -169,7 +169,7 @@ def test_a_suite_says_what_it_lacks() -> None:
 
 
 def test_suites_are_found() -> None:
-    """By provider, by package, and by the class itself; what is none is refused."""
+    """By provider, by package, and by class; anything else is refused."""
     assert [suite.adapter for suite in find_suites("ollama")] == ["ollama"]
     assert {suite.adapter for suite in find_suites("dragoman_adapters.google")} == {"google", "google-vertex"}
     assert find_suites("any", f"{__name__}:Suite") == (Suite,)
@@ -184,10 +184,10 @@ def test_suites_are_found() -> None:
             find_suites("any", kit)
 
 
-def test_the_command_shows_and_writes_the_scorecard(tmp_path: Path) -> None:
-    """1 where a law is broken, 3 where those of replies could not be tried."""
+def test_the_command_prints_and_writes_the_scorecard(tmp_path: Path) -> None:
+    """Exit code 1 if a law is broken, 3 if the laws of replies could not be tried."""
     place = tmp_path / "card.html"
-    kit = ["--kit", f"{__name__}:Liar", "--histories", "2", "--html", str(place)]
+    kit = ["--kit", f"{__name__}:FaultySuite", "--histories", "2", "--html", str(place)]
     done = CliRunner().invoke(app, ["conform", "any", *kit])
     assert done.exit_code == 1, done.output
     assert "✗ a longer history only appends" in done.output
@@ -199,8 +199,9 @@ def test_the_command_shows_and_writes_the_scorecard(tmp_path: Path) -> None:
 
 def test_pytest_runs_a_suite_law_by_law(tmp_path: Path) -> None:
     """One test for each model and law; a broken one shows its sentence."""
-    (tmp_path / "test_liar.py").write_text(
-        "from tests.unit.testing.test_conformance import Liar\n\n\nclass TestLiar(Liar):\n    __test__ = True\n",
+    (tmp_path / "test_faulty.py").write_text(
+        "from tests.unit.testing.test_conformance import FaultySuite\n\n\n"
+        "class TestFaulty(FaultySuite):\n    __test__ = True\n",
         encoding="utf-8",
     )
     (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
@@ -242,15 +243,15 @@ for attempt in (lambda: conform(ScriptedAdapter("actor")), lambda: __import__("d
 """
 
 
-def test_without_hypothesis_it_says_so() -> None:
-    """The doubles need it not; the kit and the strategies name it."""
+def test_without_hypothesis_the_error_names_it() -> None:
+    """The doubles do not need it; the kit and the strategies do."""
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
     assert done.stdout.count('pip install "dragoman[testing]"') == 2, done.stderr
     assert issubclass(MissingExtraError, ConfigurationError)
 
 
-def test_strategies_make_what_they_say() -> None:
-    """Tools that can be registered, and replies whose pieces are their calls."""
+def test_strategies_draw_valid_values() -> None:
+    """Tools that can be registered, and replies whose pieces add up to their calls."""
     from hypothesis import given, settings
 
     from dragoman.testing import strategies

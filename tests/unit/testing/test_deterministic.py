@@ -20,7 +20,7 @@ def talk() -> list[Message]:
 
 
 def test_two_runs_make_equal_messages() -> None:
-    """Ids of messages, calls and sessions, and times: all of it."""
+    """With equal ids of messages, calls and sessions, and equal times."""
     with deterministic():
         first = talk()
     with deterministic():
@@ -30,8 +30,8 @@ def test_two_runs_make_equal_messages() -> None:
     assert talk()[0].id != first[0].id
 
 
-def test_ids_sort_as_they_were_made_and_hold_the_time() -> None:
-    """They are ULIDs, of one second where the clock is moved on by one."""
+def test_ids_sort_by_creation_and_hold_the_time() -> None:
+    """They are ULIDs of one second, with a clock that moves by a second."""
     with deterministic(datetime(2030, 1, 1, tzinfo=UTC)) as made:
         one, two = new_ulid(), new_session_id()
         made.clock.tick(1)
@@ -42,15 +42,15 @@ def test_ids_sort_as_they_were_made_and_hold_the_time() -> None:
 
 
 def test_the_clock_moves_by_its_step() -> None:
-    """Each look is a step later; a clock of one's own is one object."""
+    """Each reading is a step later; a clock of one's own is one object."""
     with deterministic(step=timedelta(minutes=1)) as made:
         times = [Message.user("Hi").created_at for _ in range(3)]
         assert made.clock.now == times[0] + timedelta(minutes=3)
     assert [each - times[0] for each in times] == [timedelta(minutes=number) for number in range(3)]
 
 
-def test_what_was_given_its_own_keeps_it() -> None:
-    """Contexts with ids and a clock of their own do not notice; those without do."""
+def test_explicit_ids_and_clocks_are_kept() -> None:
+    """Contexts with their own are unaffected; those without use the deterministic ones."""
     fixed = datetime(2020, 5, 5, tzinfo=UTC)
     with deterministic() as made:
         own = RequestContext(model="m:n", clock=lambda: fixed, tool_ids=ToolIdMap(lambda: "tu_own"))
@@ -59,14 +59,14 @@ def test_what_was_given_its_own_keeps_it() -> None:
 
 
 def test_nothing_is_left_behind() -> None:
-    """Not even where the block is left by an error."""
+    """Not even after an error."""
     with pytest.raises(ZeroDivisionError), deterministic():
         _ = 1 / 0
     assert abs(Message.user("Hi").created_at - datetime.now(UTC)) < timedelta(minutes=1)
     assert new_ulid() != new_ulid()
 
 
-def test_it_is_refused_where_it_makes_no_sense() -> None:
+def test_invalid_uses_are_refused() -> None:
     """Nested, or without a time zone."""
     with deterministic(), pytest.raises(ConfigurationError, match="not to be nested"), deterministic():
         pass

@@ -24,17 +24,17 @@ every_framing = pytest.mark.parametrize("framing", BODIES)
 every_case = pytest.mark.parametrize(("framing", "plan"), CASES, ids=str)
 
 Arrived = tuple[list[bytes], type[Exception] | None]
-"""The chunks, and what broke them off."""
+"""The chunks, and the error that ended them."""
 
 
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Spoilt streams are full of unknown events, and each would be a warning."""
+    """Corrupt streams are full of unknown events, and each would be a warning."""
     with caplog.at_level(logging.CRITICAL, "dragoman"):
         yield
 
 
-def arriving(chunks: Iterator[bytes]) -> Arrived:
+def read_chunks(chunks: Iterator[bytes]) -> Arrived:
     arrived: list[bytes] = []
     try:
         arrived.extend(chunks)
@@ -49,7 +49,7 @@ def tape(body: bytes, *, times: int = 1) -> Cassette:
 
 
 @every_framing
-def test_the_streams_are_what_they_are_called(framing: Framing) -> None:
+def test_the_streams_have_their_framings(framing: Framing) -> None:
     """Of several events, whose payloads the library's own decoders find as well."""
     body = BODIES[framing]
     assert faults.detect_framing(body) is framing
@@ -58,8 +58,8 @@ def test_the_streams_are_what_they_are_called(framing: Framing) -> None:
 
 
 @every_framing
-def test_events_are_lost_doubled_moved_and_added(framing: Framing) -> None:
-    """Each of them, and what is left is a stream of that framing: a decoder reads all other payloads as they were."""
+def test_events_are_dropped_doubled_moved_and_added(framing: Framing) -> None:
+    """The result is a stream of that framing: a decoder reads all other payloads unchanged."""
     body = BODIES[framing]
     events, event_payloads = faults.split_events(body), payloads(framing, body)
     for n in range(len(event_payloads)):
@@ -82,10 +82,10 @@ def test_events_are_lost_doubled_moved_and_added(framing: Framing) -> None:
 
 
 @every_case
-def test_a_plan_keeps_its_promise(framing: Framing, plan: faults.Plan) -> None:
-    """A harmless one changes no payload, a cut arrives up to its byte, a corrupt byte is the only one that differs."""
+def test_a_plan_does_what_it_promises(framing: Framing, plan: faults.Plan) -> None:
+    """A harmless one changes no payload, a cut arrives up to its byte, a corrupt byte is the only difference."""
     body = BODIES[framing]
-    chunks, broken = arriving(plan.apply(body))
+    chunks, broken = read_chunks(plan.apply(body))
     arrived = b"".join(chunks)
     assert all(chunks)
     if plan.harmless:
@@ -108,14 +108,14 @@ def test_a_plan_keeps_its_promise(framing: Framing, plan: faults.Plan) -> None:
 
 
 @every_case
-def test_the_same_plan_does_the_same_again(framing: Framing, plan: faults.Plan) -> None:
+def test_a_plan_is_deterministic(framing: Framing, plan: faults.Plan) -> None:
     """To the byte and to the chunk."""
     body = BODIES[framing]
-    assert arriving(plan.apply(body)) == arriving(plan.apply(body))
+    assert read_chunks(plan.apply(body)) == read_chunks(plan.apply(body))
 
 
 @every_framing
-def test_another_seed_does_something_else(framing: Framing) -> None:
+def test_another_seed_gives_another_result(framing: Framing) -> None:
     """Ten seeds, at least eight results, of every kind of plan that has one."""
     body = BODIES[framing]
     for kind in (lambda seed: faults.Rechunk(seed=seed), lambda seed: faults.Corrupt(9, seed), faults.Mutate):
@@ -150,17 +150,17 @@ async def read_with_async_httpx(plan: faults.Plan, cassette: Cassette) -> Arrive
 
 
 @every_case
-def test_clients_of_both_kinds_see_what_the_plan_says(framing: Framing, plan: faults.Plan) -> None:
+def test_sync_and_async_clients_see_the_plan(framing: Framing, plan: faults.Plan) -> None:
     """The same chunks, and the HTTP library's own errors for a reset and for silence."""
-    chunks, broken = arriving(plan.apply(BODIES[framing]))
+    chunks, broken = read_chunks(plan.apply(BODIES[framing]))
     error = {ConnectionResetError: httpx.ReadError, TimeoutError: httpx.ReadTimeout, None: None}[broken]  # type: ignore[index]
     assert read_with_httpx(plan, tape(BODIES[framing])) == (chunks, error)
     assert asyncio.run(read_with_async_httpx(plan, tape(BODIES[framing]))) == (chunks, error)
 
 
 @every_framing
-def test_refusals_come_first_and_the_reply_whole(framing: Framing) -> None:
-    """Sync and async, twice 429 with the headers that were asked for, and the cassette is asked once for all that."""
+def test_refusals_come_before_the_whole_reply(framing: Framing) -> None:
+    """Sync and async: twice 429 with the requested headers, and the cassette is asked once."""
     refusals = faults.status_then_success(429, {"retry-after": "1"}, times=2, body=b"slow down")
 
     def seen(responses: list[httpx.Response]) -> None:
@@ -180,7 +180,7 @@ def test_refusals_come_first_and_the_reply_whole(framing: Framing) -> None:
 
 
 def test_a_plan_is_applied_to_every_reply_of_a_cassette() -> None:
-    """A plan that does not fit one of them says so where the body is read."""
+    """A plan that does not fit one of them is reported when the body is read."""
     cassette = Cassette("by hand", [*tape(b"0123456789").exchanges, *tape(b"012345").exchanges, *tape(b"0").exchanges])
     with httpx.Client(transport=faults.FaultyTransport(CassetteTransport(cassette), faults.Cut(3))) as client:
         for _ in range(2):
@@ -220,7 +220,7 @@ def test_a_recorded_stream_under_every_plan(name: str) -> None:
     assert 20 < harmless < len(plans)
 
 
-def test_a_session_over_a_spoilt_cassette_keeps_whole_turns_only() -> None:
+def test_a_session_over_a_corrupt_cassette_keeps_whole_turns_only() -> None:
     """Under every plan the history is both messages of the turn, or none and a typed error."""
     recorded = ANSWERS / "anthropic-stream.yaml"
     kept, lost = 0, 0
@@ -246,7 +246,7 @@ def test_a_session_over_a_spoilt_cassette_keeps_whole_turns_only() -> None:
 
 
 def test_the_stream_laws_hold_over_an_array() -> None:
-    """As they do over the other framings, which the laws of all adapters try."""
+    """As over the other framings, which the laws of all adapters try."""
     body = BODIES[Framing.ARRAY]
     verdicts = list(
         stream_laws(get_adapter("google:m"), body, Effort(replays=300, mutations=300), ends_at=len(body.rstrip()))
@@ -279,20 +279,20 @@ def test_the_stream_laws_hold_over_an_array() -> None:
     ],
     ids=str,
 )
-def test_a_plan_that_does_not_fit_does_not_pass_for_one(framing: Framing, plan: faults.Plan) -> None:
-    """It would change nothing, and the test that it is in could not fail."""
+def test_a_plan_that_does_not_fit_is_reported(framing: Framing, plan: faults.Plan) -> None:
+    """It would change nothing, and its test could not fail."""
     with pytest.raises(ConfigurationError):
         list(plan.apply(BODIES[framing]))
 
 
 @pytest.mark.parametrize("plan", [faults.Bom(), faults.Comments(), faults.LineEnds("\r")], ids=str)
 def test_a_binary_stream_has_no_lines(plan: faults.Plan) -> None:
-    """And says so."""
+    """The error says so."""
     with pytest.raises(ConfigurationError, match="this one is binary"):
         list(plan.apply(BODIES[Framing.AWS]))
 
 
-def test_what_is_no_plan_and_what_is_no_transport_is_refused_at_once() -> None:
+def test_invalid_plans_and_transports_are_refused_at_once() -> None:
     """Before any request, with the name of what was expected."""
     cassette = tape(b"x")
     with pytest.raises(ConfigurationError, match="no fault plan"):
@@ -311,8 +311,8 @@ def test_what_is_no_plan_and_what_is_no_transport_is_refused_at_once() -> None:
         faults.LineEnds("\u2028")  # type: ignore[arg-type]
 
 
-def test_an_array_of_none_and_one_that_was_cut() -> None:
-    """Nothing to lose is a clear error; an array without its end is not given one."""
+def test_empty_and_truncated_arrays() -> None:
+    """Dropping an event of an empty array is a clear error; an array without its end does not get one."""
     assert faults.split_events(b"[]") == [b"[]"]
     assert b"".join(faults.InjectEvent(1, b'{"n": 1}').apply(b'[{"n": 0}')) == b'[{"n": 0},\r\n{"n": 1}'
     cut = b'[{"n": 0},\n{"n": 1},\n{"n'

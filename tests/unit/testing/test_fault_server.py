@@ -33,7 +33,7 @@ from tests.unit.testing.sample_streams import BODIES, CASES
 TAPE = bundled_path("cassettes") / "llama-server" / "answers" / "anthropic-stream.yaml"
 REQUEST = b"POST /chat?x=1 HTTP/1.1\r\nHost: here\r\nX-Case: One\r\nContent-Length: 2\r\n\r\n{}"
 PATIENCE = 0.2
-"""Seconds that a client waits for a server which stays silent for good."""
+"""Seconds that a client waits for a server that stays silent for good."""
 
 
 def exchange(body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Exchange:
@@ -41,7 +41,7 @@ def exchange(body: bytes, status: int = 200, headers: Mapping[str, str] | None =
 
 
 def send_raw(server: FaultyServer, request: bytes = REQUEST) -> Iterator[bytes]:
-    """What a plain socket reads, until the server ends it or says nothing any more."""
+    """What a plain socket reads, until the server ends the connection or stays silent."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=5) as client:
         client.sendall(request)
         while piece := client.recv(65536):
@@ -69,8 +69,8 @@ def test_a_client_reads_what_the_plan_leaves(framing: Framing, plan: faults.Plan
     assert (arrived, broken) == (left, due)
 
 
-def test_a_reset_is_one_on_the_wire() -> None:
-    """A reset packet, not a goodbye: the socket says so, after all bytes before it."""
+def test_a_reset_is_a_reset_on_the_wire() -> None:
+    """The socket raises after all bytes before it, instead of an orderly end."""
     plan = faults.Cut(4, reset=True)
     with FaultyServer(recorded_reply(b"{}\n{}\n", plan)) as server:
         received: list[bytes] = []
@@ -79,8 +79,8 @@ def test_a_reset_is_one_on_the_wire() -> None:
     assert b"".join(received).endswith(b"4\r\n{}\n{\r\n")
 
 
-def test_silence_lasts_until_the_client_goes() -> None:
-    """The connection stays open, and is closed once nobody waits any more."""
+def test_silence_lasts_until_the_client_leaves() -> None:
+    """The connection stays open, and is closed when nobody waits any more."""
     with FaultyServer(sse_reply(b"data: 1\n\n", STALL)) as server:
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(server.url, content=b"{}", timeout=PATIENCE)
@@ -89,14 +89,13 @@ def test_silence_lasts_until_the_client_goes() -> None:
 
 
 @pytest.mark.parametrize("before", [RESET, HANG_UP], ids=str)
-def test_nothing_at_all_may_come(before: object) -> None:
-    """A connection may end before the status line."""
+def test_a_connection_may_end_before_the_status_line(before: object) -> None:
     with FaultyServer(HttpReply(before=before)) as server, pytest.raises((httpx.ReadError, httpx.RemoteProtocolError)):  # type: ignore[arg-type]
         httpx.post(server.url, content=b"{}")
 
 
-def test_a_length_may_be_a_lie() -> None:
-    """More is announced than comes."""
+def test_a_length_may_be_wrong() -> None:
+    """More is announced than sent."""
     with (
         FaultyServer(HttpReply(body=b"short", length=99)) as server,
         pytest.raises(httpx.RemoteProtocolError, match="99"),
@@ -105,7 +104,7 @@ def test_a_length_may_be_a_lie() -> None:
 
 
 def test_a_pause_and_raw_bytes() -> None:
-    """What a client of another library reads, too: an answer in pieces, and one that is no HTTP."""
+    """Also for other clients: an answer in pieces, and one that is no HTTP."""
     with FaultyServer(
         [sse_reply(b"data: 1\n\n", Pause(0.01), b"", b"data: 2\n\n"), HttpReply(raw=b"oops\r\n")]
     ) as server:
@@ -122,8 +121,8 @@ def test_a_pause_and_raw_bytes() -> None:
                 connection.close()
 
 
-def test_requests_are_kept_as_they_came() -> None:
-    """Head and body to the byte, on which connection, and on 127.0.0.1 alone."""
+def test_requests_are_recorded_as_they_came() -> None:
+    """Head and body to the byte, on which connection, and on 127.0.0.1 only."""
     with FaultyServer(HttpReply(body=b"yes")) as server:
         assert server.url == f"http://127.0.0.1:{server.port}"
         pieces = send_raw(server, REQUEST + REQUEST)
@@ -137,8 +136,8 @@ def test_requests_are_kept_as_they_came() -> None:
     assert first.head == REQUEST.removesuffix(b"\r\n{}")
 
 
-def test_a_request_in_chunks_is_read() -> None:
-    """As clients send bodies whose length they do not know."""
+def test_a_chunked_request_is_read() -> None:
+    """Clients send bodies of unknown length that way."""
     with FaultyServer(HttpReply(body=b"yes")) as server:
         assert httpx.post(server.url, content=iter([b'{"a":', b"1}"])).content == b"yes"
         assert httpx.post(server.url, content=b"next").content == b"yes"
@@ -146,7 +145,7 @@ def test_a_request_in_chunks_is_read() -> None:
 
 
 @pytest.mark.parametrize("header", [b"content-length: ten", b"transfer-encoding: chunked"])
-def test_a_request_that_cannot_be_read_ends_its_connection(header: bytes) -> None:
+def test_a_malformed_request_ends_its_connection(header: bytes) -> None:
     """The next one is served."""
     with FaultyServer(HttpReply(body=b"yes")) as server:
         assert list(send_raw(server, b"POST / HTTP/1.1\r\n" + header + b"\r\n\r\nxyz\r\n")) in ([], [b""])
@@ -155,7 +154,7 @@ def test_a_request_that_cannot_be_read_ends_its_connection(header: bytes) -> Non
 
 
 def test_refusals_come_first() -> None:
-    """Then what was recorded, and that again and again."""
+    """Then the recorded reply, any number of times."""
     script: list[ServerAnswer] = [
         faults.status_then_success(429, {"retry-after": "0"}, times=2),
         exchange(b'{"n": 1}', 201, {"X-Case": "a", "Content-Encoding": "gzip"}),
@@ -168,8 +167,8 @@ def test_refusals_come_first() -> None:
     assert "content-encoding" not in replies[2].headers
 
 
-def test_a_cassette_answers_in_turn() -> None:
-    """`replayed` plays the one that is next, and a function may look at the request."""
+def test_a_cassette_answers_in_order() -> None:
+    """`replayed` plays the next one, and a function may look at the request."""
     cassette = Cassette("by hand", [exchange(b"1"), exchange(b"2")])
     with FaultyServer(cassette) as server:
         assert [httpx.post(server.url, content=b"{}").text for _ in range(3)] == ["1", "2", "2"]
@@ -193,8 +192,8 @@ def test_a_cassette_answers_in_turn() -> None:
         (Framing.AWS, "application/vnd.amazon.eventstream"),
     ],
 )
-def test_bytes_alone_have_the_type_of_their_framing(framing: Framing, kind: str) -> None:
-    """Whole, with their length, where there is no plan; a recorded type stays."""
+def test_bare_bytes_have_the_type_of_their_framing(framing: Framing, kind: str) -> None:
+    """Whole, with their length, if there is no plan; a recorded type stays."""
     with FaultyServer(recorded_reply(BODIES[framing])) as server:
         reply = httpx.post(server.url, content=b"{}")
     assert reply.content == BODIES[framing]
@@ -214,7 +213,7 @@ def test_bytes_alone_have_the_type_of_their_framing(framing: Framing, kind: str)
     ids=str,
 )
 def test_a_session_over_real_sockets(plan: faults.Plan, kind: type[Exception] | None) -> None:
-    """A recorded stream, spoilt on the wire, ends in the typed error that says what happened."""
+    """A recorded stream, corrupted on the wire, ends in a typed error."""
     settings = {"api_key": "none", "timeout": PATIENCE if kind else 10, "retry": RetryPolicy(max_retries=0)}
     with FaultyServer(recorded_reply(Cassette.load(TAPE), plan)) as server:
         providers = {"anthropic": {**settings, "base_url": server.url}}
@@ -236,7 +235,7 @@ def test_a_script_without_answers_is_refused(script: object) -> None:
         FaultyServer(script)  # type: ignore[arg-type]
 
 
-def test_a_plan_that_does_not_fit_is_refused_before_anybody_asks() -> None:
-    """Where the reply is made."""
+def test_a_plan_that_does_not_fit_is_refused_at_once() -> None:
+    """When the reply is made."""
     with pytest.raises(ConfigurationError, match="no byte 9"):
         recorded_reply(b"12345", faults.Cut(9))

@@ -18,9 +18,9 @@ from dragoman.testing import AsyncCassetteTransport, Cassette, CassetteTransport
 from dragoman.testing.cassettes.file import Exchange, RecordedRequest, RecordedResponse
 from dragoman.testing.event_bytes import event_payload, replace_payload
 from dragoman.testing.faults import Framing
+from dragoman.testing.sample_reply import SHORT
 from dragoman.transport import HttpTransport
 from tests.laws.wires.handwritten_bedrock import handwritten_stream
-from tests.laws.wires.sample_replies import short_reply
 from tests.unit.adapter.toy_adapter import ToyAdapter, lines
 from tests.unit.transport.drivers import ADAPTER, PLAIN_REQUEST, STREAM_REQUEST, VirtualClock
 
@@ -28,10 +28,10 @@ FIRST, SECOND = b'event: a\ndata: {"n": 0}\n\n', b": a comment\n\n"
 THIRD, LAST = b'data: {"n": 1}\n\n', b"data: [DONE]\n\n"
 SSE = FIRST + SECOND + THIRD + LAST
 LINES = b'{"n": 0}\n{"n": 1}\n{"n": 2}'
-AWS = handwritten_stream(short_reply())
+AWS = handwritten_stream(SHORT)
 
 
-def applied(plan: faults.Plan, body: bytes) -> bytes:
+def apply_plan(plan: faults.Plan, body: bytes) -> bytes:
     return b"".join(plan.apply(body))
 
 
@@ -39,7 +39,7 @@ def applied(plan: faults.Plan, body: bytes) -> bytes:
     ("body", "framing", "number"), [(SSE, Framing.SSE, 4), (LINES, Framing.LINES, 3), (AWS, Framing.AWS, 16)]
 )
 def test_a_body_is_cut_into_its_events(body: bytes, framing: Framing, number: int) -> None:
-    """Their join is the body; a binary message ends where it says."""
+    """Their join is the body; a binary message ends where its length says."""
     assert faults.detect_framing(body) is framing
     events = faults.split_events(body)
     assert len(events) == number
@@ -49,7 +49,7 @@ def test_a_body_is_cut_into_its_events(body: bytes, framing: Framing, number: in
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"], ids=repr)
 @pytest.mark.parametrize("body", [SSE, LINES], ids=["sse", "lines"])
 def test_line_ends_do_not_matter_for_events(body: bytes, end: bytes) -> None:
-    """Each event in any of the three spellings."""
+    """In any of the three spellings."""
     assert faults.split_events(body.replace(b"\n", end)) == [
         event.replace(b"\n", end) for event in faults.split_events(body)
     ]
@@ -57,12 +57,12 @@ def test_line_ends_do_not_matter_for_events(body: bytes, end: bytes) -> None:
 
 @given(st.lists(st.sampled_from([b"\n", b"\r", b"\r\n", b"data: x", b"{", b"\0", b":"]), max_size=20).map(b"".join))
 def test_any_bytes_are_the_join_of_their_events(body: bytes) -> None:
-    """Be they a stream or not."""
+    """Also those that are no stream."""
     assert b"".join(faults.split_events(body)) == body
 
 
-def test_a_payload_is_exchanged_and_the_message_stays_whole() -> None:
-    """Lengths and checksums of a binary message fit its new payload; a text's event keeps its other lines."""
+def test_a_payload_is_replaced_and_the_message_stays_whole() -> None:
+    """Length and checksum of a binary message fit its new payload; a text event keeps its other lines."""
     event = replace_payload(faults.split_events(AWS)[0], b'{"role": "assistant, at length"}')
     (frame,) = AwsEventStreamDecoder().feed(event)
     assert frame.event == "messageStart"
@@ -92,19 +92,19 @@ def test_a_payload_is_exchanged_and_the_message_stays_whole() -> None:
     ],
     ids=str,
 )
-def test_a_plan_does_what_it_says(plan: faults.Plan, result: bytes) -> None:
-    """The joined chunks are the stream with just that fault."""
-    assert applied(plan, SSE) == result
+def test_a_plan_adds_exactly_its_fault(plan: faults.Plan, result: bytes) -> None:
+    """The joined chunks are the stream with that fault only."""
+    assert apply_plan(plan, SSE) == result
 
 
-def test_chunks_have_the_sizes_that_were_asked_for() -> None:
-    """In turn, again and again; by a seed always the same."""
+def test_chunks_have_the_requested_sizes() -> None:
+    """In rotation; the same for the same seed."""
     assert [len(chunk) for chunk in faults.Rechunk((1, 40)).apply(SSE)] == [1, 40, 1, len(SSE) - 42]
     first, second = (list(faults.Rechunk(seed=3).apply(SSE)) for _ in range(2))
     assert first == second
 
 
-def test_what_breaks_off_says_so_behind_its_chunks() -> None:
+def test_a_break_is_reported_after_its_chunks() -> None:
     """A reset and a stall raise, a clean cut does not."""
     for plan, kind in ((faults.Cut(9, reset=True), ConnectionResetError), (faults.Stall(9), TimeoutError)):
         chunks = plan.apply(SSE)
@@ -117,21 +117,21 @@ def test_what_breaks_off_says_so_behind_its_chunks() -> None:
 def test_corrupting_changes_one_byte() -> None:
     """Always to another one."""
     for seed in range(50):
-        changed = applied(faults.Corrupt(5, seed), SSE)
+        changed = apply_plan(faults.Corrupt(5, seed), SSE)
         assert [at for at, pair in enumerate(zip(changed, SSE, strict=True)) if pair[0] != pair[1]] == [5]
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: applied(faults.DropEvent(4), SSE),
-        lambda: applied(faults.SwapEvents(3), SSE),
-        lambda: applied(faults.DuplicateEvent(-1), SSE),
-        lambda: applied(faults.InjectEvent(9, b""), SSE),
-        lambda: applied(faults.Corrupt(len(SSE)), SSE),
-        lambda: applied(faults.LineEnds("\r"), AWS),
-        lambda: applied(faults.Bom(), AWS),
-        lambda: applied(faults.Comments(), AWS),
+        lambda: apply_plan(faults.DropEvent(4), SSE),
+        lambda: apply_plan(faults.SwapEvents(3), SSE),
+        lambda: apply_plan(faults.DuplicateEvent(-1), SSE),
+        lambda: apply_plan(faults.InjectEvent(9, b""), SSE),
+        lambda: apply_plan(faults.Corrupt(len(SSE)), SSE),
+        lambda: apply_plan(faults.LineEnds("\r"), AWS),
+        lambda: apply_plan(faults.Bom(), AWS),
+        lambda: apply_plan(faults.Comments(), AWS),
         lambda: faults.Rechunk(),
         lambda: faults.Rechunk((1,), seed=1),
         lambda: faults.Rechunk((0,)),
@@ -139,20 +139,20 @@ def test_corrupting_changes_one_byte() -> None:
     ],
 )
 def test_a_plan_that_does_not_fit_is_refused(wrong: Callable[[], Any]) -> None:
-    """The caller's mistake has a message, and is no fault of the stream's."""
+    """The caller's mistake has a message of its own."""
     with pytest.raises(ConfigurationError):
         wrong()
 
 
 @pytest.mark.parametrize("body", [SSE, LINES, AWS], ids=["sse", "lines", "aws"])
 def test_all_plans_fit_the_body_that_they_are_made_for(body: bytes) -> None:
-    """The same ones for the same seed; the harmless ones leave all bytes but line ends and comments as they are."""
+    """The same ones for the same seed; harmless ones change only line ends and comments."""
     plans = list(faults.plans(body, seed=5))
     assert plans == list(faults.plans(body, seed=5)) != list(faults.plans(body, seed=6))
     assert len(plans) > 40
     for plan in plans:
         try:
-            result = applied(plan, body)
+            result = apply_plan(plan, body)
         except (ConnectionResetError, TimeoutError):
             assert not plan.harmless
             continue
@@ -162,30 +162,30 @@ def test_all_plans_fit_the_body_that_they_are_made_for(body: bytes) -> None:
 
 
 def test_every_cut_and_every_split() -> None:
-    """One for each byte, the whole reply never among the cuts."""
-    assert [len(applied(plan, LINES)) for plan in faults.every_cut(LINES)] == list(range(len(LINES)))
+    """One for each byte; the whole reply is not among the cuts."""
+    assert [len(apply_plan(plan, LINES)) for plan in faults.every_cut(LINES)] == list(range(len(LINES)))
     assert all(plan.reset for plan in faults.every_cut(LINES, reset=True))
     splits = [list(plan.apply(LINES)) for plan in faults.every_split(LINES)]
     assert len(splits) == len(LINES) - 1
     assert all(len(chunks) == 2 and b"".join(chunks) == LINES for chunks in splits)
 
 
-def test_comments_say_nothing_in_either_framing() -> None:
+def test_comments_carry_nothing_in_either_framing() -> None:
     """Comment lines in server-sent events, blank lines between JSON values."""
-    assert applied(faults.Comments(), SSE).replace(b":\n", b"") == SSE
-    assert applied(faults.Comments(), LINES).split() == LINES.split()
+    assert apply_plan(faults.Comments(), SSE).replace(b":\n", b"") == SSE
+    assert apply_plan(faults.Comments(), LINES).split() == LINES.split()
 
 
 @given(st.integers(0, 2**48))
 def test_mutations_are_the_same_for_the_same_seed(seed: int) -> None:
-    """And leave bytes that are nearly a stream."""
+    """They leave bytes that are nearly a stream."""
     for body in (SSE, LINES, AWS, b""):
-        assert applied(faults.Mutate(seed), body) == applied(faults.Mutate(seed), body)
+        assert apply_plan(faults.Mutate(seed), body) == apply_plan(faults.Mutate(seed), body)
 
 
 def test_most_mutations_change_something() -> None:
     """A seed that changes nothing is a wasted trial."""
-    assert sum(applied(faults.Mutate(seed), SSE) != SSE for seed in range(500)) > 450
+    assert sum(apply_plan(faults.Mutate(seed), SSE) != SSE for seed in range(500)) > 450
 
 
 # ---- Below an HTTP client
@@ -197,8 +197,8 @@ def tape(*bodies: bytes, status: int = 200) -> Cassette:
     return Cassette("by hand", [Exchange(request, RecordedResponse(status, body, headers)) for body in bodies])
 
 
-def test_a_cassette_stands_for_what_it_plays_next() -> None:
-    """An exchange and its bytes are as good; one that is played to its end has none."""
+def test_a_cassette_offers_its_next_reply() -> None:
+    """Like an exchange or its bytes; one that is played to its end has none."""
     cassette = tape(SSE, LINES)
     assert faults.reply_body(cassette) == faults.reply_body(cassette.exchanges[0]) == faults.reply_body(SSE) == SSE
     cassette.play(cassette.exchanges[0].request)
@@ -217,8 +217,8 @@ def test_a_cassette_stands_for_what_it_plays_next() -> None:
     ],
     ids=str,
 )
-def test_a_client_sees_the_faults_of_its_library(plan: faults.Plan, kind: type[Exception] | None) -> None:
-    """Sync and async: the chunks, then the library's own error, and no length that does not fit."""
+def test_a_client_sees_the_faults_as_errors_of_its_library(plan: faults.Plan, kind: type[Exception] | None) -> None:
+    """Sync and async: the chunks, then the library's own error, and no wrong length."""
 
     def sync() -> list[bytes]:
         faulty = faults.FaultyTransport(CassetteTransport(tape(SSE)), plan)
@@ -245,8 +245,8 @@ def test_a_client_sees_the_faults_of_its_library(plan: faults.Plan, kind: type[E
             assert ask() == list(plan.apply(SSE))
 
 
-def test_a_transport_retries_what_is_refused() -> None:
-    """Two refusals with the seconds to wait, then the recorded reply: the cassette is asked once."""
+def test_a_transport_retries_refusals() -> None:
+    """Two refusals with a wait, then the recorded reply: the cassette is asked once."""
     cassette, time = tape(SSE), VirtualClock()
     refusing = faults.FaultyTransport(
         CassetteTransport(cassette), faults.status_then_success(429, {"retry-after": "3"}, times=2)
@@ -284,7 +284,7 @@ def test_an_async_client_is_refused_as_often() -> None:
     ids=str,
 )
 def test_an_adapter_ends_with_a_typed_error(plan: faults.Plan, kind: type[Exception]) -> None:
-    """The plan's chunks are an adapter's, without any transport."""
+    """It reads the chunks of a plan without any transport."""
     body = lines('{"text": "Hel"}', '{"done": true}')
     (last,) = list(ToyAdapter("m").iter_stream(plan.apply(body), RequestContext(model="toy:m")))
     assert type(last.error) is kind  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""block_network: who may be connected to while it holds, and that nothing is left of it."""
+"""block_network: which connections it allows, and that nothing is left after it."""
 
 import asyncio
 import socket
@@ -10,14 +10,14 @@ import pytest
 
 from dragoman import Session
 from dragoman.testing import NetworkBlockedError, block_network
-from tests.servers import FaultyServer, json_reply
+from dragoman.testing.faults.server import FaultyServer, json_reply
 
 AWAY = "203.0.113.7"
 """An address for documentation: nobody has it."""
 
 
-def test_a_connection_to_elsewhere_names_its_host() -> None:
-    """By address, by name, and for datagrams; not even the name is looked up."""
+def test_a_connection_to_another_host_names_it() -> None:
+    """By address, by name, and for datagrams; the name is not looked up."""
     with block_network():
         with pytest.raises(NetworkBlockedError, match=rf"{AWAY}:443 was blocked") as caught:
             socket.create_connection((AWAY, 443))
@@ -40,15 +40,15 @@ def test_this_machine_is_allowed() -> None:
             httpx.get(server.url)
 
 
-def test_a_session_meets_it() -> None:
-    """It is no failure of the provider's: nothing is retried."""
+def test_a_session_raises_the_block() -> None:
+    """It is no failure of the provider: nothing is retried."""
     session = Session("openai:gpt-4.1", providers={"openai": {"api_key": "k"}})
     with block_network(), session, pytest.raises(NetworkBlockedError, match=r"api\.openai\.com"):
         session.ask("Hello")
 
 
-def test_threads_and_event_loops_meet_it() -> None:
-    """It holds in the whole process."""
+def test_threads_and_event_loops_are_blocked() -> None:
+    """It applies to the whole process."""
 
     def connect() -> None:
         socket.create_connection((AWAY, 443))
@@ -64,7 +64,6 @@ def test_threads_and_event_loops_meet_it() -> None:
 
 
 def test_an_allowed_name_may_be_reached_at_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the name stands for is allowed with it."""
     with FaultyServer([json_reply({"ok": True})]) as server:
         host, port = "models.example", int(server.url.rpartition(":")[2])
         found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
@@ -76,7 +75,7 @@ def test_an_allowed_name_may_be_reached_at_its_address(monkeypatch: pytest.Monke
 
 
 def test_blocks_nest_and_leave_nothing_behind() -> None:
-    """What all of them allow is allowed; at the end the socket is as it was, also where the blocks end crosswise."""
+    """What all of them allow is allowed; at the end the socket is as it was, also if the blocks end crosswise."""
     before = (socket.socket.connect, socket.socket.connect_ex, socket.socket.sendto, socket.getaddrinfo)
     outer, inner = block_network(allow=[AWAY]), block_network(allow=["198.51.100.1"])
     outer.__enter__()
@@ -92,8 +91,8 @@ def test_blocks_nest_and_leave_nothing_behind() -> None:
     assert (socket.socket.connect, socket.socket.connect_ex, socket.socket.sendto, socket.getaddrinfo) == before
 
 
-def test_sockets_that_are_no_network_are_left_alone() -> None:
-    """Pairs and the doors of other programs on this machine."""
+def test_local_sockets_are_left_alone() -> None:
+    """Socket pairs and Unix sockets of other programs."""
     with block_network(allow=()):
         one, two = socket.socketpair()
         one.sendall(b"x")

@@ -1,4 +1,4 @@
-"""The scripted provider: what it says, what it saw, how it fails; and its adapter is one like any other."""
+"""The scripted provider: its replies, the requests that it records, its failures; and its adapter is like any other."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ def add(a: int, b: int) -> str:
 
 
 def test_a_session_plays_the_script() -> None:
-    """Text, a call, its answer: a whole turn with its tools, without any network."""
+    """Text, a call, its answer: a whole turn with tools, without any network."""
     with (
         ScriptedProvider(scripted_reply(calls={"add": {"a": 17, "b": 25}}), "It is 42.") as provider,
         block_network(allow=()),
@@ -43,7 +43,7 @@ def test_a_session_plays_the_script() -> None:
 
 
 def test_a_stream_comes_in_pieces() -> None:
-    """Word by word, or in the pieces that were given; a call's input in two."""
+    """Word by word, or in the given pieces; the input of a call in two."""
     with ScriptedProvider(
         "It is about 7 metres.", scripted_reply("It", " is"), scripted_reply(calls={"add": {"a": 1, "b": 2}}), "3"
     ) as it:
@@ -56,8 +56,8 @@ def test_a_stream_comes_in_pieces() -> None:
     assert json.loads("".join(pieces)) == {"a": 1, "b": 2}
 
 
-def test_it_says_what_it_takes_and_costs() -> None:
-    """Counts are those of the script; nobody knows a price, so there is none."""
+def test_a_reply_reports_its_usage_without_a_cost() -> None:
+    """Counts are those of the script; there is no price."""
     with ScriptedProvider(
         scripted_reply("Hi", thinking="Hm.", input_tokens=3, cached_tokens=4, output_tokens=2, truncated=True)
     ) as it:
@@ -67,14 +67,14 @@ def test_it_says_what_it_takes_and_costs() -> None:
     assert (reply.cost.usd, reply.message.thinking, reply.stop_reason) == (None, "Hm.", StopReason.MAX_TOKENS)
 
 
-def test_a_line_can_be_made_of_the_request() -> None:
-    """A function is asked what to say."""
+def test_a_line_can_be_made_from_the_request() -> None:
+    """A function returns the reply."""
     with ScriptedProvider(lambda request: f"{request.text}, indeed, at {request.options.temperature}") as provider:
         assert Session(provider.model).ask("Rain", temperature=0.5).text == "Rain, indeed, at 0.5"
 
 
 def test_errors_are_raised_as_they_are() -> None:
-    """A request that fails leaves the history as it was."""
+    """A failed request leaves the history as it was."""
     with ScriptedProvider(OverloadedError("busy"), "Now.") as provider:
         session = Session(provider.model)
         with pytest.raises(OverloadedError, match="scripted: busy") as caught:
@@ -85,7 +85,7 @@ def test_errors_are_raised_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("error", [ServerError("gone"), ConnectionResetError("reset")])
-def test_a_stream_breaks_behind_what_it_said(error: Exception) -> None:
+def test_a_stream_breaks_after_its_text(error: Exception) -> None:
     """What had arrived is in the error, and is no success."""
     with ScriptedProvider(scripted_reply("It", " is", error=error)) as provider:
         session = Session(provider.model)
@@ -98,7 +98,7 @@ def test_a_stream_breaks_behind_what_it_said(error: Exception) -> None:
 
 
 def test_a_whole_reply_that_breaks_fails() -> None:
-    """There is no half of it."""
+    """There is no partial one."""
     with ScriptedProvider(scripted_reply("It is", error=ServerError("gone"))) as provider, pytest.raises(ServerError):
         Session(provider.model).ask("How far?")
 
@@ -111,8 +111,8 @@ def test_a_delay_over_the_time_limit_is_a_timeout() -> None:
             session.ask("Hello")
 
 
-def test_two_play_in_one_session() -> None:
-    """A swap goes from one script to the other, and the second sees what the first said."""
+def test_two_scripts_play_in_one_session() -> None:
+    """After a swap, the second one receives what the first one replied."""
     with ScriptedProvider("One.", name="first") as first, ScriptedProvider("Two.", name="second") as second:
         session = Session(first.model)
         session.ask("Who?")
@@ -121,8 +121,8 @@ def test_two_play_in_one_session() -> None:
     assert [message.text for message in second.requests[0].messages] == ["Who?", "One.", "And now?"]
 
 
-def test_less_able_models_lose_what_they_lack() -> None:
-    """Capabilities are those that are given."""
+def test_limited_models_lose_what_they_lack() -> None:
+    """Capabilities are configurable."""
     plain = AdapterCapabilities(supports_system_prompt=ABSENT)
     with ScriptedProvider("Two.", capabilities=plain) as provider:
         session = Session(provider.model, system="Be brief.")
@@ -133,8 +133,8 @@ def test_less_able_models_lose_what_they_lack() -> None:
     assert provider.requests[0].messages[0].role == "user"
 
 
-def test_a_script_is_kept_to() -> None:
-    """One request too many, another one than was expected, and lines that nobody asked for."""
+def test_a_script_is_enforced() -> None:
+    """One request too many, an unexpected one, and unused lines are errors."""
     with ScriptedProvider("Hello.") as provider:
         session = Session(provider.model)
         session.ask("Hello")
@@ -151,8 +151,8 @@ def test_a_script_is_kept_to() -> None:
         Session(provider.model).ask("Hello")
 
 
-def test_what_is_no_script_is_refused() -> None:
-    """A line that is none, the name of an installed provider, and settings."""
+def test_invalid_scripts_are_refused() -> None:
+    """An invalid line, the name of an installed provider, and settings."""
     with pytest.raises(ConfigurationError, match="7 is no line"):
         ScriptedProvider(7)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="installed"):
@@ -161,7 +161,7 @@ def test_what_is_no_script_is_refused() -> None:
         Session(ScriptedProvider("Hi").model, providers={"scripted": {"api_key": "k"}}).ask("Hello")
 
 
-def test_async_sessions_play_it_as_well() -> None:
+def test_async_sessions_play_a_script_as_well() -> None:
     """Whole and streamed, with delays and a break."""
 
     async def play() -> list[str]:
@@ -182,7 +182,7 @@ def test_async_sessions_play_it_as_well() -> None:
 
 
 def test_its_adapter_passes_the_kit() -> None:
-    """All laws but that of its entry point: it is registered by whoever makes one."""
+    """All laws except that of the entry point: a test registers it."""
     effort = Effort(6, 3, StreamEffort(replays=0, mutations=20, stride=11, cuts=11), processes=0)
     laws = [law for law in LAWS if law.name != "is found by its name"]
     card = conform(ScriptedAdapter("actor"), WIRE, effort, laws)

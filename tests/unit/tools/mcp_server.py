@@ -1,4 +1,4 @@
-"""An MCP server of the package itself, for tests in this process and, run as a module, over stdin and stdout."""
+"""An MCP server of its own package, for tests in this process and, run as a module, over stdin and stdout."""
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.prompts.base import AssistantMessage, Message, UserMessage
@@ -8,7 +8,7 @@ SECRET = "hunter2"
 
 server = MCPServer("desk", version="1")
 calls: list[str] = []
-"""What the server was asked for, in this process."""
+"""The calls that the server received, in this process."""
 
 
 @server.tool(annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))

@@ -1,4 +1,4 @@
-"""What docstrings say of parameters, in three styles and in none."""
+"""What docstrings say about parameters, in three styles and in none."""
 
 import pytest
 
@@ -63,8 +63,8 @@ REST = """Read a file.
 
 
 @pytest.mark.parametrize("text", [GOOGLE, NUMPY, REST], ids=["google", "numpy", "rest"])
-def test_three_styles_say_the_same(text: str) -> None:
-    """The summary, and one line a parameter."""
+def test_three_styles_give_the_same(text: str) -> None:
+    """The summary, and one line per parameter."""
     assert docstring.summary(text) == "Read a file.\n\nSlowly."
     assert docstring.parameters(text, NAMES) == {
         "path": "Where it is: a path, and nothing else. Not a URL.",
@@ -97,7 +97,7 @@ def test_three_styles_say_the_same(text: str) -> None:
         ("A table:\n\n-----\nx", "A table:\n\n-----\nx", {}),
     ],
 )  # fmt: skip
-def test_odd_docstrings_are_read_as_far_as_they_go(text: str, summary: str, parameters: dict[str, str]) -> None:
-    """Nothing is lost from the summary that is no section, and no name is made up."""
+def test_odd_docstrings_are_read_as_far_as_possible(text: str, summary: str, parameters: dict[str, str]) -> None:
+    """The summary keeps everything that is no section, and no name is invented."""
     assert docstring.summary(text) == summary
     assert docstring.parameters(text, NAMES) == parameters

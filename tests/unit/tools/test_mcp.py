@@ -35,14 +35,14 @@ from tests.unit.tools.mcp_server import SECRET
 
 @pytest.fixture(autouse=True)
 def server_log() -> Iterator[list[str]]:
-    """What the server was asked for."""
+    """The calls that the server received."""
     mcp_server.calls.clear()
     yield mcp_server.calls
     mcp_server.calls.clear()
 
 
 def run_with_server(main: Callable[[McpConnection], Awaitable[None]]) -> None:
-    """With a client of the server in this process."""
+    """Runs with a client of the server in this process."""
 
     async def run() -> None:
         async with Client(mcp_server.server) as client:
@@ -56,8 +56,8 @@ def session(*replies: Any, **settings: Any) -> AsyncSession:
     return AsyncSession(ANTHROPIC, providers={"anthropic": {"client": client, "api_key": KEY}}, **settings)
 
 
-def test_a_tool_of_a_server_is_a_tool_of_the_session(server_log: list[str]) -> None:
-    """It runs there, and its answer is the model's to read; an error as well."""
+def test_a_server_tool_is_a_tool_of_the_session(server_log: list[str]) -> None:
+    """It runs there, and the model reads its answer or its error."""
 
     async def main(server: McpConnection) -> None:
         calls = [
@@ -77,8 +77,8 @@ def test_a_tool_of_a_server_is_a_tool_of_the_session(server_log: list[str]) -> N
     assert sorted(server_log) == ["look_up x", "send-Mail me"]
 
 
-def test_definitions_are_what_models_take() -> None:
-    """Names in snake_case behind a prefix, schemas in the subset, and side effects that nobody has to believe."""
+def test_definitions_fit_what_models_accept() -> None:
+    """Names in snake_case with a prefix, schemas in the subset, and side effects whose hints need not be trusted."""
 
     async def main(server: McpConnection) -> None:
         tools = await server.tools(prefix="desk_")
@@ -96,7 +96,7 @@ def test_definitions_are_what_models_take() -> None:
 
 
 def test_plugins_see_server_and_schema(server_log: list[str]) -> None:
-    """MCPExtension and the URI name the server, before a call and after it, and on what the model then reads."""
+    """MCPExtension and the URI name the server, before a call, after it, and in what the model then reads."""
     recording = RecordingPlugin()
 
     async def main(server: McpConnection) -> None:
@@ -128,7 +128,7 @@ def deny_all(step: Step) -> Violation | None:
     return None
 
 
-def test_what_is_denied_is_not_asked_for(server_log: list[str]) -> None:
+def test_a_denied_request_is_not_sent(server_log: list[str]) -> None:
     """Neither tool nor prompt nor resource."""
 
     async def main(server: McpConnection) -> None:
@@ -145,7 +145,7 @@ def test_what_is_denied_is_not_asked_for(server_log: list[str]) -> None:
 
 
 def test_a_denied_result_reaches_no_caller(server_log: list[str]) -> None:
-    """It was given, and is dropped."""
+    """The server returned it, and it is dropped."""
 
     async def main(server: McpConnection) -> None:
         chat = session(policy=Pipeline([DenyingPlugin(SECRET)]))
@@ -158,8 +158,8 @@ def test_a_denied_result_reaches_no_caller(server_log: list[str]) -> None:
     assert server_log == ["review x", "today"]
 
 
-def test_prompts_and_resources_come_in_as_the_plugins_leave_them() -> None:
-    """Their text is changed in the messages and blocks that the program then says."""
+def test_prompts_and_resources_are_returned_as_plugins_change_them() -> None:
+    """Their text is changed in the messages and blocks that the program receives."""
 
     async def main(server: McpConnection) -> None:
         chat = session(handwritten_anthropic("Fine."), policy=Pipeline([RedactingPlugin()]))
@@ -182,8 +182,8 @@ def test_prompts_and_resources_come_in_as_the_plugins_leave_them() -> None:
     run_with_server(main)
 
 
-def test_a_change_of_the_whole_prompt_stands_for_its_messages() -> None:
-    """A plugin that knows prompt results alone is heard as well."""
+def test_a_change_of_the_prompt_result_changes_its_messages() -> None:
+    """Plugins that know prompt results only work as well."""
 
     @hook("cmf.prompt_post_fetch")
     def whole(step: Step) -> Any:
@@ -202,8 +202,8 @@ def test_a_change_of_the_whole_prompt_stands_for_its_messages() -> None:
     run_with_server(main)
 
 
-def test_no_plugin_sends_the_program_elsewhere() -> None:
-    """What it may change of a request is its arguments; the rest is denied, and the bus is told."""
+def test_no_plugin_redirects_a_request() -> None:
+    """It may change the arguments; other changes are denied and emitted as events."""
 
     @hook("cmf.prompt_pre_fetch")
     def elsewhere(step: Step) -> Any:
@@ -251,8 +251,8 @@ def test_no_plugin_sends_the_program_elsewhere() -> None:
     assert [(event.payload.hook, event.payload.code) for event in events] == denied
 
 
-def test_data_of_a_resource_is_labelled_by_its_uri() -> None:
-    """And the labels stay with the session."""
+def test_resource_data_are_labelled_by_uri() -> None:
+    """The labels stay with the session."""
     labels: list[frozenset[str]] = []
 
     @hook("cmf.llm_input", capabilities=["read_labels"])
@@ -269,7 +269,7 @@ def test_data_of_a_resource_is_labelled_by_its_uri() -> None:
 
 
 def test_without_a_policy_everything_passes() -> None:
-    """As it is, through the same calls."""
+    """Unchanged, through the same calls."""
 
     async def main(server: McpConnection) -> None:
         chat = session()
@@ -279,7 +279,7 @@ def test_without_a_policy_everything_passes() -> None:
     run_with_server(main)
 
 
-def test_a_server_over_pipes_answers_as_well() -> None:
+def test_a_server_over_pipes_works_as_well() -> None:
     """As a program of its own, through the client's older session object."""
 
     async def main() -> None:
@@ -296,7 +296,7 @@ def test_a_server_over_pipes_answers_as_well() -> None:
 
 
 def test_a_server_needs_a_client_and_an_async_session() -> None:
-    """Anything else is told at once."""
+    """Anything else is reported at once."""
     with pytest.raises(ConfigurationError, match="no MCP client"):
         McpConnection(object())
 

@@ -109,7 +109,7 @@ def function_with(hint: Any, default: Any = inspect.Parameter.empty) -> Callable
     ],
 )  # fmt: skip
 def test_types_become_schemas_of_the_subset(hint: Any, schema: dict[str, Any]) -> None:
-    """References are inlined, unions are lists of types, and the subset's check has nothing to say."""
+    """References are inlined, unions are lists of types, and the check of the subset passes."""
     found = read(function_with(hint))
     assert found.problems == ()
     assert found.schema["properties"]["x"] == schema
@@ -135,8 +135,8 @@ def test_types_become_schemas_of_the_subset(hint: Any, schema: dict[str, Any]) -
         ("Nowhere", "annotations: NameError"),
     ],
 )
-def test_what_the_subset_cannot_say_is_refused_by_path(hint: Any, problem: str) -> None:
-    """Never a guess, and never another exception."""
+def test_unsupported_types_are_refused_with_a_path(hint: Any, problem: str) -> None:
+    """Never guessed, and with no other exception."""
     with pytest.raises(ToolSchemaError) as caught:
         tool(function_with(hint))
     assert any(problem in found for found in caught.value.problems)
@@ -154,7 +154,7 @@ def test_all_problems_are_reported_at_once() -> None:
     assert paths == ["$.properties.untyped", "$.properties.rest", "$.properties.more", "name", "$.properties.typed"]
 
 
-def test_positional_parameters_cannot_be_named() -> None:
+def test_positional_only_parameters_are_refused() -> None:
     """A model passes arguments by name only."""
 
     def place(x: int, /) -> None:
@@ -172,7 +172,7 @@ def test_positional_parameters_cannot_be_named() -> None:
         (Decimal("1.5"), {"default": "1.5"}),
     ],
 )  # fmt: skip
-def test_defaults_are_shown_where_they_are_json(default: Any, shown: dict[str, Any]) -> None:
+def test_defaults_are_shown_if_they_are_json(default: Any, shown: dict[str, Any]) -> None:
     """A parameter with a default is not required."""
     found = read(function_with(Any, default))
     assert found.schema["properties"]["x"] == shown
@@ -192,8 +192,8 @@ def test_a_function_without_parameters_takes_none() -> None:
 @pytest.mark.parametrize(
     "name", ["schema", "copy", "json", "model_config", "model_dump", "_hidden", "validate", "self"]
 )
-def test_any_name_may_name_a_parameter(name: str) -> None:
-    """What the validation is made of does not show through."""
+def test_a_parameter_may_have_any_name(name: str) -> None:
+    """Names inside the validation do not clash with it."""
     scope: dict[str, Any] = {}
     exec(f"def act({name}: int, other: str = 'x') -> int:\n    return {name}", scope)
     made = tool(scope["act"])
@@ -201,7 +201,7 @@ def test_any_name_may_name_a_parameter(name: str) -> None:
 
 
 def test_descriptions_come_from_the_docstring() -> None:
-    """The summary describes the tool, the arguments' entries the parameters; an annotation's own word goes first."""
+    """The summary describes the tool, the arguments' entries the parameters; an annotation's description goes first."""
 
     @tool(side_effects="read")
     def search(query: str, limit: int = 10, where: Annotated[str, Field(description="A folder.")] = ".") -> list[str]:
@@ -229,8 +229,8 @@ def test_descriptions_come_from_the_docstring() -> None:
     assert search("x", limit=2) == ["x", "x"]
 
 
-def test_a_tool_may_be_named_and_described_by_hand() -> None:
-    """What is given goes before what is read."""
+def test_a_tool_may_be_named_and_described_explicitly() -> None:
+    """Explicit values go first."""
 
     @tool(name="find_it", description="Find.", side_effects=SideEffects.NONE)
     def whatever(x: int) -> int:
@@ -277,7 +277,7 @@ def wrapped(*args: Any, **kwargs: Any) -> Any:
     ],
     ids=["method", "partial", "partial by place", "partial of partial", "wrapped", "object"],
 )
-def test_whatever_can_be_called_can_be_a_tool(
+def test_any_callable_can_be_a_tool(
     function: Callable[..., Any], name: str, description: str, properties: list[str]
 ) -> None:
     """Methods, partials, wrapped functions and objects; an object needs a name."""
@@ -287,7 +287,7 @@ def test_whatever_can_be_called_can_be_a_tool(
     assert list(definition.input_schema["properties"]) == properties
 
 
-def test_annotations_written_as_text_are_resolved() -> None:
+def test_string_annotations_are_resolved() -> None:
     """As under ``from __future__ import annotations``, also inside other types."""
 
     def act(point: "Point", many: "list['Span']") -> None:
@@ -299,7 +299,7 @@ def test_annotations_written_as_text_are_resolved() -> None:
 
 
 def test_the_schema_shares_nothing_with_the_type() -> None:
-    """Two tools with one type do not get into each other's way."""
+    """Two tools with one type do not affect each other."""
     first, second = (ToolDefinition(name="t", input_schema=read(function_with(Point)).schema) for _ in range(2))
     first.input_schema["properties"]["x"]["properties"].clear()
     assert second.input_schema["properties"]["x"] == POINT

@@ -1,4 +1,4 @@
-"""A session's tools: registration, what a model may ask of them, and how their answers look."""
+"""A session's tools: registration, validation of calls, and the format of answers."""
 
 import contextvars
 import logging
@@ -35,21 +35,21 @@ class Span:
 
 
 def prepare_call(function: Callable[..., Any], raw: str | None = None, **arguments: Any) -> calls.PreparedCall:
-    """A call of a tool, checked."""
+    """A validated call of a tool."""
     made = tool(function)
     return Toolbox([made]).prepare(ToolUseBlock(id="tu_1", name=made.name, input=arguments, raw_input=raw))
 
 
 def answer_text(function: Callable[..., Any], **arguments: Any) -> str:
-    """What the model reads."""
+    """The text that the model reads."""
     result = calls.run(prepare_call(function, **arguments))
     (block,) = result.content
     assert isinstance(block, TextBlock)
     return ("!" if result.is_error else "") + block.text
 
 
-def test_arguments_come_in_their_types() -> None:
-    """What JSON has no word for is made of what it has; defaults stay the function's own."""
+def test_arguments_have_their_types() -> None:
+    """Types that JSON lacks are made from JSON values; defaults stay the function's own."""
     seen: dict[str, Any] = {}
 
     def act(
@@ -104,7 +104,7 @@ SCHEMA = "!The arguments do not fit the schema: "
     ],
 )
 def test_invalid_arguments_are_listed(arguments: dict[str, Any], text: str) -> None:
-    """Everything that is wrong, by path, before anything runs."""
+    """All problems, by path, before anything runs."""
     assert answer_text(act, **arguments) == text
 
 
@@ -122,7 +122,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
     assert Toolbox([act]).prepare(call).refusal == "There is no tool 'art'. Known tools: act."
 
 
-def test_arguments_that_are_no_object_are_not_guessed() -> None:
+def test_malformed_arguments_are_not_guessed() -> None:
     """Half a JSON runs nothing."""
     assert prepare_call(act, '{"n": ').refusal == "The arguments were no complete JSON object, so the tool was not run."
 
@@ -168,7 +168,7 @@ def test_answers_are_text_blocks_or_json(value: Any, content: tuple[Any, ...] | 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), "\ud800", {"a": {1, object()}}])
 def test_an_answer_that_is_no_json_is_an_error(value: Any) -> None:
-    """Typed in words for the model; the session goes on."""
+    """The model reads it, and the session goes on."""
 
     def give() -> Any:
         """Give."""
@@ -177,8 +177,8 @@ def test_an_answer_that_is_no_json_is_an_error(value: Any) -> None:
     assert calls.run(prepare_call(give)).is_error
 
 
-def test_whatever_a_tool_raises_is_its_answer(caplog: pytest.LogCaptureFixture) -> None:
-    """Cut to a bounded length; the log tells the class, and the traceback to who asks for it."""
+def test_an_exception_of_a_tool_is_its_answer(caplog: pytest.LogCaptureFixture) -> None:
+    """Cut to a bounded length; the log has the class, and at DEBUG the traceback."""
 
     def fall(length: int) -> None:
         """Fall."""
@@ -196,8 +196,8 @@ def handmade_tool(schema: dict[str, Any], name: str = "act") -> Tool:
     return Tool(ToolDefinition(name=name, input_schema=schema), lambda **arguments: arguments)
 
 
-def test_a_tool_made_by_hand_gets_json() -> None:
-    """Without types of its own, arguments are what the model sent."""
+def test_a_tool_without_types_receives_json() -> None:
+    """Arguments are what the model sent."""
     box = Toolbox([handmade_tool({"type": "object", "properties": {"when": {"type": "string", "format": "date"}}})])
     prepared = box.prepare(ToolUseBlock(id="tu_1", name="act", input={"when": "2026-11-21"}))
     assert prepared.arguments == {"when": "2026-11-21"}
@@ -220,15 +220,15 @@ def test_a_tool_made_by_hand_gets_json() -> None:
     ],
     ids=["type", "keyword", "several", "pattern", "minimum", "twice"],
 )  # fmt: skip
-def test_a_session_refuses_bad_definitions_when_it_is_made(tools: list[Any], problems: list[str]) -> None:
-    """With all of one tool's problems, before a single request."""
+def test_a_session_refuses_invalid_definitions_at_construction(tools: list[Any], problems: list[str]) -> None:
+    """With all problems of a tool, before a single request."""
     with pytest.raises(ToolSchemaError) as caught:
         Session(ANTHROPIC, tools=tools)
     assert list(caught.value.problems) == problems
 
 
-def test_several_calls_run_side_by_side_in_their_callers_context() -> None:
-    """Each waits for the others, so they must run at once; context variables are seen, and what is set stays there."""
+def test_several_calls_run_concurrently_in_their_callers_context() -> None:
+    """Each waits for the others, so they must run at once; context variables are visible, and changes stay inside."""
     meeting = threading.Barrier(3, timeout=10)
     user: contextvars.ContextVar[str] = contextvars.ContextVar("user", default="nobody")
 

@@ -1,4 +1,4 @@
-"""Who plays in the transport's tests: an adapter that reads nothing, a clock nobody waits for, two ways to send."""
+"""Doubles of the transport tests: an adapter that reads nothing, a virtual clock, a sync and an async driver."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -22,12 +22,12 @@ from dragoman.transport import AsyncHttpTransport, HttpTransport, Timing
 from dragoman.transport.contract import Attempt
 
 KEY = "canary-4f1d8c0b97e2"
-"""A key of no known shape: only who knows it can mask it."""
+"""A key of no known format: only exact knowledge of it can mask it."""
 BODY = '{"model":"m","messages":[{"role":"user","content":"é你好\u2028"}]}'.encode()
 
 
 class PlainAdapter(Adapter):
-    """Carries bytes and reads nothing but statuses."""
+    """Carries bytes and reads statuses only."""
 
     provider: ClassVar[str] = "plain"
     endpoint: ClassVar[Endpoint] = Endpoint(
@@ -69,7 +69,7 @@ STREAM_REQUEST = WireRequest("POST", "/chat", BODY, stream=True)
 
 @dataclass
 class VirtualClock:
-    """Seconds pass only where somebody sleeps or says so. Chance is the middle of its range: no jitter."""
+    """Time moves only when somebody sleeps or a test moves it. Randomness is the middle of its range: no jitter."""
 
     seconds: float = 0.0
     roll: float = 0.5
@@ -96,7 +96,7 @@ class VirtualClock:
 
 @dataclass(frozen=True)
 class CallResult:
-    """What a call came to: the bytes of its reply, or its error with what had arrived before it."""
+    """The result of a call: the bytes of its reply, or its error with what had arrived before it."""
 
     body: bytes
     status: int | None
@@ -154,7 +154,7 @@ DRIVERS = (SyncDriver("httpx"), AsyncDriver("httpx"))
 
 
 def requires(engine: str) -> pytest.MarkDecorator:
-    """Skips where the engine is not installed."""
+    """Skips if the engine is not installed."""
     return pytest.mark.skipif(find_spec(engine) is None, reason=f"{engine} is not installed")
 
 
@@ -163,13 +163,13 @@ HTTPX2 = tuple(
     pytest.param(driver, marks=requires("httpx2")) for driver in (SyncDriver("httpx2"), AsyncDriver("httpx2"))
 )
 ENGINES = (*DRIVERS, AIOHTTP)
-"""The ways over every engine that has its own way to the network; httpx2 is httpx under another name."""
+"""The drivers over every engine with its own network code; httpx2 is httpx under another name."""
 
 
 def call_once(
     transport: Any, request: WireRequest, *, adapter: Adapter = ADAPTER, timeout: float | None = None
 ) -> CallResult:
-    """One call to its end, its error kept."""
+    """Runs one call to its end and returns its result or error."""
     body = b""
     try:
         if not request.stream:
@@ -200,7 +200,7 @@ async def call_once_async(
 
 
 class BreakingStream(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A body that hands out its chunks and then raises."""
+    """A body that yields its chunks and then raises."""
 
     def __init__(self, error: Exception, *chunks: bytes) -> None:
         self._error = error

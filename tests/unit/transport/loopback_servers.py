@@ -1,4 +1,4 @@
-"""What lies between a client and a provider: a proxy, a TLS front with a certificate of an own authority, HTTP/2."""
+"""Servers between a client and a provider: a proxy, a TLS front with a certificate of an own authority, HTTP/2."""
 
 import base64
 import contextlib
@@ -17,7 +17,7 @@ HOST = "127.0.0.1"
 
 
 class LoopbackServer:
-    """A server on loopback with a thread for each connection; ``heads`` holds what was asked of it first on each."""
+    """A server on loopback with a thread for each connection; ``heads`` holds the first request head of each."""
 
     def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
         self.heads: list[bytes] = []
@@ -30,7 +30,7 @@ class LoopbackServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Closing alone would leave the thread in accept(), which has the socket still.
+        # Closing alone would leave the thread in accept(), which still holds the socket.
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -56,7 +56,7 @@ class LoopbackServer:
 
 
 class TlsFront(LoopbackServer):
-    """Speaks TLS, and passes what is inside on to a server on loopback."""
+    """Terminates TLS and forwards the content to a server on loopback."""
 
     def __init__(self, target: int, tls: ssl.SSLContext) -> None:
         super().__init__(tls=tls)
@@ -69,9 +69,9 @@ class TlsFront(LoopbackServer):
 
 
 class Proxy(LoopbackServer):
-    """Passes requests on as proxies do: those for http with the whole address, those for https through a tunnel.
+    """Forwards requests as proxies do: those for http with the whole address, those for https through a tunnel.
 
-    ``credential`` is the ``user:password`` that it wants to see.
+    ``credential`` is the required ``user:password``.
     """
 
     def __init__(self, credential: str = "") -> None:
@@ -103,7 +103,7 @@ class Proxy(LoopbackServer):
 
 
 def _relay(one: socket.socket, other: socket.socket) -> None:
-    """Passes bytes both ways until both sides have ended."""
+    """Forwards bytes both ways until both sides have ended."""
     back = threading.Thread(target=_copy, args=(other, one), daemon=True)
     back.start()
     _copy(one, other)
@@ -119,7 +119,7 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 
 
 class Http2Server(LoopbackServer):
-    """Answers every request of HTTP/2 with its own body. ``connections`` are those that it has served."""
+    """Answers every HTTP/2 request with its own body. ``connections`` are those that it has served."""
 
     def __init__(self, tls: ssl.SSLContext) -> None:
         tls.set_alpn_protocols(["h2"])
@@ -149,7 +149,7 @@ class Http2Server(LoopbackServer):
 
 @dataclass(frozen=True)
 class Authority:
-    """A certificate authority that nobody else knows. ``server()`` and ``client()`` are contexts made with it."""
+    """A certificate authority that nobody trusts. ``server()`` and ``client()`` are contexts made with it."""
 
     certificate: Path
     leaf: Path
@@ -161,7 +161,7 @@ class Authority:
 
     def client(self) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=str(self.certificate))
-        context.verify_flags |= ssl.VERIFY_X509_STRICT  # which Python sets itself from 3.13 on
+        context.verify_flags |= ssl.VERIFY_X509_STRICT  # which Python sets by default from 3.13 on
         return context
 
 

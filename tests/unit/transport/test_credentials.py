@@ -1,4 +1,4 @@
-"""Which key, to which address: found in order, bound to one service, never sent elsewhere."""
+"""Keys and addresses: found in order, bound to one service, never sent elsewhere."""
 
 import pickle
 from typing import ClassVar
@@ -48,26 +48,26 @@ def key_of(credentials: Credentials, adapter: PlainAdapter = ADAPTER) -> str | N
     ],
 )
 def test_the_first_key_found_is_used(given_key: str | None, environ: dict[str, str], expected: str) -> None:
-    """Argument before environment, variables in the endpoint's order, empty ones passed over, ends trimmed."""
+    """Argument before environment, variables in the endpoint's order, empty ones skipped, ends trimmed."""
     assert key_of(Credentials(given_key, environ=environ)) == expected
 
 
-def test_a_missing_key_says_what_to_set() -> None:
-    """The error names the variables and the argument."""
+def test_a_missing_key_names_what_to_set() -> None:
+    """The variables and the argument."""
     with pytest.raises(MissingKeyError, match="no API key for plain: set PLAIN_KEY or PLAIN_TOKEN, or pass api_key="):
         Credentials(environ={"OTHER_KEY": "k"}).target(ADAPTER)
 
 
 def test_a_key_may_be_optional_or_come_with_the_request() -> None:
-    """Where no key is required, or the request has its own, none is no error."""
+    """If no key is required, or the request has its own, a missing one is no error."""
     assert key_of(Credentials(environ={}), LocalhostAdapter("m")) is None
     assert key_of(Credentials(environ={"NEARBY_KEY": "k"}), LocalhostAdapter("m")) == "k"
     assert Credentials(environ={"PLAIN_KEY": "k"}).target(ADAPTER, keyless=True).key is None
 
 
 @pytest.mark.parametrize("bad", ["", "  ", "a b", "a\r\nx-evil: 1", "a\0", "schlüssel", "a\u2028b"])
-def test_a_key_that_no_header_carries_is_refused_unseen(bad: str) -> None:
-    """A key with blanks, line ends or foreign letters is an error that does not repeat it."""
+def test_an_invalid_key_is_refused_without_showing_it(bad: str) -> None:
+    """One with blanks, line ends or non-ASCII letters."""
     with pytest.raises(ConfigurationError) as caught:
         Credentials(bad, environ={})
     if bad.strip():
@@ -85,8 +85,8 @@ def test_the_environment_is_read_at_the_call() -> None:
 
 
 @pytest.mark.parametrize("given_", [{"api_key": "k"}, {"base_url": "https://gateway.test"}])
-def test_what_was_given_serves_one_service(given_: dict[str, str]) -> None:
-    """A key or an address given for one service is never used for another, whose key it would reveal."""
+def test_arguments_serve_one_service(given_: dict[str, str]) -> None:
+    """A key or an address given for one service is never used for another, which would reveal the key."""
     credentials = Credentials(**given_, environ={"OTHER_KEY": "o", "PLAIN_KEY": "p"})
     credentials.target(ADAPTER)
     credentials.target(PlainAdapter("another model"))
@@ -94,7 +94,7 @@ def test_what_was_given_serves_one_service(given_: dict[str, str]) -> None:
         credentials.target(OtherAdapter("m"))
 
 
-def test_without_anything_given_each_service_has_its_own() -> None:
+def test_each_service_has_its_own_key_by_default() -> None:
     """Keys of the environment go to their own endpoint only, in any order of use."""
     credentials = Credentials(environ={"OTHER_KEY": "o", "PLAIN_KEY": "p"})
     for _ in range(2):
@@ -115,8 +115,8 @@ def test_base_urls_are_found_in_order() -> None:
     assert Credentials(environ={**environ, "PLAIN_URL": ""}).target(ADAPTER).base_url == "https://api.plain.test/v1"
 
 
-def test_an_endpoint_without_an_address_says_what_to_set() -> None:
-    """A service that runs under an address of the caller's own needs to be told it."""
+def test_an_endpoint_without_an_address_names_what_to_set() -> None:
+    """A service at an address of the caller's own needs one."""
     with pytest.raises(ConfigurationError, match="no address for nowhere: set NOWHERE_URL, or pass base_url="):
         Credentials("k", environ={}).target(NowhereAdapter("m"))
 
@@ -137,8 +137,8 @@ def test_an_endpoint_without_an_address_says_what_to_set() -> None:
         ("HTTPS://Gpu-Box", "https://gpu-box"),
     ],
 )
-def test_a_host_alone_takes_the_rest_from_the_endpoint(text: str, expected: str) -> None:
-    """Scheme, port and path that a short form leaves out are the endpoint's own."""
+def test_a_bare_host_takes_the_rest_from_the_endpoint(text: str, expected: str) -> None:
+    """Scheme, port and path that it leaves out are the endpoint's own."""
     target = Credentials(environ={"NEARBY_HOST": text}).target(LocalhostAdapter("m"))
     assert target.base_url == expected
 
@@ -162,8 +162,7 @@ def test_a_base_url_is_scheme_host_and_path(bad: str) -> None:
 
 
 @given(st.text(max_size=40))
-def test_a_base_url_has_no_other_errors(text: str) -> None:
-    """Any text is a base URL or a ConfigurationError."""
+def test_any_text_is_a_base_url_or_a_configuration_error(text: str) -> None:
     try:
         url = validate_base_url(text, "https://api.plain.test")
     except ConfigurationError:
@@ -171,8 +170,7 @@ def test_a_base_url_has_no_other_errors(text: str) -> None:
     assert url.startswith(("http://", "https://"))
 
 
-def test_a_key_keeps_to_itself() -> None:
-    """Neither repr nor pickle hold it."""
+def test_neither_repr_nor_pickle_hold_a_key() -> None:
     key = ApiKey("secret-value")
     assert "secret" not in f"{key!r} {key} {[key]}"
     with pytest.raises(TypeError):

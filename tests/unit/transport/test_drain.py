@@ -1,4 +1,4 @@
-"""The end of a stream that was left in peace: waited for, but never for long, and by one thread for all of them."""
+"""The end of an abandoned stream: it is waited for, but never for long, and by one thread for all."""
 
 import socket
 import threading
@@ -12,7 +12,7 @@ from dragoman.transport.drain import ReadWatchdog, drain
 
 _NAME = "dragoman-overdue"
 _DEADLINE = 5.0
-"""Seconds until which a test gives up. None of them waits that long where all is well."""
+"""Seconds until a test gives up. If all is well, none waits that long."""
 
 
 def _count_threads() -> int:
@@ -39,8 +39,8 @@ def _close_pairs(pairs: list[tuple[socket.socket, socket.socket]]) -> object:
             end.close()
 
 
-def test_a_reader_whose_end_does_not_come_is_hung_up_on(pairs: list[tuple[socket.socket, socket.socket]]) -> None:
-    """A blocking read that would never end does, for each of many connections, and it took one thread."""
+def test_a_blocked_reader_is_disconnected(pairs: list[tuple[socket.socket, socket.socket]]) -> None:
+    """A blocking read that would never end does, for each of many connections, with one thread."""
     _wait_for_no_thread()  # of a test before
     watchdog, seen = ReadWatchdog(timeout=0.02), []
     with ExitStack() as stack:
@@ -53,7 +53,7 @@ def test_a_reader_whose_end_does_not_come_is_hung_up_on(pairs: list[tuple[socket
 
 
 def test_a_connection_that_ended_in_time_is_left_alone(pairs: list[tuple[socket.socket, socket.socket]]) -> None:
-    """Behind the context the connection is somebody else's: the next reader of it is not hung up on."""
+    """After the context the connection is somebody else's: its next reader is not disconnected."""
     watchdog = ReadWatchdog(timeout=0.02)
     for ours, theirs in pairs:
         with watchdog.guard(ours):
@@ -65,8 +65,8 @@ def test_a_connection_that_ended_in_time_is_left_alone(pairs: list[tuple[socket.
         assert ours.recv(1) == b"?"
 
 
-def test_the_thread_comes_back_when_it_is_needed_again(pairs: list[tuple[socket.socket, socket.socket]]) -> None:
-    """It ends with the last connection, and the next one that is waited for has one again."""
+def test_the_thread_restarts_when_it_is_needed(pairs: list[tuple[socket.socket, socket.socket]]) -> None:
+    """It ends with the last connection, and the next one starts it again."""
     watchdog = ReadWatchdog(timeout=0.01)
     for ours, _ in pairs[:3]:
         with watchdog.guard(ours):
@@ -74,8 +74,8 @@ def test_the_thread_comes_back_when_it_is_needed_again(pairs: list[tuple[socket.
         _wait_for_no_thread()
 
 
-def test_a_stream_of_http_2_is_not_waited_for(pairs: list[tuple[socket.socket, socket.socket]]) -> None:
-    """Its connection carries others' streams: it needs no end to be used again, and nobody may hang up on it."""
+def test_an_http2_stream_is_not_drained(pairs: list[tuple[socket.socket, socket.socket]]) -> None:
+    """Its connection carries other streams and can be reused without."""
 
     class Network:
         def get_extra_info(self, _: str) -> socket.socket:

@@ -1,4 +1,4 @@
-"""Whole replies over HTTP: what is sent, what comes back, and what every kind of failure becomes."""
+"""Whole replies over HTTP: requests, replies, and the error for each kind of failure."""
 
 import asyncio
 import gzip
@@ -21,8 +21,18 @@ from dragoman.adapter.errors import (
     UnclassifiedError,
 )
 from dragoman.adapter.wire import WireRequest
+from dragoman.testing.faults.server import (
+    HANG_UP,
+    RESET,
+    STALL,
+    FaultyServer,
+    HttpReply,
+    Pause,
+    ReplyStep,
+    json_reply,
+    sse_reply,
+)
 from dragoman.transport import Attempt, HttpTransport, RetryPolicy
-from tests.servers import HANG_UP, RESET, STALL, FaultyServer, HttpReply, Pause, ReplyStep, json_reply, sse_reply
 from tests.unit.transport.drivers import (
     ADAPTER,
     BODY,
@@ -40,11 +50,11 @@ NO_RETRY = RetryPolicy(max_retries=0)
 pytestmark = pytest.mark.parametrize("driver", ENGINES, ids=lambda driver: driver.name)
 
 
-def test_the_adapters_bytes_arrive_as_they_are(driver: Driver) -> None:
+def test_the_adapters_bytes_arrive_unchanged(driver: Driver) -> None:
     """The body goes out untouched, to base URL plus path, with the key in the endpoint's header."""
     with FaultyServer(json_reply({"ok": True})) as server:
         result = driver.call(base_url=server.url + "/v1/")
-    (received,) = server.received
+    (received,) = server.requests
     assert (received.method, received.path, received.body) == ("POST", "/v1/chat", BODY)
     assert received.headers["x-api-key"] == KEY
     assert received.headers["content-type"] == "application/json"
@@ -53,27 +63,27 @@ def test_the_adapters_bytes_arrive_as_they_are(driver: Driver) -> None:
 
 
 def test_the_requests_own_headers_win(driver: Driver) -> None:
-    """What the adapter or the caller sets replaces the transport's value, the key too, and none is looked for."""
+    """Those of the adapter or the caller replace the transport's, the key too, which is then not looked up."""
     request = WireRequest("POST", "/chat", BODY, {"X-Api-Key": "mine", "accept": "text/plain", "X-Extra": "1"})
     with FaultyServer(json_reply({})) as server:
         result = driver.call(request, api_key=None, base_url=server.url, environ={})
     assert result.error is None
-    headers = server.received[0].headers
+    headers = server.requests[0].headers
     assert (headers["x-api-key"], headers["accept"], headers["x-extra"]) == ("mine", "text/plain", "1")
 
 
-def test_a_caller_may_authorize_in_another_way(driver: Driver) -> None:
-    """An Authorization among the headers stands in for the key, which is then neither looked for nor sent."""
+def test_an_authorization_header_replaces_the_key(driver: Driver) -> None:
+    """The key is then neither looked up nor sent."""
     request = WireRequest("POST", "/chat", BODY, {"Authorization": "Bearer mine"})
     with FaultyServer(json_reply({})) as server:
         result = driver.call(request, api_key=None, base_url=server.url, environ={"PLAIN_KEY": KEY})
     assert result.error is None
-    assert server.received[0].headers["authorization"] == "Bearer mine"
-    assert "x-api-key" not in server.received[0].headers
+    assert server.requests[0].headers["authorization"] == "Bearer mine"
+    assert "x-api-key" not in server.requests[0].headers
 
 
 def test_a_failing_status_is_the_adapters_error(driver: Driver) -> None:
-    """Status, body and headers reach the adapter, whose error is raised with the attempts in it."""
+    """Status, body and headers reach the adapter, whose error is raised with the attempts."""
     with FaultyServer(json_reply({"error": "no such model"}, status=404, request_id="req_1")) as server:
         result = driver.call(base_url=server.url)
     assert type(result.error) is NotFoundError
@@ -82,7 +92,7 @@ def test_a_failing_status_is_the_adapters_error(driver: Driver) -> None:
     assert result.attempts == (Attempt(1, 404, "invalid_request"),)
 
 
-def test_a_failure_that_passes_is_tried_again(driver: Driver) -> None:
+def test_a_transient_failure_is_retried(driver: Driver) -> None:
     """Two failures and a success are one reply with three attempts and their waits."""
     time = VirtualClock()
     script = [json_reply({}, status=503), HttpReply(before=RESET), json_reply({"ok": 1})]
@@ -94,11 +104,11 @@ def test_a_failure_that_passes_is_tried_again(driver: Driver) -> None:
         Attempt(2, None, "network", 2.0),
         Attempt(3, 200, None),
     )
-    assert [request.body for request in server.received] == [BODY] * 3
+    assert [request.body for request in server.requests] == [BODY] * 3
 
 
-def test_waits_are_real_where_no_clock_is_given(driver: Driver) -> None:
-    """With the transport's own clock and sleep a failure that passes is tried again too."""
+def test_real_waits_without_a_given_clock(driver: Driver) -> None:
+    """With the transport's own clock and sleep a transient failure is retried too."""
     with FaultyServer([json_reply({}, status=429, retry_after_ms="1"), json_reply({})]) as server:
         result = driver.call(base_url=server.url)
     assert result.error is None
@@ -107,7 +117,7 @@ def test_waits_are_real_where_no_clock_is_given(driver: Driver) -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_never_followed(driver: Driver, status: int) -> None:
-    """Neither key nor conversation reaches the address that a redirect names."""
+    """Neither key nor conversation reaches the address of a redirect."""
     with FaultyServer(json_reply({"stolen": True})) as other:
         redirect = HttpReply(status=status, headers={"location": other.url + "/chat"})
         with FaultyServer(redirect) as server:
@@ -116,8 +126,8 @@ def test_a_redirect_is_never_followed(driver: Driver, status: int) -> None:
                 assert type(result.error) is UnclassifiedError
                 assert "redirect" in str(result.error)
                 assert result.status == status
-    assert other.received == []
-    assert len(server.received) == 2
+    assert other.requests == []
+    assert len(server.requests) == 2
 
 
 @pytest.mark.parametrize("request_", [PLAIN_REQUEST, STREAM_REQUEST], ids=["whole", "stream"])
@@ -142,7 +152,7 @@ def test_a_redirect_is_never_followed(driver: Driver, status: int) -> None:
     ],
 )  # fmt: skip
 def test_a_broken_reply_is_a_typed_error(driver: Driver, request_: WireRequest, reply: HttpReply, kind: type) -> None:
-    """Whatever breaks, a ProviderError says so, and no library's exception is chained to it."""
+    """A ProviderError, whatever breaks, without a chained exception of a library."""
     with FaultyServer(reply) as server:
         result = driver.call(request_, base_url=server.url, retry=NO_RETRY)
     assert isinstance(result.error, ProviderError)
@@ -153,8 +163,8 @@ def test_a_broken_reply_is_a_typed_error(driver: Driver, request_: WireRequest, 
     assert not isinstance(result.error.__cause__ or result.error.__context__, httpx.HTTPError | OSError)
 
 
-def test_nobody_listens(driver: Driver) -> None:
-    """A refused connection is a NetworkError that names no address."""
+def test_a_refused_connection_is_a_network_error(driver: Driver) -> None:
+    """It names no address."""
     with FaultyServer(HttpReply()) as server:
         port = server.port
     result = driver.call(base_url=f"http://127.0.0.1:{port}", retry=NO_RETRY)
@@ -169,7 +179,7 @@ def test_nobody_listens(driver: Driver) -> None:
     ids=["before the head", "midway", "slow head"],
 )
 def test_silence_is_a_timeout(driver: Driver, request_: WireRequest, reply: HttpReply) -> None:
-    """A provider that says nothing for longer than the caller waits is a RequestTimeoutError, streamed or not."""
+    """A provider that sends nothing for longer than the caller waits is a RequestTimeoutError, streamed or not."""
     with FaultyServer(reply) as server:
         result = driver.call(request_, base_url=server.url, timeout=0.2)
     assert type(result.error) is RequestTimeoutError
@@ -180,8 +190,8 @@ def drip(times: int, seconds: float) -> list[ReplyStep]:
     return [step for _ in range(times) for step in (b"x", Pause(seconds))]
 
 
-def test_a_reply_that_drips_is_cut_at_the_time_limit(driver: Driver) -> None:
-    """Bytes that keep coming do not keep a whole reply alive beyond its time."""
+def test_a_slow_reply_is_cut_at_the_time_limit(driver: Driver) -> None:
+    """Bytes that keep coming do not extend the limit of a whole reply."""
     with FaultyServer(sse_reply(*drip(100, 0.05))) as server:
         result = driver.call(base_url=server.url, timeout=0.3)
     assert type(result.error) is RequestTimeoutError
@@ -189,7 +199,7 @@ def test_a_reply_that_drips_is_cut_at_the_time_limit(driver: Driver) -> None:
 
 
 def test_a_stream_may_take_longer_than_the_time_limit(driver: Driver) -> None:
-    """For a stream the limit is the longest silence, not the whole of it."""
+    """For a stream the limit is the longest silence."""
     with FaultyServer(sse_reply(*drip(6, 0.1))) as server:
         result = driver.call(STREAM_REQUEST, base_url=server.url, timeout=0.4)
     assert (result.body, result.error) == (b"xxxxxx", None)
@@ -197,12 +207,12 @@ def test_a_stream_may_take_longer_than_the_time_limit(driver: Driver) -> None:
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan")])
 def test_a_time_limit_is_positive(driver: Driver, timeout: float) -> None:
-    """A limit that no time satisfies is the caller's mistake."""
+    """Others are the caller's mistake."""
     assert type(driver.call(base_url="http://127.0.0.1:9", timeout=timeout).error) is RequestError
 
 
 def test_a_reply_over_the_cap_is_refused(driver: Driver) -> None:
-    """A whole reply may not be larger than the body cap, counted after decompression."""
+    """A whole reply may not exceed the body cap, counted after decompression."""
     with FaultyServer(HttpReply(body=b"x" * 1001)) as server:
         assert len(driver.call(base_url=server.url, body_cap=1001).body) == 1001
         assert type(driver.call(base_url=server.url, body_cap=1000).error) is FrameTooLargeError
@@ -213,16 +223,16 @@ def _bomb() -> bytes:
     return gzip.compress(bytes(200_000_000), compresslevel=1)
 
 
-def test_a_bomb_is_refused_before_it_is_large(driver: Driver) -> None:
-    """A gzip body of a thousand times its size stops at the cap."""
+def test_a_decompression_bomb_stops_at_the_cap(driver: Driver) -> None:
+    """A gzip body that inflates a thousandfold."""
     with FaultyServer(HttpReply(headers={"content-encoding": "gzip"}, body=_bomb())) as server:
         result = driver.call(base_url=server.url)
     assert type(result.error) is FrameTooLargeError
 
 
 @pytest.mark.parametrize("request_", [PLAIN_REQUEST, STREAM_REQUEST], ids=["whole", "stream"])
-def test_gzip_is_opened(driver: Driver, request_: WireRequest) -> None:
-    """Compressed replies arrive plain, streamed ones in pieces."""
+def test_gzip_replies_are_decompressed(driver: Driver, request_: WireRequest) -> None:
+    """Streamed ones in pieces."""
     packed = gzip.compress(BODY * 50)
     pieces = [packed[at : at + 7] for at in range(0, len(packed), 7)]
     with FaultyServer(HttpReply(headers={"content-encoding": "gzip"}, steps=pieces)) as server:
@@ -242,7 +252,7 @@ def test_gzip_is_opened(driver: Driver, request_: WireRequest) -> None:
     ids=["huge", "short", "reset", "strange encoding"],
 )
 def test_a_failing_status_outranks_its_body(driver: Driver, request_: WireRequest, reply: HttpReply) -> None:
-    """However broken or large the body of a failing reply is, its status decides, and its beginning is told."""
+    """However broken or large the body is, the status decides, and the start of the body is in the error."""
     with FaultyServer(reply) as server:
         result = driver.call(request_, base_url=server.url, retry=NO_RETRY)
     assert type(result.error) is ServerError
@@ -251,18 +261,18 @@ def test_a_failing_status_outranks_its_body(driver: Driver, request_: WireReques
     assert len(str(result.error)) < 1000
 
 
-def test_a_stream_that_breaks_after_its_start_is_not_tried_again(driver: Driver) -> None:
-    """Once a byte was handed out there is one attempt, and it is recorded as the failure that it became."""
+def test_a_stream_that_breaks_after_its_start_is_not_retried(driver: Driver) -> None:
+    """Once a byte was returned there is one attempt, recorded as the failure that it became."""
     with FaultyServer(sse_reply(b"data: 1\n\n", RESET)) as server:
         result = driver.call(STREAM_REQUEST, base_url=server.url, timing=VirtualClock().timing)
     assert result.body == b"data: 1\n\n"
     assert type(result.error) is NetworkError
     assert result.attempts == (Attempt(1, 200, "network"),)
-    assert len(server.received) == 1
+    assert len(server.requests) == 1
 
 
-def test_a_stream_that_breaks_before_its_first_byte_is_tried_again(driver: Driver) -> None:
-    """A head alone is nothing handed out."""
+def test_a_stream_that_breaks_before_its_first_byte_is_retried(driver: Driver) -> None:
+    """A head alone is not returned."""
     with FaultyServer([sse_reply(RESET), sse_reply(HANG_UP), sse_reply(b"data: 1\n\n")]) as server:
         result = driver.call(STREAM_REQUEST, base_url=server.url, timing=VirtualClock().timing)
     assert (result.body, result.error) == (b"data: 1\n\n", None)
@@ -270,14 +280,14 @@ def test_a_stream_that_breaks_before_its_first_byte_is_tried_again(driver: Drive
 
 
 def test_an_empty_stream_is_a_stream(driver: Driver) -> None:
-    """What no bytes mean is the decoder's to say."""
+    """The decoder decides what no bytes mean."""
     with FaultyServer(sse_reply()) as server:
         result = driver.call(STREAM_REQUEST, base_url=server.url)
     assert (result.body, result.status, result.error) == (b"", 200, None)
 
 
 def test_one_transport_serves_many_threads_or_loops(driver: Driver) -> None:
-    """Calls from eight threads, each with an event loop of its own where it is async, all come home."""
+    """Calls from eight threads, each with an event loop of its own if it is async, all succeed."""
     result: list[bytes] = []
     with FaultyServer(lambda request: HttpReply(body=request.body)) as server:
         shared: Any = driver.transport(base_url=server.url)
@@ -304,8 +314,8 @@ def test_one_transport_serves_many_threads_or_loops(driver: Driver) -> None:
     assert sorted(result) == sorted(b"%d" % name for name in range(8) for _ in range(5))
 
 
-def test_a_closed_transport_opens_anew(driver: Driver) -> None:
-    """Closing gives connections back; it does not end the transport's life."""
+def test_a_closed_transport_can_be_used_again(driver: Driver) -> None:
+    """Closing releases connections; a later call opens new ones."""
     with FaultyServer(json_reply({})) as server:
         transport: Any = driver.transport(base_url=server.url)
         if isinstance(transport, HttpTransport):

@@ -38,7 +38,7 @@ def inflate(encoding: str, chunks: list[bytes]) -> bytes:
 
 @pytest.mark.parametrize("name", COMPRESSORS)
 @given(data=st.binary(min_size=1, max_size=400), size=st.integers(1, 50))
-def test_cuts_do_not_matter(name: str, data: bytes, size: int) -> None:
+def test_chunk_borders_do_not_matter(name: str, data: bytes, size: int) -> None:
     """However the compressed bytes are cut, the same plain bytes come out."""
     encoding, compress = COMPRESSORS[name]
     compressed = compress(data)
@@ -46,7 +46,7 @@ def test_cuts_do_not_matter(name: str, data: bytes, size: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["gzip", "zlib", "raw deflate"])
-def test_every_early_end_is_noticed(name: str) -> None:
+def test_every_truncation_is_noticed(name: str) -> None:
     """A body cut at any byte but its start is a StreamTruncatedError at the end."""
     encoding, compress = COMPRESSORS[name]
     compressed = compress(b"hello hello hello")
@@ -56,7 +56,7 @@ def test_every_early_end_is_noticed(name: str) -> None:
 
 
 def test_pieces_are_bounded() -> None:
-    """A hundred megabytes out of one small chunk come in pieces of 256 KiB, one at a time."""
+    """A hundred megabytes from one small chunk come in pieces of 256 KiB, one at a time."""
     inflater = Inflater("gzip")
     total = 0
     for piece in inflater.feed(gzip.compress(bytes(100_000_000), compresslevel=1)):
@@ -67,13 +67,13 @@ def test_pieces_are_bounded() -> None:
 
 
 def test_a_thousand_members_are_one_body() -> None:
-    """Members follow each other in a gzip body, and none is dropped."""
+    """A gzip body may have several members, and none is dropped."""
     assert inflate("gzip", [gzip.compress(b"abc") * 1024]) == b"abc" * 1024
 
 
 @given(st.sampled_from(["gzip", "deflate"]), st.lists(st.binary(max_size=60), max_size=4))
-def test_garbage_is_a_typed_error(encoding: str, chunks: list[bytes]) -> None:
-    """Any bytes are opened or refused as malformed or cut."""
+def test_malformed_data_are_a_typed_error(encoding: str, chunks: list[bytes]) -> None:
+    """Any bytes are decompressed, or refused as malformed or truncated."""
     with suppress(MalformedReplyError, StreamTruncatedError):
         inflate(encoding, chunks)
 
@@ -81,13 +81,13 @@ def test_garbage_is_a_typed_error(encoding: str, chunks: list[bytes]) -> None:
 @pytest.mark.parametrize(
     ("encoding", "needs_inflater"), [(None, False), ("", False), ("Identity", False), (" GZIP ", True)]
 )
-def test_plain_bodies_need_nothing(encoding: str | None, needs_inflater: bool) -> None:
-    """No encoding, and identity, go untouched."""
+def test_plain_bodies_pass_untouched(encoding: str | None, needs_inflater: bool) -> None:
+    """Without an encoding, and with identity."""
     assert (inflater_for(encoding) is not None) is needs_inflater
 
 
 @pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "compress", "x" * 5000])
-def test_an_encoding_nobody_asked_for_is_refused(encoding: str) -> None:
+def test_an_unrequested_encoding_is_refused(encoding: str) -> None:
     """The message is bounded."""
     with pytest.raises(MalformedReplyError, match="not asked for") as caught:
         inflater_for(encoding)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: drive
 
 
 def test_a_clients_own_hooks_and_headers_are_used(driver: Driver) -> None:
-    """An injected client sends its headers along, is not closed, and a hook that read the reply does no harm."""
+    """Its headers are sent, it is not closed, and a hook that read the reply does no harm."""
     seen: list[httpx.Headers] = []
 
     def handler(request: httpx.Request) -> httpx.Response:
@@ -30,7 +30,7 @@ def test_a_clients_own_hooks_and_headers_are_used(driver: Driver) -> None:
     _close(client)
 
 
-def test_a_bug_shows_itself(driver: Driver) -> None:
+def test_a_bug_is_not_hidden(driver: Driver) -> None:
     """An exception that no failing request raises passes through unchanged."""
 
     def handler(request: httpx.Request) -> httpx.Response:
@@ -41,8 +41,8 @@ def test_a_bug_shows_itself(driver: Driver) -> None:
     _close(client)
 
 
-def test_a_damaged_chunk_midway_ends_the_stream(driver: Driver) -> None:
-    """An exception of the stream below keeps what had been handed out."""
+def test_a_damaged_chunk_ends_the_stream(driver: Driver) -> None:
+    """An exception of the stream below keeps what had been returned."""
     broken = httpx.RemoteProtocolError("peer closed connection without sending complete message body")
     client = driver.client(lambda _: httpx.Response(200, stream=BreakingStream(broken, b"a", b"b")))
     result = driver.call(STREAM_REQUEST, client=client)

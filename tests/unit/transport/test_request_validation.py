@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError, RequestError
 from dragoman.adapter.wire import WireRequest
+from dragoman.testing.faults.server import FaultyServer, json_reply
 from dragoman.transport.request_validation import validate_headers, validate_path
-from tests.servers import FaultyServer, json_reply
 from tests.unit.transport.drivers import BODY, ENGINES, KEY, Driver
 
 _INJECTED = "x-evil: 1"
@@ -61,7 +61,7 @@ PATHS = [
 
 @pytest.mark.parametrize("driver", ENGINES, ids=lambda driver: driver.name)
 def test_no_payload_reaches_the_wire(driver: Driver) -> None:
-    """Every payload in a header, a path or a method is a RequestError, and the server hears nothing."""
+    """Every payload in a header, a path or a method is a RequestError, and the server receives nothing."""
     requests = [
         *(WireRequest("POST", "/chat", BODY, {"x-a": value}) for value in HEADER_VALUES),
         *(WireRequest("POST", "/chat", BODY, {"x-api-key": value}) for value in HEADER_VALUES),
@@ -78,7 +78,7 @@ def test_no_payload_reaches_the_wire(driver: Driver) -> None:
             assert KEY not in str(result.error)
         assert server.connections == 0
         assert driver.call(base_url=server.url).status == 200
-        assert b"evil" not in server.received[0].head
+        assert b"evil" not in server.requests[0].head
 
 
 @pytest.mark.parametrize("driver", ENGINES, ids=lambda driver: driver.name)
@@ -90,23 +90,23 @@ def test_no_payload_reaches_the_wire(driver: Driver) -> None:
         "/m/v1.5...2/x", "/%C3%A9", "/chat?api-version=2026-10-21&x=a%2Fb",
     ],
 )  # fmt: skip
-def test_an_honest_path_arrives_as_written(driver: Driver, path: str) -> None:
+def test_a_valid_path_arrives_as_written(driver: Driver, path: str) -> None:
     """Quoting is the adapter's, and stays."""
     with FaultyServer(json_reply({})) as server:
         assert driver.call(WireRequest("POST", path, b"{}"), base_url=server.url + "/v1").error is None
-    assert server.received[0].path == "/v1" + path
+    assert server.requests[0].path == "/v1" + path
 
 
 @pytest.mark.parametrize("driver", ENGINES, ids=lambda driver: driver.name)
 @pytest.mark.parametrize("host", ["xn--0", "xn--a", "xn--", "xn--zz-"])
-def test_a_name_that_decodes_to_nothing_is_refused(driver: Driver, host: str) -> None:
-    """A host in the international form that is none of its words is a ConfigurationError."""
+def test_an_invalid_international_host_is_refused(driver: Driver, host: str) -> None:
+    """As a ConfigurationError."""
     assert type(driver.call(base_url=f"https://{host}").error) is ConfigurationError
 
 
 @given(st.dictionaries(st.text(max_size=8), st.text(max_size=12), max_size=3))
-def test_headers_are_good_or_refused(headers: dict[str, str]) -> None:
-    """Whatever passes is printable ASCII and is one line."""
+def test_headers_are_valid_or_refused(headers: dict[str, str]) -> None:
+    """Whatever passes is printable ASCII on one line."""
     try:
         checked = validate_headers(headers)
     except RequestError:
@@ -118,7 +118,7 @@ def test_headers_are_good_or_refused(headers: dict[str, str]) -> None:
 
 @given(st.text(alphabet="/.%2ef5c\\?#@:a\r\n", max_size=12))
 def test_a_path_stays_below_the_base(path: str) -> None:
-    """Whatever passes starts with one slash and climbs nowhere."""
+    """Whatever passes starts with one slash and has no parent segments."""
     try:
         validate_path(path)
     except DragomanError:

@@ -1,4 +1,4 @@
-"""The rules of retrying, as laws and numbers; the table of whole calls is in test_retry_table."""
+"""The rules of retries, as laws and numbers; test_retry_table has the table of whole calls."""
 
 import math
 from datetime import UTC, datetime, timedelta
@@ -31,15 +31,15 @@ def wait(
 
 
 @given(st.integers(1, 5000), st.floats(0, 1, exclude_max=True))
-def test_a_wait_doubles_within_its_bounds(retry: int, roll: float) -> None:
-    """Waits are 1, 2, 4 ... seconds, moved by at most a quarter, and never over 30."""
+def test_waits_double_within_bounds(retry: int, roll: float) -> None:
+    """1, 2, 4 ... seconds with a jitter of at most a quarter, and never over 30."""
     plain = min(2.0 ** min(retry - 1, 40), 1e9)
     seconds = POLICY.backoff(retry, roll)
     assert min(30.0, plain * 0.75) <= seconds <= min(30.0, plain * 1.25)
 
 
-def test_chance_spreads_the_waits() -> None:
-    """The ends of chance are the ends of the jitter."""
+def test_randomness_spreads_the_waits() -> None:
+    """Its extremes are the extremes of the jitter."""
     assert [POLICY.backoff(1, roll) for roll in (0, 0.5, 1)] == [0.75, 1.0, 1.25]
     assert [POLICY.backoff(2, roll) for roll in (0, 0.5, 1)] == [1.5, 2.0, 2.5]
 
@@ -52,8 +52,8 @@ def test_no_header_breaks_the_policy(value: str, name: str) -> None:
 
 
 @given(st.floats(allow_nan=True, allow_infinity=True))
-def test_any_number_is_kept_refused_or_ignored(requested: float) -> None:
-    """Up to a minute is kept, up to a day ends the trying, anything else is as if nothing was asked."""
+def test_any_retry_after_is_kept_refused_or_ignored(requested: float) -> None:
+    """Up to a minute is kept, up to a day ends the retries, anything else is ignored."""
     seconds = wait({"retry-after": repr(requested)})
     if math.isnan(requested) or requested <= 0 or requested > 86_400:
         assert seconds == 1.0
@@ -65,21 +65,21 @@ def test_any_number_is_kept_refused_or_ignored(requested: float) -> None:
 
 @given(st.integers(-100_000, 100_000))
 def test_an_http_date_is_its_distance(offset: int) -> None:
-    """A date means the seconds until it."""
+    """The seconds until it."""
     seconds = wait({"retry-after": format_datetime(NOW + timedelta(seconds=offset), usegmt=True)})
     assert seconds == (1.0 if offset <= 0 or offset > 86_400 else offset if offset <= 60 else None)
 
 
-def test_the_number_of_retries_is_the_policys() -> None:
-    """Two retries by default; none with 0; a negative number is a mistake."""
+def test_the_policy_limits_the_retries() -> None:
+    """Two by default; none with 0; a negative number is an error."""
     assert [wait({}, retry=retry) for retry in (1, 2, 3)] == [1.0, 2.0, None]
     assert RetryPolicy(max_retries=0).wait(ServerError("x"), {}, 1, now=NOW, roll=0.5) is None
     with pytest.raises(ValueError, match="0 or more"):
         RetryPolicy(max_retries=-1)
 
 
-def test_a_quota_runs_out_and_fills_again() -> None:
-    """500 tokens are 35 transient retries or 100 throttled ones; each success gives one back, up to the brim."""
+def test_a_quota_runs_out_and_refills() -> None:
+    """500 tokens are 35 transient retries or 100 throttled ones; each success gives one back, up to the maximum."""
     quota = RetryQuota()
     assert sum(quota.try_spend(NetworkError("x")) for _ in range(100)) == 35
     assert quota.remaining == 10
@@ -98,8 +98,8 @@ def test_a_quota_runs_out_and_fills_again() -> None:
     assert sum(quota.try_spend(RateLimitError("x")) for _ in range(200)) == 100
 
 
-def test_an_outage_is_not_answered_with_three_times_the_load() -> None:
-    """When every call fails, the quota lets 35 of 200 second attempts through and then none."""
+def test_an_outage_does_not_triple_the_load() -> None:
+    """If every call fails, the quota allows 35 retries for 200 calls and then none."""
     quota, time = RetryQuota(), VirtualClock()
     attempts = 0
     for _ in range(100):
@@ -112,7 +112,7 @@ def test_an_outage_is_not_answered_with_three_times_the_load() -> None:
 
 @pytest.mark.parametrize(("error", "retries"), [(ServerError("x"), 35), (RateLimitError("x"), 100)])
 def test_a_thousand_failing_calls_cost_a_tenth_more(error: ProviderError, retries: int) -> None:
-    """Of 1,000 calls at once that all fail, at most one in ten is sent again, and none once the bucket is empty."""
+    """Of 1,000 concurrent calls that all fail, at most one in ten is sent again, and none when the quota is empty."""
     quota, time = RetryQuota(), VirtualClock()
     under_way = [RetryState(POLICY, quota, time.timing) for _ in range(1_000)]
     total = 0
@@ -127,7 +127,7 @@ def test_a_thousand_failing_calls_cost_a_tenth_more(error: ProviderError, retrie
 
 
 def test_no_retry_reaches_beyond_the_deadline() -> None:
-    """A wait that would end at or after the time limit is not begun, and draws nothing."""
+    """A wait that would end at or after the time limit is not started, and costs no quota."""
     quota, time = RetryQuota(), VirtualClock()
     state = RetryState(RetryPolicy(max_retries=9), quota, time.timing, timeout=7.0)
     waits = []
@@ -140,7 +140,7 @@ def test_no_retry_reaches_beyond_the_deadline() -> None:
 
 
 def test_every_attempt_is_recorded() -> None:
-    """The last error knows the statuses, classes and waits of all attempts."""
+    """The last error has the statuses, classes and waits of all attempts."""
     state = RetryState(POLICY, RetryQuota(), VirtualClock().timing)
     state.record_failure(ServerError("x", status=502), Headers({"retry-after": "3"}))
     last = InvalidRequestError("x", status=400)

@@ -1,6 +1,6 @@
-"""What is tried again, by status, headers and the moment of the failure, on a clock that nobody waits for.
+"""What is retried, by status, headers and the moment of the failure, on a virtual clock.
 
-Each row: what the first attempts meet, and the waits that follow. A script that is used up answers 200.
+Each row: what the first attempts meet, and the waits that follow. An exhausted script answers 200.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ FAR, NEAR, PAST = "Sat, 21 Nov 2026 13:00:00 GMT", "Sat, 21 Nov 2026 12:00:07 GM
 
 
 class Row(NamedTuple):
-    """``waits`` are those of a call whose every attempt meets the same."""
+    """``waits`` are those of a call in which every attempt meets the same."""
 
     name: str
     waits: tuple[float, ...]
@@ -35,7 +35,7 @@ class Row(NamedTuple):
     raises: type[httpx.RequestError] | None = None
     chunks: tuple[bytes, ...] | None = None
     streamed_waits: tuple[float, ...] | None = None
-    """Those of a stream, where they are others."""
+    """Those of a stream, if they differ."""
 
 
 TWICE = (1.0, 2.0)
@@ -118,7 +118,7 @@ _IGNORED_VALUES = {
     "2026-11-21T12:00:07Z": "an ISO date", "12:00:07": "a time", "7s": "a unit", "7, 7": "a list",
 }  # fmt: skip
 _MILLISECONDS = {"1e9", "86401", "1_0_0_0_0_0"}
-"""Seconds that are incredible, and believed as milliseconds: too long to wait."""
+"""Implausible as seconds, so read as milliseconds: too long to wait."""
 HOSTILE = [
     *(Row(f"{label} on {status}", TWICE, status, {"retry-after": value})
       for value, label in _IGNORED_VALUES.items() for status in (503, 529)),
@@ -147,7 +147,7 @@ def respond(row: Row) -> httpx.Response:
 
 
 def run_call(driver: Driver, row: Row, request: WireRequest, failures: int) -> tuple[CallResult, VirtualClock, int]:
-    """The call whose first attempts meet the row, then success."""
+    """Runs the call whose first attempts meet the row, then success."""
     time, sent = VirtualClock(), 0
 
     def handler(_: httpx.Request) -> httpx.Response:
@@ -165,15 +165,15 @@ def run_call(driver: Driver, row: Row, request: WireRequest, failures: int) -> t
 
 
 def test_the_table_is_large_enough() -> None:
-    """At least sixty rows, none twice."""
+    """At least sixty rows, each once."""
     assert len({row.name for row in TABLE}) == len(TABLE) >= 120
 
 
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
 @pytest.mark.parametrize("request_", [PLAIN_REQUEST, STREAM_REQUEST], ids=["whole", "stream"])
 @pytest.mark.parametrize("row", TABLE, ids=[row.name for row in TABLE])
-def test_a_failure_that_stays(row: Row, request_: WireRequest, driver: Driver) -> None:
-    """The waits are those of the table, one attempt more than waits, all of them recorded in the error."""
+def test_a_lasting_failure_waits_by_the_table(row: Row, request_: WireRequest, driver: Driver) -> None:
+    """One attempt more than waits, all recorded in the error."""
     waits = row.streamed_waits if request_.stream and row.streamed_waits is not None else row.waits
     result, time, sent = run_call(driver, row, request_, failures=99)
     assert result.error is not None
@@ -186,7 +186,7 @@ def test_a_failure_that_stays(row: Row, request_: WireRequest, driver: Driver) -
 
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
 @pytest.mark.parametrize("row", [row for row in TABLE if row.waits], ids=[row.name for row in TABLE if row.waits])
-def test_a_failure_that_passes(row: Row, driver: Driver) -> None:
+def test_a_transient_failure_is_retried_once(row: Row, driver: Driver) -> None:
     """After one failure the second attempt is the reply."""
     result, time, sent = run_call(driver, row, PLAIN_REQUEST, failures=1)
     assert (result.error, result.body, sent) == (None, b"ok", 2)
@@ -197,7 +197,7 @@ def test_a_failure_that_passes(row: Row, driver: Driver) -> None:
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
 @pytest.mark.parametrize("seconds", [0.5, 1.5, 10.0])
 def test_no_row_waits_beyond_the_limit(seconds: float, driver: Driver) -> None:
-    """Whatever is met, no single wait is over two minutes, and all of them together stay below the caller's limit."""
+    """No single wait is over two minutes, and all together stay below the caller's limit."""
     for row in TABLE:
         time = VirtualClock()
         client = driver.client(lambda _, row=row: respond(row))
@@ -209,7 +209,7 @@ def test_no_row_waits_beyond_the_limit(seconds: float, driver: Driver) -> None:
 
 
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
-def test_a_time_limit_ends_the_trying(driver: Driver) -> None:
+def test_a_time_limit_ends_the_retries(driver: Driver) -> None:
     """With two and a half seconds the second wait would end too late."""
     time = VirtualClock()
     client = driver.client(lambda _: httpx.Response(503))

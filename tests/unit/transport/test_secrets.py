@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from dragoman.adapter.wire import WireRequest
+from dragoman.testing.faults.server import HANG_UP, RESET, STALL, FaultyServer, HttpReply, sse_reply
 from dragoman.transport import AsyncHttpTransport, HttpTransport, RetryPolicy
-from tests.servers import HANG_UP, RESET, STALL, FaultyServer, HttpReply, sse_reply
 from tests.unit.transport.drivers import (
     ADAPTER,
     BODY,
@@ -40,7 +40,7 @@ REPLIES = {
 
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
-    """Everything that any logger says, at the finest level."""
+    """Everything that any logger writes, at the finest level."""
     text = io.StringIO()
     handler = logging.StreamHandler(text)
     root = logging.getLogger()
@@ -55,16 +55,14 @@ def log() -> Iterator[io.StringIO]:
 @pytest.mark.parametrize("driver", ENGINES, ids=lambda driver: driver.name)
 @pytest.mark.parametrize("request_", [PLAIN_REQUEST, STREAM_REQUEST], ids=["whole", "stream"])
 @pytest.mark.parametrize("name", REPLIES)
-def test_a_key_is_seen_by_the_provider_alone(
-    name: str, request_: WireRequest, driver: Driver, log: io.StringIO
-) -> None:
-    """Whatever happens to a request, no text about it holds the key, local variables in tracebacks included."""
+def test_only_the_provider_sees_a_key(name: str, request_: WireRequest, driver: Driver, log: io.StringIO) -> None:
+    """Whatever happens to a request, no text about it holds the key, with local variables in tracebacks."""
     with FaultyServer(REPLIES[name]) as server:
         result = driver.call(
             request_, base_url=server.url, timeout=0.2, retry=RetryPolicy(max_retries=1), timing=VirtualClock().timing
         )
-    assert server.received[0].headers["x-api-key"] == KEY
-    # httpcore itself writes what a provider sends at DEBUG, and so the line with which this one is garbage.
+    assert server.requests[0].headers["x-api-key"] == KEY
+    # httpcore itself logs received data at DEBUG, and so the malformed line of this case.
     texts = [log.getvalue().replace(f"HTTP/9 {KEY}", ""), repr(result.attempts)]
     if result.error is not None:
         formatted = traceback.TracebackException.from_exception(result.error, capture_locals=True)
@@ -75,8 +73,8 @@ def test_a_key_is_seen_by_the_provider_alone(
         assert KEY not in text
 
 
-def test_a_transport_keeps_to_itself() -> None:
-    """Neither its repr nor its variables' reprs hold the key."""
+def test_a_transport_shows_no_key() -> None:
+    """Neither in its repr nor in those of its attributes."""
     for transport in (HttpTransport(api_key=KEY), AsyncHttpTransport(api_key=KEY)):
         assert KEY not in repr(transport) + repr(vars(transport))
         assert KEY not in repr([vars(value) for value in vars(transport).values() if hasattr(value, "__dict__")])
@@ -86,7 +84,7 @@ def test_a_transport_keeps_to_itself() -> None:
 
 @pytest.mark.parametrize("driver", ENGINES, ids=lambda driver: driver.name)
 def test_a_refused_header_does_not_show_its_value(driver: Driver) -> None:
-    """A key with a line end in it, given as a header, is refused by name."""
+    """A key with a line end, given as a header, is refused by name."""
     request = WireRequest("POST", "/chat", BODY, {"authorization": f"Bearer {KEY}\n"})
     result = driver.call(request, base_url="http://127.0.0.1:9")
     assert "authorization" in str(result.error)
@@ -94,8 +92,8 @@ def test_a_refused_header_does_not_show_its_value(driver: Driver) -> None:
 
 
 @pytest.mark.parametrize("driver", ENGINES, ids=lambda driver: driver.name)
-def test_a_made_up_key_does_not_eat_the_message(driver: Driver) -> None:
-    """A word that somebody gives a local server for a key stays in what the server says."""
+def test_a_placeholder_key_is_not_masked(driver: Driver) -> None:
+    """A word given to a local server as its key stays in the server's messages."""
     with FaultyServer(HttpReply(status=400, body=b'{"error": "no such model"}')) as server:
         result = driver.call(base_url=server.url, api_key="error")
     assert '{"error": "no such model"}' in str(result.error)
@@ -118,14 +116,14 @@ def test_an_origin_gets_its_own_key_only(driver: Driver) -> None:
         for number in range(250):
             for server, key in ((a, "key-of-a"), (b, "key-of-b")):
                 driver.call(STREAM_REQUEST if number % 2 else PLAIN_REQUEST, api_key=key, base_url=server.url)
-        keys_seen["a"] |= {received.headers["x-api-key"] for received in a.received}
-        keys_seen["b"] |= {received.headers["x-api-key"] for received in b.received}
-        assert (len(a.received), len(b.received)) == (250, 250)
+        keys_seen["a"] |= {received.headers["x-api-key"] for received in a.requests}
+        keys_seen["b"] |= {received.headers["x-api-key"] for received in b.requests}
+        assert (len(a.requests), len(b.requests)) == (250, 250)
     assert keys_seen == {"a": {"key-of-a"}, "b": {"key-of-b"}}
 
 
-def test_the_transport_says_that_it_tries_again(caplog: pytest.LogCaptureFixture) -> None:
-    """One line at INFO for each wait, with what failed and how long it waits."""
+def test_retries_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """One line at INFO for each wait, with the failure and the wait."""
     caplog.set_level(logging.INFO, "dragoman.transport")
     with FaultyServer([HttpReply(status=503), HttpReply(before=RESET), HttpReply()]) as server:
 

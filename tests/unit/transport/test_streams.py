@@ -1,4 +1,4 @@
-"""Streams that are left in every way there is: the next call must find a free connection."""
+"""Streams that are abandoned in every possible way: the next call must find a free connection."""
 
 import asyncio
 import contextlib
@@ -8,8 +8,17 @@ import pytest
 
 from dragoman.adapter.errors import NetworkError
 from dragoman.adapter.wire import WireRequest
+from dragoman.testing.faults.server import (
+    RESET,
+    STALL,
+    FaultyServer,
+    HttpReply,
+    Pause,
+    ReceivedRequest,
+    json_reply,
+    sse_reply,
+)
 from dragoman.transport import AsyncHttpTransport, HttpTransport, RetryPolicy
-from tests.servers import RESET, STALL, FaultyServer, HttpReply, Pause, ReceivedRequest, json_reply, sse_reply
 from tests.unit.transport.drivers import (
     ADAPTER,
     AIOHTTP,
@@ -31,7 +40,7 @@ ENDLESS = [step for number in range(3) for step in (b"data: %d\n\n" % number, Pa
 
 
 def script(received: ReceivedRequest) -> HttpReply:
-    """A stream that never ends to who asks for a stream, nothing at all to who waits, a whole reply to the others."""
+    """An endless stream for streaming requests, nothing at all for waiting ones, a whole reply for the others."""
     if received.path == "/silence":
         return HttpReply(before=STALL)
     return sse_reply(*ENDLESS, STALL) if received.headers["accept-encoding"] == "identity" else json_reply({"ok": 1})
@@ -65,7 +74,7 @@ def raised_inside(transport: HttpTransport) -> None:
 
 
 def dropped(transport: HttpTransport) -> None:
-    """Entered by hand and never left: the garbage collector leaves it."""
+    """Entered by hand and never left: the garbage collector closes it."""
     context = transport.stream(ADAPTER, STREAM_REQUEST)
     next(context.__enter__().chunks)
     del context
@@ -81,8 +90,8 @@ SYNC: list[Callable[[HttpTransport], None]] = [
 
 
 @pytest.mark.parametrize("leave", SYNC, ids=lambda leave: leave.__name__)
-def test_fifty_streams_left_by_a_sync_caller(leave: Callable[[HttpTransport], None]) -> None:
-    """However streams are left, five connections are enough for fifty of them and the calls between them."""
+def test_fifty_streams_abandoned_by_a_sync_caller(leave: Callable[[HttpTransport], None]) -> None:
+    """However streams are abandoned, five connections are enough for fifty of them and the calls in between."""
     with (
         FaultyServer(script) as server,
         HttpTransport(api_key=KEY, base_url=server.url, max_connections=POOL, retry=NO_RETRY) as transport,
@@ -181,7 +190,7 @@ ASYNC: list[Callable[[AsyncHttpTransport], Awaitable[None]]] = [
 
 @pytest.mark.parametrize("driver", ASYNC_DRIVERS, ids=lambda driver: driver.name)
 @pytest.mark.parametrize("leave", ASYNC, ids=lambda leave: leave.__name__)
-def test_fifty_streams_left_by_an_async_caller(
+def test_fifty_streams_abandoned_by_an_async_caller(
     leave: Callable[[AsyncHttpTransport], Awaitable[None]], driver: AsyncDriver
 ) -> None:
     """The same with await, and with cancellation in every place."""
@@ -199,7 +208,7 @@ def test_fifty_streams_left_by_an_async_caller(
 
 
 @pytest.mark.parametrize("driver", ASYNC_DRIVERS, ids=lambda driver: driver.name)
-def test_closing_waits_for_clients_that_close_by_themselves(driver: AsyncDriver) -> None:
+def test_closing_waits_for_closing_clients(driver: AsyncDriver) -> None:
     """A transport that is closed right after a double cancellation leaves no task and no connection behind."""
 
     async def main() -> None:
@@ -235,8 +244,8 @@ def test_a_thousand_calls_share_the_connections(driver: AsyncDriver) -> None:
 
 
 @pytest.mark.parametrize("driver", ENGINES, ids=lambda driver: driver.name)
-def test_a_finished_stream_gives_its_connection_back(driver: Driver) -> None:
-    """A caller who stops at the terminal event leaves the end of the stream unread; the connection serves on."""
+def test_a_finished_stream_releases_its_connection(driver: Driver) -> None:
+    """A caller who stops at the terminal event leaves the end of the stream unread; the connection is reused."""
     with FaultyServer(sse_reply(b"data: 1\n\n", b"data: last\n\n")) as server:
         if isinstance(driver, SyncDriver):
             with driver.transport(base_url=server.url) as transport:
@@ -256,14 +265,14 @@ def test_a_finished_stream_gives_its_connection_back(driver: Driver) -> None:
                                     break
 
             asyncio.run(main())
-        assert len(server.received) == 10
+        assert len(server.requests) == 10
         assert server.connections == 1
 
 
 @pytest.mark.parametrize("driver", ENGINES, ids=lambda driver: driver.name)
 @pytest.mark.parametrize("end", [STALL, RESET, b"data: more\n\n" * 100_000], ids=["stall", "reset", "much more"])
-def test_a_stream_that_does_not_end_is_hung_up_on(driver: Driver, end: object) -> None:
-    """After the event that the caller wanted, nothing that the provider does is an error or takes long."""
+def test_an_endless_stream_is_disconnected(driver: Driver, end: object) -> None:
+    """After the last event that the caller wanted, nothing that the provider does is an error or takes long."""
     with FaultyServer(sse_reply(b"data: last\n\n", end, STALL)) as server:  # type: ignore[arg-type]
         if isinstance(driver, SyncDriver):
             with (
@@ -284,8 +293,8 @@ def test_a_stream_that_does_not_end_is_hung_up_on(driver: Driver, end: object) -
         assert server.wait_until_closed() == 0
 
 
-def test_chunks_are_no_use_after_the_context() -> None:
-    """Reading on after leaving is an error or nothing, and never the rest of somebody else's reply."""
+def test_chunks_cannot_be_read_after_the_context() -> None:
+    """Reading on is an error or gives nothing, and never the rest of another reply."""
     with FaultyServer(script) as server, HttpTransport(api_key=KEY, base_url=server.url) as transport:
         with transport.stream(ADAPTER, STREAM_REQUEST) as reply:
             chunks = reply.chunks
@@ -294,7 +303,7 @@ def test_chunks_are_no_use_after_the_context() -> None:
 
 
 def test_bytes_arrive_when_they_are_sent() -> None:
-    """The first chunk is handed out while the second is still to be written."""
+    """The first chunk is returned while the second is still to be written."""
     with FaultyServer(sse_reply(b"data: 1\n\n", STALL)) as server:
         transport = HttpTransport(api_key=KEY, base_url=server.url)
         context = transport.stream(ADAPTER, STREAM_REQUEST)

@@ -30,8 +30,8 @@ class PigeonAdapter(PlainAdapter):
     transport: ClassVar[str] = "pigeon"
 
 
-def test_http_is_the_rule() -> None:
-    """An adapter that says http gets the sync or the async transport, with the settings given."""
+def test_http_is_the_default() -> None:
+    """An adapter of transport http gets the sync or the async transport, with the given settings."""
     assert type(transport_for(ADAPTER)) is HttpTransport
     assert type(transport_for(ADAPTER, asynchronous=True)) is AsyncHttpTransport
     with httpx.Client() as client:
@@ -39,8 +39,8 @@ def test_http_is_the_rule() -> None:
         assert type(chosen) is HttpTransport
 
 
-def test_a_vendors_client_makes_a_vendors_transport() -> None:
-    """Which one, the client's package says."""
+def test_a_vendor_client_makes_a_vendor_transport() -> None:
+    """The client's package decides which."""
     for client in (anthropic.Anthropic(api_key=KEY), openai.OpenAI(api_key=KEY), ollama.Client()):
         assert type(transport_for(ADAPTER, client=client)) is VendorTransport
         client.close()
@@ -49,7 +49,7 @@ def test_a_vendors_client_makes_a_vendors_transport() -> None:
 
 
 def test_a_model_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The local transport is loaded when an adapter asks for it, and given its settings."""
+    """The local transport is loaded when an adapter needs it, and gets its settings."""
     stub: Any = types.SimpleNamespace(
         LocalTransport=lambda **settings: ("sync", settings), AsyncLocalTransport=lambda **settings: ("async", settings)
     )
@@ -62,13 +62,13 @@ def test_a_model_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_unknown_transport_is_an_error() -> None:
-    """The error names what there is."""
+    """The error lists the known ones."""
     with pytest.raises(ConfigurationError, match="'pigeon'; there are http and local"):
         transport_for(PigeonAdapter("m"))
 
 
 def test_nothing_is_opened_or_read_before_the_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A transport without a key can be made; the first call says that the key is missing."""
+    """A transport without a key can be made; the first call reports the missing key."""
     monkeypatch.delenv("PLAIN_KEY", raising=False)
     monkeypatch.delenv("PLAIN_TOKEN", raising=False)
     transport = transport_for(ADAPTER)

@@ -23,9 +23,18 @@ from dragoman.adapter.errors import (
     UnclassifiedError,
 )
 from dragoman.adapter.wire import WireRequest
+from dragoman.testing.faults.server import (
+    RESET,
+    STALL,
+    FaultyServer,
+    HttpReply,
+    Pause,
+    ReceivedRequest,
+    json_reply,
+    sse_reply,
+)
 from dragoman.transport import AsyncVendorTransport, Attempt, HttpTransport, RetryPolicy, VendorTransport
 from dragoman.transport.vendor import vendor_of
-from tests.servers import RESET, STALL, FaultyServer, HttpReply, Pause, ReceivedRequest, json_reply, sse_reply
 from tests.unit.transport.drivers import ADAPTER, BODY, KEY, CallResult, VirtualClock, call_once, call_once_async
 
 EVENTS = [b'data: {"text":"\xc3', b'\xa9\xe2\x80\xa8"}\n\n', b"event: x\r\ndata: 1\r\n\r\n", b"data: [DONE]\n\n"]
@@ -33,7 +42,7 @@ NO_RETRY = RetryPolicy(max_retries=0)
 
 
 class Vendor(NamedTuple):
-    """One official client: how it is made for a base URL, and where it posts."""
+    """One official client: how it is made for a base URL, and its path."""
 
     name: str
     make: Callable[[str], Any]
@@ -83,7 +92,7 @@ TRUSTED = httpx.create_ssl_context()
 
 
 def http() -> httpx2.Client:
-    """What the vendors make for themselves, but for the certificates, which take long to load."""
+    """What the vendors make for themselves, except for the certificates, which take long to load."""
     return httpx2.Client(verify=TRUSTED, follow_redirects=True)
 
 
@@ -92,7 +101,7 @@ def http_async() -> httpx2.AsyncClient:
 
 
 def openai_over_httpx(url: str) -> openai.OpenAI:
-    """The older httpx is still taken, though the signature no longer says so."""
+    """The older httpx is still accepted, though the signature no longer says so."""
     client: Any = httpx.Client(verify=TRUSTED, follow_redirects=True)
     return openai.OpenAI(api_key=KEY, base_url=url, http_client=client)
 
@@ -123,14 +132,14 @@ whole_or_stream = pytest.mark.parametrize("stream", [False, True], ids=["whole",
 
 
 def respond(received: ReceivedRequest) -> HttpReply:
-    """What was asked for: a stream of events, or one JSON object."""
+    """The requested kind of reply: a stream of events, or one JSON object."""
     return sse_reply(*EVENTS) if received.headers["accept-encoding"] == "identity" else json_reply({"text": "é\u2028"})
 
 
 @every_vendor
 @whole_or_stream
 def test_the_bytes_are_those_of_the_direct_way(vendor: Vendor, stream: bool) -> None:
-    """Request body and reply are byte for byte what goes and comes without the client; the key is the client's."""
+    """Request body and reply are byte for byte those without the client; the key is the client's."""
     request = vendor.request(stream=stream)
     with FaultyServer(respond) as server:
         with HttpTransport(api_key=KEY, base_url=server.url) as direct:
@@ -138,7 +147,7 @@ def test_the_bytes_are_those_of_the_direct_way(vendor: Vendor, stream: bool) -> 
         result = vendor.call(server.url, request)
     assert result == expected
     assert result.error is None
-    first, second = server.received
+    first, second = server.requests
     assert (second.method, second.path, second.body) == (first.method, first.path, BODY)
     assert second.headers["authorization"] == BEARER
     assert second.headers["x-extra"] == "1"
@@ -146,8 +155,8 @@ def test_the_bytes_are_those_of_the_direct_way(vendor: Vendor, stream: bool) -> 
 
 @every_vendor
 @whole_or_stream
-def test_only_we_try_again(vendor: Vendor, stream: bool) -> None:
-    """Two failures and a success are three requests, and all of them are in the record."""
+def test_only_our_transport_retries(vendor: Vendor, stream: bool) -> None:
+    """Two failures and a success are three requests, and all of them are recorded."""
     time = VirtualClock()
     script = [json_reply({}, status=529), HttpReply(before=RESET), sse_reply(*EVENTS)]
     with FaultyServer(script) as server:
@@ -158,7 +167,7 @@ def test_only_we_try_again(vendor: Vendor, stream: bool) -> None:
         Attempt(2, None, "network", 2.0),
         Attempt(3, 200, None),
     )
-    assert [received.body for received in server.received] == [BODY] * 3
+    assert [received.body for received in server.requests] == [BODY] * 3
 
 
 @every_vendor
@@ -175,7 +184,7 @@ def test_a_failing_status_is_the_adapters_error(vendor: Vendor, stream: bool, st
     assert result.status == status
     assert "told so" in str(result.error) or status == 302
     assert getattr(result.error, "__context__", "no error") is None
-    assert len(server.received) == 1
+    assert len(server.requests) == 1
 
 
 @every_vendor
@@ -201,7 +210,7 @@ def test_an_echoed_key_is_masked(vendor: Vendor, stream: bool) -> None:
     ids=["reset", "reset midway", "silence", "silence midway"],
 )
 def test_a_broken_connection_is_our_error(vendor: Vendor, stream: bool, reply: HttpReply, kind: type) -> None:
-    """The client's connection errors and time-outs become ours, without the key."""
+    """The client's connection errors and timeouts become ours, without the key."""
     with FaultyServer(reply) as server:
         timeout_seconds = 0.15 if kind is RequestTimeoutError else 10.0
         result = vendor.call(server.url, vendor.request(stream=stream), retry=NO_RETRY, timeout=timeout_seconds)
@@ -212,14 +221,14 @@ def test_a_broken_connection_is_our_error(vendor: Vendor, stream: bool, reply: H
 
 @every_vendor
 def test_the_clients_own_time_limit_holds(vendor: Vendor) -> None:
-    """Without a limit of ours nothing is changed: a slow but steady reply comes home."""
+    """Without a limit of ours nothing changes: a slow but steady reply succeeds."""
     with FaultyServer(sse_reply(b"a", Pause(0.15), b"b")) as server:
         result = vendor.call(server.url, vendor.request(stream=True), connect_timeout=0.1)
     assert (result.body, result.error) == (b"ab", None)
 
 
-def test_a_limit_of_the_client_is_kept() -> None:
-    """A client that was made with a short time limit times out by it."""
+def test_a_short_limit_of_the_client_is_kept() -> None:
+    """A client that was made with it times out by it."""
     with FaultyServer(HttpReply(before=STALL)) as server:
         for vendor, make in (
             ("/v1/messages", lambda: anthropic.Anthropic(api_key=KEY, base_url=server.url, timeout=0.15)),
@@ -233,7 +242,7 @@ def test_a_limit_of_the_client_is_kept() -> None:
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
 @whole_or_stream
 def test_azure_puts_the_deployment_into_the_path(asynchronous: bool, stream: bool) -> None:
-    """Clients for clouds build the address out of the body, which they get as an object."""
+    """Clients for clouds build the address from the body, which they get as an object."""
     kind = openai.AsyncAzureOpenAI if asynchronous else openai.AzureOpenAI
     with FaultyServer(respond) as server:
         result = call_through(
@@ -242,7 +251,7 @@ def test_azure_puts_the_deployment_into_the_path(asynchronous: bool, stream: boo
             asynchronous,
         )
     assert result.error is None
-    (received,) = server.received
+    (received,) = server.requests
     assert received.path == "/openai/deployments/m/chat/completions?api-version=2026-10-21"
     assert received.headers["api-key"] == KEY
     assert json.loads(received.body) == json.loads(BODY)
@@ -250,7 +259,7 @@ def test_azure_puts_the_deployment_into_the_path(asynchronous: bool, stream: boo
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
 def test_vertex_takes_the_model_out_of_the_body(asynchronous: bool) -> None:
-    """Anthropic's client for Vertex does its own rewriting too."""
+    """Anthropic's client for Vertex rewrites requests too."""
     kind = anthropic.AsyncAnthropicVertex if asynchronous else anthropic.AnthropicVertex
     with FaultyServer(respond) as server:
         result = call_through(
@@ -259,13 +268,13 @@ def test_vertex_takes_the_model_out_of_the_body(asynchronous: bool) -> None:
             asynchronous,
         )
     assert result.error is None
-    (received,) = server.received
+    (received,) = server.requests
     assert received.path == "/projects/p/locations/global/publishers/anthropic/models/m:rawPredict"
     assert "model" not in json.loads(received.body)
 
 
 def test_a_client_with_middleware_is_used_with_it() -> None:
-    """What the caller put around the client stays around our requests."""
+    """The caller's middleware wraps our requests too."""
     order: list[str] = []
 
     def middleware(request: Any, call_next: Any) -> Any:
@@ -284,8 +293,8 @@ def test_a_client_with_middleware_is_used_with_it() -> None:
     assert order == ["before", "before"]
 
 
-def test_a_client_without_credentials_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That the client refuses to send is a ConfigurationError and is not tried again."""
+def test_a_client_without_credentials_is_a_configuration_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not retried."""
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     result = call_through(
@@ -318,7 +327,7 @@ def test_a_client_of_an_unknown_build_is_refused() -> None:
 
 @pytest.mark.parametrize("value", ["a\r\nx-evil: 1", "é", "a\0"])
 @every_vendor
-def test_headers_are_checked_before_the_client_has_them(vendor: Vendor, value: str) -> None:
+def test_headers_are_checked_before_the_client_gets_them(vendor: Vendor, value: str) -> None:
     """A header that could become two is refused, and nothing is sent."""
     with FaultyServer(respond) as server:
         for request in (
@@ -328,7 +337,7 @@ def test_headers_are_checked_before_the_client_has_them(vendor: Vendor, value: s
             WireRequest("GET", vendor.path, b""),
         ):
             assert type(vendor.call(server.url, request).error) is RequestError
-        assert server.received == []
+        assert server.requests == []
 
 
 def endless(received: ReceivedRequest) -> HttpReply:
@@ -352,8 +361,8 @@ SMALL: dict[str, tuple[Callable[[str], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_fifty_streams_that_nobody_reads(name: str) -> None:
-    """Streams that are left unread leave the client's five connections usable."""
+def test_fifty_unread_streams(name: str) -> None:
+    """They leave the client's five connections usable."""
     make, path = SMALL[name]
     with FaultyServer(endless) as server, make(server.url) as client:
         transport = VendorTransport(client, retry=NO_RETRY)
@@ -364,8 +373,8 @@ def test_fifty_streams_that_nobody_reads(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["anthropic", "openai", "ollama"])
-def test_fifty_streams_that_are_cancelled(name: str) -> None:
-    """Cancelled streams leave the async client's five connections usable."""
+def test_fifty_cancelled_streams(name: str) -> None:
+    """They leave the async client's five connections usable."""
     makers: dict[str, Callable[[str], Any]] = {
         "anthropic": lambda url: anthropic.AsyncAnthropic(
             api_key=KEY, base_url=url, http_client=httpx2.AsyncClient(limits=httpx2.Limits(**LIMITS))

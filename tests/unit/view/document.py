@@ -1,4 +1,4 @@
-"""Pages read as a browser's parser reads them, as far as the standard library does that."""
+"""Reads pages as a browser's parser does, as far as the standard library allows."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class Element:
 
     @property
     def words(self) -> str:
-        """The text with its spaces as one each."""
+        """The text, each run of white space as one space."""
         return " ".join(self.text.split())
 
     def walk(self) -> "Iterator[Element]":
@@ -35,7 +35,7 @@ class Element:
                 yield from part.walk()
 
     def all(self, selector: str) -> "list[Element]":
-        """``tag``, ``.class``, ``#id`` or ``tag.class``; below this one."""
+        """``tag``, ``.class``, ``#id`` or ``tag.class``, among the descendants."""
         return [element for element in self.walk() if element is not self and _fits(selector)(element)]
 
     def one(self, selector: str) -> "Element":
@@ -87,7 +87,7 @@ class _Reader(HTMLParser):
 
 
 def read(page: str) -> Element:
-    """The page's document. Raises AssertionError where elements overlap or stay open."""
+    """The page's document. Raises AssertionError if elements overlap or stay open."""
     reader = _Reader()
     reader.feed(page)
     reader.close()

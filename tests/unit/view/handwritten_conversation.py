@@ -1,4 +1,4 @@
-"""A conversation written by hand: three models, tools, thinking, an image, a failure, and swaps that lose something."""
+"""A conversation written by hand: three models, tools, thinking, an image, a failure, and swaps with losses."""
 
 import base64
 import math

@@ -25,7 +25,7 @@ CLOSED_FIELDS = frozenset(
 
 
 def plant(value: Any, text: str, name: str = "") -> Any:
-    """The value with the text in every field that holds one, and under every key that is free to choose."""
+    """The value with the text in every field that holds one, and under every free key."""
     if isinstance(value, dict):
         if value.get("kind") == "base64" and "data" in value:
             return value | {"data": text, "provider": text}

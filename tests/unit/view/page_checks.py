@@ -1,4 +1,4 @@
-"""What holds of every page, whatever is in it."""
+"""What holds for every page, whatever its content."""
 
 import base64
 import hashlib
@@ -13,7 +13,7 @@ _TAGS = set(
 
 
 def check_page(page: str) -> Element:
-    """The page's document, after every promise on it was held against it."""
+    """The page's document, after checking every promise about it."""
     assert page.startswith("<!doctype html>")
     document = read(page)
     for element in document.walk():
@@ -28,7 +28,7 @@ def check_page(page: str) -> Element:
 
 
 def _check_attributes(element: Element) -> None:
-    """No attribute runs anything, sets a style or names what is elsewhere."""
+    """No attribute runs anything, sets a style or refers to another host."""
     for name, value in element.attributes.items():
         assert not name.startswith("on")
         assert name not in ("style", "srcset", "action", "formaction", "background", "xlink:href")
@@ -41,8 +41,7 @@ def _check_attributes(element: Element) -> None:
 
 
 def _check_policy(document: Element) -> None:
-    """One style and one script, and they are those whose hashes the policy names; nothing else is allowed but media
-    inside the page."""
+    """One style and one script, whose hashes the policy names; nothing else is allowed except media inside the page."""
     style, script = document.one("style"), document.one("script")
     (policy,) = [
         meta.attributes["content"]

@@ -1,4 +1,4 @@
-"""Numbers as a person reads them, and the axes that they are drawn on."""
+"""Numbers for people, and the axes of charts."""
 
 from decimal import Decimal
 
@@ -15,8 +15,8 @@ from dragoman.view.chart import COST_HEIGHT, TOKENS_HEIGHT, TOKENS_TOP, Reply, c
     ("amount", "text"),
     [("0", "$0.00"), ("0.0000001", "under $0.000001"), ("0.000148", "$0.000148"), ("1.5", "$1.50"), ("12", "$12.00")],
 )
-def test_money(amount: str, text: str) -> None:
-    """To a millionth of a dollar; what is not nothing is not shown as nothing."""
+def test_money_is_shown_to_a_millionth_of_a_dollar(amount: str, text: str) -> None:
+    """A positive amount is never shown as zero."""
     assert figures.money(Decimal(amount)) == text
 
 
@@ -28,8 +28,8 @@ def test_money(amount: str, text: str) -> None:
         (CostStatus.UNPRICED, None, "price unknown"),
     ],
 )  # fmt: skip
-def test_what_a_reply_cost(status: CostStatus, cost: str | None, text: str) -> None:
-    """Unknown is said."""
+def test_the_cost_of_a_reply(status: CostStatus, cost: str | None, text: str) -> None:
+    """An unknown one is shown as unknown."""
     usage = Usage(cost_status=status, cost_usd=None if cost is None else Decimal(cost))
     assert figures.cost(usage) == text
     assert figures.cost(None) == "price unknown"
@@ -38,13 +38,12 @@ def test_what_a_reply_cost(status: CostStatus, cost: str | None, text: str) -> N
 @pytest.mark.parametrize(
     ("count", "text"), [(None, ""), (0, "0 bytes"), (999, "999 bytes"), (1000, "1 KB"), (2_500_000, "2 MB")]
 )
-def test_sizes(count: int | None, text: str) -> None:
-    """In the unit that a person would choose."""
+def test_sizes_have_fitting_units(count: int | None, text: str) -> None:
     assert figures.size(count) == text
 
 
 @given(st.decimals(min_value="0.000001", max_value=10**9, allow_nan=False, places=6))
-def test_the_top_of_an_axis_is_round_and_not_far_above(largest: Decimal) -> None:
+def test_the_top_of_an_axis_is_round_and_close(largest: Decimal) -> None:
     """1, 2 or 5 times a power of ten, and less than two and a half times the largest value."""
     top = figures.axis_top(largest)
     assert largest <= top < largest * Decimal("2.5") + Decimal("1e-12")
@@ -52,8 +51,8 @@ def test_the_top_of_an_axis_is_round_and_not_far_above(largest: Decimal) -> None
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 10**6)] * 4), min_size=1, max_size=80))
-def test_every_column_lies_in_the_picture(counts: list[tuple[int, int, int, int]]) -> None:
-    """Side by side from left to right, no higher than the axis, and in proportion."""
+def test_every_column_is_inside_the_picture(counts: list[tuple[int, int, int, int]]) -> None:
+    """From left to right, no higher than the axis, and in proportion."""
     replies = [
         Reply(
             number, "ollama:any", 0,

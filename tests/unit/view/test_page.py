@@ -1,4 +1,4 @@
-"""The page of a conversation: what is in it, where, and that it is what the requests and replies say."""
+"""The page of a conversation: what is in it, where, and that it agrees with requests and replies."""
 
 import json
 import sys
@@ -33,8 +33,8 @@ def turn(document: Element, number: int) -> Element:
     return document.one(f"#m{number}")
 
 
-def test_each_message_stands_under_who_said_it(document: Element) -> None:
-    """In order; tools' answers stand with their calls."""
+def test_each_message_is_under_its_author(document: Element) -> None:
+    """In order; tools' answers are with their calls."""
     speakers = [(each.attributes["id"], each.all("h2")[0].words) for each in document.all("article")]
     assert speakers == [
         ("m1", "System"), ("m2", "User"), ("m3", "claude-opus-5-5"), ("m6", "claude-opus-5-5"),
@@ -61,7 +61,7 @@ def test_every_word_is_there(document: Element) -> None:
 
 
 def test_thinking_is_folded(document: Element) -> None:
-    """With how much of it there is; what a provider keeps to itself is said to be so."""
+    """With its length; thinking that a provider hides is marked as hidden."""
     first, hidden, short = document.all("details.thinking")
     assert [each.one("summary").words for each in (first, hidden, short)] == [
         "Thinking 40 words, signed", "Thinking encrypted", "Thinking 13 words",
@@ -69,8 +69,8 @@ def test_thinking_is_folded(document: Element) -> None:
     assert not any("open" in each.attributes for each in (first, hidden, short))
 
 
-def test_calls_stand_with_their_answers(document: Element) -> None:
-    """Each call has its own, whatever their order; a failure is marked."""
+def test_calls_are_shown_with_their_answers(document: Element) -> None:
+    """Each with its own, in any order; a failure is marked."""
     first, second = turn(document, 3).all(".call")
     given = [(each.one("dt").words, each.one("dd").words) for each in first.one(".arguments").all("div")]
     assert given == [("gauge", "lock"), ("since", "2026-11-20T20:00Z")]
@@ -79,8 +79,8 @@ def test_calls_stand_with_their_answers(document: Element) -> None:
     assert second.one(".answer").one(".text").words == "the gauge 'pier' is known as 'pier-2' since May"
 
 
-def test_an_answer_without_its_call_stands_alone() -> None:
-    """So does a second answer to the same call; and a call without one says so."""
+def test_an_answer_without_its_call_is_shown_alone() -> None:
+    """So is a second answer to the same call; and a call without one is marked."""
     history = [message for message in conversation() if message.id != f"{4:026d}"]
     again = Message.tool(f"tu_{2:026d}", "once more")
     document = check_page(page([Message.tool("tu_lost", "from nowhere"), *history, again]))
@@ -90,7 +90,7 @@ def test_an_answer_without_its_call_stands_alone() -> None:
 
 
 def test_an_image_is_shown_from_its_own_bytes(document: Element) -> None:
-    """As what it is, whatever it is called; nothing is fetched, and no document runs."""
+    """By its real type, whatever it is called; nothing is fetched, and no document runs."""
     assert turn(document, 2).one("img").attributes["src"].startswith("data:image/png;base64,iVBORw0KGgo")
     svg = "PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciLz4="
     gif = "R0lGODlhAQABAAAAACwAAAAAAQABAAA="
@@ -109,8 +109,8 @@ def test_an_image_is_shown_from_its_own_bytes(document: Element) -> None:
 
 
 @pytest.mark.parametrize(("number", "model"), [(10, SOL), (12, GEMINI)])
-def test_a_swap_names_what_the_next_model_was_not_told(document: Element, number: int, model: str) -> None:
-    """The losses are those of the history, as it was, projected onto the model that answered next."""
+def test_a_swap_names_what_the_next_model_did_not_receive(document: Element, number: int, model: str) -> None:
+    """The losses are those of the history at that time, projected onto the model that answered next."""
     before = conversation()[: number - 1]
     losses = get_adapter(model).to_wire(before, (), AdapterOptions()).losses
     shown = document.one(f"#s{number}")
@@ -128,8 +128,8 @@ def test_a_swap_names_what_the_next_model_was_not_told(document: Element, number
     assert shown.one("strong").words == model
 
 
-def test_a_swap_that_loses_nothing_says_so() -> None:
-    """And one that cannot be made says why."""
+def test_a_swap_without_losses_is_marked() -> None:
+    """One that cannot be made shows why."""
     metadata = [MessageMetadata(model=model, provider=model.partition(":")[0]) for model in (OPUS, SOL, "gone:model")]
     history = [Message.user("Hi.")]
     for each in metadata:
@@ -139,8 +139,8 @@ def test_a_swap_that_loses_nothing_says_so() -> None:
     assert "no provider 'gone'" in second.one(".verdict").words
 
 
-def test_a_model_that_has_not_answered_yet_is_a_swap_to_come() -> None:
-    """Where the session is set to another one than spoke last."""
+def test_a_model_that_has_not_answered_yet_is_a_pending_swap() -> None:
+    """If the session's model is not the last one that answered."""
     next_swap = check_page(page(conversation(), next_model=OPUS)).one("#snext")
     assert next_swap.one("strong").words == OPUS
     assert next_swap.one("summary").words.startswith("would be")
@@ -148,7 +148,7 @@ def test_a_model_that_has_not_answered_yet_is_a_swap_to_come() -> None:
 
 
 def test_the_chart_and_its_table_have_every_reply(document: Element) -> None:
-    """With a title and a description for those who do not see it; colours are the models'."""
+    """With a title and a description for screen readers; each model has its colour."""
     svg = document.one("svg")
     assert svg.attributes["role"] == "img"
     named = [svg.one(f"#{each}").words for each in svg.attributes["aria-labelledby"].split()]
@@ -170,7 +170,7 @@ def test_the_chart_and_its_table_have_every_reply(document: Element) -> None:
 
 
 def test_the_totals_are_those_of_a_session(document: Element) -> None:
-    """Cost is what `Session.cost` says."""
+    """The cost is that of `Session.cost`."""
     figures = {each.one("dt").words: each.one("dd").inner[0] for each in document.one(".totals").all("div")}
     cost = total_cost(conversation())
     assert figures["cost"] == f"${cost.usd:.6f}"
@@ -179,8 +179,8 @@ def test_the_totals_are_those_of_a_session(document: Element) -> None:
     assert figures["tokens out"] == "1,364"
 
 
-def test_unknown_is_never_shown_as_nothing() -> None:
-    """Neither tokens nor cost; and without any there is no chart."""
+def test_unknown_is_never_shown_as_zero() -> None:
+    """Neither tokens nor cost; without any there is no chart."""
     reply = Message.assistant("Hello.", metadata=MessageMetadata(model="ollama:mine", provider="ollama"))
     document = check_page(page([Message.user("Hi."), reply]))
     assert document.all("svg") == []
@@ -190,8 +190,8 @@ def test_unknown_is_never_shown_as_nothing() -> None:
     assert document.one("footer").one(".figures").words == "no token counts told"
 
 
-def test_the_raw_request_is_what_the_adapter_makes(document: Element) -> None:
-    """Whole, once the lines that an earlier one begins with are put back; encoded media are shortened."""
+def test_the_raw_request_is_that_of_the_adapter(document: Element) -> None:
+    """Complete, if lines shared with an earlier one are put back; encoded media are shortened."""
     texts: dict[str, str] = {}
     for number, model in ((3, OPUS), (6, OPUS), (8, OPUS), (10, SOL), (12, GEMINI), (15, GEMINI)):
         shown = document.one(f"#r{number}")
@@ -217,35 +217,35 @@ def _shorten(value: object) -> object:
 
 
 def test_the_raw_wire_can_be_left_out() -> None:
-    """The swaps are there all the same."""
+    """The swaps are still there."""
     document = check_page(page(conversation(), raw=False))
     assert document.all(".raw") == []
     assert len(document.all(".swap")) == 2
 
 
-def test_what_the_adapter_kept_of_a_reply_is_shown(document: Element) -> None:
-    """With the usage object as the provider told it."""
+def test_provider_raw_of_a_reply_is_shown(document: Element) -> None:
+    """With the provider's own usage object."""
     kept = turn(document, 10).one(".raw").all("pre")[1]
     assert json.loads(kept.text)["provider_raw"] == {"by": "openai", "id": "reply_2"}
 
 
-def test_every_kind_of_block_has_a_place() -> None:
-    """With all that a person could want to know of it."""
+def test_every_kind_of_block_is_shown() -> None:
+    """With all its fields."""
     text = check_page(page(everything())).one("main").words
     for word in ("server_tool_use", "Thinking", "encrypted", "read_file", "README.md", "https://example.org"):
         assert word in text
 
 
 def test_a_newer_block_is_shown_as_it_came() -> None:
-    """A history of a newer version can be looked at."""
+    """A history of a newer version can be viewed."""
     raw = Message.user("Hi.").model_dump(mode="json") | {"content": [{"type": "hologram", "beam": "blue"}]}
     text = check_page(page([read_message(raw)])).one("main").words
     assert "hologram" in text
     assert '"beam": "blue"' in text
 
 
-def test_summaries_remarks_and_empty_messages_are_told() -> None:
-    """Nothing that bears on what a model was told is hidden."""
+def test_summaries_remarks_and_empty_messages_are_shown() -> None:
+    """Nothing that a model received is hidden."""
     first = Message.user("Long ago.")
     summary = Message(
         role=Role.USER, content=(TextBlock(text="In short."),), metadata=MessageMetadata(summary_of=(first.id,))
@@ -256,7 +256,7 @@ def test_summaries_remarks_and_empty_messages_are_told() -> None:
     assert check_page(page([])).all(".nothing")[0].words == "Nothing has been said yet."
 
 
-def test_what_is_odd_about_a_reply_is_remarked() -> None:
+def test_unusual_facts_about_a_reply_are_remarked() -> None:
     """Who chose its model, how it ended, and what the provider did to the request; the usual is not."""
     odd = MessageMetadata(
         model=OPUS,
@@ -286,7 +286,7 @@ def test_broken_attempts_count() -> None:
 
 
 def test_raw_requests_end_before_the_page_grows_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And say so; the page is whole otherwise."""
+    """With a remark; the page is complete otherwise."""
     monkeypatch.setattr(raw_requests, "MAX_BYTES", 4_000)
     document = check_page(page(conversation()))
     notes = [each.words for each in document.all(".shared") if "left out" in each.words]
@@ -296,12 +296,12 @@ def test_raw_requests_end_before_the_page_grows_too_large(monkeypatch: pytest.Mo
 
 
 def test_the_same_conversation_gives_the_same_page() -> None:
-    """Byte for byte, so that pages can be compared."""
+    """Byte for byte, so pages can be compared."""
     assert page(conversation()) == page(conversation())
 
 
-def test_without_the_extra_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only those who make pages need the template library."""
+def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only pages need the template library."""
     _environment.cache_clear()
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(MissingExtraError, match="dragoman\\[cli\\]"):
@@ -309,7 +309,7 @@ def test_without_the_extra_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch
 
 
 def test_nested_answers_are_shown() -> None:
-    """An answer may hold an answer."""
+    """An answer may contain an answer."""
     inner = ToolResultBlock(tool_use_id="tu_b", content=(TextBlock(text="deep"),))
     document = check_page(page([Message.tool("tu_a", [inner])]))
     assert document.all(".answer")[1].one(".text").words == "deep"

@@ -1,4 +1,4 @@
-"""Whatever is planted in whichever field: it stays text, and the page stays as it was."""
+"""A payload in any field stays text and changes nothing else on the page."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -16,7 +16,7 @@ from tests.unit.view.hostile_payloads import CLOSED_FIELDS, PAYLOADS, dump_histo
 from tests.unit.view.page_checks import check_page
 
 _PICTURES = {0: "\u2400", 8: "\u2408"}
-"""No document holds these characters: they are shown by their pictures."""
+"""No document holds these characters: pages show their pictures instead."""
 HISTORIES = {"every-block": everything(), "conversation": conversation()}
 
 
@@ -41,8 +41,8 @@ def _replace_at(value: Any, path: tuple[Any, ...], text: str) -> Any:
 
 @pytest.mark.parametrize("payload", PAYLOADS)
 @pytest.mark.parametrize("history_name", HISTORIES)
-def test_a_payload_everywhere_changes_nothing_but_words(history_name: str, payload: str) -> None:
-    """The elements and attributes are those of the same history with a plain word in the payload's place."""
+def test_payloads_in_all_fields_change_only_words(history_name: str, payload: str) -> None:
+    """Elements and attributes are those of the same history with a plain word instead of the payload."""
     hostile = _page_with(history_name, payload)
     assert hostile.shape == _page_with(history_name, "plain").shape
     assert payload.translate(_PICTURES) in hostile.text
@@ -57,7 +57,7 @@ def _page_with(history_name: str, text: str) -> Element:
 
 @pytest.mark.parametrize("index", range(len(everything())))
 def test_a_payload_in_one_field_stays_text(index: int) -> None:
-    """In each field of each block and of the metadata, alone: the others still have their meaning."""
+    """In each field of each block and of the metadata, alone: the others keep their meaning."""
     payload, messages = PAYLOADS[1] + PAYLOADS[3], dump_history(everything())
     checked_fields = 0
     for path in _fields(messages[index]):
@@ -71,8 +71,8 @@ def test_a_payload_in_one_field_stays_text(index: int) -> None:
     assert checked_fields > 2
 
 
-def test_a_fence_does_not_open_the_page() -> None:
-    """Code blocks are the one thing that is read in a text."""
+def test_a_fence_does_not_break_out_of_the_page() -> None:
+    """Code blocks are the only markup that is read in a text."""
     text = "```<b>\n</pre><script>alert(1)</script>\n```\nand ```\n<i>"
     document = check_page(page([Message.user(text)]))
     assert document.one("figure.code").one("pre").text.strip() == "</pre><script>alert(1)</script>"

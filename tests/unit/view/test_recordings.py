@@ -1,4 +1,4 @@
-"""Pages of recorded exchanges: each provider's own words, as they were."""
+"""Pages of recorded exchanges, with each provider's own words."""
 
 import pytest
 
@@ -16,7 +16,7 @@ _MAX_PAGES = 12
 
 
 def _history(exchange: RecordedExchange, provider: str) -> list[Message]:
-    """What was asked and answered; empty where this is no conversation."""
+    """The prompt and the reply; empty if this is no conversation."""
     model = exchange.model or (exchange.request or {}).get("model")
     if not model or not isinstance(exchange.request, dict) or exchange.status >= 400:
         return []
@@ -36,8 +36,8 @@ def _history(exchange: RecordedExchange, provider: str) -> list[Message]:
 
 @pytest.mark.exchanges
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_recorded_exchange_is_a_sound_page(provider: str) -> None:
-    """With every promise kept, the reply's text in it, and its usage counted."""
+def test_a_recorded_exchange_makes_a_valid_page(provider: str) -> None:
+    """Every promise holds, the reply's text is in it, and its usage is counted."""
     recorded = [each for each in load_or_skip(PROVIDERS[provider]) if each.is_genuine]
     recorded.sort(key=lambda each: (-len(each.features), each.id))
     count = 0

@@ -100,13 +100,16 @@ class PricingQuery:
 
     @cached_property
     def _split(self) -> Mapping[str, tuple[str, ...]]:
-        """The buckets that have columns, with the subsets for which any line has a rate."""
+        """The buckets that have columns, with the subsets for which any line has a rate.
+
+        A bucket without a column is 0: a subset of it is a contradiction.
+        """
         rated = {name for line in self.sheet.lines for name in line.rates}
-        return {
+        split = {
             bucket: tuple(part for part in parts if part in self.columns and part in rated)
             for bucket, parts in PARTS.items()
-            if bucket in self.columns
         }
+        return {bucket: parts for bucket, parts in split.items() if parts or bucket in self.columns}
 
     @cached_property
     def _fields(self) -> tuple[str, ...]:

@@ -114,7 +114,9 @@ class UsageColumns:
         return f"epoch_us({required})"
 
     def count(self, name: str) -> str:
-        """Return tokens or calls; 0 if the row has none."""
+        """Return tokens or calls; 0 if the row, or the relation, has none."""
+        if name not in self._types:
+            return "0"
         return f"coalesce({count_expression(quote_identifier(name), self._types[name])}, 0)"
 
     def batch(self) -> str:

@@ -28,8 +28,8 @@ from dragoman.canonical.blocks import ProviderBlock, TextBlock, ToolUseBlock
 from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.message import Message, StopReason
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.testing.strategies import histories
 from dragoman.transport.local.reply import merge_lines
-from tests.laws.strategies import histories
 
 MODEL = "local:smollm2-135m"
 ADAPTER = get_adapter(MODEL)

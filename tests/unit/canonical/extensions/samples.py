@@ -1,4 +1,4 @@
-"""Extensions in which every field has a value other than its default; texts are the path of their field."""
+"""Extensions in which each field has a value other than its default; each text is the path of its field."""
 
 from typing import Any
 

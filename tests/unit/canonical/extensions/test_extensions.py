@@ -1,4 +1,4 @@
-"""Extensions: closed lists, rejected values, and immutability. Source: docs/reference/cmf.md#extensions."""
+"""Extensions: closed lists, rejected values, immutability. Source: docs/reference/cmf.md#extensions."""
 
 import copy
 import pickle
@@ -29,7 +29,7 @@ from tests.unit.canonical.extensions.samples import FULL, HOP, full
 
 
 def test_the_sample_fills_every_field() -> None:
-    """With a value other than the default, and every model is in it."""
+    """With a value other than the default; every model is in it."""
     found = models_in(full())
     for model in found:
         for name, field in type(model).model_fields.items():
@@ -40,7 +40,7 @@ def test_the_sample_fills_every_field() -> None:
 
 
 def models_in(value: Any) -> list[FrozenModel]:
-    """The value and all that is in it, as far as it is made of models; messages count as a whole."""
+    """The value and all models in it; a message counts as one."""
     if isinstance(value, Message):
         return []
     if isinstance(value, FrozenModel):
@@ -73,8 +73,8 @@ CLOSED = {
 
 
 @pytest.mark.parametrize("path", CLOSED)
-def test_a_closed_list_is_closed(path: str) -> None:
-    """Its words are taken, in their own case, and no others."""
+def test_closed_lists_accept_only_their_words(path: str) -> None:
+    """In their own case."""
     for word in CLOSED[path]:
         Extensions.model_validate(put(path, word))
     for word in ("other", "", CLOSED[path][0].upper()):
@@ -84,7 +84,7 @@ def test_a_closed_list_is_closed(path: str) -> None:
 
 @pytest.mark.parametrize("slot", [None, *(name for name in FULL if name != "custom")])
 def test_a_misspelt_field_is_refused(slot: str | None) -> None:
-    """Policy data must not vanish for want of a letter."""
+    """Policy data must not vanish because of a letter."""
     with pytest.raises(ValidationError, match="Extra inputs"):
         Extensions.model_validate(put("wrong" if slot is None else f"{slot}.wrong", {"a": 1}))
 
@@ -99,21 +99,20 @@ def test_a_misspelt_field_is_refused(slot: str | None) -> None:
     ],
 )  # fmt: skip
 def test_unsafe_values_are_refused(path: str, value: Any) -> None:
-    """Negative counts, NaN, surrogates, a word in the place of several, a time without a zone."""
+    """Negative counts, NaN, surrogates, one word instead of several, a time without a zone."""
     with pytest.raises(ValidationError):
         Extensions.model_validate(put(path, value))
 
 
-def test_a_window_holds_a_hundred_messages() -> None:
-    """And not one more."""
+def test_a_conversation_window_holds_at_most_a_hundred_messages() -> None:
     message = Message.user("Hello.", session_id="s")
     assert len(ConversationContext(history=[message] * 100).history) == 100
     with pytest.raises(ValidationError, match="at most 100"):
         ConversationContext(history=[message] * 101)
 
 
-def test_they_come_back_from_json_pickle_and_copies() -> None:
-    """Equal, as are their hashes."""
+def test_extensions_survive_json_pickle_and_copies() -> None:
+    """Equal, with equal hashes."""
     everything = full()
     for again in (
         Extensions.model_validate_json(everything.model_dump_json()),
@@ -127,8 +126,8 @@ def test_they_come_back_from_json_pickle_and_copies() -> None:
     assert Extensions() != everything
 
 
-def test_json_is_the_same_in_every_process() -> None:
-    """Sets have no order of their own, so JSON has them sorted."""
+def test_extensions_as_json_are_the_same_in_every_process() -> None:
+    """Sets have no order, so JSON sorts them."""
     program = (
         "from dragoman.canonical.extensions.extensions import SecurityExtension as S;"
         "print(S(labels=frozenset(map(str, range(40)))).model_dump_json())"
@@ -154,7 +153,7 @@ def test_no_field_can_be_set_or_deleted() -> None:
 
 
 def containers(value: Any) -> list[Any]:
-    """Every dict, list, tuple and set inside, custom aside."""
+    """Each dict, list, tuple and set inside, except in ``custom``."""
     if isinstance(value, Message):
         return []
     if isinstance(value, FrozenModel):
@@ -168,7 +167,7 @@ def containers(value: Any) -> list[Any]:
 
 
 def test_no_container_can_be_changed() -> None:
-    """Neither those of the models nor those inside JSON."""
+    """Neither in the models nor inside JSON."""
     found = containers(full())
     assert {type(each).__name__ for each in found} == {"FrozenDict", "FrozenList", "tuple", "frozenset"}
     for each in found:
@@ -180,8 +179,8 @@ def test_no_container_can_be_changed() -> None:
                 each.append(1)
 
 
-def test_nothing_is_shared_with_what_they_were_made_from() -> None:
-    """Changing the caller's dicts afterwards changes nothing."""
+def test_extensions_share_nothing_with_their_source() -> None:
+    """Later changes of the caller's dicts have no effect."""
     given = copy.deepcopy(FULL)
     built = Extensions.model_validate(given)
     given["http"]["headers"]["X-Trace"] = "changed"
@@ -190,8 +189,8 @@ def test_nothing_is_shared_with_what_they_were_made_from() -> None:
     assert built == full()
 
 
-def test_printing_shows_no_secret() -> None:
-    """Claims and the values of secret headers; other headers are shown."""
+def test_repr_shows_no_secret() -> None:
+    """Claims and the values of secret headers are hidden; other headers are shown."""
     printed = repr(full()) + str(full()) + repr(full().http) + str(full().http)
     assert "http.headers.trace" in printed
     assert "http.headers.authorization" not in printed
@@ -205,14 +204,16 @@ def test_printing_shows_no_secret() -> None:
         (["read", "export"], ["export"], {"read"}),
     ],
 )  # fmt: skip
-def test_what_a_data_policy_permits(allowed: list[str] | None, denied: list[str], permitted: set[str]) -> None:
-    """Denied wins; no list of allowed actions allows all, an empty one none."""
+def test_data_policies_permit_and_deny_actions(
+    allowed: list[str] | None, denied: list[str], permitted: set[str]
+) -> None:
+    """Denied wins; without a list of allowed actions all are allowed, with an empty one none."""
     policy = DataPolicy(allowed_actions=allowed, denied_actions=denied)
     assert {action for action in ("export", "read") if policy.permits(action)} == permitted
 
 
-def test_a_chain_that_is_given_says_the_rest() -> None:
-    """As if it had grown hop by hop; what is given beside it stands."""
+def test_a_delegation_chain_fills_the_other_fields() -> None:
+    """As if it had grown hop by hop; explicit values stay."""
     start = datetime(2026, 11, 21, 8, tzinfo=UTC)
     hops = [
         DelegationHop(subject_id=name, subject_type=SubjectType.AGENT, timestamp=start + timedelta(seconds=30 * place))
@@ -229,8 +230,8 @@ def test_a_chain_that_is_given_says_the_rest() -> None:
     assert rooted.with_new_hop(hops[0]).origin_subject_id == rooted.origin_subject_id == "root"
 
 
-def test_a_chain_of_delegations_grows() -> None:
-    """Each hop gives a new chain; the origin stays, the actor is the last one, the age runs from the first hop."""
+def test_a_delegation_chain_grows_by_hops() -> None:
+    """Each hop makes a new chain; the origin stays, the actor is the last one, the age counts from the first hop."""
     start = datetime(2026, 11, 21, 8, tzinfo=UTC)
     first = DelegationHop(subject_id="alice", subject_type=SubjectType.USER, timestamp=start)
     second = DelegationHop(subject_id="bot", subject_type=SubjectType.AGENT, timestamp=start + timedelta(seconds=90))
@@ -244,7 +245,7 @@ def test_a_chain_of_delegations_grows() -> None:
     assert DelegationHop.model_validate(HOP).timestamp == start
 
 
-def test_the_simplest_ones() -> None:
+def test_the_simplest_extensions() -> None:
     """What a caller writes most often."""
     built = Extensions(
         agent=AgentExtension(session_id="s"),

@@ -1,4 +1,4 @@
-"""Headers: which ones are secrets."""
+"""Headers: which of them are secret."""
 
 import pytest
 
@@ -17,8 +17,8 @@ PLAIN = [
 
 
 @pytest.mark.parametrize("name", SECRET)
-def test_a_secret_is_known_by_its_name(name: str) -> None:
-    """The specification's three, the other usual ones, and new ones by their words."""
+def test_secret_headers_are_known_by_name(name: str) -> None:
+    """The specification's three, the other usual ones, and new ones by words in their names."""
     assert is_sensitive(name)
 
 
@@ -28,7 +28,7 @@ def test_other_headers_are_shown(name: str) -> None:
     assert not is_sensitive(name)
 
 
-def test_secrets_are_left_out() -> None:
-    """The rest stays, in its order and its case."""
+def test_secret_headers_are_left_out() -> None:
+    """The others keep their order and case."""
     headers = {"B": "1", "Authorization": "x", "a": "2"}
     assert list(drop_secret_headers(headers).items()) == [("B", "1"), ("a", "2")]

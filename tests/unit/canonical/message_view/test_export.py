@@ -1,4 +1,4 @@
-"""A view as JSON: its keys, their order, and what it never holds. Source: docs/reference/cmf.md#view-as-json."""
+"""A view as JSON: its keys, their order, and what it never contains. Source: docs/reference/cmf.md#view-as-json."""
 
 import json
 from typing import Any
@@ -56,13 +56,13 @@ def in_order(value: Any) -> str:
     return json.dumps(value)
 
 
-def test_every_key_in_its_order() -> None:
-    """And the envelope for OPA around them."""
+def test_keys_have_their_order() -> None:
+    """Also in the envelope for OPA."""
     assert in_order(call_view().to_dict()) == in_order(EVERYTHING)
     assert in_order(call_view().to_opa_input()) == in_order({"input": EVERYTHING})
 
 
-def test_what_is_absent_has_no_key() -> None:
+def test_absent_values_have_no_key() -> None:
     """No nulls, no empty blocks."""
     assert MessageView(TextBlock(text="Hi"), Role.USER).to_dict() == {
         "kind": "text", "role": "user", "is_pre": True, "is_post": False, "action": "send", "content": "Hi",
@@ -84,8 +84,8 @@ def test_what_is_absent_has_no_key() -> None:
         ({"include_content": False, "include_context": False}, {"content", "size_bytes", "extensions"}),
     ],
 )
-def test_what_can_be_left_out(options: dict[str, bool], gone: set[str]) -> None:
-    """Without content the arguments stay, as specified; without arguments, a call's content goes too: it is them."""
+def test_content_and_arguments_can_be_left_out(options: dict[str, bool], gone: set[str]) -> None:
+    """Without content the arguments stay, as specified; without arguments a call has no content either."""
     written = call_view().to_dict(**options)
     assert written == {key: value for key, value in EVERYTHING.items() if key not in gone}
     if "include_context" not in options:
@@ -95,27 +95,27 @@ def test_what_can_be_left_out(options: dict[str, bool], gone: set[str]) -> None:
 
 
 def test_leaving_out_arguments_leaves_other_content() -> None:
-    """It is about calls and requests alone."""
+    """It concerns calls and prompt requests only."""
     assert MessageView(TextBlock(text="Hi"), Role.USER).to_dict(include_arguments=False)["content"] == "Hi"
     assert "content" not in MessageView(block("prompt_request"), Role.USER).to_dict(include_arguments=False)
 
 
 def test_the_size_is_that_of_the_text() -> None:
-    """A resource may declare another one, which the attribute keeps; without text the declared one is told."""
+    """The attribute keeps a size that a resource declares; without text, that one is exported."""
     view = MessageView(block("resource", content="abc", size_bytes=999), Role.USER)
     assert (view.size_bytes, view.to_dict()["size_bytes"]) == (999, 3)
     assert MessageView(block("resource", content=None, size_bytes=999), Role.USER).to_dict()["size_bytes"] == 999
 
 
-def test_a_turn_of_zero_is_a_turn() -> None:
-    """Empty texts are left out, and a block with nothing in it too."""
+def test_turn_zero_is_exported() -> None:
+    """Empty texts and empty blocks are left out."""
     agent = {"agent": {"turn": 0, "input": ""}}
     view = MessageView(TextBlock(text="Hi"), Role.USER, extensions=Extensions.model_validate(agent))
     assert view.to_dict()["extensions"] == {"agent": {"turn": 0}}
 
 
-def test_limits_that_are_not_set_are_not_told() -> None:
-    """Allowed actions None is no limit; an empty list is one."""
+def test_limits_that_are_not_set_are_left_out() -> None:
+    """Allowed actions None means no limit; an empty list is one."""
     for allowed, expected in ((None, {}), ([], {"allowed_actions": []})):
         policy: dict[str, Any] = {"data": {"execute_sql": {"allowed_actions": allowed}}}
         view = MessageView(CALL, Role.ASSISTANT, extensions=Extensions.model_validate({"security": policy}))
@@ -124,8 +124,8 @@ def test_limits_that_are_not_set_are_not_told() -> None:
 
 @pytest.mark.parametrize("kind", VIEW_KINDS)
 @pytest.mark.parametrize("role", Role)
-def test_it_is_json_and_tells_no_secret(kind: str, role: Role) -> None:
-    """Claims, secret headers and what the specification does not list are in no view of any kind."""
+def test_exports_are_json_without_secrets(kind: str, role: Role) -> None:
+    """Claims, secret headers and fields outside the specification are in no view of any kind."""
     written = json.dumps(MessageView(block(kind), role, hook="evaluate", extensions=full(), tool=SQL).to_dict())
     for path in ("http.headers.authorization", "security.subject.claims", "request.request_id", "completion.model",
                  "llm.model_id", "framework.node_id", "meta.scope", "custom", "mcp.tool.title", "provenance.source",
@@ -133,8 +133,8 @@ def test_it_is_json_and_tells_no_secret(kind: str, role: Role) -> None:
         assert path not in written
 
 
-def test_it_is_the_callers_own() -> None:
-    """Changing it, at any depth, changes neither the message, nor the extensions, nor the next one."""
+def test_exports_belong_to_the_caller() -> None:
+    """Changes at any depth reach neither the message, the extensions nor the next export."""
     message = Message.assistant([CALL, block("resource")], session_id="s")
     extensions = full()
     for view in message.iter_views(extensions=extensions, calls={"tu_1": SQL}):

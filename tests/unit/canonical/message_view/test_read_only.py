@@ -1,4 +1,4 @@
-"""Views are read-only in truth: no way through one reaches the message or the extensions (review finding 14)."""
+"""Views are read-only: nothing reached through one can change the message or the extensions."""
 
 import copy
 import pickle
@@ -31,7 +31,7 @@ def everything(view: MessageView) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", [*ACCESSORS, "_part", "_extensions", "_role", "new"])
 def test_no_attribute_can_be_set_or_deleted(name: str) -> None:
-    """Public ones, private ones and new ones."""
+    """Public, private and new ones."""
     view = call_view()
     with pytest.raises(AttributeError):
         setattr(view, name, None)
@@ -54,7 +54,7 @@ REFUSED: list[Callable[[MessageView], Any]] = [
 
 
 @pytest.mark.parametrize("attack", REFUSED)
-def test_containers_refuse_to_change(attack: Callable[[MessageView], Any]) -> None:
+def test_containers_refuse_changes(attack: Callable[[MessageView], Any]) -> None:
     """At every depth, with an error."""
     view = call_view()
     before = copy.deepcopy(everything(view))
@@ -63,8 +63,8 @@ def test_containers_refuse_to_change(attack: Callable[[MessageView], Any]) -> No
     assert everything(view) == before
 
 
-def test_annotations_refuse_to_change() -> None:
-    """Of a resource, nested values included."""
+def test_annotations_refuse_changes() -> None:
+    """Of a resource, with nested values."""
     resource = block("resource", annotations={"a": {"b": [1]}})
     view = MessageView(resource, Role.USER)
     attacks: list[Callable[[], Any]] = [
@@ -93,8 +93,8 @@ FORCED: list[Callable[[MessageView], Any]] = [
 
 
 @pytest.mark.parametrize("attack", FORCED)
-def test_force_only_reaches_copies(attack: Callable[[MessageView], Any]) -> None:
-    """What goes around the locks changes what was given out, and nothing behind it."""
+def test_forced_changes_reach_copies_only(attack: Callable[[MessageView], Any]) -> None:
+    """Going around the guards changes the returned value, and nothing behind it."""
     call = ToolUseBlock(id="tu_1", name="execute_sql", input={"query": "SELECT 1", "limits": [1, {"n": [2]}]})
     message = Message.assistant([call], session_id="s")
     message_before, extensions = copy.deepcopy(message), full()
@@ -107,7 +107,7 @@ def test_force_only_reaches_copies(attack: Callable[[MessageView], Any]) -> None
 
 
 def test_a_view_survives_pickling() -> None:
-    """It says the same in another process."""
+    """It reads the same in another process."""
     view = call_view()
     again = pickle.loads(pickle.dumps(view))
     assert everything(again) == everything(view)

@@ -49,8 +49,8 @@ def view_of(part: ContentBlock, role: Role = Role.ASSISTANT, **more: Any) -> Mes
     return MessageView(part, role, **more)
 
 
-def test_the_kinds_and_actions_are_these() -> None:
-    """Twelve kinds and seven actions; every block but a provider's own has its kind."""
+def test_views_have_twelve_kinds_and_seven_actions() -> None:
+    """Each block has a kind, except a provider's own."""
     assert [str(kind) for kind in ViewKind] == [
         "text", "thinking", "tool_call", "tool_result", "resource", "resource_ref", "prompt_request", "prompt_result",
         "image", "video", "audio", "document",
@@ -77,7 +77,7 @@ class TestTheFixture:
     )
     calls = called_tools([message], {"execute_sql": "db-server", "send_email": "email-server"})
 
-    def test_four_views_in_order(self) -> None:
+    def test_the_example_gives_four_views_in_order(self) -> None:
         """Kind, name, action, direction, URI and content, row by row."""
         views = list(self.message.iter_views(hook="llm_output", calls=self.calls))
         seen = [(view.kind, view.name, view.action, view.is_pre, view.uri, view.content) for view in views]
@@ -90,8 +90,8 @@ class TestTheFixture:
         assert {view.hook for view in views} == {"llm_output"}
         assert [view.matches_uri_pattern("tool://db-server/*") for view in views] == [False, False, True, False]
 
-    def test_the_method_is_the_function(self) -> None:
-        """And an empty message has no views."""
+    def test_the_method_equals_the_function(self) -> None:
+        """An empty message has no views."""
         by_method = [view.to_dict() for view in self.message.iter_views("llm_output", full(), calls=self.calls)]
         assert by_method == [v.to_dict() for v in iter_views(self.message, "llm_output", full(), calls=self.calls)]
         assert list(Message.user([], session_id="s").iter_views()) == []
@@ -100,7 +100,7 @@ class TestTheFixture:
 @pytest.mark.parametrize("role", Role)
 @pytest.mark.parametrize("kind", VIEW_KINDS)
 def test_action_and_direction(kind: str, role: Role) -> None:
-    """By kind for what asks and what answers, by role for the rest; a tool's text comes out (review finding 11)."""
+    """Calls and results by kind, the rest by role; the text of a tool is output."""
     view = view_of(block(kind), role)
     fixed = {
         "tool_use": ("execute", True), "tool_result": ("receive", False), "resource": ("read", False),
@@ -147,7 +147,7 @@ PARTS: list[tuple[ContentBlock, str | None, str | None, str | None, str | None, 
     (block("video"), None, None, None, "video/mp4", None),
     (block("audio", transcript=None), None, None, None, "audio/wav", None),
     (block("document", context=None), None, None, None, "application/pdf", None),
-    # What a model reads along with media is seen too.
+    # Media that a model reads are seen too.
     (AudioBlock(source=IMAGE, transcript="Hello."), "Hello.", None, None, None, 6),
     (DocumentBlock(source=TEXT_SOURCE), "Dear reader", None, None, None, 11),
     (DocumentBlock(source=TEXT_SOURCE, context="A letter"), "A letter\nDear reader", None, None, None, 20),
@@ -156,10 +156,10 @@ PARTS: list[tuple[ContentBlock, str | None, str | None, str | None, str | None, 
 
 
 @pytest.mark.parametrize(("part", "content", "uri", "name", "mime_type", "size"), PARTS)
-def test_what_a_part_is(
+def test_content_identity_and_size_of_each_kind(
     part: ContentBlock, content: str | None, uri: str | None, name: str | None, mime_type: str | None, size: int | None
 ) -> None:
-    """Content, identity, name, MIME type and size of each kind."""
+    """Also name and MIME type."""
     view = view_of(part)
     assert (view.content, view.uri, view.name, view.mime_type, view.size_bytes) == (content, uri, name, mime_type, size)
     assert view.text == view.content
@@ -168,7 +168,7 @@ def test_what_a_part_is(
 
 
 def test_a_result_with_more_than_text_is_json() -> None:
-    """Nothing that a tool answered is left out: images, nested results and kinds of a newer version."""
+    """Nothing of a tool's answer is left out: images, nested results, kinds of a newer version."""
     inner = (TextBlock(text="a"), block("image"), UnknownBlock.model_validate({"type": "hologram", "beam": "blue"}))
     result = ToolResultBlock(tool_use_id="i", content=(*inner, ToolResultBlock(tool_use_id="j", content=inner[:1])))
     read = json.loads(view_of(result).content or "")
@@ -189,8 +189,8 @@ def test_a_result_with_more_than_text_is_json() -> None:
         *((kind, {}) for kind in ("text", "thinking", "image", "audio", "video", "document", "resource_ref")),
     ],
 )
-def test_properties(kind: str, expected: dict[str, Any]) -> None:
-    """What only that kind has; one at a time gives the same, or the default."""
+def test_properties_of_each_kind(kind: str, expected: dict[str, Any]) -> None:
+    """One property alone gives the same value, or the default."""
     view = view_of(block(kind), tool=SQL)
     assert view.properties == expected
     assert {name: view.get_property(name) for name in expected} == expected
@@ -199,8 +199,8 @@ def test_properties(kind: str, expected: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", VIEW_KINDS)
-def test_predicates(kind: str) -> None:
-    """Every kind but none belongs to exactly one group."""
+def test_predicates_divide_the_kinds(kind: str) -> None:
+    """Each kind belongs to exactly one group."""
     view = view_of(block(kind))
     groups = {
         "is_tool": {"tool_use", "tool_result"}, "is_prompt": {"prompt_request", "prompt_result"},
@@ -210,8 +210,8 @@ def test_predicates(kind: str) -> None:
     assert {name for name in groups if getattr(view, name)} == {name for name, kinds in groups.items() if kind in kinds}
 
 
-def test_arguments() -> None:
-    """Of tool calls and prompt requests; nothing else has any."""
+def test_arguments_of_each_kind() -> None:
+    """Tool calls and prompt requests have some; nothing else has."""
     view = view_of(ToolUseBlock(id="i", name="f", input={"a": 1, "none": None}))
     assert view.args == {"a": 1, "none": None}
     assert (view.get_arg("a"), view.get_arg("none", 7), view.get_arg("z"), view.get_arg("z", 7)) == (1, None, None, 7)
@@ -233,8 +233,8 @@ CONTEXT = {
 }  # fmt: skip
 
 
-def test_context() -> None:
-    """Each accessor by its source; None or something empty where there is none."""
+def test_context_accessors() -> None:
+    """Each reads its source; None or an empty value if there is none."""
     view = view_of(block("tool_use", name="execute_sql"), extensions=full())
     bare = [view_of(block("text")), view_of(block("text"), extensions=Extensions())]
     for name, value in CONTEXT.items():
@@ -249,8 +249,8 @@ def test_context() -> None:
     assert [(each.subject, each.object, each.data_policy) for each in bare] == [(None, None, None)] * 2
 
 
-def test_membership_is_exact_but_for_header_names() -> None:
-    """Roles, permissions and labels are words; headers have no case."""
+def test_membership_is_exact_except_for_header_names() -> None:
+    """Roles, permissions and labels have case; headers do not."""
     view = view_of(block("text"), extensions=full())
     assert view.has_role("security.subject.roles")
     assert not view.has_role("SECURITY.SUBJECT.ROLES")
@@ -270,7 +270,7 @@ def test_membership_is_exact_but_for_header_names() -> None:
     [("a", True), ("file:///a", True), ("file:///A", False), ("", False)],
 )
 def test_policies_are_found_by_name_then_by_uri(key: str, found: bool) -> None:
-    """A resource without a name is found by its URI, which the reference implementation never tries."""
+    """A resource without a name is found by its URI; the reference implementation does not try that."""
     security = {"objects": {key: {"managed_by": "tool"}}, "data": {key: {"denied_actions": ["export"]}}}
     extensions = Extensions.model_validate({"security": security})
     view = view_of(block("resource"), extensions=extensions)
@@ -279,8 +279,8 @@ def test_policies_are_found_by_name_then_by_uri(key: str, found: bool) -> None:
     assert (nameless.object is not None) is (key == "file:///a")
 
 
-def test_the_name_comes_before_the_uri() -> None:
-    """Where both have an entry."""
+def test_the_name_outranks_the_uri() -> None:
+    """If both have an entry."""
     objects = {"a": {"managed_by": "tool"}, "file:///a": {"managed_by": "both"}}
     view = view_of(block("resource"), extensions=Extensions.model_validate({"security": {"objects": objects}}))
     assert view.object is not None
@@ -288,13 +288,13 @@ def test_the_name_comes_before_the_uri() -> None:
 
 
 class TestNamingTools:
-    """A result only has the id of its call: who knows the calls, or MCP's metadata, knows the tool."""
+    """A result holds only the id of its call; the tool is found through the calls, or through MCP's metadata."""
 
     call = Message.assistant([ToolUseBlock(id="tu_1", name="execute_sql")], session_id="s")
     result = Message.tool("tu_1", "ok", session_id="s")
     mcp = Extensions(mcp=MCPExtension(tool=ToolMetadata(name="execute_sql", server_id="db-server")))
 
-    def test_by_the_calls_of_the_history(self) -> None:
+    def test_tools_are_named_by_the_calls_of_the_history(self) -> None:
         """With the namespaces that the caller knows."""
         calls = called_tools([self.call, self.result], {"execute_sql": "db-server"})
         assert calls == {"tu_1": SQL}
@@ -305,8 +305,8 @@ class TestNamingTools:
         (view,) = self.call.iter_views(calls=calls)
         assert (view.uri, view.get_property("namespace")) == ("tool://db-server/execute_sql", "db-server")
 
-    def test_by_mcp(self) -> None:
-        """Where the message has one call or one result, since MCP describes one tool."""
+    def test_tools_are_named_by_mcp(self) -> None:
+        """If the message has one call or one result, because MCP describes one tool."""
         (view,) = self.result.iter_views(extensions=self.mcp)
         assert view.uri == "tool_result://execute_sql"
         (view,) = self.call.iter_views(extensions=self.mcp)
@@ -318,8 +318,8 @@ class TestNamingTools:
         )
         assert view.uri == "tool://_/other"
 
-    def test_the_calls_outrank_mcp(self) -> None:
-        """They name each call by its id. A call keeps its own name whatever they say."""
+    def test_calls_outrank_mcp(self) -> None:
+        """They name each call by its id. A call always keeps its own name."""
         (view,) = self.result.iter_views(extensions=self.mcp, calls={"tu_1": CalledTool("send_email")})
         assert view.name == "send_email"
         (view,) = self.call.iter_views(calls={"tu_1": CalledTool("send_email", "email-server")})
@@ -333,7 +333,7 @@ class TestUnknownParts:
         "part", [unknown, ProviderBlock(provider="anthropic", kind="compaction", data={"text": "secret"})]
     )
     def test_an_unknown_part_raises(self, part: ContentBlock, caplog: pytest.LogCaptureFixture) -> None:
-        """Before the first view is given out, with a warning, and without what is in it (review finding 2)."""
+        """Before the first view is returned, with a warning that does not quote it."""
         message = Message.assistant([TextBlock(text="a")], session_id="s")
         message = message.model_copy(update={"content": (*message.content, part)})
         with caplog.at_level(logging.WARNING), pytest.raises(UnknownPartError, match=r"content\[1\]") as raised:
@@ -344,8 +344,8 @@ class TestUnknownParts:
         with pytest.raises(UnknownPartError):
             MessageView(part, Role.USER)
 
-    def test_a_part_cannot_lie_about_its_kind(self) -> None:
-        """A class of its own that calls itself text is no text."""
+    def test_a_part_cannot_forge_its_kind(self) -> None:
+        """A class of its own that claims to be text is not text."""
         with pytest.raises(UnknownPartError):
             MessageView(UnknownBlock(type="text"), Role.USER)
 
@@ -357,10 +357,10 @@ class TestUnknownParts:
 
 
 class TestInside:
-    """What lies inside a part can be looked at part by part."""
+    """Nested parts have views of their own."""
 
-    def test_the_blocks_of_a_result(self) -> None:
-        """In order, as the tool's; with the hook and the extensions of the whole."""
+    def test_blocks_of_a_result_have_views(self) -> None:
+        """In order, with the role, the hook and the extensions of the result."""
         result = ToolResultBlock(tool_use_id="i", content=(TextBlock(text="a"), block("image"), block("resource")))
         inner = list(view_of(result, Role.TOOL, hook="tool_post_invoke", extensions=full()).inner_views())
         assert [(view.kind, view.is_post, view.role) for view in inner] == [
@@ -368,8 +368,8 @@ class TestInside:
         ]  # fmt: skip
         assert {(view.hook, view.environment) for view in inner} == {("tool_post_invoke", "request.environment")}
 
-    def test_the_messages_of_a_prompt(self) -> None:
-        """Each in its own role: the content of the prompt result says nothing of them."""
+    def test_messages_of_a_prompt_have_views(self) -> None:
+        """Each in its own role: the content of the prompt result does not show it."""
         messages = [Message.system("Be brief."), Message.user([TextBlock(text="Hi"), block("image")])]
         prompt = block("prompt_result", content=None, messages=[each.model_dump(mode="json") for each in messages])
         view = view_of(prompt)
@@ -381,8 +381,8 @@ class TestInside:
     @pytest.mark.parametrize(
         "inner", [{"role": "user", "content": [{"type": "hologram"}]}, {"role": "nobody"}, {"text": "Hi"}]
     )
-    def test_what_cannot_be_told_raises(self, inner: dict[str, Any]) -> None:
-        """Nothing inside is skipped either."""
+    def test_an_unknown_nested_part_raises(self, inner: dict[str, Any]) -> None:
+        """Nothing nested is skipped either."""
         prompt = block("prompt_result", messages=[Message.user("Hi").model_dump(mode="json"), inner])
         with pytest.raises(UnknownPartError):
             view_of(prompt).inner_views()
@@ -390,21 +390,21 @@ class TestInside:
         with pytest.raises(UnknownPartError):
             view_of(ToolResultBlock(tool_use_id="i", content=(unknown,))).inner_views()
 
-    def test_nothing_is_inside_anything_else(self) -> None:
-        """Texts, calls and media are whole."""
+    def test_other_kinds_have_no_nested_views(self) -> None:
+        """Texts, calls and media."""
         for kind in set(VIEW_KINDS) - {"tool_result", "prompt_result"}:
             assert list(view_of(block(kind)).inner_views()) == []
 
 
 def test_content_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often it is asked for, by whatever name (review finding 13)."""
+    """However often and under whichever name it is requested."""
     read: list[ContentBlock] = []
 
-    def noting(part: ContentBlock) -> str | None:
+    def counting_content(part: ContentBlock) -> str | None:
         read.append(part)
         return content_of(part)
 
-    monkeypatch.setattr("dragoman.canonical.message_view.view.content_of", noting)
+    monkeypatch.setattr("dragoman.canonical.message_view.view.content_of", counting_content)
     view = view_of(block("tool_use"), extensions=full())
     assert read == []
     for _ in range(3):
@@ -418,15 +418,15 @@ def test_content_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(read) == 2
 
 
-def test_printing_shows_where_but_not_what() -> None:
+def test_repr_shows_the_place_and_no_content() -> None:
     """Kind, role, direction, URI and hook; no content, no context."""
     view = view_of(block("tool_use", name="f", input={"a": "secret"}), hook="tool_pre_invoke", extensions=full())
     assert repr(view) == "MessageView(kind=tool_call, role=assistant, pre, uri=tool://_/f, hook=tool_pre_invoke)"
     assert repr(view_of(block("text"), Role.ASSISTANT)) == "MessageView(kind=text, role=assistant, post)"
 
 
-def test_no_uri_matches_no_pattern() -> None:
-    """Not even two stars, nor the empty pattern."""
+def test_a_missing_uri_matches_no_pattern() -> None:
+    """Neither two stars nor the empty pattern."""
     assert not view_of(block("text")).matches_uri_pattern("**")
     assert not view_of(block("text")).matches_uri_pattern("")
     assert view_of(block("tool_use", name="f")).matches_uri_pattern("**")

@@ -89,7 +89,9 @@ HANDWRITTEN_ACP: list[dict[str, Any]] = [
     },
     {"role": "agent", "parts": []},
 ]  # fmt: skip
-"""Nulls and times as its own library writes them, steps, a source, a call and its result, a key of a later version."""
+"""With nulls and times as ACP's own library writes them, steps, a source, a call and its result, a key of a later
+version.
+"""
 
 _segments = st.sampled_from(["a", "b", "ab", "a.b", "a-b"])
 names = st.lists(_segments, min_size=1, max_size=3).map(lambda found: "/" + "/".join(found))
@@ -142,8 +144,8 @@ def schema(*given: dict[str, Any]) -> MessageBodySchema:
     return MessageBodySchema.from_json(list(given))
 
 
-def obeying(given: MessageBodySchema) -> SearchStrategy[MessageBody]:
-    """Bodies that obey a schema, where any was found: made of parts that it takes."""
+def bodies_obeying(given: MessageBodySchema) -> SearchStrategy[MessageBody]:
+    """Bodies that obey a schema, if any was found, made of parts that it accepts."""
     pool = [part for part in _POOL if given.accepts(part)]
     if not pool:
         return st.just(MessageBody())

@@ -1,4 +1,4 @@
-"""Answers read while they come: what is certain is told at once, and nothing that is not."""
+"""Partial answers: what is certain is reported at once, and nothing else."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ from dragoman.formats import FormatError, MessageBody, MessageBodyError, Message
 from dragoman.formats.body.answer_reader import AnswerReader
 from dragoman.formats.body.json_tokenizer import BrokenJsonError, JsonTokenizer, TokenKind
 from tests.sampling import examples
-from tests.unit.formats.body.strategies import SCENARIOS, bodies, obeying, schema, schemas
+from tests.unit.formats.body.strategies import SCENARIOS, bodies, bodies_obeying, schema, schemas
 
 CHAT = schema({"contentType": "text/plain", "required": True})
 FILES = schema({"contentType": "text/*", "required": True}, {"name": "/files/*.{py,rs}", "contentType": "text/*"})
@@ -27,7 +27,7 @@ def cut(draw: st.DrawFn, text: str) -> list[str]:
 
 
 @st.composite
-def written(draw: st.DrawFn, body: SearchStrategy[MessageBody]) -> str:
+def format_answer(draw: st.DrawFn, body: SearchStrategy[MessageBody]) -> str:
     """A body as a model may write it: with or without the object around it, spaces and escapes."""
     parts = [draw(st.permutations(list(part.items()))) for part in draw(body).as_json()]
     value: Any = [dict(part) for part in parts]
@@ -43,22 +43,22 @@ def pieces(draw: st.DrawFn, text: SearchStrategy[str]) -> list[str]:
 
 @examples(150)
 @given(data=st.data(), wanted=schemas)
-def test_the_beginning_of_a_right_answer_is_never_wrong(data: st.DataObject, wanted: MessageBodySchema) -> None:
-    """At whatever character it is cut, and however it came."""
-    body = data.draw(obeying(wanted))
+def test_a_prefix_of_a_valid_answer_has_no_violation(data: st.DataObject, wanted: MessageBodySchema) -> None:
+    """Cut at any character, in any pieces."""
+    body = data.draw(bodies_obeying(wanted))
     if wanted.check(body):
         return
     reader = AnswerReader(wanted.parts)
-    for piece in data.draw(pieces(written(st.just(body)))):
+    for piece in data.draw(pieces(format_answer(st.just(body)))):
         reader.feed(piece)
         assert reader.violations == []
     assert reader.end() == body
 
 
 @examples(150)
-@given(text=written(bodies), wanted=schemas)
-def test_an_answer_is_judged_as_its_body_is(text: str, wanted: MessageBodySchema) -> None:
-    """What is told in pieces is what a check of the whole body tells: as many violations, of the same parts."""
+@given(text=format_answer(bodies), wanted=schemas)
+def test_an_answer_is_judged_like_its_body(text: str, wanted: MessageBodySchema) -> None:
+    """The same number of violations, of the same parts, as a check of the whole body."""
     reader = AnswerReader(wanted.parts)
     for character in text:
         reader.feed(character)
@@ -79,8 +79,8 @@ def test_an_answer_is_judged_as_its_body_is(text: str, wanted: MessageBodySchema
                    max_leaves=6).map(json.dumps),
     data=st.data(),
 )  # fmt: skip
-def test_whatever_comes_is_read_as_a_whole_or_told_wrong(text: str, data: st.DataObject) -> None:
-    """Any text at all: the reader agrees with reading the whole, and with itself however the text is cut."""
+def test_any_text_is_read_like_the_whole_or_refused(text: str, data: st.DataObject) -> None:
+    """The reader agrees with a check of the whole, and with itself for any pieces."""
     wanted = schema({}, {"name": "**"})
     whole, cut_up = AnswerReader(wanted.parts), AnswerReader(wanted.parts)
     whole.feed(text)
@@ -99,7 +99,7 @@ def test_whatever_comes_is_read_as_a_whole_or_told_wrong(text: str, data: st.Dat
 
 
 def _repeats_a_key(text: str) -> bool:
-    """Keys that are given twice are an error to the reader, while JSON at large takes the last."""
+    """The reader refuses repeated keys; JSON parsers take the last one."""
     found: list[bool] = []
     json.loads(text, object_pairs_hook=lambda pairs: found.append(len(dict(pairs)) < len(pairs)))
     return any(found)
@@ -124,8 +124,8 @@ def _repeats_a_key(text: str) -> bool:
         ('{"parts": [], "parts"', "$"), ("[" * 300, "$[0]"),
     ],
 )  # fmt: skip
-def test_a_violation_is_told_as_soon_as_it_is_certain(text: str, path: str | None) -> None:
-    """And not a character before."""
+def test_a_violation_is_reported_as_soon_as_it_is_certain(text: str, path: str | None) -> None:
+    """And not a character earlier."""
     reader = AnswerReader(FILES.parts)
     for character in text[:-1]:
         assert reader.violations == [] or text == '{"parts": [], "parts"' or text.startswith("[[")
@@ -135,7 +135,7 @@ def test_a_violation_is_told_as_soon_as_it_is_certain(text: str, path: str | Non
 
 
 def test_every_violation_of_a_whole_answer_is_named() -> None:
-    """Each part's, and what the body lacks."""
+    """Those of each part, and the missing parts."""
     parts = [
         {"contentType": "image/png", "contentUrl": "https://example.org"},
         {"contentType": "text/plain", "content": "a", "extra": 1},
@@ -157,8 +157,8 @@ def test_every_violation_of_a_whole_answer_is_named() -> None:
     ]
 
 
-def test_an_answer_that_was_cut_says_so() -> None:
-    """A message tells how it ended."""
+def test_a_truncated_answer_is_reported() -> None:
+    """By the stop reason of its message."""
     cut_short = Message.assistant('{"parts": [', metadata=MessageMetadata(stop_reason=StopReason.MAX_TOKENS))
     with pytest.raises(MessageBodyError, match=r"before it is complete \(the reply ended with max_tokens\)"):
         CHAT.read(cut_short)
@@ -166,7 +166,7 @@ def test_an_answer_that_was_cut_says_so() -> None:
 
 
 def test_a_long_answer_in_small_pieces_takes_linear_time() -> None:
-    """Each piece of a text is looked at once; its pieces are put together once."""
+    """Each piece of a text is scanned once and joined once."""
     looked: list[int] = []
 
     class Counted(JsonTokenizer):
@@ -185,7 +185,7 @@ def test_a_long_answer_in_small_pieces_takes_linear_time() -> None:
 
 @given(text=st.text(alphabet='{}[]",:\\ nul01.eE-tra\n', max_size=12) | st.floats().map(json.dumps))
 def test_tokens_are_those_of_json(text: str) -> None:
-    """A text is JSON to the scanner exactly where it is to the parser of Python, but for NaN and its like."""
+    """The scanner accepts exactly what Python's parser does, except NaN and infinities."""
     try:
         value = json.loads(text, parse_constant=lambda name: int("no"))
     except ValueError:
@@ -202,8 +202,8 @@ def test_tokens_are_those_of_json(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(SCENARIOS))
-def test_the_json_schema_of_a_scenario_takes_what_models_write(name: str) -> None:
-    """Its message is right, for those who may write it so, and what obeys the JSON Schema obeys the body's."""
+def test_the_json_schema_of_a_scenario_accepts_model_output(name: str) -> None:
+    """It accepts the scenario's message if a model may write it so; what obeys the JSON Schema obeys the body's."""
     wanted, body = MessageBodySchema.from_json(SCENARIOS[name][0]), SCENARIOS[name][1]
     validator = jsonschema_rs.validator_for(wanted.json_schema())
     assert validator.is_valid({"parts": body})
@@ -214,10 +214,10 @@ def test_the_json_schema_of_a_scenario_takes_what_models_write(name: str) -> Non
 
 @examples(150)
 @given(wanted=schemas, data=st.data())
-def test_what_obeys_the_json_schema_has_a_place(wanted: MessageBodySchema, data: st.DataObject) -> None:
-    """Parts that a model held to it may write are taken by the schema, where they are parts at all."""
+def test_parts_that_obey_the_json_schema_are_accepted(wanted: MessageBodySchema, data: st.DataObject) -> None:
+    """If they are parts at all."""
     validator = jsonschema_rs.validator_for(wanted.json_schema())
-    body = data.draw(bodies | obeying(wanted))
+    body = data.draw(bodies | bodies_obeying(wanted))
     for part in body.as_json():
         if validator.is_valid({"parts": [part]}):
             assert wanted.accepts(MessageBody.from_json([part]).parts[0])

@@ -1,4 +1,4 @@
-"""Compatibility of schemas: a yes holds for every body, and a no has a body that shows it."""
+"""Compatibility of schemas: yes holds for every body, and no comes with a body that shows it."""
 
 import os
 import time
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dragoman.formats import MessageBody, MessageBodySchema, is_compatible
 from tests.sampling import examples
-from tests.unit.formats.body.strategies import SCENARIOS, obeying, schema, schemas
+from tests.unit.formats.body.strategies import SCENARIOS, bodies_obeying, schema, schemas
 
 EXAMPLES = 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 150
 
@@ -18,7 +18,7 @@ NEEDED = {"contentType": "text/*", "required": True}
 
 
 def related() -> st.SearchStrategy[tuple[MessageBodySchema, MessageBodySchema]]:
-    """Two schemas that often have parts in common, so that a yes is not rare."""
+    """Two schemas that often have parts in common, so that compatible pairs are not rare."""
     return st.tuples(schemas, schemas, st.booleans()).map(
         lambda drawn: (drawn[0], MessageBodySchema((*drawn[1].parts, *drawn[0].parts)) if drawn[2] else drawn[1])
     )
@@ -26,19 +26,19 @@ def related() -> st.SearchStrategy[tuple[MessageBodySchema, MessageBodySchema]]:
 
 @examples(EXAMPLES, deadline=None)
 @given(pair=related(), data=st.data())
-def test_a_yes_holds_for_every_body(pair: tuple[MessageBodySchema, MessageBodySchema], data: st.DataObject) -> None:
-    """What obeys the producer's schema obeys the consumer's too."""
+def test_compatible_means_every_body(pair: tuple[MessageBodySchema, MessageBodySchema], data: st.DataObject) -> None:
+    """What obeys the producer's schema obeys the consumer's."""
     producer, consumer = pair
     assume(is_compatible(producer, consumer))
     for _ in range(5):
-        body = data.draw(obeying(producer))
+        body = data.draw(bodies_obeying(producer))
         if not producer.check(body):
             assert consumer.check(body) == ()
 
 
 @examples(EXAMPLES, deadline=None)
 @given(pair=related())
-def test_a_no_comes_with_a_body_or_a_reason(pair: tuple[MessageBodySchema, MessageBodySchema]) -> None:
+def test_incompatible_comes_with_a_body_or_a_reason(pair: tuple[MessageBodySchema, MessageBodySchema]) -> None:
     """The body obeys the producer's schema and not the consumer's."""
     producer, consumer = pair
     verdict = is_compatible(producer, consumer)
@@ -53,19 +53,21 @@ def test_a_no_comes_with_a_body_or_a_reason(pair: tuple[MessageBodySchema, Messa
 
 @examples(EXAMPLES, deadline=None)
 @given(producer=schemas, consumer=schemas, data=st.data())
-def test_a_body_that_only_the_producer_takes_means_no(
+def test_a_body_that_only_the_producer_accepts_means_incompatible(
     producer: MessageBodySchema, consumer: MessageBodySchema, data: st.DataObject
 ) -> None:
-    """The other way round: no yes where a counterexample can be drawn."""
-    body = data.draw(obeying(producer))
+    """The converse: never compatible if a counterexample can be drawn."""
+    body = data.draw(bodies_obeying(producer))
     if not producer.check(body) and consumer.check(body):
         assert not is_compatible(producer, consumer)
 
 
 @examples(50, deadline=None)
 @given(one=schemas, other=schemas, third=schemas)
-def test_it_is_an_order(one: MessageBodySchema, other: MessageBodySchema, third: MessageBodySchema) -> None:
-    """Every schema is compatible with itself, and what goes through two goes through both at once."""
+def test_compatibility_is_a_preorder(
+    one: MessageBodySchema, other: MessageBodySchema, third: MessageBodySchema
+) -> None:
+    """A schema is compatible with itself, and compatibility is transitive."""
     assert is_compatible(one, one)
     if is_compatible(one, other) and is_compatible(other, third):
         assert is_compatible(one, third)
@@ -92,8 +94,8 @@ def test_it_is_an_order(one: MessageBodySchema, other: MessageBodySchema, third:
         ([{"name": "/*", "contentType": "*"}], []),
     ],
 )  # fmt: skip
-def test_schemas_that_fit(producer: list[dict[str, object]], consumer: list[dict[str, object]]) -> None:
-    """Also by several parts together, and by what no name and no type can be."""
+def test_compatible_schemas(producer: list[dict[str, object]], consumer: list[dict[str, object]]) -> None:
+    """Also through several parts together, and by names and types that cannot exist."""
     assert is_compatible(schema(*producer), schema(*consumer))
 
 
@@ -119,7 +121,7 @@ def test_schemas_that_fit(producer: list[dict[str, object]], consumer: list[dict
         ),
     ],
 )  # fmt: skip
-def test_schemas_that_do_not_fit(
+def test_incompatible_schemas(
     producer: list[dict[str, object]], consumer: list[dict[str, object]], counterexample: list[dict[str, object]]
 ) -> None:
     """With the shortest body that shows it."""
@@ -128,7 +130,7 @@ def test_schemas_that_do_not_fit(
     assert verdict.counterexample == MessageBody.from_json(counterexample)
 
 
-def test_names_of_a_witness_are_unique() -> None:
+def test_names_in_a_counterexample_are_unique() -> None:
     """Two required parts that one name could serve, if not for their types."""
     producer = schema(
         {"name": "/s/*", "contentType": "text/*", "required": True},
@@ -139,8 +141,8 @@ def test_names_of_a_witness_are_unique() -> None:
     assert [part.name for part in verdict.counterexample.parts] == ["/s/a", "/s/b"]
 
 
-def test_a_producer_that_can_say_nothing_is_refused_without_a_witness() -> None:
-    """Its two required parts have one name: no body obeys, so that none can be shown."""
+def test_an_unsatisfiable_producer_is_refused_without_a_counterexample() -> None:
+    """Its two required parts have one name, so no body obeys."""
     producer = schema(
         {"name": "/a", "contentType": "text/*", "required": True},
         {"name": "/a", "contentType": "image/*", "required": True},
@@ -152,7 +154,7 @@ def test_a_producer_that_can_say_nothing_is_refused_without_a_witness() -> None:
 
 
 def test_the_scenarios_of_the_specification() -> None:
-    """Which agent may be followed by which."""
+    """Which agent may follow which."""
     wanted = {name: MessageBodySchema.from_json(parts) for name, (parts, _) in SCENARIOS.items()}
     followed = {(one, other) for one in wanted for other in wanted if is_compatible(wanted[one], wanted[other])}
     assert followed == {
@@ -164,8 +166,8 @@ def test_the_scenarios_of_the_specification() -> None:
     }
 
 
-def test_globs_that_are_too_intricate_are_given_up() -> None:
-    """After a bounded number of steps, with a no that says so."""
+def test_intricate_globs_are_given_up() -> None:
+    """After a bounded number of steps, as incompatible with that reason."""
     many = "".join(f"*{letter}" for letter in "abcdefghijklmnop") + "*"
     producer = schema({"name": f"/{many}/{many}", "contentType": "*/*"})
     consumer = schema(*({"name": f"/{many[::-1]}/**{letter}*a*b*c*d{letter}**"} for letter in "abcdefgh"))
@@ -176,8 +178,8 @@ def test_globs_that_are_too_intricate_are_given_up() -> None:
     assert verdict.counterexample is not None or "too intricate" in verdict.reason
 
 
-def test_schemas_are_compared_and_nothing_else() -> None:
-    """What is JSON has to be read first."""
+def test_only_schemas_are_compared() -> None:
+    """JSON has to be parsed first."""
     some = MessageBodySchema()
     for one, other in ((some, [{"contentType": "text/*"}]), ([{"contentType": "text/*"}], some)):
         with pytest.raises(TypeError, match=r"not a list: MessageBodySchema\.from_json"):

@@ -1,4 +1,4 @@
-"""Messages as message bodies and as ACP's, and back: each block in its place, and what has none a listed loss."""
+"""Messages as message bodies and as ACP's, and back: each block has its place or is a named loss."""
 
 import json
 import logging
@@ -27,8 +27,8 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import MessageMetadata
 from dragoman.formats import FormatError, MessageBody, from_acp, from_message_body, to_acp, to_message_body
-from tests.laws.return_trip import RoundTrip, iterate_blocks
-from tests.laws.strategies import messages
+from dragoman.testing.conformance.round_trip import RoundTrip, iterate_blocks
+from dragoman.testing.strategies import messages
 from tests.sampling import examples
 from tests.unit.formats.body.strategies import HANDWRITTEN_ACP, HANDWRITTEN_BODY, SCENARIOS, bodies
 from tests.unit.formats.documents import everything
@@ -43,7 +43,7 @@ few = examples(60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 @pytest.fixture(autouse=True)
 def _quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """Every loss is logged, and losses are the point here."""
+    """Turns off the log of losses, which are expected here."""
     caplog.set_level(logging.CRITICAL, "dragoman")
 
 
@@ -82,8 +82,8 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
         (ImageBlock(source=MediaSource(kind="file_ref", data="a.png")), None, None),
     ],
 )  # fmt: skip
-def test_the_table_of_part_e(block: ContentBlock, body: Any, acp: Any) -> None:
-    """Each block has its part, or is left out, and then a loss says so."""
+def test_the_mapping_table_of_part_e(block: ContentBlock, body: Any, acp: Any) -> None:
+    """Each block has its part, or is left out with a loss."""
     message = Message.assistant([TextBlock(text="first"), block])
     written = to_message_body(message)
     assert written.data.as_json()[1:] == ([body] if body else [])
@@ -128,10 +128,10 @@ def test_a_result_is_json_and_comes_back_whole() -> None:
          "/resources/1"),
     ],
 )  # fmt: skip
-def test_what_a_body_has_no_place_for_is_a_loss(
+def test_what_a_body_cannot_hold_is_a_loss(
     block: ContentBlock, kind: LossKind | None, severity: str | None, part: str
 ) -> None:
-    """Told with what is missing; where the whole block comes back, there is none."""
+    """It names what is missing; a block that comes back whole has none."""
     written = to_message_body(Message.user([block]))
     assert [(loss.kind, loss.severity.value) for loss in written.losses] == ([(kind, severity)] if kind else [])
     (only,) = written.data.parts
@@ -139,7 +139,7 @@ def test_what_a_body_has_no_place_for_is_a_loss(
 
 
 def test_a_document_is_not_taken_for_a_call() -> None:
-    """Though it is called as one, and looks like one: it gets another name."""
+    """One with the name and the content of a call gets another name."""
     looks = DocumentBlock(
         source=MediaSource(kind="text", data='{"id": "c", "name": "f", "input": {}}'),
         title="/tool_calls/1",
@@ -150,7 +150,7 @@ def test_a_document_is_not_taken_for_a_call() -> None:
     assert [block.type for block in back.content] == ["document", "tool_use"]
 
 
-def test_titles_that_are_equal_get_names_that_are_not() -> None:
+def test_equal_titles_get_different_names() -> None:
     """Names are unique in a body."""
     document = DocumentBlock(source=MediaSource(kind="text", data="a"), title="/a", media_type="a/b")
     body = to_message_body(Message.user([document, document, document])).data
@@ -159,8 +159,8 @@ def test_titles_that_are_equal_get_names_that_are_not() -> None:
 
 @few
 @given(message=messages)
-def test_a_message_comes_back_but_for_its_losses(message: Message) -> None:
-    """Every block that no loss names is read as it was, in its order."""
+def test_a_message_comes_back_except_for_its_losses(message: Message) -> None:
+    """Each block that no loss names is read as it was, in its order."""
     written = to_message_body(message)
     back = from_message_body(json.dumps(written.data.as_json()), role=message.role)
     lost = {loss.block_index for loss in written.losses}
@@ -172,15 +172,15 @@ def test_a_message_comes_back_but_for_its_losses(message: Message) -> None:
 
 @few
 @given(message=messages)
-def test_a_body_of_ours_is_written_again_as_it_was(message: Message) -> None:
-    """Also where a block was lost: once is enough."""
+def test_our_body_is_rewritten_unchanged(message: Message) -> None:
+    """Also after losses: they happen once."""
     body = to_message_body(message).data
     assert to_message_body(from_message_body(body, role=message.role)).data.as_json() == body.as_json()
 
 
 @given(body=bodies)
-def test_any_body_is_written_again_as_it_was(body: MessageBody) -> None:
-    """As long as the message is not changed."""
+def test_any_body_is_rewritten_unchanged(body: MessageBody) -> None:
+    """As long as the message does not change."""
     message = from_message_body(body)
     assert to_message_body(message).data.as_json() == body.as_json()
     assert to_message_body(message.model_copy(update={"session_id": "other"})).data.as_json() == body.as_json()
@@ -188,7 +188,7 @@ def test_any_body_is_written_again_as_it_was(body: MessageBody) -> None:
 
 @pytest.mark.parametrize("name", list(SCENARIOS))
 def test_the_scenarios_are_messages(name: str) -> None:
-    """Models read what is said, pictures and sources; the body comes back."""
+    """Models read the text, pictures and sources; the body comes back."""
     scenario = SCENARIOS[name][1]
     message = from_message_body(scenario, role=Role.ASSISTANT)
     assert len(message.content) == len(scenario)
@@ -196,8 +196,8 @@ def test_the_scenarios_are_messages(name: str) -> None:
     assert message.text == MessageBody.from_json(scenario).text()
 
 
-def test_a_changed_message_is_written_anew() -> None:
-    """What was read beside it belongs to what it was."""
+def test_a_changed_message_is_written_from_its_content() -> None:
+    """The stored original belonged to the old content."""
     message = from_message_body(HANDWRITTEN_BODY)
     assert to_message_body(message).data.as_json() == HANDWRITTEN_BODY
     changed = message.model_copy(update={"content": message.content[:1]})
@@ -205,15 +205,15 @@ def test_a_changed_message_is_written_anew() -> None:
 
 
 def test_critical_blocks_are_not_lost() -> None:
-    """As on the way to a provider."""
+    """As with a provider."""
     message = Message.user([RedactedThinkingBlock(data="d")], metadata=MessageMetadata(critical=True))
     for write in (lambda: to_message_body(message), lambda: to_acp([message])):
         with pytest.raises(CriticalLossError):
             write()
 
 
-def test_a_document_of_acp_is_read_and_written_as_it_was() -> None:
-    """Nulls, times, steps, sources and keys of later versions; the call and its result become canonical."""
+def test_an_acp_document_is_rewritten_unchanged() -> None:
+    """Nulls, times, steps, sources and unknown keys; the call and its result become canonical."""
     history = from_acp(json.dumps(HANDWRITTEN_ACP))
     assert to_acp(history).data == HANDWRITTEN_ACP
     assert [str(message.role) for message in history] == ["user", "assistant", "tool", "assistant"]
@@ -234,7 +234,7 @@ def test_a_document_of_acp_is_read_and_written_as_it_was() -> None:
 
 
 def test_roles_of_acp() -> None:
-    """Two of them: instructions are the user's there, which is a loss, and results the agent's, which is none."""
+    """Two: instructions become the user's, which is a loss, and results the agent's, which is none."""
     history = [
         Message.system("a"),
         Message.developer("b"),
@@ -250,8 +250,8 @@ def test_roles_of_acp() -> None:
     assert [str(message.role) for message in from_acp(written.data)] == ["user", "user", "user", "assistant", "tool"]
 
 
-def test_a_source_of_acp_is_a_citation() -> None:
-    """One of a text, without the span, which counts the whole message there."""
+def test_an_acp_source_is_a_citation() -> None:
+    """Of one text, without the span, which counts the whole message in ACP."""
     cited = Citation(kind="citation", url="https://example.org", title="t", cited_text="c")
     message = Message.assistant([TextBlock(text="a", citations=(cited,))])
     written = to_acp([message])
@@ -276,15 +276,14 @@ def test_a_source_of_acp_is_a_citation() -> None:
         ({"role": "user", "parts": [], "created_at": "yesterday"}, "$[0].created_at"),
     ],
 )  # fmt: skip
-def test_the_path_leads_to_the_fault_in_acp(entry: Any, path: str) -> None:
-    """Down to the field."""
+def test_acp_errors_have_the_path_of_the_field(entry: Any, path: str) -> None:
     with pytest.raises(FormatError) as caught:
         from_acp([entry])
     assert caught.value.path.startswith(path)
 
 
-def test_every_kind_of_block_goes_through_acp() -> None:
-    """And what does not come back is named."""
+def test_every_kind_of_block_passes_through_acp() -> None:
+    """What does not come back is a named loss."""
     written = to_acp(everything())
     back = from_acp(json.dumps(written.data))
     assert (

@@ -1,4 +1,4 @@
-"""Message bodies: what a part may be, unique names, finding parts, and reading content here and elsewhere."""
+"""Message bodies: valid parts, unique names, finding parts, and reading content, inline or referenced."""
 
 import asyncio
 import base64
@@ -38,8 +38,8 @@ def test_a_name_is_an_absolute_path(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["", "/", "a", "a/b", "/a/", "//a", "/a//b", "/a b", "/ä", "/a\n", "/.", "/a/..", "/../a"]
 )
-def test_what_is_no_absolute_path_is_no_name(name: str) -> None:
-    """Relative ones, empty segments, a slash at the end, other characters, and steps out of a folder."""
+def test_other_names_are_refused(name: str) -> None:
+    """Relative ones, empty segments, a trailing slash, other characters, and parent folders."""
     with pytest.raises(ValidationError, match="name"):
         text(name=name)
 
@@ -48,15 +48,15 @@ def test_what_is_no_absolute_path_is_no_name(name: str) -> None:
     "kind", ["text/plain", "image/svg+xml", "Text/HTML; charset=utf-8", 'a/b;c="d e"', "a/b ; c=d"]
 )
 def test_a_content_type_is_a_mime_type(kind: str) -> None:
-    """With parameters or without."""
+    """With or without parameters."""
     assert text(content_type=kind).media_type == kind.partition(";")[0].strip().lower()
 
 
 @pytest.mark.parametrize(
     "kind", ["", "text", "text/", "/plain", "text/*", "*/*", "a/b/c", "a b/c", "a/b, c/d", "a/b\n"]
 )
-def test_what_is_no_mime_type_is_refused(kind: str) -> None:
-    """Globs among them: a part is of one type."""
+def test_other_content_types_are_refused(kind: str) -> None:
+    """Also globs: a part has one type."""
     with pytest.raises(ValidationError, match="content type"):
         text(content_type=kind)
 
@@ -72,56 +72,56 @@ def test_what_is_no_mime_type_is_refused(kind: str) -> None:
     ],
 )  # fmt: skip
 def test_a_part_has_one_content_in_one_encoding(fields: dict[str, Any]) -> None:
-    """Content or an absolute URL, plain or base64 that is base64, and no field that nobody knows."""
+    """Content or an absolute URL, plain or valid base64, and no unknown field."""
     with pytest.raises(ValidationError):
         text(**fields)
 
 
 def test_every_repeated_name_is_named() -> None:
-    """At once, with the places of both."""
+    """At once, with both places."""
     with pytest.raises(FormatError) as caught:
         MessageBody((text(name="/a"), text(), text(name="/a"), text(name="/b"), text(name="/a"), text()))
     assert str(caught.value) == "$[2].name: names are unique: $[2] has the name of $[0], $[4] has the name of $[0]"
 
 
-def test_parts_without_a_name_are_as_many_as_one_likes() -> None:
-    """They are what is said, in order."""
+def test_any_number_of_parts_may_lack_a_name() -> None:
+    """They are the text of the message, in order."""
     assert MessageBody((text(), text(content="b"), text(name="/a", content="c"), text())).text() == "aba"
 
 
 @given(body=bodies)
-def test_what_is_written_is_read_again(body: MessageBody) -> None:
+def test_written_bodies_are_read_again(body: MessageBody) -> None:
     """As Python's lists, and as JSON text."""
     assert MessageBody.from_json(body.as_json()) == body
     assert MessageBody.from_json(json.dumps({"parts": body.as_json()})) == body
 
 
-def test_a_document_is_written_as_it_was() -> None:
-    """Fields that were given are written, nulls and defaults too, and no others."""
+def test_a_document_is_rewritten_unchanged() -> None:
+    """Fields that were given are written, with nulls and defaults, and no others."""
     assert MessageBody.from_json(HANDWRITTEN_BODY).as_json() == HANDWRITTEN_BODY
     assert MessageBody((text(),)).as_json() == [{"contentType": "text/plain", "content": "a"}]
 
 
 @given(body=bodies, pattern=name_globs)
-def test_parts_are_found_by_globs_as_if_every_way_was_tried(body: MessageBody, pattern: str) -> None:
-    """With braces written out, against an oracle that divides the name in every way."""
-    unfolded = _unfolded(pattern)
+def test_parts_are_found_by_globs_like_an_exhaustive_search(body: MessageBody, pattern: str) -> None:
+    """With braces unfolded, against an oracle that divides the name in every way."""
+    unfolded = _unfold(pattern)
     expected = [part for part in body.parts if part.name and any(by_brute_force(each, part.name) for each in unfolded)]
     assert list(body.list(pattern)) == expected
 
 
-def _unfolded(pattern: str) -> list[str]:
-    """The patterns that the braces of these tests stand for; no group of theirs holds another."""
+def _unfold(pattern: str) -> list[str]:
+    """The patterns that the braces of these tests mean; no group holds another."""
     opening = pattern.find("{")
     if opening < 0:
         return [pattern]
     closing = pattern.index("}", opening)
     before, choices = pattern[:opening], pattern[opening + 1 : closing].split(",")
-    return [before + choice + rest for choice in choices for rest in _unfolded(pattern[closing + 1 :])]
+    return [before + choice + rest for choice in choices for rest in _unfold(pattern[closing + 1 :])]
 
 
-def test_parts_are_got_by_name() -> None:
-    """None where there is no such part; braces that unfold without end are a typed error."""
+def test_parts_are_found_by_name() -> None:
+    """None if there is no such part; endless braces are a typed error."""
     body = MessageBody((text(), text(name="/sources/1"), text(name="/sources/1/a"), text(name="/sources/2")))
     assert body.get("/sources/1") is body.parts[1]
     assert body.get("/sources") is None
@@ -133,16 +133,16 @@ def test_parts_are_got_by_name() -> None:
 
 
 @given(name=names)
-def test_reading_a_name_that_nobody_has_is_a_typed_error(name: str) -> None:
-    """Of reading text and bytes alike."""
+def test_reading_an_unknown_name_is_a_typed_error(name: str) -> None:
+    """As text and as bytes."""
     with pytest.raises(FormatError, match="no part has the name"):
         MessageBody().read_text(name)
     with pytest.raises(FormatError, match="no part has the name"):
         MessageBody().read_bytes(name)
 
 
-def test_content_here_is_read_in_either_encoding() -> None:
-    """Text and bytes of the same content, in the charset that the type names."""
+def test_inline_content_is_read_in_either_encoding() -> None:
+    """As text and as bytes, in the charset that the type names."""
     data = base64.b64encode("ü".encode("latin-1")).decode()
     body = MessageBody(
         (
@@ -167,7 +167,7 @@ ELSEWHERE = MessageBody((MessageBodyPart(content_type="text/plain", content_url=
 
 
 def test_nothing_is_fetched_without_a_fetcher() -> None:
-    """Neither text nor bytes, nor all that is said."""
+    """Neither text, bytes nor the whole text of the message."""
     for read in (lambda: ELSEWHERE.text(), lambda: ELSEWHERE.read_bytes(ELSEWHERE.parts[0])):
         with pytest.raises(NotFetchedError) as caught:
             read()
@@ -176,7 +176,7 @@ def test_nothing_is_fetched_without_a_fetcher() -> None:
 
 @dataclass
 class Library:
-    """A fetcher that knows one URL, and remembers what it was asked for."""
+    """A fetcher that knows one URL and records its calls."""
 
     urls: list[str]
 
@@ -185,8 +185,8 @@ class Library:
         return FetchedMedia({URL: "Ä".encode()}[url], "text/plain")
 
 
-def test_what_lies_elsewhere_is_read_with_the_fetcher_that_is_given() -> None:
-    """It may give bytes, or what the house's own fetcher gives, and is asked for what lies elsewhere alone."""
+def test_referenced_content_is_read_with_the_given_fetcher() -> None:
+    """It may return bytes or `FetchedMedia`, and is called for references only."""
     library = Library([])
     assert ELSEWHERE.text(fetch=library) == "Ä!"
     assert library.urls == [URL]
@@ -194,7 +194,7 @@ def test_what_lies_elsewhere_is_read_with_the_fetcher_that_is_given() -> None:
 
 
 def test_fetchers_may_be_coroutines() -> None:
-    """And where they are not, they wait in a thread."""
+    """Plain functions wait in a thread."""
 
     async def fetch(url: str) -> bytes:
         await asyncio.sleep(0)
@@ -218,7 +218,7 @@ def test_fetchers_may_be_coroutines() -> None:
     ("whole", "kind"), [(MessageBody, MessageBodyPart), (MessageBodySchema, MessageBodySchemaPart)]
 )
 def test_parts_are_a_list_of_parts(whole: Any, kind: Any) -> None:
-    """JSON has its own reader, and one part alone is no list."""
+    """JSON has its own reader, and one part alone is not a list."""
     fields = {"contentType": "text/plain"} | ({"content": "a"} if whole is MessageBody else {})
     part = kind.model_validate(fields)
     assert whole([part]).parts == (part,)

@@ -1,4 +1,4 @@
-"""Schemas of message bodies: the four scenarios of the specification, and every violation at once."""
+"""Schemas of message bodies: the four scenarios of the specification, and all violations at once."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from dragoman.formats import FormatError, MessageBody, MessageBodyError, MessageBodySchema, MessageBodySchemaPart
 from tests.laws.policy.globs import by_brute_force
 from tests.unit.formats.body.strategies import IMAGE_URL, SCENARIOS, bodies, schema, schemas
-from tests.unit.formats.body.test_message_body import _unfolded
+from tests.unit.formats.body.test_message_body import _unfold
 
 scenarios = pytest.mark.parametrize("name", list(SCENARIOS))
 
@@ -21,8 +21,8 @@ def read(name: str) -> tuple[MessageBodySchema, MessageBody]:
 
 
 @scenarios
-def test_the_message_of_a_scenario_obeys_its_schema(name: str) -> None:
-    """And both are written again as they were."""
+def test_each_scenario_obeys_its_schema(name: str) -> None:
+    """Message and schema are rewritten unchanged."""
     wanted, body = read(name)
     assert wanted.check(body) == ()
     assert wanted.enforce(body) is body
@@ -30,8 +30,8 @@ def test_the_message_of_a_scenario_obeys_its_schema(name: str) -> None:
 
 
 @scenarios
-def test_the_messages_of_other_scenarios_are_refused_for_their_reasons(name: str) -> None:
-    """Which message obeys which schema, all sixteen of them."""
+def test_messages_of_other_scenarios_are_refused_with_reasons(name: str) -> None:
+    """All sixteen pairs of message and schema."""
     obeyed = {
         "chat agent": ["chat agent"],
         "multi-modal chat": ["chat agent", "multi-modal chat"],
@@ -42,8 +42,8 @@ def test_the_messages_of_other_scenarios_are_refused_for_their_reasons(name: str
     assert [other for other in SCENARIOS if not wanted.check(read(other)[1])] == obeyed[name]
 
 
-def test_the_chat_agent_says_nothing_but_text() -> None:
-    """A body without text, and one with a picture, in words."""
+def test_the_chat_agent_accepts_text_only() -> None:
+    """Errors in words for a body without text, and one with a picture."""
     wanted, body = read("chat agent")
     assert body.text() == "Hello! How can I help you?"
     assert list(map(str, wanted.check(MessageBody()))) == ["$: it lacks a part without a name of the type text/*"]
@@ -52,7 +52,7 @@ def test_the_chat_agent_says_nothing_but_text() -> None:
 
 
 def test_the_software_is_found_below_its_folder() -> None:
-    """By a glob, and fetched only by what the caller gives."""
+    """By a glob, and fetched only with the caller's fetcher."""
     _, body = read("software-writing agent")
     (program,) = body.list("/files/**")
     assert body.list("/files/*.{py,rs}") == (program,)
@@ -60,7 +60,7 @@ def test_the_software_is_found_below_its_folder() -> None:
 
 
 def test_the_researcher_names_its_sources() -> None:
-    """By the numbers that the text links to, one of them inline."""
+    """By the numbers that the text links to; one of them is inline."""
     _, body = read("researcher")
     assert [part.name for part in body.list("/sources/*")] == ["/sources/1", "/sources/2"]
     assert body.read_text("/sources/2") == "https://example.org/two.html"
@@ -68,14 +68,14 @@ def test_the_researcher_names_its_sources() -> None:
 
 
 @given(wanted=schemas, body=bodies)
-def test_a_check_is_what_the_specification_says(wanted: MessageBodySchema, body: MessageBody) -> None:
-    """Every part matches some part of the schema, and every required one is matched, told by an oracle."""
+def test_a_check_follows_the_specification(wanted: MessageBodySchema, body: MessageBody) -> None:
+    """Each part matches a part of the schema, and each required one is matched, compared with an oracle."""
 
     def matches(wished: MessageBodySchemaPart, name: str | None, kind: str) -> bool:
         if (wished.name is None) != (name is None):
             return False
-        named = name is None or any(by_brute_force(each, name) for each in _unfolded(wished.name or ""))
-        return named and any(by_brute_force(each, kind) for each in _unfolded(wished.content_type))
+        named = name is None or any(by_brute_force(each, name) for each in _unfold(wished.name or ""))
+        return named and any(by_brute_force(each, kind) for each in _unfold(wished.content_type))
 
     pairs = [(part.name, part.content_type.partition(";")[0].lower()) for part in body.parts]
     strange = [index for index, part in enumerate(pairs) if not any(matches(wish, *part) for wish in wanted.parts)]
@@ -85,7 +85,7 @@ def test_a_check_is_what_the_specification_says(wanted: MessageBodySchema, body:
 
 
 def test_every_violation_is_named_at_once() -> None:
-    """In the error, which shows the first ones in words."""
+    """The message of the error shows the first ones."""
     wanted = schema({"contentType": "text/*", "required": True}, {"name": "/a", "contentType": "*/*", "required": True})
     body = MessageBody.from_json([{"name": f"/b{index}", "contentType": "a/b", "content": ""} for index in range(9)])
     with pytest.raises(MessageBodyError) as caught:
@@ -101,8 +101,8 @@ def test_every_violation_is_named_at_once() -> None:
     [{"name": "a/*"}, {"name": ""}, {"name": "{a,b}" * 20}, {"content_type": "{a,b}" * 20}, {"required": 1},
      {"types": "text/*"}, {"content_type": None}],
 )  # fmt: skip
-def test_a_part_that_is_no_part_of_a_schema_is_refused(fields: dict[str, Any]) -> None:
-    """Relative names, braces without end, what is no boolean, and misspelt fields."""
+def test_invalid_parts_of_a_schema_are_refused(fields: dict[str, Any]) -> None:
+    """Relative names, endless braces, non-booleans and misspelt fields."""
     with pytest.raises(ValidationError):
         MessageBodySchemaPart(**fields)
 
@@ -112,14 +112,14 @@ def test_a_part_that_is_no_part_of_a_schema_is_refused(fields: dict[str, Any]) -
     [("{", "$"), (5, "$"), ({"parts": []}, "$"), ([5], "$[0]"), ([{"name": 5}], "$[0].name"), ([{"x": 1}], "$[0].x"),
      ([{}, {"required": "yes"}], "$[1].required"), ([{"contentType": float("nan")}], "$[0].contentType")],
 )  # fmt: skip
-def test_a_document_that_is_no_schema_is_refused_with_its_path(document: Any, path: str) -> None:
-    """Down to the field."""
+def test_an_invalid_schema_is_refused_with_its_path(document: Any, path: str) -> None:
+    """Of the field."""
     with pytest.raises(FormatError) as caught:
         MessageBodySchema.from_json(document)
     assert caught.value.path == path
 
 
 @given(wanted=schemas)
-def test_a_schema_is_read_again(wanted: MessageBodySchema) -> None:
+def test_a_written_schema_is_read_again(wanted: MessageBodySchema) -> None:
     """As JSON text."""
     assert MessageBodySchema.from_json(json.dumps(wanted.as_json())) == wanted

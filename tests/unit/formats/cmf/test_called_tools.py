@@ -1,4 +1,4 @@
-"""Namespaces and names of tools in CMF: views of what was read see them, and they are written again."""
+"""Namespaces and names of tools in CMF: views of read documents show them, and they are written again."""
 
 from typing import Any
 
@@ -29,8 +29,8 @@ FIXTURE = {
 }  # fmt: skip
 
 
-def test_the_fixture_of_the_specification_read_from_its_document() -> None:
-    """A5.10: four views, the calls with the URIs that policies go by."""
+def test_the_example_of_the_specification_gives_its_views() -> None:
+    """A5.10: four views, and the calls with the URIs that policies use."""
     history = from_cmf([FIXTURE])
     views = list(history[0].iter_views(calls=called_tools_in_cmf(history)))
     seen = [(view.kind, view.name, view.action, view.is_pre, view.uri) for view in views]
@@ -44,16 +44,16 @@ def test_the_fixture_of_the_specification_read_from_its_document() -> None:
     assert views[3].content == '{"a": 1}'
 
 
-def test_a_result_has_the_name_that_its_document_gives_it() -> None:
-    """Also where the call is in another document."""
+def test_a_result_has_the_name_of_its_document() -> None:
+    """Also if the call is in another document."""
     history = from_cmf([{"role": "tool", "content": [result("tc_1", "execute_sql"), result("tc_2", "send_email")]}])
     calls = called_tools_in_cmf(history)
     names = [(view.name, view.uri) for message in history for view in message.iter_views(calls=calls)]
     assert names == [("execute_sql", "tool_result://execute_sql"), ("send_email", "tool_result://send_email")]
 
 
-def test_a_result_does_not_take_the_namespace_away() -> None:
-    """It names the tool alone; the call before it, or beside it, says more."""
+def test_a_result_keeps_the_namespace() -> None:
+    """It names the tool only; its call has the namespace."""
     apart = from_cmf([FIXTURE, {"role": "tool", "content": [result("tc_1", "execute_sql")]}])
     assert called_tools_in_cmf(apart)[apart[1].tool_results[0].tool_use_id] == CalledTool("execute_sql", "db-server")
     beside = from_cmf([{"role": "assistant", "content": [call("x", "f", "db"), result("x", "f")]}])
@@ -61,7 +61,7 @@ def test_a_result_does_not_take_the_namespace_away() -> None:
 
 
 def test_namespaces_are_written() -> None:
-    """Those that a document named, and those of tools that the caller knows."""
+    """Those of a document, and those of tools that the caller knows."""
     history = from_cmf([FIXTURE])
     marked = [history[0].model_copy(update={"metadata": history[0].metadata.model_copy(update={"user_id": "usr_1"})})]
     (entry,) = to_cmf(marked).data
@@ -77,8 +77,8 @@ def test_namespaces_are_written() -> None:
     assert called_tools_in_cmf(read)[bare[0].tool_uses[0].id].namespace == "db-server"
 
 
-def test_extensions_of_the_policy_are_laid_beside_messages() -> None:
-    """The same models that a pipeline has; they come back as they were."""
+def test_policy_extensions_are_written_with_messages() -> None:
+    """The models of a pipeline; they come back as they were."""
     given = Extensions(
         security=SecurityExtension(labels=frozenset({"PII"})), http=HttpExtension(headers={"a": "b"}), custom={"x": 1}
     )
@@ -88,7 +88,7 @@ def test_extensions_of_the_policy_are_laid_beside_messages() -> None:
     assert (read.security, read.http, read.custom) == (given.security, given.http, given.custom)
 
 
-def test_what_is_no_extensions_is_refused() -> None:
+def test_invalid_extensions_are_refused() -> None:
     """Before anything is written."""
     with pytest.raises(TypeError, match="one for each message, not a str"):
         to_cmf([Message.user("Hi")], extensions=["PII"])  # type: ignore[list-item]

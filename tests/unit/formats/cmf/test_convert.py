@@ -1,4 +1,4 @@
-"""CMF as JSON: both forms of parts, all twelve kinds, extensions beside the messages, a way back that is whole."""
+"""CMF as JSON: both forms of parts, all twelve kinds, extensions with the messages, and a complete way back."""
 
 import copy
 import json
@@ -17,8 +17,8 @@ from tests.unit.formats.documents import BLOB, CALL, HANDWRITTEN_CMF, HANDWRITTE
 
 
 @pytest.mark.parametrize("kind", list(HANDWRITTEN_CMF_PARTS))
-def test_each_kind_of_part_is_read_and_written_in_the_nested_form(kind: str) -> None:
-    """Also if the message was rebuilt, so that only the block itself is left of the document."""
+def test_each_kind_of_part_survives_the_nested_form(kind: str) -> None:
+    """Also if the message was rebuilt, so that only the block is left of the document."""
     (message,) = from_cmf({"role": "user", "content": [HANDWRITTEN_CMF_PARTS[kind]]})
     anew = Message(role=message.role, content=message.content)
     (entry,) = to_cmf([anew]).data
@@ -28,7 +28,7 @@ def test_each_kind_of_part_is_read_and_written_in_the_nested_form(kind: str) -> 
 
 
 @pytest.mark.parametrize("kind", [kind for kind, part in HANDWRITTEN_CMF_PARTS.items() if "content" in part])
-def test_the_flat_form_is_read_as_the_nested_one(kind: str) -> None:
+def test_the_flat_form_is_read_like_the_nested_one(kind: str) -> None:
     """The specification's example is flat, its implementations are nested."""
     nested = HANDWRITTEN_CMF_PARTS[kind]
     flat = {"content_type": kind, **nested["content"]}
@@ -47,13 +47,13 @@ def test_a_flat_call_may_lack_its_id() -> None:
     assert call.id.startswith("tu_")
 
 
-def test_a_document_of_others_is_written_again_as_it_was() -> None:
+def test_a_foreign_document_is_rewritten_unchanged() -> None:
     """With its namespaces, labels, tool ids, bare messages and explicit nulls."""
     assert to_cmf(from_cmf(json.dumps(HANDWRITTEN_CMF))).data == HANDWRITTEN_CMF
 
 
-def test_a_changed_message_is_written_anew_and_its_calls_keep_their_ids() -> None:
-    """What was noted of a message does not outlive its content; the result still names its call."""
+def test_a_changed_message_keeps_the_ids_of_its_calls() -> None:
+    """Notes about the old content are dropped; the result still names its call."""
     history = from_cmf(HANDWRITTEN_CMF)
     index = next(index for index, message in enumerate(history) if message.tool_uses)
     history[index] = history[index].model_copy(update={"content": history[index].tool_uses})
@@ -64,15 +64,15 @@ def test_a_changed_message_is_written_anew_and_its_calls_keep_their_ids() -> Non
 
 
 def test_a_blob_is_base64() -> None:
-    """Bytes that are no text have to go through JSON."""
+    """JSON cannot hold bytes that are no text."""
     (message,) = from_cmf({"role": "user", "content": [HANDWRITTEN_CMF_PARTS["resource"]]})
     (block,) = message.content
     assert isinstance(block, ResourceBlock)
     assert block.blob == BLOB
 
 
-def test_what_the_extensions_say_of_a_reply_is_read() -> None:
-    """Model, stop reason and tokens of the message; the total is the provider's own."""
+def test_reply_data_of_extensions_is_read() -> None:
+    """Model, stop reason and tokens; the total is the provider's own."""
     message = from_cmf(HANDWRITTEN_CMF)[1]
     assert message.metadata.model == "anthropic:claude-opus-5-5"
     assert message.stop_reason is StopReason.TOOL_USE
@@ -82,8 +82,8 @@ def test_what_the_extensions_say_of_a_reply_is_read() -> None:
     assert message.created_at.year == 2026
 
 
-def test_extensions_come_back_beside_the_messages() -> None:
-    """Each message of `from_cmf` has its own, without our note; what is given with a history is laid beside it."""
+def test_extensions_come_back_with_the_messages() -> None:
+    """Each message of `from_cmf` has its own, without our note; those that the caller gives are written too."""
     given = read_cmf_extensions(HANDWRITTEN_CMF)
     assert len(given) == len(from_cmf(HANDWRITTEN_CMF))
     assert given[0] == HANDWRITTEN_CMF[0]["extensions"]
@@ -97,14 +97,14 @@ def test_extensions_come_back_beside_the_messages() -> None:
     assert from_cmf(written) == everything()
 
 
-def test_extensions_are_one_for_each_message() -> None:
-    """Else nobody knows whose they are."""
+def test_extensions_are_given_for_each_message() -> None:
+    """Otherwise it is unclear whose they are."""
     with pytest.raises(ValueError, match="2 messages and 1 extensions"):
         to_cmf([Message.user("a"), Message.user("b")], extensions=[{}])
 
 
-def test_extensions_outlive_a_change_where_they_are_handed_over() -> None:
-    """A changed message is written with the labels that its caller gives."""
+def test_extensions_given_by_the_caller_outlive_a_change() -> None:
+    """A changed message is written with them."""
     history = from_cmf(HANDWRITTEN_CMF[:1])
     changed = [history[0].model_copy(update={"content": "Be long."})]
     (entry,) = to_cmf(changed, extensions=read_cmf_extensions(HANDWRITTEN_CMF[:1])).data
@@ -114,15 +114,15 @@ def test_extensions_outlive_a_change_where_they_are_handed_over() -> None:
     assert kept == {"message": HANDWRITTEN_CMF[0]["message"], "extensions": {"security": {"labels": ["SECRET"]}}}
 
 
-def test_labels_that_a_pipeline_added_are_written_again() -> None:
-    """Our own document, with more beside a message than we put there."""
+def test_labels_added_by_a_pipeline_are_written_again() -> None:
+    """To our own document, with more next to a message than we wrote."""
     document = to_cmf(everything()).data
     document[1]["extensions"]["security"] = {"labels": ["PII"]}
     assert to_cmf(from_cmf(document)).data == document
 
 
-def test_a_signature_does_not_survive_a_change_of_its_thinking() -> None:
-    """A provider would reject it: of a message that was changed, the note restores its metadata alone."""
+def test_a_signature_does_not_outlive_a_change_of_its_thinking() -> None:
+    """A provider would reject it: after a change, the note restores metadata only."""
     document = to_cmf(everything()).data
     document[2]["message"]["content"][0]["text"] = "Other thoughts."
     message = from_cmf(document)[2]
@@ -131,8 +131,8 @@ def test_a_signature_does_not_survive_a_change_of_its_thinking() -> None:
     assert "id" not in (message.metadata.provider_raw or {})
 
 
-def test_nulls_and_defaults_that_others_write_change_nothing() -> None:
-    """A pipeline may write every field of every model."""
+def test_explicit_nulls_and_defaults_change_nothing() -> None:
+    """A pipeline may write each field of each model."""
     document = copy.deepcopy(to_cmf(everything()).data)
     for entry in document:
         entry["message"].setdefault("channel", None)
@@ -142,8 +142,8 @@ def test_nulls_and_defaults_that_others_write_change_nothing() -> None:
     assert from_cmf(document) == everything()
 
 
-def test_what_cmf_has_no_word_for_is_listed_and_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """A whole block that other readers miss is a warning, a field of one is not."""
+def test_what_cmf_cannot_express_is_listed_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """A block that other readers miss is a warning, a field is not."""
     with caplog.at_level(logging.INFO, "dragoman.projection"):
         losses = to_cmf(everything()).losses
     found = {(loss.kind, loss.block_type, loss.severity) for loss in losses}
@@ -162,7 +162,7 @@ def test_what_cmf_has_no_word_for_is_listed_and_logged(caplog: pytest.LogCapture
 
 
 def test_a_message_with_several_results_becomes_several() -> None:
-    """As the canonical form wants them; extensions are counted for each, and the document comes back."""
+    """As the canonical form requires; extensions are counted for each, and the document comes back."""
     result: dict[str, Any] = {"tool_call_id": "a", "tool_name": "f", "content": None}
     parts = [{"content_type": "tool_result", "content": {**result, "tool_call_id": name}} for name in "ab"]
     document = [{"message": {"role": "tool", "content": [*parts, HANDWRITTEN_CMF_PARTS["text"]]}, "extensions": {}}]
@@ -173,15 +173,15 @@ def test_a_message_with_several_results_becomes_several() -> None:
     assert to_cmf(read).data == document
 
 
-def test_a_result_that_answers_no_call_has_no_name() -> None:
-    """CMF asks for the tool's name, which only the call knows."""
+def test_a_result_without_a_call_has_no_name() -> None:
+    """CMF needs the tool's name, which only the call has."""
     written = to_cmf([Message.tool(CALL, "1")])
     assert written.data[0]["message"]["content"][0]["content"]["tool_name"] == ""
     assert [loss.kind for loss in written.losses] == [LossKind.ORPHAN_RESULT]
 
 
-def test_the_note_of_a_verbatim_document_does_not_hold_the_document() -> None:
-    """Else it would grow with every reading and writing."""
+def test_the_note_of_a_document_does_not_contain_the_document() -> None:
+    """Otherwise it would grow with each round."""
     history = from_cmf(HANDWRITTEN_CMF)
     changed = [message.model_copy(update={"channel": None, "role": Role.USER}) for message in history]
     for entry in to_cmf(changed).data:

@@ -1,4 +1,4 @@
-"""Writes langchain_*.json: `python make_langchain.py`, where langchain-openai and langchain-anthropic are installed."""
+"""Writes langchain_*.json: `python make_langchain.py`, with langchain-openai and langchain-anthropic installed."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ from langchain_core.messages import (
 )
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_openai import ChatOpenAI
-from scripted_server import WEATHER, serving
+from scripted_server import WEATHER, serve
 
 HERE = Path(__file__).parent
 PIXEL = "iVBORw0KGgo="
@@ -40,7 +40,7 @@ def run(model: Any) -> list[BaseMessage]:
 
 
 def every_block() -> list[BaseMessage]:
-    """What the models' replies do not show."""
+    """Blocks that the models' replies do not have."""
     return [
         HumanMessage(
             [
@@ -92,7 +92,7 @@ def write(name: str, data: Any, origin: str) -> None:
 
 
 def main() -> None:
-    with serving() as origin:
+    with serve() as origin:
         chat = ChatOpenAI(model="gpt-4.1", base_url=f"{origin}/v1", api_key="none")
         responses = ChatOpenAI(
             model="gpt-6.1-sol", base_url=f"{origin}/v1", api_key="none", use_responses_api=True,

@@ -1,18 +1,18 @@
-"""Writes litellm_*.json: `python make_litellm.py`, where litellm is installed."""
+"""Writes litellm_*.json: `python make_litellm.py`, with litellm installed."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 import litellm
-from scripted_server import WEATHER, serving
+from scripted_server import WEATHER, serve
 
 HERE = Path(__file__).parent
 TOOL = {"type": "function", "function": {"name": "weather", "description": "Weather.", "parameters": WEATHER}}
 
 
 def conversation(model: str, base: str) -> list[dict[str, Any]]:
-    """A message list as its users keep it: replies are appended as the library gives them."""
+    """A message list as its users keep it: replies are appended as the library returns them."""
     messages: list[dict[str, Any]] = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": [
@@ -37,7 +37,7 @@ def conversation(model: str, base: str) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    with serving() as origin:
+    with serve() as origin:
         for model, base in (("openai/gpt-4.1", f"{origin}/v1"), ("anthropic/claude-sonnet-4-6", origin)):
             name = model.partition("/")[0]
             text = json.dumps(conversation(model, base), indent=1).replace(origin, "http://127.0.0.1:8080")

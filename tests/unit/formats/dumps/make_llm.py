@@ -1,4 +1,4 @@
-"""Writes a log of simonw/llm: `python make_llm.py FILE.db`, where llm, new or old, and llm-echo are installed."""
+"""Writes a log of simonw/llm: `python make_llm.py FILE.db`, with llm, new or old, and llm-echo installed."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Writes pydantic_ai_*.json: `python make_pydantic_ai.py`, where pydantic-ai-slim[openai,anthropic] is installed."""
+"""Writes pydantic_ai_*.json: `python make_pydantic_ai.py`, with pydantic-ai-slim[openai,anthropic] installed."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,7 +40,7 @@ from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
-from scripted_server import serving
+from scripted_server import serve
 
 HERE = Path(__file__).parent
 PIXEL = BinaryContent(data=b"\x89PNG\r\n\x1a\n", media_type="image/png")
@@ -68,7 +68,7 @@ def write(name: str, messages: Any, origin: str) -> None:
 
 
 def every_part() -> list[Any]:
-    """What the agents' runs do not show, as the library's own objects."""
+    """Parts that the agents' runs do not have, as the library's own objects."""
     return [
         ModelRequest(
             timestamp=NOW,
@@ -133,7 +133,7 @@ def every_part() -> list[Any]:
 
 
 def main() -> None:
-    with serving() as origin:
+    with serve() as origin:
         openai = OpenAIProvider(openai_client=AsyncOpenAI(base_url=f"{origin}/v1", api_key="none"))
         anthropic = AnthropicProvider(anthropic_client=AsyncAnthropic(base_url=origin, api_key="none"))
         models = {

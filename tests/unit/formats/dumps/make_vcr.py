@@ -1,4 +1,4 @@
-"""Writes vcr_*.yaml and vcr_*.json: `python make_vcr.py`, where vcrpy, openai and anthropic are installed."""
+"""Writes vcr_*.yaml and vcr_*.json: `python make_vcr.py`, with vcrpy, openai and anthropic installed."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import vcr
 from anthropic import Anthropic
 from openai import OpenAI
-from scripted_server import WEATHER, serving
+from scripted_server import WEATHER, serve
 
 HERE = Path(__file__).parent
 CHAT_TOOL: Any = {"type": "function", "function": {"name": "weather", "description": "Weather.", "parameters": WEATHER}}
@@ -66,7 +66,7 @@ def responses(origin: str) -> None:
 
 
 def main() -> None:
-    with serving() as origin:
+    with serve() as origin:
         for name, run in {
             "chat.yaml": lambda: chat(origin, stream=False),
             "chat_stream.yaml": lambda: chat(origin, stream=True),

@@ -1,7 +1,7 @@
-"""A server on this machine that answers as three providers would, so that the libraries' own clients have a peer.
+"""A server on this machine that answers like three providers, for the libraries' own clients.
 
 Its replies are written by hand; what the libraries make of them and write to their files is their own. Each request
-gets the next reply of its wire, over and over. Python's standard library is all it needs.
+gets the next reply of its wire, in a circle. It needs Python's standard library only.
 """
 
 import json
@@ -78,7 +78,7 @@ RESPONSES = [
 
 
 def _chat_stream(reply: dict[str, Any]) -> bytes:
-    """A reply of Chat Completions as the chunks of a stream, one for each thing that it says."""
+    """A reply of Chat Completions as the chunks of a stream, one for each part."""
     choice = reply["choices"][0]
     head = {"id": reply["id"], "object": "chat.completion.chunk", "created": reply["created"], "model": reply["model"]}
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
@@ -134,8 +134,8 @@ def _answer(path: str, body: dict[str, Any], replies: dict[str, Iterator[Any]]) 
 
 
 @contextmanager
-def serving() -> Iterator[str]:
-    """The server's address, for as long as it is needed."""
+def serve() -> Iterator[str]:
+    """The server's address; it runs until the context ends."""
     replies: dict[str, Iterator[Any]] = {
         "/chat/completions": cycle(CHAT),
         "/messages": cycle(MESSAGES),

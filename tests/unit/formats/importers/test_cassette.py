@@ -1,4 +1,4 @@
-"""Cassettes of vcrpy's: bodies of every kind, and conversations put together from their requests."""
+"""Cassettes of vcrpy: bodies of every kind, and conversations assembled from their requests."""
 
 import base64
 import gzip
@@ -40,8 +40,8 @@ def cassette(*interactions: dict[str, Any]) -> dict[str, Any]:
     return {"version": 1, "interactions": list(interactions)}
 
 
-def test_requests_that_go_on_are_one_conversation() -> None:
-    """The last of them holds the others; one that branches off is another conversation."""
+def test_continued_requests_are_one_conversation() -> None:
+    """The last request contains the others; one that branches off is another conversation."""
     earlier = [HI, {"role": "assistant", "content": "Ho."}]
     found = from_cassette(
         cassette(
@@ -60,8 +60,8 @@ def test_requests_that_go_on_are_one_conversation() -> None:
     assert first.usage.input_tokens == 3
 
 
-def test_a_response_that_names_the_one_before_goes_on_from_it() -> None:
-    """Whose turns its provider keeps."""
+def test_a_response_with_a_previous_id_continues_it() -> None:
+    """Its provider stores the earlier turns."""
 
     def responses(number: int, text: str, **request: Any) -> dict[str, Any]:
         output = [{"type": "message", "id": "m", "role": "assistant", "status": "completed",
@@ -95,23 +95,23 @@ TEXT = json.dumps(handwritten_reply("Ho."))
     ids=["bytes", "base64", "parsed", "packed", "said to be packed", "of httpx's older stub"],
 )  # fmt: skip
 def test_bodies_are_read_as_recorders_write_them(response: dict[str, Any], request_fields: dict[str, Any]) -> None:
-    """Texts, bytes, base64, JSON in the cassette itself, packed or not."""
+    """Texts, bytes, base64, JSON in the cassette itself, compressed or not."""
     made = handwritten([HI], "", **response)
     made["request"] |= request_fields
     (found,) = from_cassette(cassette(made))
     assert [message.text for message in found.messages] == ["Hi.", "Ho."]
 
 
-def test_those_of_ruby_have_another_name() -> None:
-    """And methods in small letters."""
+def test_cassettes_of_ruby_are_read() -> None:
+    """They have another key, and methods in lower case."""
     made = handwritten([HI], "Ho.")
     made["request"] |= {"method": "post", "body": {"encoding": "UTF-8", "string": made["request"]["body"]}}
     (found,) = from_cassette({"http_interactions": [made], "recorded_with": "VCR 6.2.0"})
     assert [message.text for message in found.messages] == ["Hi.", "Ho."]
 
 
-def test_what_failed_or_is_no_model_s_is_passed_over() -> None:
-    """Errors by status, errors that come as a success, other hosts."""
+def test_failures_and_other_hosts_are_skipped() -> None:
+    """Errors by status, errors in a success, other hosts."""
     other = {"request": {"method": "GET", "uri": "https://example.org/", "body": None},
              "response": {"status": {"code": 200}, "body": {"string": ""}}}  # fmt: skip
     refused = handwritten([HI], {"error": {"message": "no"}}, status={"code": 429, "message": "no"})
@@ -121,8 +121,8 @@ def test_what_failed_or_is_no_model_s_is_passed_over() -> None:
     assert from_cassette(cassette(refused)) == []
 
 
-def test_a_stream_that_breaks_off_is_a_partial_reply() -> None:
-    """It says so."""
+def test_a_truncated_stream_is_a_partial_reply() -> None:
+    """Its message has that status."""
     whole = dump("vcr_anthropic_stream.yaml").decode()
     end = whole.index("event: message_delta")
     start = whole.index("    headers:", end)
@@ -131,8 +131,8 @@ def test_a_stream_that_breaks_off_is_a_partial_reply() -> None:
     assert found.messages[-1].thinking == "Two cities."
 
 
-def test_a_reply_has_the_time_at_which_it_was_sent() -> None:
-    """Where the provider tells it."""
+def test_a_reply_has_its_time() -> None:
+    """If the provider reports it."""
     made = handwritten([HI], "Ho.")
     made["response"]["headers"]["Date"] = ["Sun, 01 Nov 2026 12:00:00 GMT"]
     (found,) = from_cassette(cassette(made))
@@ -171,8 +171,8 @@ def test_every_installed_provider_is_recognised_by_its_host(provider: str) -> No
         ("http://[broken/v1/messages", None),
     ],
 )  # fmt: skip
-def test_addresses(url: str, expected: tuple[str, str | None] | None) -> None:
-    """Models stand in some of them; what no one knows is nobody's."""
+def test_addresses_name_providers_and_models(url: str, expected: tuple[str, str | None] | None) -> None:
+    """Some contain the model; unknown ones have no provider."""
     wire = wire_at(url)
     assert (wire and (wire.provider, wire.model)) == expected
 
@@ -198,14 +198,14 @@ def test_addresses(url: str, expected: tuple[str, str | None] | None) -> None:
     ],
 )  # fmt: skip
 def test_a_broken_cassette_is_refused(document: Any, path: str) -> None:
-    """With the exchange at fault; no tag of YAML makes an object, and nothing goes endlessly deep."""
+    """With the exchange at fault; no YAML tag makes an object, and depth is bounded."""
     with pytest.raises(FormatError) as caught:
         from_cassette(document)
     assert caught.value.path == path
 
 
 def test_aliases_that_repeat_headers_are_read() -> None:
-    """Recorders write them for lists that are the same."""
+    """Recorders write them for equal lists."""
     text = "a: &a [application/json]\ninteractions:\n"
     text += (
         "- {request: {method: POST, uri: '"
@@ -217,8 +217,8 @@ def test_aliases_that_repeat_headers_are_read() -> None:
     assert [message.text for message in found.messages] == ["Hi.", "Ho."]
 
 
-def test_aliases_in_yaml_do_not_grow_without_end() -> None:
-    """A few lines that mean gigabytes are refused, and so is what holds itself."""
+def test_expanding_aliases_are_refused() -> None:
+    """A few lines that expand to gigabytes, and cycles."""
     with pytest.raises(FormatError, match="holds itself"):
         from_cassette("interactions: &a [*a]\n")
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]

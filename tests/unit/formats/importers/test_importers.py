@@ -1,4 +1,4 @@
-"""What every importer has in common: the same conversation comes out of the files that six libraries wrote."""
+"""What all importers have in common: the files of six libraries give the same conversation."""
 
 import json
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def _litellm(data: bytes) -> list[Message]:
 
 
 _OTHERS = {"every", "result"}
-"""What the names of files with other conversations hold."""
+"""Parts of the names of files with other conversations."""
 
 WEATHER: list[tuple[str, Callable[[bytes], list[Message]]]] = [
     *((path.name, from_pydantic_ai) for path in dumps("pydantic_ai_*.json") if not _OTHERS & set(path.stem.split("_"))),
@@ -38,8 +38,8 @@ weather = pytest.mark.parametrize(("name", "read"), WEATHER, ids=[name for name,
 
 
 @weather
-def test_one_conversation_is_the_same_from_everywhere(name: str, read: Callable[[bytes], list[Message]]) -> None:
-    """Who speaks, what is called with which input, which result answers which call, and the answer."""
+def test_one_conversation_is_the_same_from_every_library(name: str, read: Callable[[bytes], list[Message]]) -> None:
+    """Roles, calls with their input, results with their calls, and the answer."""
     history = [message for message in read(dump(name)) if message.role != "system"]
     assert [str(message.role) for message in history] == ["user", "assistant", "tool", "tool", "assistant"]
     assert history[0].text == "The weather in Bern and Ulm?"
@@ -50,8 +50,8 @@ def test_one_conversation_is_the_same_from_everywhere(name: str, read: Callable[
 
 
 @weather
-def test_what_is_imported_obeys_the_invariants(name: str, read: Callable[[bytes], list[Message]]) -> None:
-    """But for what no library tells: how a call was routed, and, in lists, which tokens it took."""
+def test_imported_histories_obey_the_invariants(name: str, read: Callable[[bytes], list[Message]]) -> None:
+    """Except for data that no library stores: how a call was routed, and, in lists, its tokens."""
     unknown = ("metadata.routing", "metadata.usage")
     assert [each for each in check(read(dump(name))) if not any(field in each for field in unknown)] == []
 
@@ -60,7 +60,7 @@ COUNTED = [(name, read) for name, read in WEATHER if not name.startswith("litell
 
 
 @pytest.mark.parametrize(("name", "read"), COUNTED, ids=[name for name, _ in COUNTED])
-def test_replies_come_with_model_tokens_and_reason(name: str, read: Callable[[bytes], list[Message]]) -> None:
+def test_replies_have_model_tokens_and_reason(name: str, read: Callable[[bytes], list[Message]]) -> None:
     """Buckets are disjoint here, whatever a library counts as input."""
     replies = [message for message in read(dump(name)) if message.role == "assistant"]
     assert [message.stop_reason for message in replies] == [StopReason.TOOL_USE, StopReason.END_TURN]
@@ -83,8 +83,8 @@ SIGNED = [(name, read) for name, read in WEATHER if "anthropic" in name]
 
 
 @pytest.mark.parametrize(("name", "read"), SIGNED, ids=[name for name, _ in SIGNED])
-def test_signed_thinking_goes_back_to_its_issuer(name: str, read: Callable[[bytes], list[Message]]) -> None:
-    """As Anthropic wants it, byte for byte and in its place."""
+def test_signed_thinking_returns_to_its_issuer(name: str, read: Callable[[bytes], list[Message]]) -> None:
+    """As Anthropic requires, byte for byte and in its place."""
     history = read(dump(name))
     assert [block for message in history for block in message.content if isinstance(block, RedactedThinkingBlock)]
     native = to_native("anthropic", history, model="claude-sonnet-4-6").data
@@ -101,8 +101,8 @@ SEALED = [(name, read) for name, read in WEATHER if "responses" in name]
 
 
 @pytest.mark.parametrize(("name", "read"), SEALED, ids=[name for name, _ in SEALED])
-def test_encrypted_reasoning_goes_back_to_its_issuer(name: str, read: Callable[[bytes], list[Message]]) -> None:
-    """Without it, the next request would be refused or forget what was thought."""
+def test_encrypted_reasoning_returns_to_its_issuer(name: str, read: Callable[[bytes], list[Message]]) -> None:
+    """Without it, the next request would be refused or ignore the reasoning."""
     history = read(dump(name))
     (thought,) = (block for message in history for block in message.content if isinstance(block, ThinkingBlock))
     assert (thought.text, thought.signature) == ("Two cities.", "Z0FBQUE=")

@@ -1,4 +1,4 @@
-"""LangChain's dumps: all forms, blocks of all generations, and nothing that is made by its name."""
+"""LangChain's dumps: all forms, blocks of all generations, and no object made from a class name."""
 
 import copy
 import json
@@ -14,7 +14,7 @@ from tests.unit.formats.dump_files import dump
 
 @pytest.mark.parametrize("form", ["dicts", "dumpd"])
 def test_every_block_is_read(form: str) -> None:
-    """Of both generations of LangChain's own, and of OpenAI's in between; the same in both forms."""
+    """LangChain's own of both generations, and OpenAI's in between; the same in both forms."""
     prompt_message, reply, answered, broken, chunk, function, developer = from_langchain(
         dump(f"langchain_every_block_{form}.json")
     )
@@ -40,7 +40,7 @@ def test_every_block_is_read(form: str) -> None:
     assert (chunk.text, str(function.role), str(developer.role)) == ("In pieces.", "tool", "developer")
 
 
-def test_the_same_messages_in_an_object_and_alone() -> None:
+def test_messages_are_read_in_an_object_and_alone() -> None:
     """A state with messages, a prompt as LangChain dumps it, one message."""
     listed = json.loads(dump("langchain_chat_dumpd.json"))
     prompt = {"lc": 1, "type": "constructor", "id": ["langchain", "prompts", "chat", "ChatPromptValue"],
@@ -51,8 +51,8 @@ def test_the_same_messages_in_an_object_and_alone() -> None:
     assert [message.text for message in from_langchain(listed[1])] == texts[1:2]
 
 
-def test_a_block_of_a_provider_goes_back_to_it() -> None:
-    """In a reply that names its provider; what only a stream needed is left out."""
+def test_a_native_block_returns_to_its_provider() -> None:
+    """In a reply that names its provider; fields that only a stream needs are dropped."""
     search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "Bern"}}
     reply = {"type": "ai", "data": {"content": [{**search, "index": 0}],
             "response_metadata": {"model_provider": "anthropic", "model_name": "claude-sonnet-4-6"}}}  # fmt: skip
@@ -62,7 +62,7 @@ def test_a_block_of_a_provider_goes_back_to_it() -> None:
 
 
 def test_calls_of_older_versions_are_read() -> None:
-    """They stood among the extra arguments, as OpenAI had them."""
+    """They are among the extra arguments, in OpenAI's format."""
     native = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
     reply = {"type": "ai", "data": {"content": "", "additional_kwargs": {"tool_calls": [native]}}}
     thought = {"type": "ai", "data": {"content": "a", "additional_kwargs": {"reasoning_content": "Hm."}}}
@@ -71,15 +71,15 @@ def test_calls_of_older_versions_are_read() -> None:
     assert other.thinking == "Hm."
 
 
-def test_messages_are_removed_where_it_says_so() -> None:
-    """One by its id, or all that were before."""
+def test_removal_messages_remove_messages() -> None:
+    """One by its id, or all earlier ones."""
     messages = [{"type": "human", "content": word, "id": word} for word in "ab"]
     assert [each.text for each in from_langchain([*messages, {"type": "remove", "content": "", "id": "a"}])] == ["b"]
     assert from_langchain([*messages, {"type": "remove", "content": "", "id": "__remove_all__"}]) == []
 
 
-def test_a_program_s_own_data_is_no_object_of_langchain() -> None:
-    """It is marked in a dump, and read as the data that it was."""
+def test_a_programs_own_data_is_no_object_of_langchain() -> None:
+    """A dump marks it, and it is read as the data that it was."""
     inner = {"lc": 1, "type": "constructor", "id": ["os", "system"], "kwargs": {}}
     document = copy.deepcopy(json.loads(dump("langchain_chat_dumpd.json")))
     document[2]["kwargs"]["tool_calls"][0]["args"] = {"__lc_escaped__": inner}
@@ -101,8 +101,8 @@ def test_a_program_s_own_data_is_no_object_of_langchain() -> None:
         ({"messages": [{"type": "ai", "content": [{"type": "image_url"}]}]}, "$.messages[0].content[0].image_url"),
     ],
 )
-def test_the_path_leads_to_the_fault(document: Any, path: str) -> None:
-    """No class is looked for, whatever its name."""
+def test_errors_have_the_path_of_the_fault(document: Any, path: str) -> None:
+    """No class is looked up, whatever its name."""
     before = set(sys.modules)
     with pytest.raises(FormatError) as caught:
         from_langchain(document)

@@ -1,4 +1,4 @@
-"""LiteLLM's lists and replies: thinking beside the content, and who spoke."""
+"""LiteLLM's lists and replies: thinking next to the content, and the model of each reply."""
 
 import json
 from typing import Any
@@ -21,13 +21,13 @@ from tests.unit.formats.dump_files import dump
         (None, (None, None)),
     ],
 )
-def test_the_model_is_whose_words_they_are(model: str | None, expected: tuple[str | None, str | None]) -> None:
-    """A list does not say it: what is not said is unknown."""
+def test_the_model_of_a_list_is_unknown(model: str | None, expected: tuple[str | None, str | None]) -> None:
+    """A list does not name it."""
     reply = from_litellm(dump("litellm_anthropic_messages.json"), model=model)[2]
     assert (reply.metadata.model, reply.metadata.provider) == expected
 
 
-def test_a_reply_is_read_alone_and_behind_its_messages() -> None:
+def test_a_reply_is_read_alone_and_after_its_messages() -> None:
     """With its tokens, its reason and its model."""
     reply = json.loads(dump("litellm_anthropic_response.json"))
     (alone,) = from_litellm(reply)
@@ -42,7 +42,7 @@ def test_a_reply_is_read_alone_and_behind_its_messages() -> None:
 
 
 def test_reasoning_without_blocks_is_thinking() -> None:
-    """As other providers have it."""
+    """As with other providers."""
     (reply,) = from_litellm([{"role": "assistant", "content": "a", "reasoning_content": "Hm."}])
     assert reply.content[0] == ThinkingBlock(text="Hm.")
 
@@ -58,8 +58,8 @@ def test_reasoning_without_blocks_is_thinking() -> None:
         ({"messages": [], "response": {"choices": [{"message": 5}]}}, "$.response.choices[0].message"),
     ],
 )
-def test_the_path_leads_to_the_fault(document: Any, path: str) -> None:
-    """Down to the message, and to the field where it is LiteLLM's own."""
+def test_errors_have_the_path_of_the_fault(document: Any, path: str) -> None:
+    """Of the message, and of the field if it is LiteLLM's own."""
     with pytest.raises(FormatError) as caught:
         from_litellm(document)
     assert caught.value.path == path

@@ -1,4 +1,4 @@
-"""simonw/llm's logs, of both ages; and files that are no such log."""
+"""Logs of simonw/llm, old and new; and files that are no such log."""
 
 import shutil
 import sqlite3
@@ -17,8 +17,8 @@ logs = pytest.mark.parametrize("name", LOGS)
 
 
 @logs
-def test_a_log_tells_its_conversations(name: str) -> None:
-    """The same in both ages: system, question, calls and results, attachments, fragments put before a prompt."""
+def test_a_log_holds_its_conversations(name: str) -> None:
+    """The same in both versions: system, question, calls and results, attachments, fragments before a prompt."""
     talk, alone = from_llm_logs(DUMPS / name)
     roles = ["system", "user", "assistant", "tool", "tool", "assistant", "user", "assistant"]
     assert [str(message.role) for message in talk.messages] == roles
@@ -38,7 +38,7 @@ def test_a_log_tells_its_conversations(name: str) -> None:
 
 @logs
 def test_replies_have_model_tokens_and_time(name: str) -> None:
-    """As the log has them; the provider behind a model's name is not in it."""
+    """As in the log, which does not name the provider of a model."""
     for conversation in from_llm_logs(DUMPS / name):
         for message in conversation.messages:
             assert message.session_id == conversation.name
@@ -50,7 +50,7 @@ def test_replies_have_model_tokens_and_time(name: str) -> None:
 
 @logs
 def test_the_log_is_not_changed(name: str, tmp_path: Path) -> None:
-    """Not a byte, and nothing is left beside it."""
+    """Not by a byte, and no file is left next to it."""
     copied = tmp_path / "my logs?.db"
     shutil.copy(DUMPS / name, copied)
     from_llm_logs(copied)
@@ -84,7 +84,7 @@ def _broken(statement: str) -> Callable[[Path], None]:
     ],
 )  # fmt: skip
 def test_a_broken_log_is_refused(change: Callable[[Path], None], pattern: str, tmp_path: Path) -> None:
-    """With table and row, and fast: a thread that leads in a circle ends."""
+    """With table and row, and fast: cyclic threads end."""
     path = tmp_path / "logs.db"
     shutil.copy(DUMPS / "llm_threads.db", path)
     change(path)
@@ -93,7 +93,7 @@ def test_a_broken_log_is_refused(change: Callable[[Path], None], pattern: str, t
 
 
 def test_another_database_is_no_log(tmp_path: Path) -> None:
-    """Nor is a file that is not there."""
+    """Nor is a missing file."""
     path = tmp_path / "other.db"
     _broken("create table birds (name)")(path)
     with pytest.raises(FormatError, match="neither threads nor responses"):

@@ -1,4 +1,4 @@
-"""pydantic-ai's histories: every part, older versions, and what is kept or passed over."""
+"""pydantic-ai's histories: every part, older versions, and what is kept or skipped."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.unit.formats.dump_files import dump
 
 
 def test_every_part_of_a_prompt_has_its_block() -> None:
-    """Media by their types, with base64 in the common alphabet; a cache point is no content."""
+    """Media by their types, in standard base64; a cache point is no content."""
     _, prompt_message, *_ = from_pydantic_ai(dump("pydantic_ai_every_part.json"))
     kinds = [TextBlock, TextBlock, ImageBlock, AudioBlock, DocumentBlock, ImageBlock, AudioBlock, VideoBlock,
              DocumentBlock, DocumentBlock, TextBlock]  # fmt: skip
@@ -24,7 +24,7 @@ def test_every_part_of_a_prompt_has_its_block() -> None:
 
 
 def test_every_part_of_a_response_has_its_block() -> None:
-    """What a provider did itself and what it summed up is kept, for nobody to be sent; half an input is raw."""
+    """Server tools and summaries are kept and sent to nobody; partial input stays raw."""
     _, _, reply, failed, drawn = from_pydantic_ai(dump("pydantic_ai_every_part.json"))
     kinds = [block.kind if isinstance(block, ProviderBlock) else block.type for block in reply.content]
     assert kinds == ["builtin-tool-call", "builtin-tool-return", "text", "image", "compaction", "tool_use", "tool_use"]
@@ -44,7 +44,7 @@ def test_every_part_of_a_response_has_its_block() -> None:
 
 
 def test_a_retried_call_is_answered_with_an_error() -> None:
-    """A provider is told so, too."""
+    """The provider receives it, too."""
     results = [message.tool_results[0] for message in from_pydantic_ai(dump("pydantic_ai_anthropic.json"))
                if message.role == "tool"]  # fmt: skip
     assert [result.is_error for result in results] == [True, False]
@@ -56,8 +56,8 @@ def handwritten(*parts: dict[str, Any], **fields: Any) -> dict[str, Any]:
     return {"kind": kind, "parts": list(parts), **fields}
 
 
-def test_instructions_are_told_where_they_change() -> None:
-    """Behind the system's prompts, and not again with every request."""
+def test_changed_instructions_become_system_messages() -> None:
+    """After the system prompts, and not again for each request."""
     prompt = {"part_kind": "user-prompt", "content": "Hi."}
     system = {"part_kind": "system-prompt", "content": "Be brief."}
     reply = handwritten({"part_kind": "text", "content": "Ho."}, kind="response")
@@ -71,7 +71,7 @@ def test_instructions_are_told_where_they_change() -> None:
 
 
 def test_older_versions_are_read() -> None:
-    """Retries were parts of their own, tokens had other names, and times no zone."""
+    """Retries had parts of their own, tokens other names, and times no zone."""
     history = from_pydantic_ai(
         [
             handwritten({"part_kind": "user-prompt", "content": "Go.", "timestamp": "2025-01-01T00:00:00"}),
@@ -90,8 +90,8 @@ def test_older_versions_are_read() -> None:
     assert (history[1].usage.input_tokens, history[1].usage.output_tokens) == (3, 2)
 
 
-def test_what_steers_requests_is_no_part_of_the_conversation() -> None:
-    """Settings and baselines are passed over; a kind that is not known is kept."""
+def test_request_settings_are_no_part_of_the_conversation() -> None:
+    """Settings and baselines are skipped; an unknown kind is kept."""
     history = from_pydantic_ai(
         [
             handwritten(
@@ -122,13 +122,13 @@ def test_what_steers_requests_is_no_part_of_the_conversation() -> None:
         ([{"kind": "response", "parts": [], "usage": {"input_tokens": -1}}], "$[0].usage.input_tokens"),
     ],
 )
-def test_the_path_leads_to_the_fault(document: Any, path: str) -> None:
-    """Down to the part and its field."""
+def test_errors_have_the_path_of_the_fault(document: Any, path: str) -> None:
+    """Of the part and its field."""
     with pytest.raises(FormatError) as caught:
         from_pydantic_ai(document)
     assert caught.value.path == path
 
 
-def test_a_history_without_parts_says_nothing() -> None:
+def test_a_history_without_parts_is_empty() -> None:
     """No empty messages are made."""
     assert from_pydantic_ai([handwritten(), handwritten(kind="response")]) == []

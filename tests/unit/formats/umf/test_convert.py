@@ -39,13 +39,13 @@ from tests.unit.formats.documents import CALL, HANDWRITTEN_UMF, everything
 CALL_2 = "tu_01M7YJFK7P2ZFT4X2CGGZPP6M7"
 
 
-def test_a_document_of_others_is_written_again_as_it_was() -> None:
+def test_a_foreign_document_is_rewritten_unchanged() -> None:
     """Both encodings, explicit nulls, metadata and unknown keys."""
     assert to_umf(from_umf(json.dumps(HANDWRITTEN_UMF))).data == HANDWRITTEN_UMF
 
 
-def test_both_encodings_of_a_result_are_one_thing() -> None:
-    """A tool's message and a block in the user's both answer their call; what stands beside the block is the user's."""
+def test_both_encodings_of_a_result_are_equal() -> None:
+    """A tool message and a block in a user message both answer their call; other blocks are the user's."""
     history = from_umf(HANDWRITTEN_UMF)
     roles = ["system", "user", "assistant", "tool", "tool", "user", "tool"]
     assert [str(message.role) for message in history] == roles
@@ -66,7 +66,7 @@ def test_a_changed_message_keeps_the_ids_of_its_document() -> None:
 
 
 def test_several_results_are_written_one_by_one() -> None:
-    """In the message-level encoding a message has one result; the error flag stands beside."""
+    """In the message-level encoding a message has one result, with the error flag next to it."""
     results = [ToolResultBlock(tool_use_id=each, content="1", is_error=each == CALL) for each in (CALL, CALL_2)]
     written = to_umf([Message(role=Role.TOOL, content=tuple(results))])
     assert [message["tool_call_id"] for message in written.data] == [CALL, CALL_2]
@@ -74,8 +74,8 @@ def test_several_results_are_written_one_by_one() -> None:
     assert [loss.kind for loss in written.losses] == [LossKind.FLATTENED]
 
 
-def test_thinking_is_dropped_and_listed() -> None:
-    """UMF has no word for it."""
+def test_thinking_is_a_loss() -> None:
+    """UMF has no place for it."""
     written = to_umf([Message.assistant([ThinkingBlock(text="Hm."), TextBlock(text="a")])])
     assert written.data[0]["content"] == "a"
     assert [(loss.kind, loss.block_index) for loss in written.losses] == [(LossKind.THINKING, 0)]
@@ -90,8 +90,8 @@ def test_a_critical_block_is_not_lost() -> None:
     assert from_umf(written.data)[0].metadata.critical == (0,)
 
 
-def test_raw_notes_of_a_provider_neither_leave_nor_enter() -> None:
-    """They belong to adapters: a document cannot speak for one."""
+def test_provider_raw_neither_leaves_nor_enters() -> None:
+    """It belongs to adapters: a document cannot forge it."""
     (written,) = to_umf(everything()[2:3]).data
     assert "provider_raw" not in json.dumps(written)
     metadata = {"dragoman_metadata": json.dumps({"provider_raw": {"by": "anthropic", "blocks": {}}})}
@@ -99,8 +99,8 @@ def test_raw_notes_of_a_provider_neither_leave_nor_enter() -> None:
     assert "blocks" not in (read.metadata.provider_raw or {})
 
 
-def test_the_constructors() -> None:
-    """Those of the specification; nulls and empty metadata are not written."""
+def test_the_constructors_of_the_specification() -> None:
+    """Nulls and empty metadata are not written."""
     call = umf.ToolUse(id="c", name="f", input={})
     assert InternalMessage.system("a").as_dict() == {"role": "system", "content": "a"}
     assert InternalMessage.user("a").text() == InternalMessage.assistant("a").text() == "a"
@@ -115,8 +115,8 @@ def test_the_constructors() -> None:
     assert len(umf.ToolResult(tool_use_id="c", content="").model_dump()) == 3
 
 
-def test_the_log_of_a_history_tells_it() -> None:
-    """What the event bus writes is read: ids, time, model, calls and failed results."""
+def test_a_log_of_events_gives_the_history() -> None:
+    """As the event bus writes it: ids, time, model, calls and failed results."""
     lines = "\n".join(json.dumps(envelope) for envelope in history_to_umf(everything()))
     read = from_umf_events(lines)
     assert [message.id for message in read] == [message.id for message in everything()]
@@ -127,8 +127,8 @@ def test_the_log_of_a_history_tells_it() -> None:
     assert read[2].created_at == everything()[2].created_at
 
 
-def test_a_log_is_written_again_line_by_line() -> None:
-    """The envelopes say everything that the lines say."""
+def test_a_log_is_rewritten_line_by_line() -> None:
+    """The envelopes hold all of the lines."""
     lines = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in history_to_umf(everything()))
     envelopes = read_envelopes(lines.encode())
     assert [json.loads(line) for line in write_lines(envelopes).splitlines()] == [
@@ -137,8 +137,8 @@ def test_a_log_is_written_again_line_by_line() -> None:
     assert read_envelopes([envelope.as_dict() for envelope in envelopes]) == envelopes
 
 
-def test_calls_and_results_that_no_message_holds_are_added() -> None:
-    """Some logs have them as events alone, some have a result twice, in either order."""
+def test_calls_and_results_outside_of_messages_are_added() -> None:
+    """Some logs have them as events only, some have a result twice, in either order."""
 
     def line(number: int, kind: str, **payload: object) -> dict[str, object]:
         common = {"event_id": f"evt_{number}", "session_id": "s", "timestamp_ms": 1000 + number, "sequence": number}
@@ -163,7 +163,7 @@ def test_calls_and_results_that_no_message_holds_are_added() -> None:
 
 @pytest.mark.parametrize("content", [5, None, {"type": "text", "text": "Hi."}])
 def test_content_is_a_text_or_blocks(content: object) -> None:
-    """Told in these words."""
+    """The error says so."""
     with pytest.raises(FormatError, match=r"\$\[0\]\.content: (content is a text or a list of blocks|Field required)"):
         from_umf([{"role": "user", "content": content}])
 
@@ -178,15 +178,15 @@ def test_content_is_a_text_or_blocks(content: object) -> None:
     ],
 )
 def test_a_model_of_a_log_has_its_provider(info: dict[str, str], model: str) -> None:
-    """UMF keeps the two apart; ours is one id, by which thinking and prices are told."""
+    """UMF keeps the two apart; ours is one id, which thinking and prices need."""
     common = {"event_id": "evt_1", "session_id": "s", "timestamp_ms": 1, "sequence": 0}
     payload = {**common, "message": {"role": "assistant", "content": "Hi."}, "model_info": info}
     (message,) = from_umf_events([{**common, "event_type": "message", "payload": payload}])
     assert (message.metadata.model, message.metadata.provider) == (model, info.get("provider"))
 
 
-def test_a_call_tells_the_server_of_its_tool() -> None:
-    """Where it is one of MCP."""
+def test_a_call_names_the_server_of_its_tool() -> None:
+    """If it is an MCP tool."""
     common = {"event_id": "evt_1", "session_id": "s", "timestamp_ms": 1, "sequence": 0}
     call = {"id": "c", "name": "f", "arguments": {}}
     context = {"server_name": "db", "server_url": "https://db.example", "transport": "http"}
@@ -197,8 +197,8 @@ def test_a_call_tells_the_server_of_its_tool() -> None:
     assert event.mcp_context.model_dump() == context
 
 
-def test_the_accumulator_gives_calls_in_order_of_their_index() -> None:
-    """Sparse, out of order, names that come late, calls that never get one."""
+def test_the_accumulator_returns_calls_by_index() -> None:
+    """Sparse, out of order, with late names, and calls that never get one."""
     accumulated = accumulate(
         [
             TextChunk("a"),
@@ -220,7 +220,7 @@ def test_the_accumulator_gives_calls_in_order_of_their_index() -> None:
     assert StreamingAccumulator().process_chunk(Done())
 
 
-def test_our_events_are_chunks_of_umf() -> None:
+def test_our_events_become_chunks_of_umf() -> None:
     """Thinking and usage have no chunk; a broken stream raises its own error."""
     events: list[StreamEvent] = [
         MessageStart("m", "x:y"),
@@ -249,8 +249,8 @@ HANDWRITTEN_MCP_TOOL = {
 
 
 @pytest.mark.parametrize("without", [None, "title", "description", "outputSchema", "annotations", "_meta"])
-def test_a_tool_of_mcp_comes_back_without_loss(without: str | None) -> None:
-    """Through UMF's form, and through ours on the way; a hint of the server's is not believed."""
+def test_an_mcp_tool_comes_back_without_loss(without: str | None) -> None:
+    """Through UMF's form and through ours; hints of the server are not trusted."""
     native = {name: value for name, value in HANDWRITTEN_MCP_TOOL.items() if name != without}
     tool = tool_from_mcp(json.dumps(native))
     assert tool_to_mcp(tool) == native
@@ -262,14 +262,14 @@ def test_a_tool_of_mcp_comes_back_without_loss(without: str | None) -> None:
 
 @pytest.mark.parametrize("description", [None, ""])
 def test_a_missing_description_stays_what_it_was(description: str | None) -> None:
-    """Null, empty and absent are three things in JSON."""
+    """JSON distinguishes null, empty and absent."""
     native: dict[str, object] = {"name": "f", "inputSchema": {}, "description": description}
     assert tool_to_mcp(tool_from_mcp(native)) == native
 
 
 @pytest.mark.parametrize("effects", list(SideEffects))
-def test_a_tool_of_ours_comes_back_without_loss(effects: SideEffects) -> None:
-    """What it does to the world and what it needs are among UMF's metadata."""
+def test_our_tool_comes_back_without_loss(effects: SideEffects) -> None:
+    """UMF's metadata hold its side effects and requirements."""
     tool = ToolDefinition(name="f", description="d", side_effects=effects, requires_workspace=False)
     assert tool_definition(internal_tool(tool)) == tool
     assert "annotations" not in tool_to_mcp(internal_tool(tool))

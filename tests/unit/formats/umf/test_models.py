@@ -50,12 +50,12 @@ FIELDS: dict[type[BaseModel], list[str]] = {
 
 
 @pytest.mark.parametrize("model", FIELDS, ids=lambda model: model.__name__)
-def test_every_row(model: type[BaseModel]) -> None:
+def test_tables_match_row_by_row(model: type[BaseModel]) -> None:
     """No more, no less, in this order."""
     assert rows(model) == FIELDS[model]
 
 
-def test_b2_names_of_fields_in_json() -> None:
+def test_b2_names_of_json_fields() -> None:
     """As the proposal spells them."""
     aliases = [field.alias for field in MessageBodyPart.model_fields.values()]
     assert aliases == ["name", "contentType", "content", "contentUrl", "contentEncoding"]

@@ -1,4 +1,4 @@
-"""Confirmation: who is asked, about which calls, and what follows."""
+"""Confirmation: who is asked, about which calls, and with which effect."""
 
 import asyncio
 from typing import Any
@@ -38,15 +38,15 @@ def run(plugin: Confirmation, *calls: ToolUseBlock, extensions: Extensions | Non
     Pipeline([plugin]).run(Hook.TOOL_PRE_INVOKE, message, extensions)
 
 
-def test_a_call_with_side_effects_is_asked_about() -> None:
-    """With its name and arguments; one that only reads is not."""
+def test_a_call_with_side_effects_needs_confirmation() -> None:
+    """The question has its name and arguments; a call that only reads needs none."""
     approval = HandwrittenApproval(True)
     run(Confirmation(approval, TOOLS), READ, WRITE)
     assert [(view.name, view.args) for view in approval.views] == [("write_file", {"path": "a"})]
 
 
 @pytest.mark.parametrize("answer", [False, None, 0, "yes", 1, object()])
-def test_anything_but_true_is_no(answer: Any) -> None:
+def test_anything_but_true_means_no(answer: Any) -> None:
     """And nobody is asked any further."""
     approval = HandwrittenApproval(answer)
     with pytest.raises(PolicyDeniedError, match="not confirmed") as raised:
@@ -54,7 +54,7 @@ def test_anything_but_true_is_no(answer: Any) -> None:
     assert (raised.value.code, raised.value.plugin, len(approval.views)) == ("not_confirmed", "confirmation", 1)
 
 
-def test_each_call_has_its_own_answer() -> None:
+def test_each_call_is_confirmed_separately() -> None:
     """All have to be confirmed."""
     approval = HandwrittenApproval(True, False)
     with pytest.raises(PolicyDeniedError):
@@ -62,7 +62,7 @@ def test_each_call_has_its_own_answer() -> None:
     assert len(approval.views) == 2
 
 
-def test_a_failing_question_is_no() -> None:
+def test_a_failing_confirmation_means_no() -> None:
     """The call does not run."""
 
     def gone(_: MessageView) -> bool:
@@ -73,8 +73,8 @@ def test_a_failing_question_is_no() -> None:
 
 
 @pytest.mark.parametrize("effects", SideEffects)
-def test_what_is_harmless(effects: SideEffects) -> None:
-    """Reading and nothing, unless told otherwise; definitions say it as well as names do."""
+def test_reading_needs_no_confirmation_by_default(effects: SideEffects) -> None:
+    """Settings can change that; definitions declare side effects as well as names do."""
     definition = ToolDefinition(name="write_file", side_effects=effects)
     approval = HandwrittenApproval(True)
     run(Confirmation(approval, [definition]), WRITE)
@@ -86,7 +86,7 @@ def test_what_is_harmless(effects: SideEffects) -> None:
 
 
 def test_an_unknown_tool_has_side_effects() -> None:
-    """An MCP server's word that it only reads counts where it is trusted, and for that tool alone."""
+    """An MCP server's read-only hint counts only if it is trusted, and for that tool only."""
     hint = ToolMetadata(name="read_file", annotations={"readOnlyHint": True})
     extensions = Extensions(mcp=MCPExtension(tool=hint))
     for settings, calls, expected in (
@@ -102,8 +102,7 @@ def test_an_unknown_tool_has_side_effects() -> None:
     assert len(approval.views) == 1
 
 
-def test_what_is_known_outranks_a_hint() -> None:
-    """The program's own table of side effects does."""
+def test_the_programs_own_table_outranks_a_hint() -> None:
     hint = MCPExtension(tool=ToolMetadata(name="write_file", annotations={"readOnlyHint": True}))
     approval = HandwrittenApproval(True)
     run(Confirmation(approval, TOOLS, trust_hints=True), WRITE, extensions=Extensions(mcp=hint))
@@ -112,7 +111,7 @@ def test_what_is_known_outranks_a_hint() -> None:
 
 @pytest.mark.parametrize("answer", [True, False])
 def test_a_coroutine_is_awaited(answer: bool) -> None:
-    """In an async driver; its pipeline says so beforehand."""
+    """In an async driver; its pipeline reports that it needs one."""
     approval = HandwrittenApproval(answer)
     pipeline = Pipeline([Confirmation(approval.later, TOOLS)])
     assert pipeline.async_names == ("confirmation",)

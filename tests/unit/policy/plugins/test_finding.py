@@ -1,4 +1,4 @@
-"""The finders on other people's libraries: what they find, where, and that they are of the same mind each time."""
+"""The finders over third-party libraries: what they find, where, and that they are deterministic."""
 
 import sys
 from types import SimpleNamespace
@@ -30,8 +30,8 @@ def found(finder: Finder, text: str) -> list[tuple[str, str]]:
     return [(text[each.start : each.end], each.kind) for each in findings(text, [finder])]
 
 
-def test_secrets(secret_finder: Finder) -> None:
-    """By their shape, wherever they stand, in characters also where there are more bytes."""
+def test_secrets_are_found(secret_finder: Finder) -> None:
+    """By their format, anywhere, with positions in characters and not in bytes."""
     for before in ("", "äöü 😀 ", "\ufeff", "a\nb\n"):
         for after in ("", " ß", "\n"):
             assert found(secret_finder, f"{before}{GITHUB}{after}") == [(GITHUB, "github-pat")]
@@ -56,8 +56,8 @@ PERSONAL = [
 
 
 @pytest.mark.parametrize(("value", "kind"), PERSONAL)
-def test_personal_data(personal_finder: Finder, value: str, kind: str) -> None:
-    """In characters, with other text around it."""
+def test_personal_data_are_found(personal_finder: Finder, value: str, kind: str) -> None:
+    """With positions in characters, inside other text."""
     assert found(personal_finder, f"äß 😀 {value} and more") == [(value, kind)]
 
 
@@ -65,12 +65,12 @@ def test_personal_data(personal_finder: Finder, value: str, kind: str) -> None:
     "text", ["took 123456789 ns", "1700000000", "5551234567", "4111 1111 1111 1112", "2026-11-21 14:33:40", "94103", ""]
 )
 def test_digits_alone_are_no_personal_data(personal_finder: Finder, text: str) -> None:
-    """Times, counts, and what has the length of a card without its check digit."""
+    """Times, counts, and numbers of the length of a card without its check digit."""
     assert found(personal_finder, text) == []
 
 
-def test_kinds_and_locales(personal_finder: Finder) -> None:
-    """Only what is asked for, with a country's own numbers; a kind that is none is an error."""
+def test_kinds_and_locales_select_what_is_found(personal_finder: Finder) -> None:
+    """With a country's own numbers; an unknown kind is an error."""
     assert found(personal_data(["email"]), f"ann@example.org {CARD}") == [("ann@example.org", "email")]
     german = personal_data(locales=["de"])
     assert found(german, "IBAN DE89370400440532013000") == [("DE89370400440532013000", "de_iban")]
@@ -80,8 +80,8 @@ def test_kinds_and_locales(personal_finder: Finder) -> None:
 
 
 @pytest.mark.parametrize("key", [None, b"k"])
-def test_what_they_redact_stays_redacted(secret_finder: Finder, personal_finder: Finder, key: bytes | None) -> None:
-    """The words that stand in its place are found by neither."""
+def test_placeholders_are_not_found_again(secret_finder: Finder, personal_finder: Finder, key: bytes | None) -> None:
+    """Neither finder finds the words that replace a finding."""
     text = f"{GITHUB} " + " ".join(value for value, _ in PERSONAL) + " postgres://bob:hunter2@db/x"
     plugin = Redaction([secret_finder, personal_finder], key=key)
     once = plugin.redact(text)
@@ -92,7 +92,7 @@ def test_what_they_redact_stays_redacted(secret_finder: Finder, personal_finder:
 
 
 def test_a_piece_of_a_stream_finds_what_the_whole_does(secret_finder: Finder, personal_finder: Finder) -> None:
-    """Wherever it is cut, but for what lies within the window from the cut."""
+    """Wherever it is cut, except within the window before the cut."""
     text = f"Hi, {GITHUB} and ann@example.org, {CARD}; " + "and so on, " * 40
     for finder in (secret_finder, personal_finder):
         whole = findings(text, [finder])
@@ -116,8 +116,8 @@ class HandwrittenAnalyzer:
         return [SimpleNamespace(start=start, end=start + 3, entity_type="PERSON", score=0.85)]
 
 
-def test_presidio_is_the_programs_own() -> None:
-    """It is asked with the text, and its entities are the kinds."""
+def test_presidio_is_supplied_by_the_program() -> None:
+    """It receives the text, and its entities are the kinds."""
     analyzer = HandwrittenAnalyzer()
     finder = presidio(analyzer, entities=["PERSON"], score_threshold=0.5)
     assert found(finder, "I am Ann.") == [("Ann", "person")]
@@ -129,7 +129,7 @@ def test_presidio_is_the_programs_own() -> None:
 
 @pytest.mark.parametrize(("module", "make"), [("kingfisher_sdk", lambda: secrets("high")), ("datafog", personal_data)])
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch, module: str, make: Any) -> None:
-    """With what to install."""
+    """With the command that installs it."""
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=r"dragoman\[redaction\]"):
         make()

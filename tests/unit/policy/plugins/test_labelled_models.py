@@ -1,4 +1,4 @@
-"""Labels and models: labelled content goes to the models that may see it, and to no others."""
+"""Labels and models: labelled content goes only to the models that may see it."""
 
 from typing import Any
 
@@ -39,13 +39,12 @@ def denied(extensions: Extensions | None) -> str | None:
         ({"PII"}, None, False), (set(), None, True), ({"PII"}, "", False),
     ],
 )  # fmt: skip
-def test_who_may_see_what(labels: set[str], model: str | None, passes: bool) -> None:
-    """Every label has to allow the model; where none is named, none is allowed."""
+def test_every_label_has_to_allow_the_model(labels: set[str], model: str | None, passes: bool) -> None:
+    """If a label names no model, none is allowed."""
     assert (denied(extensions_for(labels, model)) is None) is passes
 
 
-def test_a_name_with_and_without_its_provider() -> None:
-    """Both are the same model."""
+def test_a_model_name_matches_with_and_without_its_provider() -> None:
     assert denied(extensions_for({"PII"}, "llama3.3:8b", "ollama")) is None
     assert denied(extensions_for({"PII"}, LLAMA, "ollama")) is None
     assert denied(extensions_for({"PII"}, "ollama:lookalike", "openai")) == (
@@ -53,14 +52,14 @@ def test_a_name_with_and_without_its_provider() -> None:
     )
 
 
-def test_without_a_slot_nothing_is_known() -> None:
-    """No labels are no restriction; labels without a model are one."""
+def test_missing_labels_restrict_nothing() -> None:
+    """Labels without a model do."""
     assert denied(None) is None
     assert denied(Extensions(security=SecurityExtension(labels=frozenset({"PII"})))) is not None
 
 
-def test_one_word_is_no_list() -> None:
-    """It would be its letters."""
+def test_a_single_string_is_no_list() -> None:
+    """Its letters would be the items."""
     for make in (LabelledModels, label_rules):
         with pytest.raises(ConfigurationError, match="are a list"):
             make({"PII": "ollama:**"})
@@ -70,7 +69,7 @@ LISTED = {"PII": [LOCAL, LLAMA], "EU": [LLAMA]}
 
 
 class Facts:
-    """A model that takes anything."""
+    """A model with all capabilities."""
 
     default_output_tokens = 1_000
 
@@ -85,22 +84,22 @@ class Facts:
     [((), SONNET), (("other",), SONNET), (("PII",), LOCAL), (("EU",), LLAMA), (("PII", "EU"), LLAMA),
      (("PII", "other"), LOCAL)],
 )  # fmt: skip
-def test_a_router_sends_it_there(labels: tuple[str, ...], model: str) -> None:
-    """By rules: the first model that all of its labels list; other turns go where they always went."""
+def test_a_router_chooses_an_allowed_model(labels: tuple[str, ...], model: str) -> None:
+    """By rules: the first model that all labels list; other turns are routed as before."""
     router = Router(rules=label_rules(LISTED), global_default=SONNET, find=lambda _: Facts())
     chosen = router.choose(RouteRequest(text="Hi", labels=frozenset(labels)))
     assert chosen.model == model
 
 
-def test_a_label_for_nobody_has_no_rule() -> None:
-    """Such a turn finds no model where there is no default, and the plugin stops it where there is one."""
+def test_a_label_that_allows_no_model_has_no_rule() -> None:
+    """Without a default such a turn finds no model; with one, the plugin denies it."""
     router = Router(rules=label_rules({"NEVER": [], "PII": [LOCAL]}), find=lambda _: Facts())
     with pytest.raises(NoModelError):
         router.choose(RouteRequest(text="Hi", labels=frozenset({"NEVER", "PII"})))
 
 
-def test_rules_can_be_kept_with_a_session() -> None:
-    """They are data, and come back the same."""
+def test_rules_can_be_stored_with_a_session() -> None:
+    """They are data, and survive storage."""
     router = Router(rules=label_rules(LISTED), find=lambda _: Facts())
     again: Any = Router.from_configuration(router.configuration, find=lambda _: Facts())
     assert again.rules == router.rules

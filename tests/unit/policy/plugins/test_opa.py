@@ -1,4 +1,4 @@
-"""An Open Policy Agent behind a real socket, with hand-written answers: nothing but yes lets anything pass."""
+"""The plugin of Open Policy Agent over a real socket, with hand-written answers: only a yes passes."""
 
 import json
 from typing import Any
@@ -13,7 +13,7 @@ from dragoman.policy import Capability, Extensions, Hook
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.pipeline import Pipeline
 from dragoman.policy.plugins import OpaPolicy
-from tests.servers import HANG_UP, RESET, STALL, FaultyServer, HttpReply, ReceivedRequest, json_reply
+from dragoman.testing.faults.server import HANG_UP, RESET, STALL, FaultyServer, HttpReply, ReceivedRequest, json_reply
 from tests.unit.canonical.extensions.samples import full
 from tests.unit.canonical.message_view.test_view import block
 
@@ -23,7 +23,7 @@ HANDWRITTEN_YES = json_reply({"result": True})
 
 
 def permitted() -> Extensions:
-    """The sample, whose caller has the permission that its tool takes."""
+    """The sample, whose caller has the permission that its tool requires."""
     sample = full().model_dump(mode="json", exclude_none=True)
     sample["security"]["subject"]["permissions"] += sample["security"]["objects"]["execute_sql"]["permissions"]
     return Extensions.model_validate(sample)
@@ -42,23 +42,23 @@ def refusal(*script: Any, **settings: Any) -> PolicyDeniedError:
     return raised.value
 
 
-def test_yes_passes() -> None:
-    """As a decision alone, and as an object."""
+def test_a_yes_passes() -> None:
+    """As a bare decision, and as an object."""
     for answer in ({"result": True}, {"result": {"allow": True, "reason": "fine"}, "decision_id": "1"}):
         with FaultyServer([json_reply(answer)]) as server:
             run(server)
-        assert [(each.method, each.path) for each in server.received] == [("POST", "/v1/data/app/allow")]
+        assert [(each.method, each.path) for each in server.requests] == [("POST", "/v1/data/app/allow")]
 
 
-def test_it_is_asked_what_opa_takes() -> None:
-    """The view as the specification writes it, with what the capabilities show and no more."""
+def test_opa_plugin_sends_the_documented_input() -> None:
+    """The view as the specification defines it, with what the capabilities show and no more."""
     for capabilities, labels in (
         ((), None),
         ((Capability.READ_LABELS,), ["security.labels.one", "security.labels.two"]),
     ):
         with FaultyServer([HANDWRITTEN_YES]) as server:
             run(server, capabilities=capabilities, headers={"Authorization": "Bearer x"})
-        (received,) = server.received
+        (received,) = server.requests
         body_input = json.loads(received.body)["input"]
         assert (body_input["kind"], body_input["name"], body_input["hook"]) == (
             "tool_call",
@@ -72,14 +72,14 @@ def test_it_is_asked_what_opa_takes() -> None:
         assert received.headers["content-type"] == "application/json"
 
 
-def test_content_and_arguments_can_be_kept_back() -> None:
+def test_content_and_arguments_can_be_withheld() -> None:
     """Then neither leaves the process."""
     with FaultyServer([HANDWRITTEN_YES]) as server:
         run(server, include_content=False, include_arguments=False)
-    assert b"SELECT" not in server.received[0].body
+    assert b"SELECT" not in server.requests[0].body
 
 
-def test_every_part_is_asked_about() -> None:
+def test_every_part_is_judged() -> None:
     """Also those inside a result; the first no is enough."""
 
     def handwritten_agent(received: ReceivedRequest) -> HttpReply:
@@ -88,7 +88,7 @@ def test_every_part_is_asked_about() -> None:
     result = ToolResultBlock(tool_use_id="tu_1", content=(block("text"), block("image"), block("text")))
     with FaultyServer(handwritten_agent) as server, pytest.raises(PolicyDeniedError):
         run(server, block("text"), result, block("text"), hook=Hook.TOOL_POST_INVOKE)
-    kinds = [json.loads(each.body)["input"]["kind"] for each in server.received]
+    kinds = [json.loads(each.body)["input"]["kind"] for each in server.requests]
     assert kinds == ["text", "tool_result", "text", "image"]
 
 
@@ -101,7 +101,7 @@ def test_every_part_is_asked_about() -> None:
         ({"allow": False, "reason": 7, "code": ""}, "opa_denied", "the policy does not allow it"),
     ],
 )
-def test_no_is_a_violation(result: Any, code: str, reason: str) -> None:
+def test_a_no_is_a_violation(result: Any, code: str, reason: str) -> None:
     """With the policy's own reason and code, if it gives any."""
     denied = refusal(json_reply({"result": result}))
     assert (denied.code, denied.reason) == (code, reason)
@@ -118,12 +118,12 @@ HANDWRITTEN_FAULTS: list[Any] = [
 
 
 @pytest.mark.parametrize("answer", HANDWRITTEN_FAULTS)
-def test_anything_else_denies(answer: Any) -> None:
+def test_any_other_answer_denies(answer: Any) -> None:
     """An undefined decision, another type, another status, a broken connection."""
     assert refusal(answer).code == "opa_unavailable"
 
 
-def test_an_answer_that_is_no_json_denies() -> None:
+def test_malformed_json_denies() -> None:
     """However deep or long it is."""
     for body in (b"", b"true", b"{", b'{"result": tru', b"[" * 200_000, b"\xff\xfe"):
         assert refusal(HttpReply(body=body)).code == "opa_unavailable", body[:20]
@@ -131,13 +131,13 @@ def test_an_answer_that_is_no_json_denies() -> None:
 
 
 def test_redirects_are_not_followed() -> None:
-    """A decision is not to be had elsewhere."""
+    """A decision comes from the configured agent only."""
     elsewhere = HttpReply(status=307, headers={"location": "/v1/data/other"})
     assert refusal(elsewhere, HANDWRITTEN_YES).code == "opa_unavailable"
 
 
-def test_an_agent_that_is_away_denies() -> None:
-    """Nobody listens at the port any more, or nobody answers in time."""
+def test_an_unreachable_agent_denies() -> None:
+    """Nothing listens at the port, or no answer comes in time."""
     with FaultyServer([HANDWRITTEN_YES]) as server:
         url = server.url
     message = Message.assistant([CALL], session_id="s")
@@ -151,7 +151,7 @@ def test_an_agent_that_is_away_denies() -> None:
 @pytest.mark.parametrize(
     ("url", "path"), [("localhost:8181", "a"), ("ftp://h", "a"), ("http://h", ""), ("http://h", "/")]
 )
-def test_what_is_no_agent_is_refused(url: str, path: str) -> None:
+def test_an_invalid_agent_url_is_refused(url: str, path: str) -> None:
     """When the plugin is made."""
     with pytest.raises(ConfigurationError):
         OpaPolicy(url, path)

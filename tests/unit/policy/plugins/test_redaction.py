@@ -24,7 +24,7 @@ SECRET = "S3CRET"
 
 
 def find_secret(text: str) -> Iterator[Finding]:
-    """The word, with the digits behind it."""
+    """The word, with the digits after it."""
     return (Finding(*match.span(), "secret") for match in re.finditer(SECRET + r"\d{0,4}", text))
 
 
@@ -60,8 +60,8 @@ PARTS: list[ContentBlock] = [
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.type)
-def test_no_text_is_left_out(part: ContentBlock) -> None:
-    """Of any part, at any depth; what it is part of stays, and a second time changes nothing."""
+def test_every_text_is_redacted(part: ContentBlock) -> None:
+    """Of any part, at any depth; the structure around it stays, and a second time changes nothing."""
     written = part.model_dump_json()
     assert SECRET in written or base64_of(SECRET) in written
     changed = rewrite_block(part, redaction().redact)
@@ -73,14 +73,14 @@ def test_no_text_is_left_out(part: ContentBlock) -> None:
 
 
 @pytest.mark.parametrize("kind", VIEW_KINDS)
-def test_what_holds_nothing_is_the_same_object(kind: str) -> None:
-    """Byte for byte: the prefixes of requests stay, and so do signatures."""
+def test_a_clean_message_is_returned_as_the_same_object(kind: str) -> None:
+    """So prefixes of requests and signatures stay byte for byte."""
     part = block(kind)
     assert rewrite_block(part, redaction().redact) is part
 
 
-def test_what_names_a_part_stays() -> None:
-    """Ids, tool names, URIs and types are no texts: a change would make calls and results part."""
+def test_names_of_parts_stay() -> None:
+    """Ids, tool names, URIs and types are not redacted: a change would separate calls from results."""
     for kind in set(BLOCKS) - {"provider", "text", "thinking", "audio", "document"}:
         names = {
             name: f"{SECRET}" for name in ("id", "name", "uri", "tool_use_id", "server_id") if name in BLOCKS[kind]
@@ -103,8 +103,8 @@ def test_an_unknown_part_does_not_pass() -> None:
             rewrite_block(part, redaction().redact)
 
 
-def test_json_keeps_its_shape() -> None:
-    """Numbers, booleans and nulls stay, unless a number reads like a finding; no entry is lost to another's key."""
+def test_json_keeps_its_structure() -> None:
+    """Numbers, booleans and nulls stay unless a number reads like a finding; redacted keys stay distinct."""
     digits = Redaction([lambda text: [Finding(0, len(text), "card")] if text == "4111111111111111" else []])
     value = {"a": 4111111111111111, "b": 4111111111111112, "c": True, "d": None, "e": 1.5, "f": [4111111111111111]}
     assert rewrite_json(value, digits.redact) == {
@@ -114,22 +114,22 @@ def test_json_keeps_its_shape() -> None:
     assert rewrite_json(keys, redaction().redact) == {"[secret]": 1, "[secret] 2": 2, "[secret] 3": 3}
 
 
-def test_a_blob_that_is_no_text_stays() -> None:
-    """Whatever it says it is."""
+def test_a_binary_blob_stays() -> None:
+    """Whatever its media type."""
     for data in ("////", "no base64", base64_of("plain")):
         part = DocumentBlock(source=MediaSource(kind="base64", data=data), media_type="text/plain")
         assert rewrite_block(part, redaction().redact) is part
 
 
-def test_a_redacted_resource_has_another_size() -> None:
-    """The one that was declared is no longer true."""
+def test_a_redacted_resource_loses_its_declared_size() -> None:
+    """The size is no longer true."""
     part = rewrite_block(block("resource", content=SECRET, size_bytes=6), redaction().redact)
     assert part.size_bytes is None  # type: ignore[union-attr]
 
 
 @given(st.lists(st.sampled_from([SECRET, "12", "ab ", "[secret]", "😀", "\n"]), max_size=8).map("".join))
-def test_the_same_text_gives_the_same_text(text: str) -> None:
-    """With a key and without, and once redacted it stays as it is."""
+def test_redaction_is_deterministic_and_idempotent(text: str) -> None:
+    """With a key and without."""
     for settings in ({}, {"key": b"k"}):
         once = redaction(**settings).redact(text)
         assert redaction(**settings).redact(text) == once
@@ -138,7 +138,7 @@ def test_the_same_text_gives_the_same_text(text: str) -> None:
 
 
 def test_a_key_tells_values_apart() -> None:
-    """The same value has the same word everywhere; another key gives others."""
+    """The same value has the same placeholder everywhere; another key gives others."""
     one, again, other = redaction(key=b"k").redact(f"{SECRET}1 {SECRET}1 {SECRET}2").removesuffix("]").split("] ")
     assert one == again != other
     assert re.fullmatch(r"\[secret [0-9a-f]{8}", one)
@@ -147,14 +147,14 @@ def test_a_key_tells_values_apart() -> None:
         redaction(key=b"")
 
 
-def test_values_that_are_kept_pass() -> None:
+def test_listed_values_pass() -> None:
     """Exactly these."""
     assert redaction(keep=[f"{SECRET}1"]).redact(f"{SECRET}1 {SECRET}12") == f"{SECRET}1 [secret]"
     assert redaction(keep=SECRET).redact(SECRET) == SECRET
 
 
-def test_a_word_in_its_place_is_no_finding() -> None:
-    """Also for a finder that takes everything for one."""
+def test_a_placeholder_is_no_finding() -> None:
+    """Also for a finder that reports everything."""
     greedy = Redaction([lambda text: [Finding(0, len(text), "all")]], key=b"k")
     once = greedy.redact("anything")
     assert once != "anything"
@@ -162,14 +162,14 @@ def test_a_word_in_its_place_is_no_finding() -> None:
     assert greedy.redact(once + " more") != once + " more"
 
 
-def test_findings_that_overlap_are_one() -> None:
-    """Of the kind of the longest; those that lie outside of the text or are empty count for nothing."""
+def test_overlapping_findings_are_merged() -> None:
+    """With the kind of the longest; empty ones and those outside the text are ignored."""
     found = [(0, 3, "a"), (2, 9, "b"), (9, 11, "c"), (10, 11, "d"), (4, 4, "e"), (-1, 2, "f"), (8, 99, "g")]
     assert findings("x" * 12, [lambda _: [Finding(*each) for each in found]]) == [(0, 9, "b"), (9, 11, "c")]
 
 
 def test_the_window_is_that_of_the_longest_finding() -> None:
-    """A finder that does not say how long its findings are has to see everything."""
+    """A finder that does not declare how long its findings are has to see the whole text."""
     assert Redaction([FINDER, Finder(find_secret, 99)]).window == 99
     assert Redaction([FINDER, find_secret]).window is None
     assert Redaction([find_secret], window=50).window == 50
@@ -177,8 +177,8 @@ def test_the_window_is_that_of_the_longest_finding() -> None:
 
 
 @given(st.lists(st.sampled_from([SECRET, "1", "23", "ab ", " "]), max_size=12).map("".join), st.integers(0, 80))
-def test_a_piece_of_a_stream_is_redacted_as_the_whole_is(text: str, length: int) -> None:
-    """What is far enough from the end of a piece is found in it as it is in all of the text."""
+def test_a_piece_of_a_stream_is_redacted_like_the_whole(text: str, length: int) -> None:
+    """What is far enough from the end of a piece is found in it as in the whole text."""
     piece, window = text[:length], FINDER.max_length or 0
     settled = len(piece) - window
     of_piece = [found for found in findings(piece, [FINDER]) if found.start < settled]
@@ -189,8 +189,8 @@ def test_a_piece_of_a_stream_is_redacted_as_the_whole_is(text: str, length: int)
 class TestInAPipeline:
     message = Message.user(f"Mine is {SECRET}1.", session_id="s")
 
-    def test_what_comes_in_is_changed_once(self) -> None:
-        """Where it comes in; later turns find it as it was kept."""
+    def test_input_is_redacted_once(self) -> None:
+        """When it enters; later turns read the stored text."""
         pipeline = Pipeline([redaction(label="secret")])
         for hook in (Hook.LLM_INPUT, Hook.LLM_OUTPUT, Hook.TOOL_POST_INVOKE):
             outcome = pipeline.run(hook, self.message)
@@ -200,8 +200,8 @@ class TestInAPipeline:
             assert again.message == outcome.message
         assert pipeline.window == 10
 
-    def test_labels_that_are_there_stay(self) -> None:
-        """Though it may not even see them."""
+    def test_existing_labels_stay(self) -> None:
+        """Although the plugin may not see them."""
         pipeline = Pipeline([redaction(label="secret")])
         extensions = pipeline.run(Hook.LLM_INPUT, self.message).extensions
         assert extensions is not None
@@ -209,14 +209,14 @@ class TestInAPipeline:
         assert labels_of(pipeline.run(Hook.LLM_INPUT, self.message, labelled).extensions) == {"PII", "secret"}
 
     def test_a_clean_message_passes_untouched(self) -> None:
-        """The very same object, and no label."""
+        """The same object, without a label."""
         clean = Message.user("Hello.", session_id="s")
         outcome = Pipeline([redaction(label="secret")]).run(Hook.LLM_INPUT, clean)
         assert outcome.message is clean
         assert labels_of(outcome.extensions) == frozenset()
 
-    def test_arguments_are_redacted_where_the_model_writes_them(self) -> None:
-        """So that history and call say the same."""
+    def test_arguments_are_redacted_in_the_models_message(self) -> None:
+        """So history and call agree."""
         call = Message.assistant([block("tool_use", input={"password": SECRET})], session_id="s")
         outcome = Pipeline([redaction()]).run(Hook.LLM_OUTPUT, call)
         assert json.dumps(outcome.message.tool_uses[0].input) == '{"password": "[secret]"}'

@@ -1,4 +1,4 @@
-"""Redaction of streams: what is shown adds up to what is kept, however the text arrives, and holds no finding."""
+"""Redaction of streams: the shown text equals the stored text, for any deltas, and holds no finding."""
 
 from itertools import pairwise
 from typing import Any
@@ -21,7 +21,7 @@ MESSAGE: dict[str, Any] = {
 
 
 def handwritten_stream(pieces: list[str]) -> list[bytes]:
-    """One text, in these deltas."""
+    """A stream of one text in these deltas."""
     deltas = [
         {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": piece}} for piece in pieces
     ]
@@ -36,8 +36,8 @@ def handwritten_stream(pieces: list[str]) -> list[bytes]:
     return list(map(anthropic_event, events))
 
 
-def shown(pieces: list[str], plugin: Redaction) -> tuple[list[str], str]:
-    """The deltas that the caller sees, and the text that the history holds."""
+def stream_texts(pieces: list[str], plugin: Redaction) -> tuple[list[str], str]:
+    """The deltas that the caller sees, and the text in the history."""
     session = SyncDriver().session({"anthropic": Wire([handwritten_stream(pieces)])}, policy=Pipeline([plugin]))
     with session:
         deltas = [event.text for event in session.stream("Go") if isinstance(event, TextDelta)]
@@ -48,13 +48,13 @@ texts = st.lists(st.sampled_from([SECRET, f"{SECRET}12", "and so on ", "x", " ",
 
 
 @given(texts.map("".join).filter(bool), st.data(), st.sampled_from([10, 25, None]))
-def test_however_it_arrives_it_is_redacted_the_same(text: str, data: st.DataObject, window: int | None) -> None:
+def test_redaction_does_not_depend_on_the_deltas(text: str, data: st.DataObject, window: int | None) -> None:
     """Cut anywhere, with the window of the finder, a longer one, and none."""
     places = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=8)) | {0, len(text)})
     pieces = [text[start:end] for start, end in pairwise(places)]
     finder = Finder(find_secret, window)
     plugin = Redaction([finder])
-    deltas, kept = shown(pieces, plugin)
+    deltas, kept = stream_texts(pieces, plugin)
     assert kept == plugin.redact(text)
     assert "".join(deltas) == kept
     assert SECRET not in kept
@@ -63,20 +63,20 @@ def test_however_it_arrives_it_is_redacted_the_same(text: str, data: st.DataObje
 def test_most_of_a_long_text_is_shown_before_its_end() -> None:
     """Only the window is held back."""
     pieces = ["and so on, "] * 50 + [SECRET[:3], SECRET[3:], "1 and more. "] + ["and so on, "] * 50
-    deltas, kept = shown(pieces, Redaction([FINDER]))
+    deltas, kept = stream_texts(pieces, Redaction([FINDER]))
     assert len(deltas) > 20
     assert "".join(deltas) == kept
     assert "[secret] and more" in kept
-    assert len(shown(pieces, Redaction([find_secret]))[0]) <= len(pieces)
+    assert len(stream_texts(pieces, Redaction([find_secret]))[0]) <= len(pieces)
 
 
-def test_real_finders_on_a_stream() -> None:
+def test_real_finders_work_on_a_stream() -> None:
     """A token and an address, each cut in two by the stream."""
     pytest.importorskip("kingfisher_sdk", reason="kingfisher-secret-scanner is not installed")
     pytest.importorskip("datafog", reason="datafog is not installed")
     text = "Take ghp_16C7e42F292c6912E7710c838347Ae178B4a and write to ann@example.org, " + "and so on, " * 40
     plugin = Redaction(window=64)
     for size in (1, 7, 40, 1_000):
-        deltas, kept = shown([text[start : start + size] for start in range(0, len(text), size)], plugin)
+        deltas, kept = stream_texts([text[start : start + size] for start in range(0, len(text), size)], plugin)
         assert "".join(deltas) == kept == plugin.redact(text)
         assert kept.startswith("Take [github-pat] and write to [email], and so on")

@@ -1,4 +1,4 @@
-"""Allowing and denying by URI: tools and prompts before they are asked, resources wherever they come along."""
+"""Allowing and denying by URI: tools and prompts before they are used, resources wherever they appear."""
 
 from typing import Any
 
@@ -35,8 +35,8 @@ def passes(plugin: Plugin, hook: Hook, *parts: ContentBlock, **more: Any) -> boo
 
 
 @pytest.mark.parametrize(("hook", "part", "uri"), PRE_HOOKS)
-def test_before_it_is_asked(hook: Hook, part: ContentBlock, uri: str) -> None:
-    """By the whole URI; the one plugin lets pass what the other stops."""
+def test_calls_are_judged_by_their_uri_beforehand(hook: Hook, part: ContentBlock, uri: str) -> None:
+    """By the whole URI; the allow list and the deny list decide in opposite ways."""
     scheme = uri.partition("//")[0]
     for pattern in (uri, f"{scheme}//**", "**"):
         assert not passes(DenyUris(pattern), hook, part)
@@ -48,8 +48,7 @@ def test_before_it_is_asked(hook: Hook, part: ContentBlock, uri: str) -> None:
     assert not passes(AllowUris(), hook, part)
 
 
-def test_one_of_several_is_enough() -> None:
-    """A message with one denied call is denied."""
+def test_one_denied_call_denies_the_message() -> None:
     mail = ToolUseBlock(id="tu_2", name="send_email")
     assert not passes(DenyUris("tool://**/send_email"), Hook.TOOL_PRE_INVOKE, SQL, mail)
     assert not passes(AllowUris("tool://db-server/*"), Hook.TOOL_PRE_INVOKE, SQL, mail)
@@ -57,8 +56,8 @@ def test_one_of_several_is_enough() -> None:
 
 
 @pytest.mark.parametrize("hook", [Hook.LLM_INPUT, Hook.TOOL_POST_INVOKE, Hook.RESOURCE_POST_FETCH])
-def test_a_resource_that_comes_along(hook: Hook) -> None:
-    """In what the user says, what a tool or a server gives back, and inside of results and prompts."""
+def test_resources_are_judged_wherever_they_appear(hook: Hook) -> None:
+    """In what the user sends, in what a tool or a server returns, and inside results and prompts."""
     resource = block("resource", uri="file:///etc/passwd")
     inside = ToolResultBlock(tool_use_id="tu_1", content=(resource,))
     nested = Message.user([resource], session_id="s").model_dump(mode="json")
@@ -69,15 +68,15 @@ def test_a_resource_that_comes_along(hook: Hook) -> None:
         assert passes(AllowUris("file:///etc/*"), hook, part)
 
 
-def test_what_was_said_of_a_call_is_no_call() -> None:
-    """A call that was denied stays in the history, and later requests go on."""
+def test_a_denied_call_in_the_history_is_not_judged_again() -> None:
+    """Later requests go on."""
     for hook in (Hook.LLM_INPUT, Hook.LLM_OUTPUT):
         assert passes(DenyUris("**"), hook, SQL, block("text"))
         assert passes(AllowUris(), hook, SQL, block("text"))
 
 
-def test_without_a_uri_nothing_passes() -> None:
-    """An empty one matches no pattern, so that neither plugin can tell."""
+def test_a_missing_uri_does_not_pass() -> None:
+    """An empty one matches no pattern, so neither plugin can decide."""
     nameless = block("resource_ref", uri="")
     assert not passes(DenyUris("other://**"), Hook.RESOURCE_PRE_FETCH, nameless)
     assert not passes(AllowUris("**"), Hook.RESOURCE_PRE_FETCH, nameless)

@@ -54,7 +54,7 @@ def connection() -> Iterator[Any]:
 
 
 def row(**columns: Any) -> dict[str, Any]:
-    """One reply of a thousand tokens in and out, unless told otherwise."""
+    """One reply of a thousand tokens in and out, unless overridden."""
     return {"model": "acme:full", "at": NOW, "input_tokens": 1000, "output_tokens": 1000, **columns}
 
 
@@ -127,12 +127,12 @@ HOW = st.fixed_dictionaries(
 
 
 def test_twenty_thousand_usages_cost_the_same(connection: Any) -> None:
-    """Of the bundled table's models, in every variant, over two years; ``--check`` does it with a million."""
+    """Of the bundled table's models, in every variant, over two years; ``--check`` does a million."""
     assert list(differences(random_usages(connection, 20_000, seed=1))) == []
 
 
-def test_so_they_do_at_another_moment_and_as_another_model(connection: Any) -> None:
-    """Windows, steps and variants of one's own provider count; those of another one do not."""
+def test_prices_agree_at_another_time_and_for_another_model(connection: Any) -> None:
+    """Windows, tiers and variants of the same provider count; those of another one do not."""
     usages = random_usages(connection, 2_000, seed=2)
     assert list(differences(usages, at=datetime(2026, 9, 14, 2, tzinfo=UTC))) == []
     assert list(differences(usages, as_model="openai:gpt-5.4")) == []
@@ -143,14 +143,22 @@ def test_so_they_do_at_another_moment_and_as_another_model(connection: Any) -> N
 def test_any_rows_cost_the_same(
     connection: Any, table: PriceTable, rows: list[dict[str, Any]], how: dict[str, Any]
 ) -> None:
-    """Figure, status, gaps and version, whatever columns there are, at every edge of a price."""
+    """Cost, status, gaps and version, for any columns, at every edge of a price."""
     assert by_sql(connection, rows, table=table, **how) == by_python(rows, table=table, **how)
+
+
+def test_a_subset_without_the_column_of_its_bucket_is_a_gap(connection: Any, table: PriceTable) -> None:
+    """The bucket is 0, which the subset contradicts, so the cost is a lower bound."""
+    rows = [row(cached_audio_input_tokens=499)]
+    assert by_sql(connection, rows, table=table) == by_python(rows, table=table)
+    ((_, status, gaps, _),) = by_sql(connection, rows, table=table)
+    assert (status, gaps) == ("partial", ["cached_audio_input_tokens"])
 
 
 @examples(30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(rows=st.lists(ROWS, min_size=1, max_size=8))
 def test_groups_are_the_sums_of_their_rows(connection: Any, table: PriceTable, rows: list[dict[str, Any]]) -> None:
-    """By model and day, in one, and by what nobody tells."""
+    """By model and day, in one, and with unknown values."""
     lines = Usages(relation(connection, rows)).costs(["model", "day"], table)
     keys = [(each["model"], each["at"].date().isoformat()) for each in rows]
     assert lines == sum_by_key(map(cost_line, keys, _usages(rows, table=table)))
@@ -174,22 +182,22 @@ def test_groups_are_the_sums_of_their_rows(connection: Any, table: PriceTable, r
         ("acme:night", FRIDAY_NIGHT + timedelta(days=1), 1000, "0.002"),
     ],
 )
-def test_edges(connection: Any, table: PriceTable, model: str, at: datetime, prompt: int, cost: str) -> None:
-    """The first moment of a price is its own, and the last one before it is not; a step begins behind its length."""
+def test_edges_of_prices(connection: Any, table: PriceTable, model: str, at: datetime, prompt: int, cost: str) -> None:
+    """The first moment of a price is its own, the last one before it is not; a tier starts after its threshold."""
     (found,) = by_sql(connection, [row(model=model, at=at, input_tokens=prompt, output_tokens=0)], table=table)
     assert found[:2] == (Decimal(cost), "priced")
 
 
 def test_figures_wider_than_64_bits(connection: Any, table: PriceTable) -> None:
-    """The largest count that a usage can have, of every bucket: wider arithmetic takes over."""
+    """The largest count of every bucket: wider arithmetic takes over."""
     rows = [row(input_tokens=2**61, output_tokens=2**63 - 1, cached_input_tokens=2**61) for _ in range(3)]
     (line,) = Usages(relation(connection, rows)).costs([], table)
     assert line == sum_by_key(cost_line((), usage) for usage in _usages(rows, table=table))[0]
     assert by_sql(connection, rows, table=table) == by_python(rows, table=table)
 
 
-def test_a_reply_of_no_tokens_cost_nothing(connection: Any, table: PriceTable) -> None:
-    """That is known, whether it broke off or not; of an unknown model nothing is."""
+def test_a_reply_without_tokens_costs_nothing(connection: Any, table: PriceTable) -> None:
+    """Also if it broke off; for an unknown model the cost is unknown."""
     rows = [
         row(model=model, input_tokens=0, output_tokens=0, status=status)
         for model in ("acme:full", "acme:nobody")
@@ -209,8 +217,8 @@ def test_rates_with_many_digits(connection: Any, tmp_path: Path) -> None:
     assert line.cost_usd == Decimal("300000.0000000000000000007")
 
 
-def test_what_a_row_does_not_tell_is_not_nothing(connection: Any, table: PriceTable) -> None:
-    """A row without output tokens has a lower bound for a cost; one without a model has none."""
+def test_missing_counts_are_not_zero(connection: Any, table: PriceTable) -> None:
+    """A row without output tokens has a lower bound as its cost; one without a model has none."""
     rows = [row(output_tokens=None), row(model=None)]
     assert [found[:3] for found in by_sql(connection, rows, table=table)] == [
         (Decimal("0.004"), "partial", ["output_tokens"]),
@@ -221,15 +229,15 @@ def test_what_a_row_does_not_tell_is_not_nothing(connection: Any, table: PriceTa
     assert (second.unpriced, second.status) == ({"output_tokens": 1}, CostStatus.PARTIAL)
 
 
-def test_no_rows_are_no_lines(connection: Any, table: PriceTable) -> None:
+def test_no_rows_give_no_lines(connection: Any, table: PriceTable) -> None:
     """Grouped or not: an empty file is no error."""
     empty = relation(connection, [row()]).filter("false")
     assert Usages(empty).costs(["model"], table) == ()
     assert Usages(empty).rows(table).fetchall() == []
 
 
-def _written(connection: Any, tmp_path: Path) -> dict[str, Path]:
-    """The same made-up usages in each kind of file; JSON keeps tools and the provider's object as objects."""
+def _files_of_usages(connection: Any, tmp_path: Path) -> dict[str, Path]:
+    """The same generated usages in each kind of file; in JSON, tools and the provider's object are objects."""
     usages = random_usages(connection, 300, seed=3)
     usages.write_parquet(str(tmp_path / "usages.parquet"))
     usages.write_csv(str(tmp_path / "usages.csv"), header=True)
@@ -241,9 +249,9 @@ def _written(connection: Any, tmp_path: Path) -> dict[str, Path]:
     return {path.suffix: path for path in tmp_path.iterdir()}
 
 
-def test_all_kinds_of_files_say_the_same(connection: Any, tmp_path: Path) -> None:
-    """As Parquet, CSV and JSON lines, in one file or in two."""
-    files = _written(connection, tmp_path)
+def test_all_kinds_of_files_agree(connection: Any, tmp_path: Path) -> None:
+    """Parquet, CSV and JSON lines, in one file or in two."""
+    files = _files_of_usages(connection, tmp_path)
     expected = Usages(random_usages(connection, 300, seed=3)).costs(["model", "user"])
     assert sum(line.replies for line in expected) == 300
     for suffix, path in files.items():
@@ -266,7 +274,7 @@ def test_all_kinds_of_files_say_the_same(connection: Any, tmp_path: Path) -> Non
         ("model,at\nx:y,2026-01-01T00:00:00Z\n", "no column input_tokens, output_tokens"),
     ],
 )
-def test_what_is_no_usage_is_an_error(tmp_path: Path, content: str, pattern: str) -> None:
+def test_invalid_usages_are_an_error(tmp_path: Path, content: str, pattern: str) -> None:
     """Nothing is rounded or guessed, and no row is left out."""
     path = tmp_path / "usages.csv"
     path.write_text(content)
@@ -283,15 +291,15 @@ def test_what_is_no_usage_is_an_error(tmp_path: Path, content: str, pattern: str
         ("TIMESTAMPTZ '2026-01-01 00:00:00Z' AS \"at\", true AS input_tokens", "no count"),
     ],
 )
-def test_columns_of_the_wrong_kind(connection: Any, select: str, pattern: str) -> None:
-    """Types say as much as texts do."""
+def test_columns_of_the_wrong_type(connection: Any, select: str, pattern: str) -> None:
+    """Errors name types as clearly as texts."""
     usages = connection.sql(f"SELECT 'openai:o3' AS model, 1 AS output_tokens, {select}")
     with pytest.raises(RequestError, match=pattern):
         Usages(usages).costs(["day"])
 
 
 def test_whole_numbers_in_other_types(connection: Any, table: PriceTable) -> None:
-    """Programs that know no missing integers write doubles."""
+    """Programs without missing integers write doubles."""
     usages = connection.sql(
         "SELECT 'acme:plain' AS model, TIMESTAMPTZ '2026-11-20 00:00:00Z' AS \"at\", 2.0::DOUBLE AS input_tokens, "
         "3.00::DECIMAL(9, 2) AS output_tokens"
@@ -300,8 +308,8 @@ def test_whole_numbers_in_other_types(connection: Any, table: PriceTable) -> Non
     assert line.cost_usd == Decimal("0.000051")
 
 
-def test_wrong_questions(connection: Any, table: PriceTable) -> None:
-    """Each says what would be right."""
+def test_invalid_questions(connection: Any, table: PriceTable) -> None:
+    """Each error says what would be right."""
     usages = Usages(relation(connection, [row()]))
     with pytest.raises(RequestError, match="model, provider, day, user, team, session"):
         usages.costs(["colour"], table)
@@ -313,15 +321,14 @@ def test_wrong_questions(connection: Any, table: PriceTable) -> None:
         usages.costs([], version="2020-01-01+00000000")
 
 
-def test_without_duckdb(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The error says what to install."""
+def test_without_duckdb_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
     with pytest.raises(MissingExtraError, match=r"dragoman\[report\]"):
         Usages(tmp_path / "usages.parquet")
 
 
 def test_messages_add_up_like_usages(connection: Any) -> None:
-    """What was recorded with a message, and what its usage costs at scale, are the same lines."""
+    """The costs recorded in messages equal those of their usages by SQL."""
     usages = random_usages(connection, 200, seed=4).project('* EXCLUDE ("at"), epoch_us("at") AS moment')
     rows = [dict(zip(usages.columns, values, strict=True)) for values in usages.fetchall()]
     table = price_table()

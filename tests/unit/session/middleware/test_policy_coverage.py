@@ -264,7 +264,8 @@ def test_there_are_no_other_ways() -> None:
     """Sessions make requests in one place, and send them in two: one more has to be judged, and watched here."""
     found: dict[str, set[str]] = {}
     for path in (Path(dragoman.__file__).parent / "session").glob("*.py"):
-        for call in re.findall(r"\.to_wire\(|transport\.(?:send|stream)\(|calls\.run(?:_async)?\b", path.read_text()):
+        source = path.read_text(encoding="utf-8")
+        for call in re.findall(r"\.to_wire\(|transport\.(?:send|stream)\(|calls\.run(?:_async)?\b", source):
             found.setdefault(call, set()).add(path.name)
     sessions = {"session.py", "async_session.py"}
     assert found == {

@@ -1,4 +1,4 @@
-"""Which engine a transport takes, and what it says where settings contradict each other."""
+"""Which engine a transport takes, and what it reports if settings contradict each other."""
 
 import ssl
 import subprocess
@@ -33,8 +33,8 @@ def engine_name(kind: type[HttpTransport | AsyncHttpTransport], **settings: Any)
     return kind(api_key=KEY, **{"environ": {}, **settings})._engine.name
 
 
-def test_the_fastest_that_is_there_is_taken(installed: list[str]) -> None:
-    """aiohttp for those who await, once it is installed; httpx for all others, httpx2 for who asks for it."""
+def test_the_fastest_installed_engine_is_chosen(installed: list[str]) -> None:
+    """aiohttp for async calls, once it is installed; httpx for all others, httpx2 on request."""
     assert (engine_name(HttpTransport), engine_name(AsyncHttpTransport)) == ("httpx", "httpx")
     installed += ["aiohttp", "httpx2"]
     assert (engine_name(HttpTransport), engine_name(AsyncHttpTransport)) == ("httpx", "aiohttp")
@@ -42,8 +42,8 @@ def test_the_fastest_that_is_there_is_taken(installed: list[str]) -> None:
         assert engine_name(HttpTransport, engine=engine) == engine_name(AsyncHttpTransport, engine=engine) == engine
 
 
-def test_the_environment_may_name_one(installed: list[str]) -> None:
-    """It holds for all transports that can use it, and what a caller says outranks it."""
+def test_the_environment_may_name_an_engine(installed: list[str]) -> None:
+    """It applies to all transports that can use it; an argument outranks it."""
     installed += ["aiohttp", "httpx2"]
     for name, sync in (("httpx", "httpx"), ("httpx2", "httpx2"), ("aiohttp", "httpx")):
         environ = {"DRAGOMAN_ENGINE": name}
@@ -56,8 +56,8 @@ def test_the_environment_may_name_one(installed: list[str]) -> None:
             engine_name(kind, environ={"DRAGOMAN_ENGINE": "curl"})
 
 
-def test_one_that_is_not_there_is_named_with_its_extra(installed: list[str]) -> None:
-    """Asked for by the caller or the environment, it is never replaced without a word."""
+def test_a_missing_engine_is_named_with_its_extra(installed: list[str]) -> None:
+    """An engine of the caller or the environment is never replaced silently."""
     for settings in ({"engine": "aiohttp"}, {"environ": {"DRAGOMAN_ENGINE": "aiohttp"}}):
         with pytest.raises(MissingExtraError, match=r'aiohttp is not installed: pip install "dragoman\[speed\]"'):
             engine_name(AsyncHttpTransport, **settings)
@@ -75,8 +75,8 @@ def test_one_that_is_not_there_is_named_with_its_extra(installed: list[str]) -> 
         ({"proxy": "https://127.0.0.1:9"}, "way through a proxy of the kind https"),
     ],
 )
-def test_what_an_engine_lacks_goes_over_httpx(installed: list[str], settings: dict[str, Any], missing: str) -> None:
-    """No setting is lost: httpx is taken where nobody asked for another engine, and who did is told."""
+def test_unsupported_settings_use_httpx(installed: list[str], settings: dict[str, Any], missing: str) -> None:
+    """No setting is lost: httpx is the default for them, and an explicit other engine is an error."""
     installed.append("aiohttp")
     assert engine_name(AsyncHttpTransport, **settings) == "httpx"
     with pytest.raises(ConfigurationError, match=f"the engine aiohttp has no {missing}: leave engine out"):
@@ -84,7 +84,7 @@ def test_what_an_engine_lacks_goes_over_httpx(installed: list[str], settings: di
 
 
 def test_a_proxy_of_the_environment_counts(installed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A SOCKS proxy that everybody has to take leads to httpx; one of HTTP does not, and a given proxy outranks it."""
+    """A SOCKS proxy for all requests leads to httpx; an HTTP proxy does not, and an argument outranks both."""
     installed.append("aiohttp")
     monkeypatch.setenv("all_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("no_proxy", "socks5://odd,localhost")
@@ -95,8 +95,8 @@ def test_a_proxy_of_the_environment_counts(installed: list[str], monkeypatch: py
 
 
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
-def test_settings_that_are_none_are_refused(driver: Driver) -> None:
-    """A proxy that is no address and certificates that are no context, without the password in the message."""
+def test_invalid_settings_are_refused(driver: Driver) -> None:
+    """An invalid proxy address and an invalid TLS context, without the password in the message."""
     for proxy in ("ftp://me:canary-secret@host", "http://[me:canary-secret", "socks4://host:1", "host:3128", ""):
         with pytest.raises(ConfigurationError, match="a proxy is an address such as") as caught:
             driver.transport(proxy=proxy)
@@ -107,8 +107,8 @@ def test_settings_that_are_none_are_refused(driver: Driver) -> None:
 
 
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
-def test_a_client_brings_its_own_wiring(driver: Driver) -> None:
-    """Settings beside a client would do nothing, and so they are refused; its own engine may be named."""
+def test_a_client_has_its_own_settings(driver: Driver) -> None:
+    """Settings next to a client would do nothing, so they are refused; its own engine may be named."""
     client: Any = driver.client(lambda _: httpx.Response(200))
     context = ssl.create_default_context()
     for settings, own in (
@@ -122,7 +122,7 @@ def test_a_client_brings_its_own_wiring(driver: Driver) -> None:
 
 @requires("aiohttp")
 def test_a_client_of_another_library_is_refused() -> None:
-    """A session of aiohttp is for those who await, and an engine beside a client is the client's own."""
+    """A session of aiohttp is for async calls, and the engine of a client is its own."""
     kind = type("Session", (), {"__module__": "aiohttp.client", "auth": None})
     with pytest.raises(ConfigurationError, match="a client of aiohttp is for those who await"):
         HttpTransport(client=kind())
@@ -131,7 +131,7 @@ def test_a_client_of_another_library_is_refused() -> None:
 
 
 def test_a_missing_part_of_httpx_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without its package for HTTP/2, or SOCKS, the first call says what to install."""
+    """Without its package for HTTP/2 or SOCKS, the first call says what to install."""
     for settings, module, extra in (
         ({"http2": True}, "h2", r"httpx\[http2\]"),
         ({"proxy": "socks5://127.0.0.1:9"}, "socksio", r"httpx\[socks\]"),
@@ -146,7 +146,7 @@ def test_a_missing_part_of_httpx_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_making_a_transport_imports_no_library() -> None:
-    """httpx and aiohttp are loaded at the first call, and never both engines' modules."""
+    """The first call loads httpx or aiohttp, and only the chosen engine."""
     code = (
         "import sys; from dragoman.transport import AsyncHttpTransport, HttpTransport\n"
         "HttpTransport(api_key='none'), AsyncHttpTransport(api_key='none')\n"

@@ -1,4 +1,4 @@
-"""Every engine on the same roads: proxies, TLS, HTTP/2, large bodies, clients of the caller's own."""
+"""Every engine in the same situations: proxies, TLS, HTTP/2, large bodies, clients of the caller's own."""
 
 import asyncio
 import gc
@@ -16,8 +16,18 @@ import vcr
 
 from dragoman.adapter.errors import NetworkError, RequestTimeoutError
 from dragoman.adapter.wire import WireRequest
+from dragoman.testing.faults.server import (
+    HANG_UP,
+    RESET,
+    STALL,
+    FaultyServer,
+    HttpReply,
+    Pause,
+    ReceivedRequest,
+    json_reply,
+    sse_reply,
+)
 from dragoman.transport import AsyncHttpTransport, RetryPolicy
-from tests.servers import HANG_UP, RESET, STALL, FaultyServer, HttpReply, Pause, ReceivedRequest, json_reply, sse_reply
 from tests.unit.transport.drivers import (
     ADAPTER,
     AIOHTTP,
@@ -56,8 +66,8 @@ def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @every_driver
 @pytest.mark.parametrize("credential", ["", "me:a%20secret"], ids=["open", "with a password"])
-def test_a_proxy_is_gone_through(driver: Driver, credential: str) -> None:
-    """The proxy hears the whole address and its own credential; the provider hears the request without that."""
+def test_requests_go_through_a_proxy(driver: Driver, credential: str) -> None:
+    """The proxy receives the whole address and its own credential; the provider receives the request without that."""
     with FaultyServer(json_reply({"ok": 1})) as server, Proxy() as proxy:
         address = proxy.url.replace("//", f"//{credential}@") if credential else proxy.url
         result = driver.call(base_url=server.url, proxy=address)
@@ -65,12 +75,12 @@ def test_a_proxy_is_gone_through(driver: Driver, credential: str) -> None:
     (head,) = proxy.heads
     assert head.startswith(f"POST {server.url}/chat HTTP/1.1\r\n".encode())
     assert (b"proxy-authorization: Basic bWU6YSBzZWNyZXQ=" in _lower_names(head)) is bool(credential)
-    assert server.received[0].body == BODY
+    assert server.requests[0].body == BODY
 
 
 @every_driver
 def test_https_goes_through_a_tunnel(driver: Driver, authority: Authority) -> None:
-    """The proxy hears a host and a port, and its credential, and nothing of the request."""
+    """The proxy receives a host, a port and its credential, and nothing of the request."""
     with (
         FaultyServer(json_reply({"ok": 1})) as server,
         TlsFront(server.port, authority.server()) as front,
@@ -81,11 +91,11 @@ def test_https_goes_through_a_tunnel(driver: Driver, authority: Authority) -> No
     (head,) = proxy.heads
     assert head.startswith(f"CONNECT 127.0.0.1:{front.port} HTTP/1.1\r\n".encode())
     assert KEY.encode() not in head
-    assert "proxy-authorization" not in server.received[0].headers
+    assert "proxy-authorization" not in server.requests[0].headers
 
 
 @every_driver
-def test_a_proxy_of_the_environment_is_gone_through(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_proxies_of_the_environment_are_used(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """HTTP_PROXY and ALL_PROXY lead through a proxy, NO_PROXY past it."""
     with FaultyServer(json_reply({"ok": 1})) as server, Proxy() as proxy:
         for name, value, request_count in (
@@ -101,8 +111,8 @@ def test_a_proxy_of_the_environment_is_gone_through(driver: Driver, monkeypatch:
 
 
 @every_driver
-def test_a_proxy_that_refuses_is_a_network_error(driver: Driver) -> None:
-    """A wrong password, and a proxy that is not there, name neither the password nor the address."""
+def test_a_failing_proxy_is_a_network_error(driver: Driver) -> None:
+    """A wrong password or a missing proxy; the error shows neither password nor address."""
     with Proxy("me:secret") as proxy:
         wrong = proxy.url.replace("secret", "mistaken")
         result = [driver.call(base_url="https://127.0.0.1:9", proxy=wrong, retry=NO_RETRY)]
@@ -132,20 +142,20 @@ def test_an_own_authority_is_trusted(driver: Driver, authority: Authority) -> No
 
 
 @every_driver
-def test_a_strangers_certificate_is_refused(driver: Driver, authority: Authority) -> None:
-    """Nothing is sent to a server that cannot say who it is, and the error says that and no address."""
+def test_an_untrusted_certificate_is_refused(driver: Driver, authority: Authority) -> None:
+    """Nothing is sent to such a server, and the error names the reason and no address."""
     with FaultyServer(HttpReply()) as server, TlsFront(server.port, authority.server()) as front:
         result = driver.call(base_url=front.url, retry=NO_RETRY)
     assert type(result.error) is NetworkError
     assert "CERTIFICATE_VERIFY_FAILED" in str(result.error)
     assert str(front.port) not in str(result.error)
-    assert server.received == []
+    assert server.requests == []
 
 
 @pytest.mark.parametrize("driver", [*DRIVERS, *HTTPX2], ids=lambda driver: driver.name)
 @requires("h2")
 def test_http2_shares_one_connection(driver: Driver, authority: Authority) -> None:
-    """Calls at once go over one connection where HTTP/2 was asked for."""
+    """Concurrent calls use one connection if HTTP/2 is on."""
     with Http2Server(authority.server()) as server:
         settings: dict[str, Any] = {"base_url": server.url, "verify": authority.client(), "http2": True}
         if isinstance(driver, SyncDriver):
@@ -165,8 +175,8 @@ def test_http2_shares_one_connection(driver: Driver, authority: Authority) -> No
 
 
 @every_driver
-def test_a_name_that_nobody_knows_is_a_network_error(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says that the name was not found, and not which one it was."""
+def test_an_unknown_host_is_a_network_error(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says that the name was not found, without the name."""
 
     def unknown(*_: object, **__: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -192,8 +202,8 @@ def test_large_bodies_pass_both_ways(driver: Driver) -> None:
 
 
 @every_driver
-def test_headers_come_as_they_are(driver: Driver) -> None:
-    """Long ones, several of a name, UTF-8 and Latin-1."""
+def test_headers_arrive_unchanged(driver: Driver) -> None:
+    """Long ones, repeated ones, UTF-8 and Latin-1."""
     head = b"X-Long: %b\r\nX-Two: a\r\nx-two: b\r\nX-Name: \xc3\xa9\r\nContent-Length: 2\r\n" % (b"l" * 20_000)
     with FaultyServer(HttpReply(raw=b"HTTP/1.1 200 OK\r\n" + head + b"\r\n{}")) as server:
         headers = _headers_of(driver, server.url)
@@ -219,12 +229,12 @@ def _headers_of(driver: Driver, url: str) -> Any:
 
 @every_driver
 @pytest.mark.parametrize("end", [HANG_UP, RESET], ids=["hangs up", "resets"])
-def test_what_arrived_before_a_break_is_handed_out(driver: Driver, end: Any) -> None:
-    """A reader who is slow gets all that came before the connection broke, and then the error."""
+def test_what_arrived_before_a_break_is_returned(driver: Driver, end: Any) -> None:
+    """A slow reader gets all that came before the connection broke, and then the error."""
     events = [b"data: %d\n\n" % number for number in range(3)]
     with FaultyServer(sse_reply(events[0], Pause(0.02), events[1], Pause(0.02), events[2], Pause(0.02), end)) as server:
         result, error = _read_slowly(driver, server.url)
-    # A reset may take with it what the reader's system had not handed over yet.
+    # A reset may discard what the reader's system had not handed over yet.
     assert result == b"".join(events) if end is HANG_UP else result.startswith(events[0])
     assert type(error) is NetworkError
 
@@ -259,9 +269,9 @@ def _read_slowly(driver: Driver, url: str) -> tuple[bytes, Exception | None]:
 
 
 @every_driver
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # httpx leaves what it could not write to the loop
-def test_a_request_that_nobody_reads_is_a_timeout(driver: Driver) -> None:
-    """A provider that takes no more of a long request does not hold the caller for longer than he waits."""
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # httpx leaves unsent data to the loop
+def test_an_unread_request_is_a_timeout(driver: Driver) -> None:
+    """A provider that stops reading a long request does not hold the caller beyond the time limit."""
     with socket.create_server(("127.0.0.1", 0)) as silent_server:
         silent_server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         request = WireRequest("POST", "/chat", bytes(30_000_000))
@@ -273,8 +283,8 @@ def test_a_request_that_nobody_reads_is_a_timeout(driver: Driver) -> None:
 
 
 @pytest.mark.parametrize("driver", [DRIVERS[1], AIOHTTP], ids=lambda driver: driver.name)
-def test_a_call_that_gets_no_connection_is_a_timeout(driver: AsyncDriver) -> None:
-    """With all connections in use the error names the setting that gives more of them."""
+def test_a_call_without_a_free_connection_is_a_timeout(driver: AsyncDriver) -> None:
+    """The error names the setting that allows more connections."""
 
     async def main() -> None:
         async with driver.transport(base_url=server.url, max_connections=1, retry=NO_RETRY) as transport:
@@ -312,8 +322,8 @@ def _client_factory(library: str) -> Callable[[dict[str, Any]], Any]:
         pytest.param(_aiohttp_session, marks=requires("aiohttp"), id="aiohttp"),
     ],
 )
-def test_the_callers_own_client_is_used_and_kept(make: Callable[[dict[str, Any]], Any]) -> None:
-    """Its headers go along, its ways with failures and compression do not matter, and it stays open."""
+def test_the_callers_own_client_is_used_and_stays_open(make: Callable[[dict[str, Any]], Any]) -> None:
+    """Its headers are sent; its handling of failures and compression does not matter."""
 
     async def main() -> None:
         client = make({"headers": {"x-proxy": "p"}})
@@ -327,12 +337,12 @@ def test_the_callers_own_client_is_used_and_kept(make: Callable[[dict[str, Any]]
     compressed = HttpReply(headers={"content-encoding": "gzip"}, body=gzip.compress(b'{"ok": 1}'))
     with FaultyServer([compressed, json_reply({}, status=404), sse_reply(b"data: 1\n\n")]) as server:
         asyncio.run(main())
-    assert [received.headers["x-proxy"] for received in server.received] == ["p"] * 3
+    assert [received.headers["x-proxy"] for received in server.requests] == ["p"] * 3
 
 
 @pytest.mark.parametrize("driver", [DRIVERS[1], AIOHTTP], ids=lambda driver: driver.name)
-def test_a_transport_that_nobody_closes_says_nothing(driver: AsyncDriver, caplog: pytest.LogCaptureFixture) -> None:
-    """Connections that are left to the garbage collector go without a line in the log of the event loop."""
+def test_an_unclosed_transport_logs_nothing(driver: AsyncDriver, caplog: pytest.LogCaptureFixture) -> None:
+    """Connections that are left to the garbage collector cause no log line of the event loop."""
 
     async def main() -> None:
         transport = driver.transport(base_url=server.url)
@@ -350,7 +360,7 @@ def test_a_transport_that_nobody_closes_says_nothing(driver: AsyncDriver, caplog
 
 @requires("aiohttp")
 def test_recordings_of_aiohttp_are_played(tmp_path: Path) -> None:
-    """What vcrpy has recorded below the engine comes out of it again, with no server there."""
+    """vcrpy's recordings below the engine are replayed without a server."""
 
     async def main() -> list[bytes]:
         async with AsyncHttpTransport(api_key=KEY, base_url=server.url, engine="aiohttp") as transport:
@@ -360,4 +370,4 @@ def test_recordings_of_aiohttp_are_played(tmp_path: Path) -> None:
         for _ in range(2):
             with vcr.use_cassette(str(tmp_path / "cassette.yaml"), record_mode="once"):
                 assert asyncio.run(main()) == [b'{"ok": 1}', b"data: 1\n\ndata: 2\n\n"]
-    assert len(server.received) == 2
+    assert len(server.requests) == 2

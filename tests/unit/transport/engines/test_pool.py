@@ -1,4 +1,4 @@
-"""Which client a call gets, and when a client has had its day."""
+"""Which client a call gets, and when a client is closed."""
 
 import pytest
 
@@ -15,7 +15,7 @@ class Clock:
 
 
 def make_pool(max_connections: int, *, owned: bool = True) -> tuple[Pool[str], list[int], Clock]:
-    """A pool whose clients are numbered names, the sizes that it asked for, and its clock."""
+    """A pool whose clients are numbered names, the sizes that it requested, and its clock."""
     sizes: list[int] = []
     clock = Clock()
 
@@ -27,7 +27,7 @@ def make_pool(max_connections: int, *, owned: bool = True) -> tuple[Pool[str], l
 
 
 def test_clients_are_made_when_they_are_needed() -> None:
-    """Nothing exists before the first call, and calls in turn share one client."""
+    """None exists before the first call, and calls in sequence share one client."""
     pool, sizes, _ = make_pool(100)
     assert sizes == []
     for _ in range(10):
@@ -36,7 +36,7 @@ def test_clients_are_made_when_they_are_needed() -> None:
 
 
 def test_calls_fill_one_client_after_the_other() -> None:
-    """Each client gets as many calls as it has connections; room that a call leaves is used before new clients."""
+    """Each client gets as many calls as it has connections; free connections are used before new clients."""
     pool, sizes, _ = make_pool(100)
     slots = [pool.acquire() for _ in range(3 * CLIENT_SIZE)]
     assert [slot.client for slot in slots] == [f"client {1 + n // CLIENT_SIZE}" for n in range(3 * CLIENT_SIZE)]
@@ -46,15 +46,15 @@ def test_calls_fill_one_client_after_the_other() -> None:
 
 
 def test_the_sizes_add_up_to_the_limit() -> None:
-    """No more connections than allowed, also where the limit is odd; whoever comes too late waits at the least busy."""
+    """No more connections than allowed, also for an odd limit; further calls wait at the least busy client."""
     pool, sizes, _ = make_pool(CLIENT_SIZE * 2 + 1)
     slots = [pool.acquire() for _ in range(30)]
     assert sum(sizes) == CLIENT_SIZE * 2 + 1
     assert max(slot.in_use for slot in slots) - min(slot.in_use for slot in slots) <= 1
 
 
-def test_a_spoiled_client_ends_with_its_last_call() -> None:
-    """It takes no new calls, serves those it has, and is handed out for closing once."""
+def test_a_discarded_client_ends_with_its_last_call() -> None:
+    """It gets no new calls, serves those it has, and is returned for closing once."""
     pool, _, _ = make_pool(100)
     first, second = pool.acquire(), pool.acquire()
     assert first is second
@@ -65,8 +65,8 @@ def test_a_spoiled_client_ends_with_its_last_call() -> None:
     assert pool.release(other) == []
 
 
-def test_what_a_burst_left_behind_is_closed() -> None:
-    """Clients without calls for the idle time are handed out at the end of a later call; the one in use stays."""
+def test_idle_clients_of_a_burst_are_closed() -> None:
+    """Clients without calls for the idle time are returned at the end of a later call; a busy one stays."""
     pool, _, clock = make_pool(100)
     burst = [pool.acquire() for _ in range(4 * CLIENT_SIZE)]
     for slot in burst:
@@ -79,7 +79,7 @@ def test_what_a_burst_left_behind_is_closed() -> None:
 
 
 def test_a_callers_client_is_never_closed() -> None:
-    """A borrowed client is not handed out, however it ends."""
+    """A borrowed client is not returned for closing."""
     pool, _, clock = make_pool(100, owned=False)
     clock.now = 1000
     assert pool.release(pool.acquire(), discard=True) == []
@@ -88,6 +88,6 @@ def test_a_callers_client_is_never_closed() -> None:
 
 
 def test_there_is_at_least_one_connection() -> None:
-    """A limit of none is a mistake."""
+    """A limit of zero is an error."""
     with pytest.raises(ValueError, match="1 or more"):
         make_pool(0)

@@ -1,24 +1,22 @@
-"""Replies out of nothing: what a model may say, cut into pieces as a provider would send them."""
+"""Random replies of a model, cut into pieces as a provider would send them."""
 
 import json
 import random
 from itertools import pairwise
 from typing import Any
 
-from dragoman.testing.sample_reply import SHORT, SHORTEST, SampleCall, SampleReply
+from dragoman.testing.sample_reply import SampleCall, SampleReply
 from dragoman.testing.strategies import TROUBLESOME_TEXTS
-
-__all__ = ["SampleCall", "SampleReply", "random_reply", "short_reply", "shortest_reply"]
 
 WORDS = TROUBLESOME_TEXTS
 
 NAMES = ("rm", "get_weather", "add", "search")
 
 
-def random_reply(seed: int, *, calls: int | None = None) -> SampleReply:
-    """A reply, by the seed: the same one in every process."""
+def random_reply(seed: int) -> SampleReply:
+    """A reply that depends on the seed alone: the same one in every process."""
     picker = random.Random(seed)
-    number = picker.choice((0, 0, 1, 2)) if calls is None else calls
+    number = picker.choice((0, 0, 1, 2))
     thinking = _speech(picker) if picker.random() < 0.4 else ()
     text = _speech(picker) if picker.random() < 0.8 or not number else ()
     return SampleReply(
@@ -30,16 +28,6 @@ def random_reply(seed: int, *, calls: int | None = None) -> SampleReply:
         cached_tokens=picker.choice((0, 0, 1024)),
         output_tokens=picker.randrange(1, 900),
     )
-
-
-def short_reply() -> SampleReply:
-    """A bit of everything: two calls, one of them without arguments."""
-    return SHORT
-
-
-def shortest_reply() -> SampleReply:
-    """The least that can be cut into half a character and half a call."""
-    return SHORTEST
 
 
 def _speech(picker: random.Random) -> tuple[str, ...]:
