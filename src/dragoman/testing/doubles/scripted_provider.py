@@ -135,7 +135,7 @@ class ScriptedProvider:
         for entry in script:
             if not (isinstance(entry, str | ScriptedReply | Exception) or callable(entry)):
                 raise ConfigurationError(
-                    f"{entry!r:.80} is no line of a script: a text, says(...), an error or a function"
+                    f"{entry!r:.80} cannot be in a script: give a text, a scripted_reply(...), an error or a function"
                 )
         self.name = name
         self.requests: list[ProviderRequest] = []
