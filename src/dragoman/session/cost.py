@@ -47,8 +47,8 @@ class Attempts:
         self.all: list[Message] = list(known)
 
     def record(self, partial: Message | None) -> None:
-        """Record a reply that is not kept, if it reported its usage."""
-        if partial is not None and partial.usage is not None:
+        """Record a reply that is not kept, if the provider has billed it: it reported its usage, or sent content."""
+        if partial is not None and (partial.usage is not None or partial.content):
             self.all.append(partial.model_copy(update={"content": ()}))
 
     def record_unused(self, reply: Message | None, history: Sequence[Message]) -> None:

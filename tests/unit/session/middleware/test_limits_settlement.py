@@ -51,7 +51,8 @@ def assert_settled(budget: Budget, *usages: Usage | None) -> None:
 
 
 def test_a_broken_reply_without_counts_is_charged_its_estimated_prompt(driver: Driver) -> None:
-    """The caller saw a part of it, so the provider read the prompt: the prompt counts in tokens and in dollars."""
+    """The caller saw a part of it, so the provider read the prompt: the prompt counts in tokens and in dollars. The
+    session's cost is unknown."""
     budget = Budget(usd=10_000, tokens=10_000, per="user")
     session = driver.session({"ollama": Wire([cut_ollama(2)])}, OLLAMA, budgets=[budget], options=SMALL,
                              prices=PAID_OLLAMA)  # fmt: skip
@@ -63,7 +64,8 @@ def test_a_broken_reply_without_counts_is_charged_its_estimated_prompt(driver: D
     assert prompt > 0
     assert budget.spend_of(None) == Spend(Decimal(prompt), prompt)
     assert budget.account_for(None).reserved == Spend()
-    assert session.attempts == ()
+    assert [attempt.usage for attempt in session.attempts] == [None]
+    assert (session.cost.usd, session.cost.status) == (None, CostStatus.UNPRICED)
 
 
 def test_a_reply_that_broke_unseen_and_without_counts_is_not_charged(driver: Driver) -> None:
@@ -73,6 +75,8 @@ def test_a_reply_that_broke_unseen_and_without_counts_is_not_charged(driver: Dri
     session = driver.session({"ollama": wire}, OLLAMA, budgets=[budget], options=SMALL)
     driver.stream(session, "Hi")
     assert len(wire.requests) == 2
+    assert session.attempts == ()
+    assert session.cost.status is CostStatus.FREE
     assert_settled(budget, session.messages[-1].usage)
     assert budget.spend_of(None).tokens == 17
 
