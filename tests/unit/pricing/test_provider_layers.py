@@ -39,8 +39,9 @@ def test_a_higher_layer_goes_first() -> None:
         assert {name: row.rows[0].rates["input"].amount for name, row in found.items() if row} == {
             name: Decimal(rate) for name, rate in rates.items()
         }
-    (row,) = ProviderPrices("acme", [high, low]).find("m").rows  # type: ignore[union-attr] - it is there
-    assert row.tools == {"search": Decimal(1), "fetch": Decimal(2)}
+    first = ProviderPrices("acme", [high, low]).find("m")
+    assert first is not None
+    assert first.rows[0].tools == {"search": Decimal(1), "fetch": Decimal(2)}
 
 
 def test_a_models_own_source_goes_before_that_of_its_file() -> None:

@@ -3,6 +3,7 @@
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,7 +97,12 @@ def test_a_window_has_two_times(tmp_path: Path, window: str) -> None:
 
 def test_a_row_has_its_own_price_of_a_tool() -> None:
     """It goes before that of the provider."""
-    common = {"provider": "acme", "model": "m", "source": "https://acme.example", "checked": date(2026, 11, 10)}
+    common: dict[str, Any] = {
+        "provider": "acme",
+        "model": "m",
+        "source": "https://acme.example",
+        "checked": date(2026, 11, 10),
+    }
     row = read_row({"tools": {"search": "2"}}, {"search": Decimal(1), "fetch": Decimal(1)}, **common)
     assert row.tools == {"search": Decimal(2), "fetch": Decimal(1)}
     assert PriceRow(**common, rates={}, tools={}).free is False

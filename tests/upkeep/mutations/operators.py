@@ -87,8 +87,14 @@ def _walk(parent: ast.AST, where: str, *, in_function: bool) -> Iterator[_Spot]:
                 apply = _setter(parent, name, position if isinstance(value, list) else None, replacement)
                 line = getattr(child, "lineno", getattr(parent, "lineno", 0))
                 yield _Spot(line, where, inside, child, replacement, apply)
-            named = isinstance(child, (*_FUNCTION_NODES, ast.ClassDef))
-            yield from _walk(child, f"{where}.{child.name}".lstrip(".") if named else where, in_function=inside)
+            yield from _walk(child, _name_of(child, where), in_function=inside)
+
+
+def _name_of(node: ast.AST, where: str) -> str:
+    """Return the qualified name of a function or class; for other nodes that of what contains them."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return f"{where}.{node.name}".lstrip(".")
+    return where
 
 
 def _setter(parent: ast.AST, name: str, position: int | None, replacement: ast.AST) -> Callable[[], None]:

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -42,18 +43,18 @@ def run(path: str, tests: Sequence[str], mutants: Sequence[Mutant]) -> Iterator[
         raise RuntimeError(f"the tests of {path} fail without any mutant: {' '.join(tests)}")
     limit = 10 + 5 * (time.monotonic() - began)
     slow = [mutant for mutant in mutants if not mutant.in_function]
-    for mutant, code in _run_replaced(path, source, tests, [each for each in mutants if each.in_function], limit):
-        if code == _UNREPLACEABLE:
+    for mutant, result in _run_replaced(path, source, tests, [each for each in mutants if each.in_function], limit):
+        if result == _UNREPLACEABLE:
             slow.append(mutant)
         else:
-            yield mutant, _outcome(code)
+            yield mutant, _outcome(result)
     for mutant in slow:
         code = compile_mutant(source, str(ROOT / path), mutant.index)
-        yield mutant, _outcome(_run_fork(lambda code=code: _run_planted(path, code, tests), limit))
+        yield mutant, _outcome(_run_fork(partial(_run_planted, path, code, tests), limit))
 
 
-def _outcome(code: int | None) -> str:
-    return TIMED_OUT if code is None else KILLED if code else SURVIVED
+def _outcome(result: int | None) -> str:
+    return TIMED_OUT if result is None else KILLED if result else SURVIVED
 
 
 def _run_replaced(
@@ -70,7 +71,7 @@ def _run_replaced(
             importlib.import_module(_module_name(path))
             for mutant in mutants:
                 code = compile_mutant(source, str(ROOT / path), mutant.index)
-                result = _run_fork(lambda code=code: _run_collected(session, code), limit)
+                result = _run_fork(partial(_run_collected, session, code), limit)
                 os.write(writing, f"{result}\n".encode())
             return True
 

@@ -84,10 +84,9 @@ def test_a_streamed_attempt_is_settled_by_its_outcome(
 ) -> None:
     """By its counts; without any, all that was reserved counts if the caller saw content, else the prompt."""
     found = record_settled(monkeypatch)
-    denying = {"policy": Pipeline([DenyingPlugin(SECRET, hooks=["cmf.llm_output"])])}
+    policy = Pipeline([DenyingPlugin(SECRET, hooks=["cmf.llm_output"])]) if error is PolicyDeniedError else None
     wires = {model.partition(":")[0]: Wire(replies())}
-    session = driver.session(wires, model, limits=Limits(Limit(tokens=10**6, requests=100)),
-                             **(denying if error is PolicyDeniedError else {}))  # fmt: skip
+    session = driver.session(wires, model, limits=Limits(Limit(tokens=10**6, requests=100)), policy=policy)
     with nullcontext() if error is None else pytest.raises(error):
         driver.stream(session, "Hi", max_output_tokens=50)
     assert found == resolve(settled, model)
