@@ -24,16 +24,13 @@ from dragoman.policy import (
     DeclassificationError,
     Extensions,
     HttpExtension,
-    RequestExtension,
     SecurityExtension,
     TierViolation,
-    declassify,
-    filter_extensions,
-    inherit_labels,
-    labels_of,
-    merge_extensions,
-    with_labels,
 )
+from dragoman.policy.extensions import RequestExtension
+from dragoman.policy.filtering import filter_extensions
+from dragoman.policy.labels import declassify, inherit_labels, labels_of, with_labels
+from dragoman.policy.merging import merge_extensions
 
 RUNS, STEPS = 2_000, 50
 

@@ -10,18 +10,16 @@ import pytest
 
 from dragoman.policy import (
     Capability,
-    DelegationExtension,
-    DelegationHop,
     Extensions,
     HttpExtension,
     PolicyError,
-    RequestExtension,
     SecurityExtension,
     SubjectType,
     TierViolation,
-    filter_extensions,
-    merge_extensions,
 )
+from dragoman.policy.extensions import DelegationExtension, DelegationHop, RequestExtension
+from dragoman.policy.filtering import filter_extensions
+from dragoman.policy.merging import merge_extensions
 from tests.unit.canonical.extensions.samples import FULL, full
 
 EVERYTHING = list(Capability)
