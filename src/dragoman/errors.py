@@ -35,6 +35,7 @@ DragomanError
 │   ├── StoreBusyError              others held the database for longer than the store waits
 │   ├── StoreVersionError           a newer version of the library wrote the file, or the line
 │   └── UnreadableError             a row or a line holds no message
+├── NotTriedError                   a law of the conformance kit does not apply to the adapter
 ├── CassetteMissError               a cassette has no exchange left for a request
 ├── NetworkBlockedError             a connection was opened while a test blocks the network
 ├── ScriptError                     a conversation left the script of a `ScriptedProvider`
@@ -57,6 +58,9 @@ DragomanError
     │   └── FrameTooLargeError      one frame, or the whole body, is over the cap
     ├── RequestCancelledError       the caller cancelled
     └── UnclassifiedError           none of the above
+
+ValueError
+└── UnknownPartError                a part of a message that no policy can judge; it must not pass
 
 Messages never hold a key; the provider's own text is masked and truncated. Each class is loaded when it is first used.
 Those of an optional part, such as the store, need its extra, and raise `MissingExtraError` without it.
@@ -104,6 +108,7 @@ if TYPE_CHECKING:
         UnknownProviderError,
         UnpricedModelError,
     )
+    from dragoman.canonical.message_view.parts import UnknownPartError
     from dragoman.formats.errors import FormatError, MessageBodyError, NotFetchedError
     from dragoman.limits.errors import LimitReachedError, LimitsUnavailableError
     from dragoman.policy.errors import DeclassificationError, PolicyDeniedError, PolicyError, TierViolation
@@ -117,6 +122,7 @@ if TYPE_CHECKING:
     )
     from dragoman.testing.cassettes.replay import CassetteMissError
     from dragoman.testing.cassettes.secrets import SecretFoundError
+    from dragoman.testing.conformance.subject import NotTriedError
     from dragoman.testing.doubles.scripted_provider import ScriptError
     from dragoman.testing.network import NetworkBlockedError
     from dragoman.tools.mcp import McpToolError
@@ -154,6 +160,7 @@ __all__ = [
     "NoModelError",
     "NotFetchedError",
     "NotFoundError",
+    "NotTriedError",
     "OverloadedError",
     "PermissionDeniedError",
     "PolicyDeniedError",
@@ -177,6 +184,7 @@ __all__ = [
     "ToolSchemaError",
     "TurnLimitError",
     "UnclassifiedError",
+    "UnknownPartError",
     "UnknownProviderError",
     "UnpricedModelError",
     "UnreadableError",
@@ -221,6 +229,7 @@ _EXPORTS = {
         "UnknownProviderError",
         "UnpricedModelError",
     ),
+    "canonical.message_view.parts": ("UnknownPartError",),
     "formats.errors": (
         "FormatError",
         "MessageBodyError",
@@ -246,6 +255,7 @@ _EXPORTS = {
     ),
     "testing.cassettes.replay": ("CassetteMissError",),
     "testing.cassettes.secrets": ("SecretFoundError",),
+    "testing.conformance.subject": ("NotTriedError",),
     "testing.doubles.scripted_provider": ("ScriptError",),
     "testing.network": ("NetworkBlockedError",),
     "tools.mcp": ("McpToolError",),

@@ -100,3 +100,7 @@ if not TYPE_CHECKING:  # a type checker would believe that every name exists
 
             return Telemetry
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

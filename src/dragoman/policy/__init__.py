@@ -18,7 +18,7 @@ from dragoman.canonical.extensions.extensions import (
 from dragoman.canonical.message_view.view import MessageView, iter_views
 from dragoman.policy.errors import DeclassificationError, PolicyDeniedError, PolicyError, TierViolation
 from dragoman.policy.labels import Declassification
-from dragoman.policy.pipeline import Pipeline
+from dragoman.policy.pipeline import Pipeline, PipelineResult
 from dragoman.policy.plugin import CheckResult, Hook, Mode, OnError, Plugin, PluginResult, Violation, hook
 from dragoman.policy.slots import Capability, Tier
 from dragoman.policy.step import Step
@@ -37,6 +37,7 @@ __all__ = [
     "ObjectSecurityProfile",
     "OnError",
     "Pipeline",
+    "PipelineResult",
     "Plugin",
     "PluginResult",
     "PolicyDeniedError",

@@ -1,4 +1,7 @@
-"""Extensions: the context that travels with a message, such as its subject, its labels and its headers."""
+"""Extensions: the context that travels with a message, such as its subject, its labels and its headers.
+
+`filter_extensions` leaves what a plugin may read, and `merge_extensions` applies what it may change.
+"""
 
 from dragoman.canonical.extensions.extensions import (
     AgentExtension,
@@ -26,6 +29,8 @@ from dragoman.canonical.extensions.extensions import (
     SubjectType,
     ToolMetadata,
 )
+from dragoman.policy.filtering import filter_extensions
+from dragoman.policy.merging import merge_extensions
 
 __all__ = [
     "AgentExtension",
@@ -52,4 +57,6 @@ __all__ = [
     "SubjectExtension",
     "SubjectType",
     "ToolMetadata",
+    "filter_extensions",
+    "merge_extensions",
 ]

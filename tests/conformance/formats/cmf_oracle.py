@@ -22,8 +22,7 @@ from dragoman.canonical.message import Role
 from dragoman.canonical.message_view.parts import CalledTool
 from dragoman.canonical.message_view.view import MessageView
 from dragoman.policy import Capability, TierViolation
-from dragoman.policy.filtering import filter_extensions
-from dragoman.policy.merging import merge_extensions
+from dragoman.policy.extensions import filter_extensions, merge_extensions
 from tests.unit.canonical.extensions.samples import FULL
 from tests.unit.canonical.message_view.test_view import SQL, block
 

@@ -27,10 +27,8 @@ from dragoman.policy import (
     SecurityExtension,
     TierViolation,
 )
-from dragoman.policy.extensions import RequestExtension
-from dragoman.policy.filtering import filter_extensions
+from dragoman.policy.extensions import RequestExtension, filter_extensions, merge_extensions
 from dragoman.policy.labels import declassify, inherit_labels, labels_of, with_labels
-from dragoman.policy.merging import merge_extensions
 
 RUNS, STEPS = 2_000, 50
 

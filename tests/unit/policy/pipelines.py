@@ -5,8 +5,7 @@ from typing import Any
 
 from dragoman.canonical.blocks import TextBlock
 from dragoman.canonical.message import Message
-from dragoman.policy import Plugin, Step, hook
-from dragoman.policy.pipeline import PipelineResult
+from dragoman.policy import PipelineResult, Plugin, Step, hook
 
 HI = Message.user("Hi", session_id="s")
 Run = Callable[..., PipelineResult]

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from dragoman.policy import Extensions, TierViolation
-from dragoman.policy.merging import merge_extensions
+from dragoman.policy.extensions import merge_extensions
 from tests.laws.policy.attacks import ATTACKS, EVERYTHING, READERS, VALUES, Explosive, places, run_attacks
 from tests.unit.canonical.extensions.samples import full
 

@@ -7,9 +7,7 @@ import pytest
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.policy import Capability, Extensions, Tier, TierViolation
-from dragoman.policy.extensions import AgentExtension, RequestExtension
-from dragoman.policy.filtering import filter_extensions
-from dragoman.policy.merging import merge_extensions
+from dragoman.policy.extensions import AgentExtension, RequestExtension, filter_extensions, merge_extensions
 from dragoman.policy.slots import SLOTS, Slot, expand_capabilities
 from tests.laws.policy.capabilities import breaches, subsets
 from tests.unit.canonical.extensions.samples import FULL, full

@@ -17,9 +17,13 @@ from dragoman.policy import (
     SubjectType,
     TierViolation,
 )
-from dragoman.policy.extensions import DelegationExtension, DelegationHop, RequestExtension
-from dragoman.policy.filtering import filter_extensions
-from dragoman.policy.merging import merge_extensions
+from dragoman.policy.extensions import (
+    DelegationExtension,
+    DelegationHop,
+    RequestExtension,
+    filter_extensions,
+    merge_extensions,
+)
 from tests.unit.canonical.extensions.samples import FULL, full
 
 EVERYTHING = list(Capability)

@@ -8,7 +8,7 @@ import pytest
 from dragoman import Message
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.policy import Extensions, Pipeline, Plugin, PolicyDeniedError, Step, hook
-from dragoman.policy.filtering import filter_extensions
+from dragoman.policy.extensions import filter_extensions
 from dragoman.policy.plugins import AllowUris, Confirmation, DenyUris, LabelledModels, Redaction
 from dragoman.policy.slots import expand_capabilities
 

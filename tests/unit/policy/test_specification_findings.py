@@ -43,10 +43,8 @@ from dragoman.policy import (
     TierViolation,
     hook,
 )
-from dragoman.policy.extensions import AgentExtension, RequestExtension
-from dragoman.policy.filtering import filter_extensions
+from dragoman.policy.extensions import AgentExtension, RequestExtension, filter_extensions, merge_extensions
 from dragoman.policy.labels import declassify, labels_of, with_labels
-from dragoman.policy.merging import merge_extensions
 from dragoman.policy.slots import SLOTS
 from dragoman.policy.views import UnknownPartError
 from tests.unit.canonical.extensions.samples import full
