@@ -120,8 +120,7 @@ class ModelRunner:
                 yield PendingRow(row_no, texts, prompt_error, None)
             elif previous.state is not State.FAILED and previous.digest != prompt_digest(texts):
                 raise ConfigurationError(
-                    f"row {row_no + 1:,} is not what it was when this run asked it: give the changed rows a run of"
-                    " their own"
+                    f"row {row_no + 1:,} has changed since this run sent it: use a new run for changed rows"
                 )
             elif previous.state is State.FAILED and self._retry_errors:
                 self.tracker.reopen_row(self.requester.model)

@@ -105,4 +105,4 @@ def _parse_capability(name: str) -> Capability:
     except ValueError:
         near = get_close_matches(str(name), list(Capability), n=1)
         hint = f"did you mean {near[0]}?" if near else f"they are {', '.join(Capability)}"
-        raise ConfigurationError(f"{name!r} is no capability: {hint}") from None
+        raise ConfigurationError(f"{name!r} is not a capability: {hint}") from None

@@ -129,7 +129,7 @@ def replace_text(prompt: Sequence[Message], text: str) -> tuple[Message, ...]:
             *content[block_index + 1 :],
         )
         if not kept:
-            raise RequestError("the message names a model and says nothing else")
+            raise RequestError("the message holds only the mention of a model")
         changed[index] = changed[index].model_copy(update={"content": kept})
         break
     return tuple(changed)

@@ -48,5 +48,5 @@ def find_refusals(
     if request.system_prompt and not capabilities.supports_system_prompt:
         found.append(RefusalReason(Refusal.NO_SYSTEM_PROMPT_SUPPORT, "the turn has a system prompt"))
     if request.output_schema and not capabilities.supports_structured_output:
-        found.append(RefusalReason(Refusal.NO_STRUCTURED_OUTPUT_SUPPORT, "the turn asks for a schema"))
+        found.append(RefusalReason(Refusal.NO_STRUCTURED_OUTPUT_SUPPORT, "the turn has an output schema"))
     return tuple(found)

@@ -51,7 +51,7 @@ class Inflater:
     def finish(self) -> None:
         """Raises StreamTruncatedError if the compressed data is incomplete."""
         if self._fed and (self._decompressor is None or not self._decompressor.eof):
-            raise StreamTruncatedError("the compressed reply ended before its end")
+            raise StreamTruncatedError("the compressed reply is incomplete")
 
 
 def _has_zlib_frame(data: bytes) -> bool:
@@ -75,4 +75,4 @@ def inflater_for(encoding: str | None) -> Inflater | None:
         return None
     if normalized in ("gzip", "x-gzip", "deflate"):
         return Inflater(normalized)
-    raise MalformedReplyError(f"the reply is compressed as {normalized!r:.40}, which was not asked for")
+    raise MalformedReplyError(f"the reply is compressed as {normalized!r:.40}, which was not requested")

@@ -207,18 +207,18 @@ def test_what_every_worker_would_meet_ends_the_run(actors: list[Actor], monkeypa
             return actor
 
     monkeypatch.setattr(cluster_module, "Cluster", Broken)
-    with pytest.raises(ConfigurationError, match="can begin: it is gone for good"):
+    with pytest.raises(ConfigurationError, match="can start: it is gone for good"):
         asyncio.run(on_cluster({}, 1))
 
 
 def test_settings_that_no_worker_can_have_are_refused(actors: list[Actor]) -> None:
     """A client is this process's; batches need no workers; and workers are those of a cluster."""
     settings = Provider().settings
-    with pytest.raises(ConfigurationError, match="with a client of your own"):
+    with pytest.raises(ConfigurationError, match="for example a client"):
         bulk(rows(1), HAIKU, providers=settings, ray="fake")
-    with pytest.raises(ConfigurationError, match="batch needs no cluster"):
+    with pytest.raises(ConfigurationError, match="cannot be combined"):
         bulk(rows(1), HAIKU, ray="fake", batch=True)
-    with pytest.raises(ConfigurationError, match="say which one"):
+    with pytest.raises(ConfigurationError, match="pass ray too"):
         bulk(rows(1), HAIKU, workers=2)
 
 

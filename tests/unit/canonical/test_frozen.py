@@ -29,7 +29,7 @@ ATTACKS: list[Callable[[Any], Any]] = [
 def test_nothing_changes_it(attack: Callable[[Any], Any]) -> None:
     """At no depth, and with an error that says what to do instead."""
     frozen = freeze(PLAIN)
-    with pytest.raises(TypeError, match=r"read-only: change a copy, as thaw\(\) gives it"):
+    with pytest.raises(TypeError, match=r"read-only: change the copy that thaw\(\) returns"):
         attack(frozen)
     assert frozen == PLAIN
 

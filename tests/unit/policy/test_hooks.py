@@ -45,9 +45,9 @@ def test_a_hook_that_is_none_is_refused(name: Any) -> None:
 def test_what_is_no_message_does_not_pass_unjudged(there: bool) -> None:
     """Whether any plugin is asked there or not."""
     pipeline = Pipeline([hook("evaluate" if there else "llm_input")(lambda step: None)])
-    with pytest.raises(TypeError, match="a Message is judged, not a str"):
+    with pytest.raises(TypeError, match="expected a Message, not a str"):
         pipeline.run("evaluate", "hunter2")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"are Extensions, not a dict: Extensions\.model_validate"):
+    with pytest.raises(TypeError, match=r"must be Extensions, not a dict: Extensions\.model_validate"):
         pipeline.run("evaluate", HI, {"security": {"labels": ["PII"]}})  # type: ignore[arg-type]
 
 
@@ -63,7 +63,7 @@ def test_one_plugin_alone_is_a_pipeline_too() -> None:
 
 def test_views_look_at_extensions_and_nothing_else() -> None:
     """A dict would be found out much later, by the first accessor that is asked."""
-    with pytest.raises(TypeError, match=r"extensions are Extensions, not a dict"):
+    with pytest.raises(TypeError, match=r"extensions must be Extensions, not a dict"):
         HI.iter_views(extensions={})  # type: ignore[arg-type]
     (view,) = HI.iter_views(extensions=Extensions())
     assert view.labels == frozenset()

@@ -90,5 +90,5 @@ def test_extensions_of_the_policy_are_laid_beside_messages() -> None:
 
 def test_what_is_no_extensions_is_refused() -> None:
     """Before anything is written."""
-    with pytest.raises(TypeError, match="one for each message, not a str"):
+    with pytest.raises(TypeError, match="for each message, not a str"):
         to_cmf([Message.user("Hi")], extensions=["PII"])  # type: ignore[list-item]

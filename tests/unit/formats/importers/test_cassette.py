@@ -218,8 +218,8 @@ def test_aliases_that_repeat_headers_are_read() -> None:
 
 
 def test_aliases_in_yaml_do_not_grow_without_end() -> None:
-    """A few lines that mean gigabytes are refused, and so is what holds itself."""
-    with pytest.raises(FormatError, match="holds itself"):
+    """A few lines that mean gigabytes are refused, and so is what contains itself."""
+    with pytest.raises(FormatError, match="contains itself"):
         from_cassette("interactions: &a [*a]\n")
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]

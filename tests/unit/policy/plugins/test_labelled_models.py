@@ -62,7 +62,7 @@ def test_without_a_slot_nothing_is_known() -> None:
 def test_one_word_is_no_list() -> None:
     """It would be its letters."""
     for make in (LabelledModels, label_rules):
-        with pytest.raises(ConfigurationError, match="are a list"):
+        with pytest.raises(ConfigurationError, match="must be a list"):
             make({"PII": "ollama:**"})
 
 

@@ -43,11 +43,11 @@ def declares_itself(subject: Subject) -> Iterator[Trial]:
     if not _NAME.fullmatch(adapter.provider):
         faults.append(f"the provider {adapter.provider!r} is not of small letters, digits and hyphens")
     if not isinstance(adapter, Adapter):
-        faults.append(f"{type(adapter).__name__} is no Adapter")
+        faults.append(f"{type(adapter).__name__} is not an Adapter")
     if adapter.transport == "http" and not re.match(r"https?://|.*\{", adapter.endpoint.base_url or "http://"):
         faults.append(f"the base URL {adapter.endpoint.base_url!r} is none of http or https")
     if not isinstance(adapter.capabilities, AdapterCapabilities):
-        faults.append("the capabilities are no AdapterCapabilities")
+        faults.append("the capabilities are not AdapterCapabilities")
     elif adapter.capabilities != adapter.capabilities:
         faults.append("the capabilities change from one look to the next")
     elif min(adapter.capabilities.max_context_tokens, adapter.capabilities.max_output_tokens) < 1:
@@ -86,7 +86,7 @@ def _request_faults(request: WireRequest) -> Iterator[str]:
     if not isinstance(request.body, bytes):
         yield f"the body is {type(request.body).__name__}, not bytes"
     if not all(isinstance(each, Loss) for each in request.losses):
-        yield "something among the losses is no Loss"
+        yield "one of the losses is not a Loss"
     if secret := _SECRET_HEADERS.intersection(name.lower() for name in request.headers):
         yield f"the header {', '.join(secret)}: keys are the transport's business"
 
@@ -242,7 +242,7 @@ def passes_extra_and_headers(subject: Subject) -> Iterator[Trial]:
     other = subject.write([Message.user("Hi")], [], extra={"another-provider": {"kit_field": 7}})
     body, foreign = parse_body(request.body), parse_body(other.body)
     if not isinstance(body, dict):
-        raise NotTriedError("the body is no JSON object")
+        raise NotTriedError("the body is not a JSON object")
     faults = [] if body.get("kit_field") == 7 else ["a field of the caller's own is not in the body"]
     faults += [] if dict(request.headers).get("x-kit") == "1" else ["a header of the caller's own is not sent"]
     faults += ["a field for another provider is in the body"] if "kit_field" in foreign else []

@@ -40,13 +40,13 @@ def counts(subject: Subject) -> Iterator[Trial]:
 
 def _count_faults(usage: Usage | None, sample: SampleReply) -> Iterator[str]:
     if usage is None:
-        yield "no usage, although the wire tells it"
+        yield "no usage, although the wire has it"
         return
     counts = (usage.input_tokens, usage.cached_input_tokens, usage.output_tokens)
     if counts != (expected := (sample.input_tokens, sample.cached_tokens, sample.output_tokens)):
-        yield f"uncached, cached and output tokens are {counts}, and not {expected}"
+        yield f"uncached, cached and output tokens are {counts}, not {expected}"
     if usage.cache_creation_input_tokens:
-        yield f"{usage.cache_creation_input_tokens} tokens written to a cache that nobody told of"
+        yield f"{usage.cache_creation_input_tokens} tokens written to a cache, which the wire does not report"
     if usage.discrepancy:
         yield f"the provider's total differs by {usage.discrepancy}"
 
@@ -63,7 +63,7 @@ def prices(subject: Subject) -> Iterator[Trial]:
             for way, usage in (("streamed", streamed), ("whole", whole)):
                 cost = None if usage is None else usage.cost_usd
                 faults = (
-                    [] if cost == expected and isinstance(cost, Decimal) else [f"it costs {cost!r}, and not {expected}"]
+                    [] if cost == expected and isinstance(cost, Decimal) else [f"it costs {cost!r}, not {expected}"]
                 )
                 yield Trial(f"reply {number}, {way}", tuple(faults))
             foreign_models = [model for model in table.priced_models if not model.startswith(f"{subject.provider}:")]

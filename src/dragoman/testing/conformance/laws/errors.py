@@ -40,7 +40,7 @@ def garbage(subject: Subject) -> Iterator[Trial]:
             except Exception as raised:
                 yield Trial(f"{status} with {body[:40]!r}", (f"{type(raised).__name__} was raised: {raised}",))
                 continue
-            faults = [] if isinstance(error, ProviderError) else [f"{type(error).__name__} is no ProviderError"]
+            faults = [] if isinstance(error, ProviderError) else [f"{type(error).__name__} is not a ProviderError"]
             faults += [] if len(str(error)) < 1000 else ["its text has no bound"]
             faults += [] if type(pickle.loads(pickle.dumps(error))) is type(error) else ["it cannot be pickled"]
             yield Trial(f"{status} with {body[:40]!r}", tuple(faults))

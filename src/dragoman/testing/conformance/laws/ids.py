@@ -21,7 +21,7 @@ def results_match_calls(subject: Subject) -> Iterator[Trial]:
         for message in subject.read(subject.write(history, [TOOL])).messages:
             for result in message.tool_results:
                 if result.tool_use_id not in calls:
-                    yield f"an answer to {result.tool_use_id}, which nobody called before it"
+                    yield f"an answer to {result.tool_use_id}, which no earlier message called"
                 answered.append(result.tool_use_id)
             calls += [use.id for use in message.tool_uses]
         if sorted(calls) != sorted(answered):

@@ -64,7 +64,7 @@ def requests_only_grow(subject: Subject) -> Iterator[Trial]:
     def check(subject: Subject, history: History) -> Iterator[str]:
         bodies = [parse_body(subject.write(shorter, _tools(subject)).body) for shorter in _prefixes(history)]
         if not all(isinstance(body, dict) for body in bodies):
-            raise NotTriedError("the body is no JSON object")
+            raise NotTriedError("the body is not a JSON object")
         for shorter, longer in pairwise(bodies):
             for name in {**shorter, **longer}:
                 if not _grows(shorter.get(name), longer.get(name)):
