@@ -13,7 +13,7 @@ HI = Message.user("Hi")
 
 @pytest.mark.parametrize("name", [each for each in Hook if each is not Hook.EVALUATE])
 def test_a_hook_has_two_words(name: Hook) -> None:
-    """A6: as messages bear it, and as plugins are asked; a plugin may name it either way, and so may who runs it."""
+    """A hook has the name in messages and the one for plugins; both are accepted: docs/reference/policy.md#hooks."""
     bare = name.removeprefix("cmf.")
     assert Hook(bare) is name
     hooks: list[str] = []

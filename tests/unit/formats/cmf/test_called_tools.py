@@ -30,7 +30,7 @@ FIXTURE = {
 
 
 def test_the_fixture_of_the_specification_read_from_its_document() -> None:
-    """A5.10: four views, the calls with the URIs that policies go by."""
+    """Four views, the calls with the URIs that policies match: docs/reference/cmf.md#views."""
     history = from_cmf([FIXTURE])
     views = list(history[0].iter_views(calls=called_tools_in_cmf(history)))
     seen = [(view.kind, view.name, view.action, view.is_pre, view.uri) for view in views]
