@@ -30,7 +30,7 @@ StateCallback = Callable[[BatchState], Any]
 
 
 class _Batches(Generic[TransportT]):
-    """What the sync and the async driver share."""
+    """The shared part of the sync and the async driver."""
 
     _asynchronous: bool
 

@@ -248,7 +248,7 @@ class ModelRunner:
         return Claim(self.model_no, pending.row_no, prompt_digest(pending.texts), estimate, now_micros())
 
     def previous_loss(self, pending: PendingRow) -> LostRequest | None:
-        """What an earlier failed request for this row was billed."""
+        """The cost of an earlier failed request for this row."""
         previous = pending.previous
         if previous is None or previous.cost_usd is None:
             return None
@@ -281,7 +281,7 @@ class ModelRunner:
             return
         if isinstance(result, Reply):
             await self._limits.observe_async(self.requester.model, result.headers)
-            if result.message.usage is not None:  # otherwise the reservation stands
+            if result.message.usage is not None:  # otherwise the reservation stays
                 await self._limits.settle_async(grant, result.message.usage)
             return
         if isinstance(result, ProviderError):

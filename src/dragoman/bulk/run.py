@@ -71,7 +71,7 @@ class RunConfig:
 
 
 async def run_bulk(config: RunConfig) -> BulkReport:
-    """Does what is left of the run. Raises errors that every row would meet, ConfigurationError and StoreError;
+    """Finishes the run. Raises errors that every row would meet, ConfigurationError and StoreError;
     outcomes so far are kept, and the same call resumes from there.
     """
     _check_config(config)

@@ -31,7 +31,7 @@ def export(
 
     Run it again to update the days that have changed.
     """
-    from dragoman.store import Store  # its extra is asked for where it is needed
+    from dragoman.store import Store  # the extra is needed only by this command
 
     with Store(_url(store)) as opened_store:
         result = opened_store.export_replies(

@@ -94,7 +94,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a request needs of one bucket, in microseconds.
+    """The share of one bucket that a request needs, in microseconds.
 
     ``cost``: the time that it books. ``slack``: the minimum time from the end of earlier bookings to its start,
     negative within the burst. ``period``: how long the bucket is kept.

@@ -1,6 +1,6 @@
 """Who may read and change which slot of the extensions, as one table.
 
-Nobody may read or change a slot that is not in the table. Source: docs/reference/cmf.md#tiers and
+A slot that is not in the table can be neither read nor changed. Source: docs/reference/cmf.md#tiers and
 docs/reference/cmf.md#capabilities.
 """
 

@@ -1,7 +1,7 @@
 """The routing chain (docs/reference/routing-and-events.md#chain).
 
 The router collects proposals for a turn's model in a fixed order and picks the first valid one. If none is valid, the
-turn does not start: it never picks a model that nobody proposed. There is no I/O, and the clock is a parameter.
+turn does not start: it never chooses a model that was not proposed. There is no I/O, and the clock is a parameter.
 """
 
 import logging
@@ -102,7 +102,8 @@ class Router:
     @property
     def configuration(self) -> dict[str, Any]:
         """The rules, own aliases and defaults as JSON values, to store with a session. Aliases are resolved to their
-        present models, so that they keep their meaning."""
+        current models, so they keep their meaning.
+        """
         return dump_configuration(
             RouterConfiguration(
                 rule=self.rules,

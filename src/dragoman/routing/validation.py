@@ -1,7 +1,7 @@
 """Checks whether a model can take a turn (docs/reference/routing-and-events.md#validation).
 
 Each capability is checked only if the turn needs it. Thinking is never checked: a model without it answers without it.
-Media other than images are not checked either: what a model does not take becomes a loss, and rules can route it.
+Media other than images are not checked either: unsupported media become a loss, and rules can choose another model.
 """
 
 from collections.abc import Callable

@@ -22,7 +22,7 @@ _SCHEMA_LIST_KEYWORDS = {"anyOf", "oneOf", "allOf", "prefixItems"}
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a model needs to call a function. A function with ``problems`` cannot become a tool."""
+    """A function's description for a model. A function with ``problems`` cannot become a tool."""
 
     name: str
     description: str

@@ -41,7 +41,7 @@ class Inflater:
                 yield piece
                 if (
                     self._decompressor.eof
-                ):  # what follows this member stands in unused_data, and in unconsumed_tail as well
+                ):  # the bytes after this member are in unused_data, and also in unconsumed_tail
                     break
                 # Output may still wait inside after all input is taken; it is over when a piece is not full.
                 more = self._decompressor.unconsumed_tail

@@ -147,7 +147,7 @@ class StoreReplies:
     span: Span = ALWAYS
 
     def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
-        from dragoman.store import Store  # its extra is asked for where a store is
+        from dragoman.store import Store  # its extra is needed only for stores
 
         check_store_exists(self.url)
         with Store(self.url) as store:

@@ -1,4 +1,4 @@
-"""From the body of a request to what the model reads, and to what it may write.
+"""Builds the model's prompt, and the grammar of its reply, from the body of a request.
 
 Calls and results stand in the prompt as text, in the form of the Hermes and Qwen models, and calls are written in
 the same form, which the runtime's grammar enforces::
@@ -26,7 +26,7 @@ _PLAIN = "You are a helpful assistant."
 
 @dataclass(frozen=True, slots=True)
 class AllowedOutput:
-    """What the model may write: text, calls of these tools, or either. ``parallel``: several calls in one reply.
+    """The grammar of the reply: text, calls of these tools, or either. ``parallel``: several calls in one reply.
 
     ``schema`` is the JSON Schema of its text.
     """
