@@ -108,7 +108,7 @@ def test_recorded_bodies_come_back() -> None:
 )
 def test_what_is_no_cassette(text: str) -> None:
     """It is said so, without a traceback of YAML's."""
-    with pytest.raises(ConfigurationError, match="this is no cassette"):
+    with pytest.raises(ConfigurationError, match="this is not a cassette"):
         load_exchanges(text)
 
 

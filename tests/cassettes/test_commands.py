@@ -49,7 +49,7 @@ def test_check_fails_on_secrets_and_damage_and_reports_the_rest(tmp_path: Path) 
     """What is found is named by its place; `--strict` fails on what is only stale."""
     code, output = run("check", dirty(tmp_path / "a.yaml"))
     assert code == 1
-    assert "secret: exchange 1, request $.a: shaped like a secret (Groq)" in output
+    assert "secret: exchange 1, request $.a: looks like a secret (Groq)" in output
     assert SECRET not in output
     (tmp_path / "b.yaml").write_text("format: 9", encoding="utf-8")
     code, output = run("check", tmp_path / "b.yaml")

@@ -134,7 +134,7 @@ def test_each_exchange_is_played_once_and_in_any_order() -> None:
     )
     order = [tape.play(record_request(chat({"role": "user", "content": text}))).response.body for text in "baa"]
     assert order == [b"1", b"0", b"2"]
-    with pytest.raises(CassetteMissError, match="recorded 2 times, and is asked once more"):
+    with pytest.raises(CassetteMissError, match="recorded 2 times, but is sent again"):
         tape.play(record_request(chat({"role": "user", "content": "a"})))
     assert tape.unplayed == 0
     assert tape.remaining == []

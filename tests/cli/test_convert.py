@@ -101,14 +101,14 @@ def test_a_directory_is_converted_file_by_file(tmp_path: Path) -> None:
     (source / "picture.png").write_bytes(b"\x89PNG")
     done = convert(source, target, "--to", "cmf")
     assert done.exit_code == 1
-    assert "4 conversations of 3 files converted, 2 files not" in done.output
+    assert "4 conversations of 3 files converted, 2 files failed" in done.output
     assert "broken.json: $[0].parts: Input should be a valid list (read as pydantic-ai)" in done.output
-    assert "other.json: nothing tells in which shape" in done.output
+    assert "other.json cannot be detected" in done.output
     made = sorted(str(path.relative_to(target)) for path in target.rglob("*.json"))
     assert made[:2] == ["a.json", "deep/b.json"]
     assert [Path(name).parent.name for name in made[2:]] == ["logs", "logs"]
     again = convert(source, target, "--to", "cmf")
-    assert "0 conversations of 0 files converted, 5 files not" in again.output
+    assert "0 conversations of 0 files converted, 5 files failed" in again.output
 
 
 def test_files_that_would_become_one_are_not_written_over(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_files_that_would_become_one_are_not_written_over(tmp_path: Path) -> Non
     for name in ("a.json", "a.jsonl"):
         (source / name).write_text(json.dumps(to_messages([Message.user(name)]).data))
     done = convert(source, target, "--to", "cmf", "--overwrite")
-    assert "1 conversations of 1 files converted, 1 files not" in done.output
+    assert "1 conversations of 1 files converted, 1 files failed" in done.output
     assert from_cmf((target / "a.json").read_bytes())[0].text == "a.json"
 
 
@@ -135,8 +135,8 @@ def test_a_message_body_is_one_message(tmp_path: Path, history: Path) -> None:
     ("words", "message"),
     [
         (("nowhere.json", "b.json", "--to", "cmf"), "there is no file 'nowhere.json'"),
-        (("{dump}", "b.json", "--to", "no-such-shape"), "there is no shape 'no-such-shape'"),
-        (("{dump}", "b.json", "--to", "langchain"), "langchain is read and never written"),
+        (("{dump}", "b.json", "--to", "no-such-shape"), "there is no format 'no-such-shape'"),
+        (("{dump}", "b.json", "--to", "langchain"), "langchain can be read but not written"),
         (("{dump}", "b.json", "--to", "cmf", "--from", "cmf"), "$[0]"),
         (("{dump}", "b.json", "--to", "cmf", "--only", "other"), "holds no conversation 'other'"),
     ],
@@ -155,5 +155,5 @@ def test_an_error_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     """As for all commands."""
     done = command("convert", str(DUMPS), str(tmp_path / "a"), "--to", "no-such-shape", COLUMNS="400")
     assert done.returncode == 2
-    assert "there is no shape 'no-such-shape'" in done.stderr
+    assert "there is no format 'no-such-shape'" in done.stderr
     assert "Traceback" not in done.stderr

@@ -66,14 +66,14 @@ def test_an_export_costs_what_the_store_does(database: Path, tmp_path: Path) -> 
 
 
 def test_days_that_are_asked_for(database: Path, tmp_path: Path) -> None:
-    """Only they are written; a day that lost its replies is taken away."""
+    """Only they are written; a day that lost its replies is removed."""
     folder = tmp_path / "replies"
     run("store", "export", folder, "--store", f"sqlite:///{database}", "--since", "2026-11-20", "--text")
     assert sorted(path.name for path in folder.iterdir()) == ["day=2026-11-20", "day=2026-11-21"]
     with Store(f"sqlite:///{database}") as store:
         store.delete(store.list().sessions[0].id)
     output = run("store", "export", folder, "--store", database, "--until", "2026-11-21").stdout
-    assert "0 days written, with 0 replies, 0 unchanged, 1 taken away" in output
+    assert "0 days written, with 0 replies, 0 unchanged, 1 removed" in output
 
 
 def test_nothing_is_made_where_nothing_is(tmp_path: Path) -> None:

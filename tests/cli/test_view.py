@@ -99,7 +99,7 @@ def test_the_page_goes_beside_nothing_it_would_write_over(session: Path, tmp_pat
         patch.chdir(work)
         assert view(session).exit_code == 0
         assert [path.name for path in work.iterdir()] == ["session.html"]
-        assert "is there already" in str(view(session).exception)
+        assert "exists already" in str(view(session).exception)
     assert view(session, "-o", work).exit_code == 0
     assert view(session, "-o", work / "session.html", "--no-raw").exit_code == 0
     assert check_page((work / "session.html").read_text()).all(".raw") == []
@@ -111,7 +111,7 @@ def test_the_page_goes_beside_nothing_it_would_write_over(session: Path, tmp_pat
         ("nowhere.json", "there is no file 'nowhere.json'"),
         ("{folder}", "is a folder"),
         ("sqlite:///nowhere.db", "there is no store 'nowhere.db'"),
-        ("{other}", "nothing tells in which shape"),
+        ("{other}", "cannot be detected"),
     ],
 )
 def test_what_is_wrong_is_said(source: str, expected: str, tmp_path: Path) -> None:

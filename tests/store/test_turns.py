@@ -166,7 +166,7 @@ def test_extensions_come_back_beside_their_messages(store: Store) -> None:
     message = Message.user("Labelled.")
     session = store.create(messages=[message], extensions={message.id: {"labels": ["secret"], "n": {"a\0": [1.5]}}})
     assert store.load(session.id).extensions == {message.id: {"labels": ["secret"], "n": {"a\0": [1.5]}}}
-    with pytest.raises(StoreError, match="no message of this turn"):
+    with pytest.raises(StoreError, match="not a message of this turn"):
         store.append(session.id, [Message.user("x")], expected_version=1, extensions={"other": {}})
 
 
@@ -192,9 +192,9 @@ def test_a_map_that_contradicts_the_stored_one_is_a_conflict(store: Store) -> No
     session = store.create(messages=turn.messages, tool_ids=turn.tool_ids)
     before = everything(store)
     other = {"issued": {turn.call: ["anthropic", "toolu_2"]}, "sent": {}}
-    with pytest.raises(ConflictError, match="another name"):
+    with pytest.raises(ConflictError, match="another native id"):
         store.append(session.id, [Message.user("x")], expected_version=1, tool_ids=other)
-    with pytest.raises(StoreError, match="no dump"):
+    with pytest.raises(StoreError, match="not a dump"):
         store.append(session.id, [Message.user("x")], expected_version=1, tool_ids={"issued": {"a": 1}})
     assert everything(store) == before
 

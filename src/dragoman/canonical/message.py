@@ -121,13 +121,11 @@ class Message(FrozenModel):
     @classmethod
     def _to_utc(cls, value: datetime) -> datetime:
         if value.tzinfo is None:
-            raise PydanticCustomError("naive_time", "created_at needs a time zone; canonical times are UTC")
+            raise PydanticCustomError("naive_time", "created_at needs a time zone, such as UTC")
         try:
             return value.astimezone(UTC)
         except OverflowError:
-            raise PydanticCustomError(
-                "time_out_of_range", "created_at lies outside the years 1 to 9999 in UTC"
-            ) from None
+            raise PydanticCustomError("time_out_of_range", "created_at must be in the years 1 to 9999 in UTC") from None
 
     @model_validator(mode="after")
     def _check_size(self) -> Self:
@@ -137,7 +135,7 @@ class Message(FrozenModel):
             if size > guard.MAX_BODY_BYTES:
                 raise PydanticCustomError(
                     "too_large",
-                    "content[{index}] takes the message over {limit} bytes",
+                    "content[{index}] makes the message larger than {limit} bytes",
                     {"index": index, "limit": guard.MAX_BODY_BYTES},
                 )
         return self

@@ -133,7 +133,7 @@ def test_half(): ask("q")
     suite(pytester, code, test_half=[exchange("q", "a"), exchange("r", "b")])
     done = run(pytester)
     done.assert_outcomes(failed=1)
-    done.stdout.fnmatch_lines(["*test_half.yaml: 1 of 2 recorded exchanges were not asked for*"])
+    done.stdout.fnmatch_lines(["*test_half.yaml: 1 of 2 recorded exchanges were not played*"])
 
 
 def test_orphans_fail_a_whole_run(pytester: pytest.Pytester) -> None:

@@ -192,7 +192,7 @@ def _faults(
         if early:
             yield "success before the terminal event"
         elif _without_tier(last) != _without_tier(whole[-1]):
-            yield "another message than that of the whole stream"
+            yield "a different message than that of the whole stream"
     elif isinstance(last, ErrorEvent):
         yield from _error_faults(last, network=network)
         ended = {event.tool_use_id for event in before if isinstance(event, ToolUseEnd)}

@@ -1,4 +1,4 @@
-"""What it means that a request begins with the one before it: the prefix law, on every wire (DESIGN section 5).
+"""Checks the prefix law on every wire: a request begins with the one before it (docs/reference/tool-ids.md#prefix-law).
 
 Two requests of one conversation for one target are compared, of a beginning of it and of a longer one. The law:
 system prompt, tools and tool choice are the same, and the items of the shorter one are the first items of the longer

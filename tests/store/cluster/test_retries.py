@@ -142,7 +142,7 @@ def test_what_never_can_be_serialized_is_busy(
             " $$ BEGIN RAISE EXCEPTION 'never' USING ERRCODE = '40001'; END $$",
         )
         change(store, "CREATE TRIGGER never BEFORE INSERT ON messages FOR EACH ROW EXECUTE FUNCTION never()")
-        with failures(store) as found, pytest.raises(StoreBusyError, match=r"over 0\.5 s"):
+        with failures(store) as found, pytest.raises(StoreBusyError, match=r"more than 0\.5 s"):
             store.append(session.id, turn(), expected_version=0)
         assert set(found) == {"40001"}
         assert len(found) == len(pauses) + 1 > 10

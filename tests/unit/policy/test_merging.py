@@ -320,7 +320,7 @@ def test_headers_and_labels_are_validated_again() -> None:
 
 def test_anything_but_extensions_is_refused() -> None:
     """With the same error as any other forbidden change."""
-    with pytest.raises(TierViolation, match="a dict is no Extensions"):
+    with pytest.raises(TierViolation, match="expected Extensions, not a dict"):
         merge_extensions(full(), {"custom": {}}, EVERYTHING)  # type: ignore[arg-type]
 
 

@@ -90,7 +90,7 @@ def test_the_window_holds_the_answer_too() -> None:
 
 
 def test_refusals_have_the_names_of_the_specification() -> None:
-    """D11's own words, for what a history can need."""
+    """The names are those of docs/reference/routing-and-events.md#validation, for the needs of a history."""
     image = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="image/png")
     seen = Session(ANTHROPIC, messages=[Message.user([image])], tools=[look]).preview(SMALL)
     assert seen.refusals == ("no_vision_support", "no_tool_support")

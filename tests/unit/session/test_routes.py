@@ -90,7 +90,7 @@ def test_a_mention_is_for_one_turn_and_is_not_sent(driver: Driver) -> None:
     assert provider["ollama"].requests[0]["messages"][-1]["content"] == "Who says so?"
     assert texts(session)[0] == ("user", "Who says so?")
     assert driver.ask(session, "And now?").text == "Opus says so."
-    assert record(session) == (ANTHROPIC, "manual", "the session was set to it")
+    assert record(session) == (ANTHROPIC, "manual", "the session's model")
 
 
 def test_a_mention_of_an_unknown_model_is_an_error_and_leaves_no_trace(driver: Driver) -> None:
@@ -110,7 +110,7 @@ def test_an_argument_is_for_one_turn(driver: Driver, streamed: bool) -> None:
     """It goes before the model that the session was set to, and may be an alias."""
     session = driver.session(wires(), router=router())
     (driver.stream if streamed else driver.ask)(session, "Who?", model="house")
-    assert record(session) == (OLLAMA, "override", "asked for with this message")
+    assert record(session) == (OLLAMA, "override", "requested in this message")
     driver.ask(session, "Who?")
     assert record(session)[0] == ANTHROPIC
 
@@ -138,14 +138,14 @@ def test_rules_decide_where_the_session_is_set_to_nothing(driver: Driver) -> Non
     session = driver.session(wires(), None, router=router(rules=rules, global_default=ANTHROPIC))
     assert session.model is None
     driver.ask(session, "Have a look.")
-    assert record(session) == (OLLAMA, "rule", "the rule 'tools' fits")
+    assert record(session) == (OLLAMA, "rule", "the rule 'tools' matches")
     assert routing_record(session.messages[-1]).rule_name == "tools"
     driver.ask(session, "Hi")
     assert record(session) == (ANTHROPIC, "default", "the global default")
     session.swap("house")
     assert session.model == OLLAMA
     driver.ask(session, "Hi")
-    assert record(session) == (OLLAMA, "manual", "the session was set to it")
+    assert record(session) == (OLLAMA, "manual", "the session's model")
 
 
 def test_rules_know_the_spend_and_the_user(driver: Driver) -> None:

@@ -71,7 +71,7 @@ def test_stream_shows_the_turn_as_it_happens(driver: Driver) -> None:
         ([Call("t1", "fail", {"why": "no disk"})], ["!ValueError: no disk"]),
         ([Call("t1", "fail", {"why": "x"}), Call("t2", "add", {"a": 0})], ["!ValueError: x", "1"]),
         ([Call("t1", "subtract", {})], ["!There is no tool 'subtract'. Known tools: add, fail."]),
-        ([Call("t1", "add", {"a": "1"})], ['!The arguments do not fit the schema: a: "1" is not of type "integer"']),
+        ([Call("t1", "add", {"a": "1"})], ['!The arguments do not match the schema: a: "1" is not of type "integer"']),
     ],
     ids=["one", "two", "failing", "one of two failing", "unknown", "invalid"],
 )
@@ -97,7 +97,7 @@ def test_malformed_arguments_are_answered_and_not_run(driver: Driver) -> None:
     session = driver.session(wires, tools=[delete])
     driver.stream(session, "Go")
     assert not ran
-    assert texts(session)[2] == ("tool", "The arguments were no complete JSON object, so the tool was not run.")
+    assert texts(session)[2] == ("tool", "The arguments were not a complete JSON object, so the tool was not run.")
 
 
 @pytest.mark.parametrize("stop", ["refusal", "model_context_window_exceeded"])
@@ -178,7 +178,7 @@ def test_a_sync_session_refuses_coroutines() -> None:
     driver = SyncDriver()
     session = driver.session(anthropic((Call("t1", "disguised", {"url": "u"}),), ("Ok.",)), tools=[disguised])
     session.ask("Go")
-    assert texts(session)[2] == ("tool", "TypeError: the tool has to be awaited, which only an AsyncSession does")
+    assert texts(session)[2] == ("tool", "TypeError: the tool must be awaited, which only an AsyncSession can do")
 
 
 def test_rounds_are_limited_and_the_turn_can_go_on(driver: Driver) -> None:

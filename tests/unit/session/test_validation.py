@@ -34,7 +34,7 @@ def look(path: str) -> str:
         ("tools", look, r"write tools=\[...\]"),
         ("tools", "look", r"write tools=\[...\]"),
         ("tools", tool(look), r"write tools=\[...\]"),
-        ("tools", ["look"], "a tool is a function"),
+        ("tools", ["look"], "a tool must be a function"),
         ("messages", Message.user("my secret"), r"write messages=\[...\]"),
         ("messages", ["my secret"], r"messages\[0\]: .* no Message; dragoman.formats reads"),
         ("messages", [{"role": "user", "content": "my secret"}], r"messages\[0\]"),
@@ -77,5 +77,5 @@ def test_what_belongs_there_is_taken() -> None:
 
 def test_a_side_effect_that_is_none_is_refused() -> None:
     """With those that there are."""
-    with pytest.raises(ConfigurationError, match="'reads' is no side effect: there are none, read, write"):
+    with pytest.raises(ConfigurationError, match="'reads' is not a side effect: use one of none, read, write"):
         tool(side_effects="reads")(look)

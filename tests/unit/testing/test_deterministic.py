@@ -68,7 +68,7 @@ def test_nothing_is_left_behind() -> None:
 
 def test_invalid_uses_are_refused() -> None:
     """Nested, or without a time zone."""
-    with deterministic(), pytest.raises(ConfigurationError, match="not to be nested"), deterministic():
+    with deterministic(), pytest.raises(ConfigurationError, match="cannot be nested"), deterministic():
         pass
     with pytest.raises(ConfigurationError, match="time zone"), deterministic(datetime(2026, 1, 1)):  # noqa: DTZ001
         pass

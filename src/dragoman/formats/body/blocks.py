@@ -146,7 +146,7 @@ class PartWriter(Generic[PartT]):
         if not candidates:
             kind = block.source.kind if isinstance(block, MEDIA_BLOCKS) else None
             what = f"{block.type} block" if kind is None else f"{block.type} from such a {kind}"
-            self._losses.add(message, index, f"{self._format_name} has no word for the {what}: left out")
+            self._losses.add(message, index, f"{self._format_name} has no form for the {what}: left out")
             return None
         written, read = self._best(block, candidates)
         if written.name is not None:
@@ -171,7 +171,7 @@ class PartWriter(Generic[PartT]):
         if read == block:
             return
         if read.type != block.type:
-            reason = f"{self._format_name} has no word for it: the {block.type} is read as a {read.type}"
+            reason = f"{self._format_name} has no form for it: the {block.type} is read as a {read.type}"
             self._losses.add(message, index, reason)
             return
         before, after = block.model_dump(), read.model_dump()

@@ -156,7 +156,7 @@ def _rewrite_message(index: int, raw: dict[str, Any], change: Change) -> dict[st
         message = read_message(raw)
     except ValueError:
         where = f"messages[{index}] of the prompt result"
-        raise UnknownPartError(f"{where} is no canonical message: let it be denied") from None
+        raise UnknownPartError(f"{where} is not a canonical message: deny it") from None
     content = tuple(rewrite_block(block, change) for block in message.content)
     if content == message.content:
         return raw

@@ -52,7 +52,9 @@ class PricingQuery:
 
     def __post_init__(self) -> None:
         if len(self.gaps) > _MAX_GAPS:
-            raise RequestError(f"the usages name {len(self.tools)} tools of providers, which is too many to tell apart")
+            raise RequestError(
+                f"the usages name {len(self.tools)} tools of providers, which is too many for one report"
+            )
 
     @cached_property
     def gaps(self) -> tuple[str, ...]:

@@ -128,10 +128,10 @@ def _attach(connection: DuckDBPyConnection, url: str) -> str:
     try:
         parts = make_url(url)
     except ArgumentError:
-        raise ConfigurationError("a store is named by a URL, such as sqlite:///chats.db") from None
+        raise ConfigurationError("name a store by its URL, such as sqlite:///chats.db") from None
     backend = _BACKENDS.get(parts.get_backend_name())
     if backend is None or (backend.duckdb_type == "sqlite" and not parts.database):
-        raise ConfigurationError("a report reads a store in a file of SQLite, or on PostgreSQL")
+        raise ConfigurationError("a report needs a store in a SQLite file or on PostgreSQL")
     if backend.duckdb_type == "sqlite" and not Path(str(parts.database)).is_file():
         raise ConfigurationError(f"there is no store {parts.database!r:.200}")
     _load(connection, backend)
@@ -170,5 +170,5 @@ def _load(connection: DuckDBPyConnection, backend: _Backend) -> None:
     raise MissingExtraError(
         f"DuckDB {duckdb.__version__} has no extension {backend.extension}: run duckdb.sql('INSTALL "
         f"{backend.duckdb_type}') "
-        "once, or export the store, which needs none (dragoman store export)"
+        "once, or export the store, which needs no extension (dragoman store export)"
     )

@@ -148,11 +148,14 @@ def test_every_violation_of_a_whole_answer_is_named() -> None:
         FILES.read(json.dumps({"parts": parts}))
     assert list(map(str, caught.value.violations)) == [
         "$.parts[0]: the schema has no place for a part without a name of the type image/png",
-        "$.parts[1].extra: a part has no such field: it has name, contentType, content, contentUrl, contentEncoding",
-        "$.parts[2]: a part is an object, not a number",
-        "$.parts[3]: the content is no base64",
-        "$.parts[4]: a part has either content or a contentUrl",
-        "$.parts[5].name: names are unique: $.parts[4] has the same",
+        (
+            "$.parts[1].extra: unknown field of a part; the fields are name, contentType, content, contentUrl, "
+            "contentEncoding"
+        ),
+        "$.parts[2]: a part must be an object, not a number",
+        "$.parts[3]: the content is not valid base64",
+        "$.parts[4]: a part must have either content or a contentUrl",
+        "$.parts[5].name: names must be unique: $.parts[4] has the same",
         "$: it lacks a part without a name of the type text/*",
     ]
 

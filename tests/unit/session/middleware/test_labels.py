@@ -112,7 +112,7 @@ def test_a_session_has_to_be_granted_it(driver: Driver) -> None:
         with pytest.raises(DeclassificationError, match="actor and a reason"):
             declassify(driver, session, "PII", **{empty: " "})
     assert session.labels == {"PII", "PHI"}
-    with pytest.raises(ConfigurationError, match="no capability"):
+    with pytest.raises(ConfigurationError, match="not a capability"):
         Pipeline(grants=["declassify"])
     assert driver.session(wires()).labels == frozenset()
 

@@ -205,7 +205,7 @@ SPECIFIED = {
     "route.decided",
     "turn.started", "turn.completed", "turn.cancelled",
 }  # fmt: skip
-"""Specification D11."""
+"""The events of docs/reference/routing-and-events.md#event-catalogue."""
 
 
 @STREAMED
