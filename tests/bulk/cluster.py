@@ -222,7 +222,7 @@ def main() -> int:
     faults: list[str] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        ended, found = scale.undisturbed(folder, chosen.rows)
+        ended, found = scale.run_undisturbed(folder, chosen.rows)
         faults += found
         print(_line("one process", chosen.rows, ended, WorkerUsage()), flush=True)
         with cluster() as nodes:

@@ -46,10 +46,10 @@ class Ask:
 def kill_twice(nodes: Nodes, url: str, rows: int, in_flight: list[int], over: threading.Event) -> None:
     """At a quarter of the rows, and at half of them, where a worker is at work."""
     while len(in_flight) < KILLS and not over.wait(0.05):
-        seen = scale.seen(url)
+        counts = scale.request_counts(url)
         workers = sorted(nodes.workers(b"ray::MapWorker"))
-        if workers and seen["under_way"] and seen["rows"] >= (len(in_flight) + 1) * rows / 4:
-            in_flight.append(seen["under_way"])
+        if workers and counts["under_way"] and counts["rows"] >= (len(in_flight) + 1) * rows / 4:
+            in_flight.append(counts["under_way"])
             os.kill(workers[0], signal.SIGKILL)
 
 
@@ -71,11 +71,11 @@ def main() -> int:
         )
         came, paid, began = 0, 0, time.monotonic()
         for _ in dataset.iter_rows():
-            paid = paid or scale.seen(url)["requests"]
+            paid = paid or scale.request_counts(url)["requests"]
             came += 1
         over.set()
         killing.join()
-        again = scale.seen(url)["requests"] - rows
+        again = scale.request_counts(url)["requests"] - rows
         ray.shutdown()
     print(f"{came:,} of {rows:,} rows came back in {time.monotonic() - began:.0f} s")
     print(f"{paid:,} requests were paid for when the first of them did")
