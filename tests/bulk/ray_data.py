@@ -1,9 +1,8 @@
 """Why bulk runs do without Ray Data: `python -m tests.bulk.ray_data --rows N`; it needs ``ray[data]``.
 
 The same rows, on the same two nodes, through `map_batches` with an asynchronous actor, whose workers are killed twice
-with signal 9. It says how many rows were paid for by the time that the first answer came back to the program, which
-could note none of them before, and how many were asked again, beside how many were under way in both workers when one
-was killed.
+with signal 9. It prints how many rows were paid for when the first answer came back to the program, which could record
+none of them before, and how many were asked again, next to how many were in flight in both workers at a kill.
 """
 
 import argparse
@@ -27,7 +26,7 @@ _BLOCK = 500
 
 
 class Ask:
-    """Asks the rows of a batch side by side."""
+    """Asks the rows of a batch concurrently."""
 
     def __init__(self, url: str) -> None:
         import httpx
@@ -44,7 +43,7 @@ class Ask:
 
 
 def kill_twice(nodes: Nodes, url: str, rows: int, in_flight: list[int], over: threading.Event) -> None:
-    """At a quarter of the rows, and at half of them, where a worker is at work."""
+    """At a quarter of the rows, and at half of them, while a worker is busy."""
     while len(in_flight) < KILLS and not over.wait(0.05):
         counts = scale.request_counts(url)
         workers = sorted(nodes.workers(b"ray::MapWorker"))
