@@ -1,4 +1,4 @@
-"""A model that fails in a cassette hands over to the next one, and the reply says so."""
+"""A model that fails in a cassette falls back to the next one, and the reply says so."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -38,8 +38,8 @@ def session(stack: ExitStack, tapes: dict[str, Cassette], router: Router, events
     return stack.enter_context(Session(FAILS, providers=providers, router=router, events=events))
 
 
-def test_the_next_model_answers_and_says_in_whose_place(tapes: dict[str, Cassette]) -> None:
-    """The question goes to both, each in its own wire; the history holds one answer, and the events both calls."""
+def test_the_next_model_answers_and_names_the_failed_one(tapes: dict[str, Cassette]) -> None:
+    """The request goes to both, each on its own wire; the history holds one answer, and the events both calls."""
     seen: list[Event] = []
     with ExitStack() as stack:
         bus = stack.enter_context(EventBus(strict=True))
@@ -58,7 +58,7 @@ def test_the_next_model_answers_and_says_in_whose_place(tapes: dict[str, Cassett
     assert [event.type for event in seen][-1] == "turn.completed"
 
 
-def test_without_another_candidate_the_failure_stands(tapes: dict[str, Cassette]) -> None:
+def test_without_another_candidate_the_failure_is_raised(tapes: dict[str, Cassette]) -> None:
     """No model answers that nobody asked for."""
     with ExitStack() as stack:
         talk = session(stack, tapes, Router())

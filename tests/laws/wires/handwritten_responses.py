@@ -1,4 +1,4 @@
-"""The Responses wire by hand (wire reference 3.2 to 3.5)."""
+"""The Responses wire by hand (docs/reference/wires/openai-responses.md)."""
 
 import re
 from collections.abc import Iterator

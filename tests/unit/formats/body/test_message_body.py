@@ -19,7 +19,7 @@ from dragoman.formats import (
     NotFetchedError,
 )
 from dragoman.transport.fetch import FetchedMedia
-from tests.laws.policy.globs import by_brute_force
+from tests.laws.policy.globs import match_by_brute_force
 from tests.unit.formats.body.strategies import HANDWRITTEN_BODY, bodies, name_globs, names
 
 URL = "https://example.org/a.txt"
@@ -106,7 +106,9 @@ def test_a_document_is_rewritten_unchanged() -> None:
 def test_parts_are_found_by_globs_like_an_exhaustive_search(body: MessageBody, pattern: str) -> None:
     """With braces unfolded, against an oracle that divides the name in every way."""
     unfolded = _unfold(pattern)
-    expected = [part for part in body.parts if part.name and any(by_brute_force(each, part.name) for each in unfolded)]
+    expected = [
+        part for part in body.parts if part.name and any(match_by_brute_force(each, part.name) for each in unfolded)
+    ]
     assert list(body.list(pattern)) == expected
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from pydantic import ValidationError
 
 from dragoman.formats import FormatError, MessageBody, MessageBodyError, MessageBodySchema, MessageBodySchemaPart
-from tests.laws.policy.globs import by_brute_force
+from tests.laws.policy.globs import match_by_brute_force
 from tests.unit.formats.body.strategies import IMAGE_URL, SCENARIOS, bodies, schema, schemas
 from tests.unit.formats.body.test_message_body import _unfold
 
@@ -74,8 +74,8 @@ def test_a_check_follows_the_specification(wanted: MessageBodySchema, body: Mess
     def matches(wished: MessageBodySchemaPart, name: str | None, kind: str) -> bool:
         if (wished.name is None) != (name is None):
             return False
-        named = name is None or any(by_brute_force(each, name) for each in _unfold(wished.name or ""))
-        return named and any(by_brute_force(each, kind) for each in _unfold(wished.content_type))
+        named = name is None or any(match_by_brute_force(each, name) for each in _unfold(wished.name or ""))
+        return named and any(match_by_brute_force(each, kind) for each in _unfold(wished.content_type))
 
     pairs = [(part.name, part.content_type.partition(";")[0].lower()) for part in body.parts]
     strange = [index for index, part in enumerate(pairs) if not any(matches(wish, *part) for wish in wanted.parts)]
