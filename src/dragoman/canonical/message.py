@@ -19,6 +19,7 @@ from dragoman.canonical.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from dragoman.canonical.display import render_html
 from dragoman.canonical.guard import Count, JsonObject, Text
 from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.routing import RoutingDecisionRecord
@@ -99,6 +100,10 @@ class MessageMetadata(FrozenModel):
     """The indexes of the blocks that no projection may lose; True means all blocks."""
     summary_of: tuple[Text, ...] | None = None
     """For a summary: the ids of the earlier messages that it replaces, which may be summaries themselves."""
+
+
+_MAX_REPR = 60
+"""Characters of the text that the repr of a message shows."""
 
 
 class Message(FrozenModel):
@@ -194,6 +199,18 @@ class Message(FrozenModel):
         from dragoman.canonical.message_view.view import iter_views
 
         return iter_views(self, hook, extensions, calls=calls)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        """One line: the role, the beginning of the content, and what kinds of blocks it has."""
+        text = self.text if len(self.text) <= _MAX_REPR else f"{self.text[:_MAX_REPR]}…"
+        kinds = ", ".join(dict.fromkeys(block.type for block in self.content if not isinstance(block, TextBlock)))
+        return f"Message({self.role}, {text!r}{f', {kinds}' if kinds else ''})"
+
+    def _repr_html_(self) -> str | None:
+        return render_html([self])
 
     @property
     def text(self) -> str:

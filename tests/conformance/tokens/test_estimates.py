@@ -16,7 +16,7 @@ _ENOUGH = 30
 @pytest.mark.exchanges
 @pytest.mark.parametrize("provider", ADAPTERS)
 def test_half_of_the_estimates_are_within_a_tenth(provider: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The aim is 10 % (docs/reference/contract.md#estimates); content that a provider adds unseen keeps some further away."""
+    """The aim is 10 % (docs/reference/contract.md#estimates); what a provider adds unseen keeps some further away."""
     load_or_skip(provider)
     caplog.set_level(logging.CRITICAL)
     found = errors(provider)

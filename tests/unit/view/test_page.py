@@ -17,7 +17,7 @@ from dragoman.canonical.serialization import read_message
 from dragoman.canonical.usage import CostStatus, Usage
 from dragoman.session.cost import total_cost
 from dragoman.view import page, raw_requests
-from dragoman.view.page import _environment
+from dragoman.view.templates import environment
 from tests.unit.formats.documents import everything
 from tests.unit.view.document import Element
 from tests.unit.view.handwritten_conversation import GEMINI, OPUS, SOL, conversation
@@ -302,7 +302,7 @@ def test_the_same_conversation_gives_the_same_page() -> None:
 
 def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only pages need the template library."""
-    _environment.cache_clear()
+    environment.cache_clear()
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(MissingExtraError, match="dragoman\\[cli\\]"):
         page([Message.user("Hi.")])
