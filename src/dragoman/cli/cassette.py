@@ -22,7 +22,7 @@ def list_(paths: Paths) -> None:
     """One line per file: the number of exchanges, the providers, the date."""
     from rich.table import Table
 
-    table = Table("file", "exchanges", "server", "recorded", "asked", box=None, pad_edge=False)
+    table = Table("file", "exchanges", "server", "recorded", "requests", box=None, pad_edge=False)
     for path in iter_cassettes(paths):
         recording = _load(path)
         operations = dict.fromkeys(_operations(recording))
@@ -138,5 +138,5 @@ def _operations(recording: "Recording") -> Iterator[str]:
 
     for exchange in recording.exchanges:
         wire = request_target(exchange.request)
-        provider = exchange.request.provider or wire.reads or "somebody"
+        provider = exchange.request.provider or wire.reads or "unknown"
         yield f"{provider} {wire.operation}"

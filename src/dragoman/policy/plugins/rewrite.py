@@ -121,7 +121,7 @@ def _rewrite_resource(part: ResourceBlock, change: Change) -> dict[str, Any]:
         blob = _rewrite_base64(blob, change)
     fields = {"content": content, "blob": blob, "description": _change_optional(part.description, change)}
     if (content, blob) != (part.content, part.blob):
-        fields["size_bytes"] = None  # no longer the declared type
+        fields["size_bytes"] = None  # the declared size no longer applies
     return fields | {"annotations": rewrite_json(part.annotations, change)}
 
 

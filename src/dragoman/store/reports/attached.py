@@ -72,8 +72,8 @@ class AttachedReplies(RecordedReplies):
         tables = _attach(connection, url)
         with as_request_error():
             rows = " UNION ALL BY NAME ".join(
-                f"SELECT {_columns(attempt=table == 'attempts')} FROM (SELECT *, CAST(metadata_json AS JSON) AS told"
-                f" FROM {tables}.{table} WHERE ({condition}) AND {in_span})"
+                f"SELECT {_columns(attempt=table == 'attempts')} FROM (SELECT *, CAST(metadata_json AS JSON)"
+                f" AS metadata FROM {tables}.{table} WHERE ({condition}) AND {in_span})"
                 for table, condition in _BILLED.items()
             )
             super().__init__(connection, connection.sql(rows))
@@ -100,8 +100,8 @@ def _columns(*, attempt: bool) -> str:
         "seq": "seq",
         "attempt": str(attempt).lower(),
         "at": "make_timestamptz(created_at)",
-        "raw": "CAST(json_extract(told, '$.usage.raw') AS VARCHAR)",
-        "cost_usd": _cost_expression("json_extract_string(told, '$.usage.cost_usd')"),
+        "raw": "CAST(json_extract(metadata, '$.usage.raw') AS VARCHAR)",
+        "cost_usd": _cost_expression("json_extract_string(metadata, '$.usage.cost_usd')"),
         # A value that is not a list or map counts as none, as in the canonical form.
         **dict.fromkeys(COUNTS, ""),
     }
@@ -109,7 +109,7 @@ def _columns(*, attempt: bool) -> str:
         if not expressions.get(name):
             path = quote_literal(f"$.{name}" if name in _METADATA_FIELDS else f"$.usage.{name}")
             extracted = "json_extract_string" if duckdb_type == "VARCHAR" else "json_extract"
-            expressions[name] = f"CAST({extracted}(told, {path}) AS {duckdb_type})"
+            expressions[name] = f"CAST({extracted}(metadata, {path}) AS {duckdb_type})"
     return ", ".join(f"{expressions[name]} AS {quote_identifier(name)}" for name in COLUMNS)
 
 
