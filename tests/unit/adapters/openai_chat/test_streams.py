@@ -62,17 +62,41 @@ def calls(message: Message) -> list[tuple[str, dict[str, Any], str | None]]:
 
 
 def test_interleaved_calls_are_told_apart() -> None:
-    """Fragments go to the call of their index; the calls end, in order, when the finish reason comes."""
+    """Fragments go to the call of their index; the events come call by call."""
     events = stream(HANDWRITTEN_CALLS)
     assert kinds(events) == [
-        "message_start", "tool_use_start", "tool_use_input_delta", "tool_use_start", "tool_use_input_delta",
-        "tool_use_input_delta", "tool_use_end", "tool_use_end", "usage_update", "message_complete",
+        "message_start", "tool_use_start", "tool_use_input_delta", "tool_use_input_delta", "tool_use_end",
+        "tool_use_start", "tool_use_input_delta", "tool_use_end", "usage_update", "message_complete",
     ]  # fmt: skip
     ends = [event for event in events if isinstance(event, ToolUseEnd)]
     assert [(end.content_block_index, end.final_input) for end in ends] == [(0, {"city": "Oslo"}), (1, {})]
     last = events[-1]
     assert isinstance(last, MessageComplete)
     assert [call.id for call in last.message.tool_uses] == [end.tool_use_id for end in ends]
+
+
+@given(st.permutations([0, 0, 0, 1, 1, 1, 2, 2, 2]))
+def test_the_index_of_parallel_calls_never_goes_down(order: list[int]) -> None:
+    """Whatever the order in which the fragments of three calls arrive, their events come call by call, and each call
+    has its own arguments."""
+    arguments = ['{"a":', " 1", "}"]
+    given, chunks = [0, 0, 0], []
+    for number in order:
+        first = {"id": f"call_{number}", "name": f"tool_{number}"} if given[number] == 0 else {}
+        chunks.append(handwritten_chunk(handwritten_call(arguments[given[number]], number, **first)))
+        given[number] += 1
+    events = stream([*chunks, handwritten_chunk({}, "tool_calls"), DONE])
+    indices = [
+        event.content_block_index
+        for event in events
+        if isinstance(event, ToolUseStart | ToolUseInputDelta | ToolUseEnd)
+    ]
+    assert indices == sorted(indices)
+    ends = [event for event in events if isinstance(event, ToolUseEnd)]
+    assert [end.final_input for end in ends] == [{"a": 1}] * 3
+    assert sorted(calls(streamed([*chunks, handwritten_chunk({}, "tool_calls"), DONE]))) == [
+        (f"tool_{number}", {"a": 1}, None) for number in range(3)
+    ]
 
 
 def test_a_stream_and_its_whole_twin_agree() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.adapter.errors import ConfigurationError, ProviderError
+from dragoman.routing import Router
 from dragoman.session import AsyncSession, Session, tool
 from dragoman.store import ConflictError, SessionNotFoundError, Store
 from tests.unit.session.drivers import ANTHROPIC, OLLAMA, Driver, SyncDriver, Wire
@@ -47,6 +48,20 @@ def test_a_turn_is_kept_when_it_ends(driver: Driver, store: Store) -> None:
     assert kept.messages == session.messages
     assert (kept.version, kept.model, kept.record.user_id) == (1, ANTHROPIC, "u1")
     assert kept.tool_ids == session.tool_ids.dump()
+
+
+def test_the_workspace_and_the_routing_policy_are_stored(driver: Driver, store: Store, tmp_path: Path) -> None:
+    """A later program reads them from the record; without either the columns are empty."""
+    router = Router(global_default=OLLAMA)
+    wire = Wire([handwritten_anthropic("Fine."), handwritten_anthropic("Fine.")])
+    driver.ask(driver.session({"anthropic": wire}, store=store, workspace=tmp_path, router=router), "Hi")
+    driver.ask(driver.session({"anthropic": wire}, store=store, session_id="sess_2"), "Hi")
+    record = store.load("sess_1").record
+    assert record.workspace == str(tmp_path)
+    assert record.routing_policy is not None
+    assert Router.from_configuration(record.routing_policy).configuration == router.configuration
+    other = store.load("sess_2").record
+    assert (other.workspace, other.routing_policy) == (None, None)
 
 
 def test_another_program_goes_on_with_the_same_prefix(driver: Driver, store: Store) -> None:

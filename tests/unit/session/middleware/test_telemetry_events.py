@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from dragoman.adapter.errors import MissingKeyError, RequestError, ServerError
+from dragoman.adapter.errors import MissingKeyError, RequestError, ServerError, SwapRefusedError
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.blocks import ImageBlock, MediaSource
 from dragoman.canonical.message import Message, StopReason
@@ -197,6 +197,43 @@ def test_the_outcome_of_each_call_is_reported(driver: Driver, recorder: BusRecor
     assert recorder.payload("tool.failed", 3).error_class == "execution_error"
     assert recorder.payload("tool.called").side_effects is None
     assert SECRET not in "".join(event.to_json() for event in recorder.events)
+
+
+def test_each_tool_has_its_own_latency(driver: Driver, recorder: BusRecorder) -> None:
+    """Parallel calls do not all end with the slowest."""
+
+    @tool(side_effects="none")
+    def quick() -> str:
+        """Answers at once."""
+        return "done"
+
+    @tool(side_effects="none")
+    def slow() -> str:
+        """Takes its time."""
+        threading.Event().wait(0.2)
+        return "done"
+
+    wire = Wire([handwritten_anthropic(Call("t1", "slow"), Call("t2", "quick")), FINE])
+    session = driver.session({"anthropic": wire}, tools=[quick, slow], events=recorder.bus)
+    driver.ask(session, "Go.")
+    latencies = [recorder.payload("tool.completed", place).latency_ms for place in range(2)]
+    assert latencies[0] >= 200 > latencies[1]
+
+
+def test_swaps_and_refused_swaps_are_reported(driver: Driver, recorder: BusRecorder) -> None:
+    """Between turns: the models, what would be lost, and why a swap was refused."""
+    session = driver.session({"anthropic": Wire([FINE])}, events=recorder.bus)
+    driver.ask(session, "Hi")
+    session.swap(OLLAMA)
+    picture = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="image/png")
+    with_image = driver.session({}, messages=[Message.user([picture])], events=recorder.bus)
+    with pytest.raises(SwapRefusedError):
+        with_image.swap(OLLAMA)
+    swapped, refused = recorder.payload("model.swapped"), recorder.payload("model.swap_refused")
+    assert (swapped.previous_model, swapped.model, swapped.losses) == (ANTHROPIC, OLLAMA, 0)
+    assert (refused.previous_model, refused.model, refused.refusals) == (ANTHROPIC, OLLAMA, ("no_vision_support",))
+    assert recorder.events[-1].turn_id is None
+    assert with_image.model == ANTHROPIC
 
 
 SPECIFIED = {
