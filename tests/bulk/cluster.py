@@ -48,8 +48,8 @@ class Nodes:
     def __init__(self, cpus: int) -> None:
         self._cpus = cpus
         made: Any = import_module("ray.cluster_utils")
-        self._cluster = made.Cluster(initialize_head=True, head_node_args=self._room(0))
-        self._nodes = [self._cluster.add_node(**self._room(cpus)) for _ in range(WORKERS)]
+        self._cluster = made.Cluster(initialize_head=True, head_node_args=self._node_resources(0))
+        self._nodes = [self._cluster.add_node(**self._node_resources(cpus)) for _ in range(WORKERS)]
         self.address: str = self._cluster.address
 
     def workers(self, name: bytes = b"ray::Worker") -> dict[int, int]:
@@ -60,13 +60,13 @@ class Nodes:
         """With signal 9. Another one takes its place."""
         node = self._nodes[place]
         os.kill(self._raylet(node), signal.SIGKILL)
-        self._nodes[place] = self._cluster.add_node(wait=False, **self._room(self._cpus))
+        self._nodes[place] = self._cluster.add_node(wait=False, **self._node_resources(self._cpus))
 
     def close(self) -> None:
         self._cluster.shutdown()
 
     @staticmethod
-    def _room(cpus: int) -> dict[str, Any]:
+    def _node_resources(cpus: int) -> dict[str, Any]:
         return {"num_cpus": cpus, "include_dashboard": False, "object_store_memory": 80 << 20}
 
     @staticmethod

@@ -22,7 +22,7 @@ QUESTION = "What is the capital of France?"
 
 
 @pytest.fixture
-def tapes() -> dict[str, Cassette]:
+def cassettes() -> dict[str, Cassette]:
     """The failure is written by hand; the answer is a real server's."""
     return {
         "anthropic": Cassette.load(Path(__file__).with_name("handwritten_overloaded.yaml")),
@@ -30,22 +30,24 @@ def tapes() -> dict[str, Cassette]:
     }
 
 
-def session(stack: ExitStack, tapes: dict[str, Cassette], router: Router, events: EventBus | None = None) -> Session:
+def session(
+    stack: ExitStack, cassettes: dict[str, Cassette], router: Router, events: EventBus | None = None
+) -> Session:
     providers = {}
-    for provider, tape in tapes.items():
-        client = stack.enter_context(httpx.Client(transport=CassetteTransport(tape)))
+    for provider, cassette in cassettes.items():
+        client = stack.enter_context(httpx.Client(transport=CassetteTransport(cassette)))
         providers[provider] = {**replay_settings(provider, client), "retry": RetryPolicy(max_retries=0)}
     return stack.enter_context(Session(FAILS, providers=providers, router=router, events=events))
 
 
-def test_the_next_model_answers_and_names_the_failed_one(tapes: dict[str, Cassette]) -> None:
+def test_the_next_model_answers_and_names_the_failed_one(cassettes: dict[str, Cassette]) -> None:
     """The request goes to both, each on its own wire; the history holds one answer, and the events both calls."""
     seen: list[Event] = []
     with ExitStack() as stack:
         bus = stack.enter_context(EventBus(strict=True))
         bus.subscribe(seen.append)
-        talk = session(stack, tapes, Router(global_default=ANSWERS), bus)
-        reply = talk.ask(QUESTION, max_output_tokens=32)
+        chat = session(stack, cassettes, Router(global_default=ANSWERS), bus)
+        reply = chat.ask(QUESTION, max_output_tokens=32)
         assert bus.flush(10)
     assert "Paris" in reply.text
     assert [tape.unplayed for tape in tapes.values()] == [0, 0]
@@ -58,11 +60,11 @@ def test_the_next_model_answers_and_names_the_failed_one(tapes: dict[str, Casset
     assert [event.type for event in seen][-1] == "turn.completed"
 
 
-def test_without_another_candidate_the_failure_is_raised(tapes: dict[str, Cassette]) -> None:
+def test_without_another_candidate_the_failure_is_raised(cassettes: dict[str, Cassette]) -> None:
     """No model answers that nobody asked for."""
     with ExitStack() as stack:
-        talk = session(stack, tapes, Router())
+        chat = session(stack, cassettes, Router())
         with pytest.raises(OverloadedError):
-            talk.ask(QUESTION, max_output_tokens=32)
-        assert talk.messages == ()
-    assert tapes["openai-chat"].unplayed == 1
+            chat.ask(QUESTION, max_output_tokens=32)
+        assert chat.messages == ()
+    assert cassettes["openai-chat"].unplayed == 1

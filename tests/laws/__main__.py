@@ -26,7 +26,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object a row instead of a table")
     parser.add_argument("--seed", type=int, help="another seed than the one of the tests")
     parser.add_argument("--left", action="store_true", help="streams that are cancelled or left as well")
-    parser.add_argument("--limits", action="store_true", help="time and memory of spoilt streams, instead")
+    parser.add_argument("--limits", action="store_true", help="time and memory of corrupt streams, instead")
     parser.add_argument("--tables", action="store_true", help="the hardening tables, instead")
     parser.add_argument("providers", nargs="*", help="only these adapters")
     chosen = parser.parse_args()

@@ -48,7 +48,7 @@ scripts = st.lists(st.tuples(st.sampled_from([ANTHROPIC, OLLAMA]), turns), min_s
 Script = list[tuple[str, list[list[Part]]]]
 
 
-def written(model: str, parts: list[Part]) -> Reply:
+def write_reply(model: str, parts: list[Part]) -> Reply:
     return handwritten_anthropic(*parts) if model == ANTHROPIC else handwritten_ollama(*parts)
 
 
@@ -58,7 +58,7 @@ def play_script(
     """The session after the script, and the requests that its providers received."""
     replies: dict[str, list[Reply]] = {"anthropic": [], "ollama": []}
     for model, turn_parts in script:
-        replies[model.partition(":")[0]] += [written(model, parts) for parts in turn_parts]
+        replies[model.partition(":")[0]] += [write_reply(model, parts) for parts in turn_parts]
     wires = {provider: Wire(turn_parts, chunk=chunk) for provider, turn_parts in replies.items()}
     session = driver.session(wires, tools=[add, fail], system="Be brief.")
     for number, (model, _) in enumerate(script):
@@ -139,7 +139,7 @@ def test_an_abandoned_stream_leaves_what_its_events_reported(script: Script, aft
     provider = model.partition(":")[0]
     histories = []
     for driver in (SyncDriver(), AsyncDriver()):
-        wire = Wire([written(model, parts) for parts in turn_parts])
+        wire = Wire([write_reply(model, parts) for parts in turn_parts])
         session = driver.session({provider: wire}, model, tools=[add, fail])
         seen = asyncio.run(_left(session, after)) if isinstance(driver, AsyncDriver) else _left_sync(session, after)
         complete = [event.message for event in seen if event.type == "message_complete"]

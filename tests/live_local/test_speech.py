@@ -117,13 +117,13 @@ def test_an_abandoned_generation_ends(ask: Asker) -> None:
     lines: list[dict[str, Any]] = []
     unwanted = 0
 
-    def wanted() -> bool:
+    def is_wanted() -> bool:
         nonlocal unwanted
         unwanted += len(lines) >= 3
         return len(lines) < 3
 
     body = loads_object(wire.body, what="the request")
-    get_model("smollm2-135m", lambda _: None).run(body, lines.append, wanted, math.inf)
+    get_model("smollm2-135m", lambda _: None).run(body, lines.append, is_wanted, math.inf)
     assert [line["type"] for line in lines] == ["start", "text", "text"]
     assert unwanted < 10  # at the next piece, for what the runtime had held back, and when it had returned
 

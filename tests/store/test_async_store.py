@@ -49,12 +49,12 @@ def test_many_concurrent_turns_are_all_stored(place: str) -> None:
         async with AsyncStore(Store(place, synchronous="normal")) as store:
             session = await store.create()
 
-            async def say(number: int) -> None:
+            async def append_turn(number: int) -> None:
                 await store.append(session.id, [Message.user(str(number))], expected_version=None)
 
             async with anyio.create_task_group() as tasks:
                 for number in range(50):
-                    tasks.start_soon(say, number)
+                    tasks.start_soon(append_turn, number)
             found = await store.load(session.id)
             assert sorted(int(message.text) for message in found.messages) == list(range(50))
             assert found.version == 50

@@ -9,7 +9,7 @@ from tests.compatibility.api.documented import ROOT, parse_api_page
 from tests.compatibility.api.surface import surface
 
 FOLDER = Path(__file__).parent
-ADVICE = """If this is meant, say in CHANGELOG.md what it changes for users, and write the list anew:
+ADVICE = """If this is meant, say in CHANGELOG.md what it changes for users, and write the list again:
     uv run python -m tests.compatibility.api"""
 
 

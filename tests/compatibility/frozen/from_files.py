@@ -94,8 +94,8 @@ def bulk_runs() -> Iterator[str]:
         yield from (f"answers: {path}" for path in of_value(json.loads(answers.read_text(encoding="utf-8"))))
         engine = create_engine(f"sqlite:///{manifest}")
         with engine.connect() as connection:
-            (asked,) = connection.execute(text("SELECT asked FROM bulk_runs")).one()
-            yield from (f"asked: {path}" for path in of_value(json.loads(asked)))
+            (settings,) = connection.execute(text("SELECT asked FROM bulk_runs")).one()
+            yield from (f"asked: {path}" for path in of_value(json.loads(settings)))
         engine.dispose()
     yield from (f"state = {state.value}" for state in State)
     yield from (f"why = {why}" for why in get_args(LossReason))
@@ -159,11 +159,11 @@ def headers() -> Iterator[str]:
 
 def shared_limits() -> Iterator[str]:
     """Keys and fields of limits in Redis."""
-    asked: list[str] = []
+    keys_used: list[str] = []
 
     def script(client: object, source: str) -> Any:
         def run(keys: list[str], args: list[Any]) -> list[int]:
-            asked.extend(keys)
+            keys_used.extend(keys)
             return [1, 0, 0, 0]
 
         return run
@@ -171,7 +171,7 @@ def shared_limits() -> Iterator[str]:
     with patch.object(redis.Redis, "register_script", script):
         for shared in (False, True):
             Limits(Limit("a:*", requests=1, tokens=9, shared=shared), url="redis://unreal.invalid").reserve("a:b", 1, 1)
-    yield from (f"key {key}" for key in asked)
+    yield from (f"key {key}" for key in keys_used)
     for file in files(limits).iterdir():
         if file.name.endswith(".lua"):
             source = file.read_text(encoding="utf-8")

@@ -114,8 +114,8 @@ def test_random_splits_change_nothing(streams: list[RecordedExchange], exhaustiv
         for number in range(count if exhaustive else 5):
             same = _decode(exchange, _random_chunks(body, picker)) == whole
             counter.check(exchange, f"cutting {number}", () if same else ("other events",))
-        crumbs = [body[index : index + 1] for index in range(len(body))]
-        counter.check(exchange, "single bytes", () if _decode(exchange, crumbs) == whole else ("other events",))
+        single_bytes = [body[index : index + 1] for index in range(len(body))]
+        counter.check(exchange, "single bytes", () if _decode(exchange, single_bytes) == whole else ("other events",))
     counter.close(streams)
 
 

@@ -28,7 +28,7 @@ from typing import Any
 from dragoman import Message, Role
 
 CONTINUE_TEXT = "Continue."
-"""The text that is put into the user's mouth: no history here holds it."""
+"""The user message that is added where a model cannot be last: no history here holds it."""
 
 _LISTS = ("messages", "input", "contents")
 _PRELUDE = ("system", "systemInstruction", "system_instruction", "instructions", "tools", "toolConfig")

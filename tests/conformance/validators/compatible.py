@@ -19,7 +19,7 @@ _MISTRAL_PARTS = ("text", "thinking", "reference", "image_url", "document_url", 
 def validators(chat: Validator, responses: Validator) -> dict[str, Validator]:
     """By adapter. Bodies of the two APIs are distinguished by their shape."""
 
-    def made(dialect: Validator) -> Validator:
+    def add_rules(dialect: Validator) -> Validator:
         def validator(body: dict[str, Any], *, foreign: bool) -> Faults:
             if "messages" not in body:
                 sampled = {name: value for name, value in body.items() if name not in ("temperature", "top_p")}
@@ -34,9 +34,9 @@ def validators(chat: Validator, responses: Validator) -> dict[str, Validator]:
     names = {"github-copilot", "google-openai", "z-ai", *ADAPTERS.values(), *_UPSTREAMS}
     own = {"anthropic", "openai", "openai-chat", "ollama", "cohere", "bedrock"}
     own |= {"google", "google-vertex", "google-interactions"}
-    found = {name: made(_plain) for name in names - own}
+    found = {name: add_rules(_plain) for name in names - own}
     others = {"mistral": _mistral, "deepseek": _deepseek, "perplexity": _perplexity, "openrouter": _openrouter}
-    return found | {name: made(dialect) for name, dialect in others.items()}
+    return found | {name: add_rules(dialect) for name, dialect in others.items()}
 
 
 _UPSTREAMS = (

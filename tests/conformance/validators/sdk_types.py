@@ -83,16 +83,16 @@ def strict(declared: Any) -> SchemaValidator:
     """The type as a validator that reads all of a value and accepts nothing undeclared."""
     schema: Any = copy.deepcopy(TypeAdapter(declared).core_schema)
     definitions = {each["ref"]: each for each in schema.get("definitions", ())}
-    return SchemaValidator(_Strict(definitions).made(schema))
+    return SchemaValidator(_Strict(definitions).convert(schema))
 
 
 class _Strict:
     def __init__(self, definitions: dict[str, _Schema]) -> None:
         self._definitions = definitions
 
-    def made(self, schema: Any) -> Any:
+    def convert(self, schema: Any) -> Any:
         if isinstance(schema, list):
-            return [self.made(each) for each in schema]
+            return [self.convert(each) for each in schema]
         if not isinstance(schema, dict):
             return schema
         kind = schema.get("type")
@@ -101,10 +101,10 @@ class _Strict:
         if kind == "union":
             return self._union(schema)
         if kind == "typed-dict":
-            fields = {name: self.made(each) for name, each in schema["fields"].items()}
+            fields = {name: self.convert(each) for name, each in schema["fields"].items()}
             forbidding = {name: each for name, each in schema.items() if name not in ("config", "extras_schema")}
             return forbidding | {"fields": fields, "extra_behavior": "forbid"}
-        made = {name: self.made(each) if name not in _OPAQUE else each for name, each in schema.items()}
+        made = {name: self.convert(each) if name not in _OPAQUE else each for name, each in schema.items()}
         if kind == "generator":
             made["type"] = "list"
         return made
@@ -117,18 +117,18 @@ class _Strict:
         choices = [each[0] if isinstance(each, tuple) else each for each in schema["choices"]]
         choices = [each for each in choices if not self._is_object(each)]
         objects = [each for each in choices if self._resolve(each).get("type") == "typed-dict"]
-        others = [self.made(each) for each in choices if each not in objects]
+        others = [self.convert(each) for each in choices if each not in objects]
         for name in _DISCRIMINATORS:
             if len(objects) > 1 and all(self._tags(each, name) for each in objects):
                 return _join([self._tagged(objects, name), *others], schema)
-        return _join([*map(self.made, objects), *others], schema)
+        return _join([*map(self.convert, objects), *others], schema)
 
     def _tagged(self, objects: list[_Schema], name: str) -> _Schema:
         by_tag: dict[str, list[_Schema]] = {}
         default: str | None = None
         for each in objects:
             for tag in self._tags(each, name):
-                by_tag.setdefault(tag, []).append(self.made(each))
+                by_tag.setdefault(tag, []).append(self.convert(each))
                 if not self._resolve(each)["fields"][name].get("required", False):
                     default = default or tag
 

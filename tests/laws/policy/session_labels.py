@@ -126,7 +126,9 @@ class SessionLabels(RuleBasedStateMachine):
     def _expect_reply(self, *replies: list[Part] | Exception) -> None:
         for name, write in (("anthropic", handwritten_anthropic), ("ollama", handwritten_ollama)):
             wire = self.wires[name]
-            scripted: list[Any] = [each if isinstance(each, Exception) else _written(write, each) for each in replies]
+            scripted: list[Any] = [
+                each if isinstance(each, Exception) else _write_reply(write, each) for each in replies
+            ]
             wire.replies = [*([Exception()] * len(wire.requests)), *scripted]
 
     def _turn(self, prompt: str, *, streamed: bool, left: bool) -> bool:
@@ -265,6 +267,6 @@ class SessionLabels(RuleBasedStateMachine):
         assert len(self.records) == self.declassified
 
 
-def _written(write: Any, parts: list[Part]) -> Reply:
+def _write_reply(write: Any, parts: list[Part]) -> Reply:
     reply: Reply = partial(write)(*parts)
     return reply

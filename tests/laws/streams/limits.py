@@ -17,7 +17,7 @@ MILLISECONDS, MEBIBYTES = 50, 64
 
 def table(streams: dict[str, tuple[StreamSubject, ...]], mutations: int, seed: int) -> Iterator[str]:
     """A line for each adapter, then one for all. Memory is measured on every tenth stream, as that is slow."""
-    yield f"{'adapter':<20}{'spoilt':>8}{'slowest ms':>12}{'largest MiB':>13}"
+    yield f"{'adapter':<20}{'corrupt':>8}{'slowest ms':>12}{'largest MiB':>13}"
     tried, slowest, largest = 0, 0.0, 0.0
     for provider, subjects in streams.items():
         trials = list(_trials(subjects, mutations, seed))

@@ -89,12 +89,14 @@ def test_the_laws_hold_for_a_third_party_adapter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("liar", "law"), faulty_decoders.FAULTY_DECODERS, ids=lambda value: getattr(value, "__name__", value)
+    ("faulty", "law"), faulty_decoders.FAULTY_DECODERS, ids=lambda value: getattr(value, "__name__", value)
 )
-def test_the_laws_find_every_faulty_decoder(liar: type[ToyAdapter], law: str) -> None:
+def test_the_laws_find_every_faulty_decoder(faulty: type[ToyAdapter], law: str) -> None:
     """One known fault breaks its law."""
     facts: dict[str, Any] = {"ends_at": len(TOY.rstrip())}
-    broken = {verdict.law for verdict in stream_laws(liar("m"), TOY, Effort(mutations=300), **facts) if verdict.failed}
+    broken = {
+        verdict.law for verdict in stream_laws(faulty("m"), TOY, Effort(mutations=300), **facts) if verdict.failed
+    }
     assert law in broken
 
 

@@ -18,10 +18,10 @@ def test_a_hook_has_two_names(name: Hook) -> None:
     assert Hook(bare) is name
     hooks: list[str] = []
 
-    def noting(step: Step) -> None:
+    def record_hook(step: Step) -> None:
         hooks.append(step.hook)
 
-    pipeline = Pipeline([hook(bare)(noting)])
+    pipeline = Pipeline([hook(bare)(record_hook)])
     pipeline.run(name, HI)
     pipeline.run(bare, HI)
     assert hooks == [name, name]

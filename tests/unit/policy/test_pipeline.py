@@ -283,7 +283,7 @@ def test_a_condition_decides_whether_a_plugin_runs(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("declared", "says"),
+    ("declared", "expected"),
     [
         ({"hooks": ()}, "names no hook"),
         ({"hooks": ("cmf.llm_inptu",)}, "did you mean cmf.llm_input"),
@@ -294,10 +294,10 @@ def test_a_condition_decides_whether_a_plugin_runs(run: Run) -> None:
         ({"capabilities": ["read_everything"]}, "not a capability"),
     ],
 )
-def test_an_invalid_declaration_is_refused(declared: dict[str, Any], says: str) -> None:
+def test_an_invalid_declaration_is_refused(declared: dict[str, Any], expected: str) -> None:
     """When the pipeline is made, with what to write instead."""
     plugin = type("Odd", (Plugin,), {"hooks": ("evaluate",), **declared})()
-    with pytest.raises(ConfigurationError, match=says):
+    with pytest.raises(ConfigurationError, match=expected):
         Pipeline([plugin])
 
 

@@ -197,11 +197,11 @@ def test_finding_13_content_is_computed_once(monkeypatch: pytest.MonkeyPatch) ->
     """For all attributes together, not only within to_dict."""
     read: list[ContentBlock] = []
 
-    def noting(part: ContentBlock) -> str | None:
+    def count_content(part: ContentBlock) -> str | None:
         read.append(part)
         return content_of(part)
 
-    monkeypatch.setattr(view_module, "content_of", noting)
+    monkeypatch.setattr(view_module, "content_of", count_content)
     view = call(a=1)
     assert (view.size_bytes, view.content, view.text, view.has_content()) == (8, '{"a": 1}', '{"a": 1}', True)
     assert view.to_dict()["size_bytes"] == view.to_dict()["size_bytes"] == 8

@@ -53,7 +53,7 @@ def stream(text: str) -> Expected | Failure:
             _delta(blocks[data["index"]], data["delta"], data["index"], joined)
         elif kind == "message_delta":
             message |= data["delta"]
-            message["usage"] = message.get("usage", {}) | _given(data.get("usage") or {})
+            message["usage"] = message.get("usage", {}) | _known_counts(data.get("usage") or {})
         elif kind == "message_stop":
             for index, partial in joined.items():
                 if partial:
@@ -118,5 +118,5 @@ def _usage(usage: dict[str, Any] | None) -> Buckets | None:
     )
 
 
-def _given(usage: dict[str, Any]) -> dict[str, Any]:
+def _known_counts(usage: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in usage.items() if value is not None}

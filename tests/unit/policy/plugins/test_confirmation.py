@@ -65,11 +65,11 @@ def test_each_call_is_confirmed_separately() -> None:
 def test_a_failing_confirmation_means_no() -> None:
     """The call does not run."""
 
-    def gone(_: MessageView) -> bool:
+    def fail(_: MessageView) -> bool:
         raise EOFError
 
     with pytest.raises(PolicyDeniedError, match="EOFError"):
-        run(Confirmation(gone, TOOLS), WRITE)
+        run(Confirmation(fail, TOOLS), WRITE)
 
 
 @pytest.mark.parametrize("effects", SideEffects)
