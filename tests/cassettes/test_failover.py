@@ -50,12 +50,12 @@ def test_the_next_model_answers_and_names_the_failed_one(cassettes: dict[str, Ca
         reply = chat.ask(QUESTION, max_output_tokens=32)
         assert bus.flush(10)
     assert "Paris" in reply.text
-    assert [tape.unplayed for tape in tapes.values()] == [0, 0]
+    assert [cassette.unplayed for cassette in cassettes.values()] == [0, 0]
     routing = reply.message.metadata.routing
     assert routing is not None
     assert routing.chosen_model == ANSWERS
     assert routing.reason == f"the global default; passed over: {FAILS} (rate_limit)"
-    assert [message.text for message in talk.messages] == [QUESTION, reply.text]
+    assert [message.text for message in chat.messages] == [QUESTION, reply.text]
     assert [event.type for event in seen].count("route.decided") == 2
     assert [event.type for event in seen][-1] == "turn.completed"
 

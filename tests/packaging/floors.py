@@ -23,7 +23,7 @@ EXTRA_SUITES = (
     "tests/unit/transport/test_vendor.py", "tests/unit/tools/test_mcp.py",
     "tests/unit/session/middleware/test_telemetry_spans.py",
     "tests/cassettes/test_clients.py", "tests/store/test_turns.py",
-    "--deselect=tests/unit/session/middleware/test_telemetry_spans.py::test_the_words_are_those_of_the_conventions",
+    "--deselect=tests/unit/session/middleware/test_telemetry_spans.py::test_span_names_are_those_of_the_conventions",
     "--deselect=tests/cassettes/test_clients.py::test_a_miss_is_remembered",
 )  # fmt: skip
 """One for each library that we use. The words of OpenTelemetry's conventions are those of their newest version; the

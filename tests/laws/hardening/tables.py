@@ -78,9 +78,10 @@ TABLES = (
         "paths",
         80,
         lambda: (
-            _parameters(test_media.test_nothing_else_is_read) + _parameters(test_media.test_what_lies_inside_is_read)
+            _parameters(test_media.test_other_files_are_not_read)
+            + _parameters(test_media.test_files_inside_the_workspace_are_read)
         ),
-        (test_media.test_nothing_else_is_read, test_media.test_what_lies_inside_is_read),
+        (test_media.test_other_files_are_not_read, test_media.test_files_inside_the_workspace_are_read),
     ),
     Table(
         "symlink races",

@@ -297,7 +297,7 @@ def test_a_binary_stream_has_no_lines(plan: faults.Plan) -> None:
 
 def test_invalid_plans_and_transports_are_refused_at_once() -> None:
     """Before any request, with the name of what was expected."""
-    cassette = tape(b"x")
+    cassette = cassette_of(b"x")
     with pytest.raises(ConfigurationError, match="not a fault plan"):
         faults.FaultyTransport(CassetteTransport(cassette), faults.plans(b"{}"))  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="not a fault plan"):
