@@ -1,7 +1,7 @@
 """How much a test tries: a sample by default, everything under the marker `exhaustive`.
 
-Laws with `hypothesis` take their number of examples from the profile (`tests/conftest.py`) and run under both. What
-walks over recordings, bytes or tables takes the fixture `exhaustive`, or marks the rows of its table with `sample`.
+Laws with `hypothesis` take their number of examples from the profile (`tests/conftest.py`) and run under both. Tests
+that walk over recordings, bytes or tables use the fixture `exhaustive`, or mark the rows of their table with `sample`.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ _LEAST = 5
 
 
 def examples(number: int, **more: Any) -> settings:
-    """The settings of a law that wants ``number`` examples of an exhaustive run; the default run takes a share."""
+    """The settings of a law with ``number`` examples in an exhaustive run; the default run takes a share."""
     profile = settings().max_examples
     return settings(max_examples=max(min(_LEAST, number), number * profile // _FULL), **more)
 

@@ -4,8 +4,8 @@ import ast
 import dataclasses
 import json
 import re
-from collections.abc import Iterator
-from functools import partialmethod
+from collections.abc import Callable, Iterator
+from functools import partial, partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,21 @@ def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 def eval_example(eval_example: EvalExample, monkeypatch: pytest.MonkeyPatch) -> EvalExample:
     """Writes snippets as UTF-8, which Python reads. pytest-examples writes them in the encoding of the locale."""
     monkeypatch.setattr(Path, "write_text", partialmethod(Path.write_text, encoding="utf-8"))
+    for name in ("run", "run_print_check"):
+        monkeypatch.setattr(eval_example, name, partial(_report_briefly, getattr(eval_example, name)))
     return eval_example
+
+
+def _report_briefly(run: Callable[..., Any], example: CodeExample, *arguments: Any, **how: Any) -> Any:
+    """Run a snippet, and report an exception without its traceback.
+
+    Python 3.11 cannot format one that passes through a rewritten snippet: pytest would end with an internal error.
+    """
+    try:
+        return run(example, *arguments, **how)
+    except Exception as error:
+        fault = f"{example}: {type(error).__name__}: {error}"
+    pytest.fail(fault, pytrace=False)
 
 
 SNIPPETS = snippets(*(page for page in PAGES if page.name not in SERVED))

@@ -1,4 +1,4 @@
-"""Programs that are run with the installed package alone, in a process of their own: ``python -I -c``."""
+"""Programs that run with the installed package only, in a process of their own: ``python -I -c``."""
 
 from pathlib import Path
 
@@ -52,7 +52,7 @@ assert price_table().providers() and list(bundled_path("cassettes").rglob("*.yam
 assert dragoman.Session("anthropic:claude-opus-5-5").preview("openai:gpt-4.1").fits
 print(len(price_table().providers()), "providers with prices")
 """
-"""Every adapter loads, and the data is there, with the required packages alone; the store names its extra."""
+"""Every adapter loads, and the data is there, with the required packages only; the store names its extra."""
 
 OFFLINE = """
 import runpy, sys

@@ -14,7 +14,7 @@ CHECKOUT = FOLDER.parents[1]
 READ = ("api.py", "sessions.py")
 
 ALONE = "# mypy alone"
-"""What marks a line that only mypy refuses."""
+"""The mark of a line that only mypy refuses."""
 
 
 def test_the_public_names_have_their_types() -> None:
@@ -43,8 +43,8 @@ def test_type_checkers_find_every_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_pyright_sees_the_same(tmp_path: Path) -> None:
-    """pyright, in its strict mode, refuses the lines that are marked as wrong, and no other."""
+def test_pyright_agrees(tmp_path: Path) -> None:
+    """In its strict mode it refuses the lines that are marked as wrong, and no other."""
     checker = shutil.which("basedpyright", path=Path(sys.executable).parent) or shutil.which("basedpyright")
     if checker is None:
         pytest.skip("basedpyright is not installed: it is pyright with all that it needs in its package")

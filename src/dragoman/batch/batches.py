@@ -30,7 +30,7 @@ StateCallback = Callable[[BatchState], Any]
 
 
 class _Batches(Generic[TransportT]):
-    """What the sync and the async driver share."""
+    """The shared part of the sync and the async driver."""
 
     _asynchronous: bool
 
@@ -63,7 +63,7 @@ class _Batches(Generic[TransportT]):
         try:
             created: Any = transport_for(self.adapter, asynchronous=self._asynchronous, **settings)
         except TypeError as error:
-            raise ConfigurationError(f"the settings of the transport do not fit: {error}") from None
+            raise ConfigurationError(f"the transport settings are wrong: {error}") from None
         transport: TransportT = created
         return transport
 
@@ -82,7 +82,7 @@ class _Batches(Generic[TransportT]):
 
     def _check_model(self, handle: BatchHandle) -> str:
         if handle.model != str(self.adapter.model_id):
-            raise ConfigurationError(f"the batch is one of {handle.model}, and asked for is {self.adapter.model_id}")
+            raise ConfigurationError(f"the batch belongs to {handle.model}, not to {self.adapter.model_id}")
         return handle.batch_id
 
     def _open_results(self, handle: BatchHandle, state: BatchState) -> ResultReader:

@@ -47,7 +47,7 @@ BatchResult = Message | BatchError
 _STATUS_ERRORS: dict[BatchStatus, tuple[type[ProviderError], str]] = {
     BatchStatus.CANCELLED: (RequestCancelledError, "the batch was cancelled before this request"),
     BatchStatus.EXPIRED: (ServerError, "the batch expired before this request: submit it again"),
-    BatchStatus.FAILED: (InvalidRequestError, "the provider did not take the batch"),
+    BatchStatus.FAILED: (InvalidRequestError, "the provider rejected the batch"),
 }
 
 

@@ -98,5 +98,5 @@ async def bulk_async(prompts: Prompts, model: str | Sequence[str], **settings: U
             source=open_source(prompts), models=models, **{**arguments, "output": output, "manifest": manifest}
         )
     except TypeError as error:
-        raise ConfigurationError(f"the settings of the run do not fit: {error}") from None
+        raise ConfigurationError(f"the settings of the run are wrong: {error}") from None
     return await run_bulk(config)

@@ -21,7 +21,7 @@ def budget_account(budget: Budget | Decimal | str | int | None) -> BudgetAccount
         return None
     resolved = budget if isinstance(budget, Budget) else Budget(usd=budget)
     if resolved.per != "session":
-        raise ConfigurationError(f"a bulk run counts as one session, and this budget is per {resolved.per}")
+        raise ConfigurationError(f"a bulk run needs a budget per session, not per {resolved.per}")
     return BudgetAccount(resolved)
 
 

@@ -22,7 +22,7 @@ class ConcurrencyController:
 
     def __init__(self, max_limit: int, *, initial: int = 8, timing: Timing | None = None) -> None:
         if max_limit < 1:
-            raise ConfigurationError("the concurrency is at least 1")
+            raise ConfigurationError("concurrency must be at least 1")
         self.max_limit = max_limit
         self.limit = float(min(initial, max_limit))
         self.in_flight = 0

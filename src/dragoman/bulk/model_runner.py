@@ -120,8 +120,7 @@ class ModelRunner:
                 yield PendingRow(row_no, texts, prompt_error, None)
             elif previous.state is not State.FAILED and previous.digest != prompt_digest(texts):
                 raise ConfigurationError(
-                    f"row {row_no + 1:,} is not what it was when this run asked it: give the changed rows a run of"
-                    " their own"
+                    f"row {row_no + 1:,} has changed since this run sent it: use a new run for changed rows"
                 )
             elif previous.state is State.FAILED and self._retry_errors:
                 self.tracker.reopen_row(self.requester.model)
@@ -249,7 +248,7 @@ class ModelRunner:
         return Claim(self.model_no, pending.row_no, prompt_digest(pending.texts), estimate, now_micros())
 
     def previous_loss(self, pending: PendingRow) -> LostRequest | None:
-        """What an earlier failed request for this row was billed."""
+        """The cost of an earlier failed request for this row."""
         previous = pending.previous
         if previous is None or previous.cost_usd is None:
             return None
@@ -282,7 +281,7 @@ class ModelRunner:
             return
         if isinstance(result, Reply):
             await self._limits.observe_async(self.requester.model, result.headers)
-            if result.message.usage is not None:  # otherwise the reservation stands
+            if result.message.usage is not None:  # otherwise the reservation stays
                 await self._limits.settle_async(grant, result.message.usage)
             return
         if isinstance(result, ProviderError):

@@ -20,8 +20,8 @@ ANSWER_COLUMNS = ("answer", "model", "cost", "tokens", "error", "seconds")
 """The columns that are added to a row. ``cost`` is in US dollars, ``tokens`` are all that were billed; null is unknown.
 """
 
-_NOT_SENT = "not asked yet"
-_IN_PROGRESS = {State.IN_FLIGHT: "under way", State.BATCHED: "in a batch that has not been fetched yet"}
+_NOT_SENT = "not sent yet"
+_IN_PROGRESS = {State.IN_FLIGHT: "in progress", State.BATCHED: "in a batch that is not fetched yet"}
 _TYPES: Mapping[type, str] = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
 _OWN_TYPES = {"cost": "DECIMAL(38, 18)", "tokens": "BIGINT", "seconds": "DOUBLE"}
 
@@ -34,7 +34,7 @@ def join_rows(rows: Source, manifest: Manifest, models: Mapping[str, int], prefi
             answer_columns = {prefix + name: value for name, value in _answer_columns(model, reader.at(row_no)).items()}
             if taken := sorted(answer_columns.keys() & row.keys()):
                 raise ConfigurationError(
-                    f"the rows have a column {taken[0]!r} already: give the columns of the answers a prefix"
+                    f"the rows already have a column {taken[0]!r}: set a prefix for the added columns"
                 )
             yield row | answer_columns
 
@@ -144,7 +144,7 @@ def _cell(value: Any) -> Any:
 def _to_text(value: Any) -> str:
     """Text for values that JSON has no type for, such as money and times."""
     if isinstance(value, bytes | bytearray):
-        raise ConfigurationError("a column holds bytes, which no answer can be written beside: leave it out")
+        raise ConfigurationError("a column holds bytes, which the output cannot hold: leave it out")
     return f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 

@@ -20,11 +20,14 @@ class Template:
         try:
             parts = list(Formatter().parse(text))
         except ValueError as error:
-            raise ConfigurationError(f"{text!r:.80} is no template: {error}; write {{{{ for a brace") from None
+            raise ConfigurationError(
+                f"{text!r:.80} is not a valid template: {error}; write {{{{ for a literal brace"
+            ) from None
         for _, column, format_spec, conversion in parts:
             if column == "" or format_spec or conversion:
                 raise ConfigurationError(
-                    f"{text!r:.80} is no template: a placeholder is {{column}} and no more; write {{{{ for a brace"
+                    f"{text!r:.80} is not a valid template: a placeholder is just {{column}}; write "
+                    f"{{{{ for a literal brace"
                 )
         self._parts = [(before, column) for before, column, _, _ in parts]
 
@@ -63,5 +66,5 @@ def _column_text(row: Row, column: str) -> str:
         raise RequestError(f"the row has no column {column!r:.80}; it has {', '.join(map(str, row))!s:.200}")
     value: Any = row[column]
     if value is None:
-        raise RequestError(f"the row has nothing in its column {column!r:.80}")
+        raise RequestError(f"the column {column!r:.80} of the row is empty")
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

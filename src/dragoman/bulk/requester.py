@@ -72,7 +72,7 @@ class LocalRequester(Requester):
         try:
             self._transport: AsyncTransport = transport_for(self.adapter, asynchronous=True, **settings)
         except TypeError as error:
-            raise ConfigurationError(f"the settings of {self.adapter.provider} do not fit: {error}") from None
+            raise ConfigurationError(f"the settings of {self.adapter.provider} are wrong: {error}") from None
 
     async def ask(self, messages: Sequence[Message]) -> Reply:
         context = RequestContext(model=self.model, prices=self._prices, started_at=datetime.now(UTC))

@@ -22,7 +22,9 @@ _LABELS = {Support.NATIVE: "yes", Support.EMULATED: "emulated", Support.ABSENT: 
 
 
 def models(
-    name: Annotated[str | None, typer.Argument(help="A provider, or provider:model; all where left out.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A provider, or provider:model; the default is all providers.")
+    ] = None,
 ) -> None:
     """Lists models and their capabilities. Other model names work as well, by the rules of their family."""
     if name is not None and ":" in name:

@@ -24,11 +24,11 @@ def parse(data: Any, *, format_name: str) -> Any:
     if not isinstance(data, (str, bytes, bytearray)):
         return data
     if len(data) > MAX_TEXT_BYTES:
-        raise FormatError(f"a document of {format_name} has at most {MAX_TEXT_BYTES} bytes")
+        raise FormatError(f"a document of {format_name} can have at most {MAX_TEXT_BYTES} bytes")
     try:
         return from_json(data.encode() if isinstance(data, str) else bytes(data), allow_inf_nan=False)
     except ValueError as error:
-        raise FormatError(_shorten(f"this is no JSON: {error}")) from None
+        raise FormatError(_shorten(f"this is not valid JSON: {error}")) from None
 
 
 def decode_text(data: str | bytes | bytearray) -> str:
@@ -90,7 +90,7 @@ def iter_entries(data: Any, *, format_name: str) -> Iterator[tuple[str, dict[str
         path = f"$[{index}]" if many else "$"
         copied = copy_json_at(item, path)
         if not isinstance(copied, dict):
-            raise FormatError(f"an entry of {format_name} is an object, not {kind_of(copied)}", path=path)
+            raise FormatError(f"an entry of {format_name} must be an object, not {kind_of(copied)}", path=path)
         yield path, copied
 
 

@@ -54,7 +54,7 @@ class NotFetchedError(FormatError):
 
     def __init__(self, url: str, *, path: str = "$") -> None:
         self.url = url
-        super().__init__("the content lies at a URL: give fetch, which nothing is read without", path=path)
+        super().__init__("the content is at a URL: pass fetch to read it", path=path)
 
 
 _MAX_SHOWN = 4

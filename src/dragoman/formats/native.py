@@ -105,16 +105,16 @@ def _body(data: Any, fields: _HistoryFields, provider: str) -> dict[str, Any]:
     if isinstance(data, (list, tuple)):
         return {fields.messages: _copy_entries(data, "$")}
     if not isinstance(data, Mapping):
-        raise FormatError(f"a history of {provider} is a list of messages, not {kind_of(data)}")
+        raise FormatError(f"a history of {provider} must be a list of messages, not {kind_of(data)}")
     if fields.messages not in data:
-        raise FormatError(f"there is no {fields.messages}, which a history of {provider} holds")
+        raise FormatError(f"{fields.messages} is missing in a history of {provider}")
     path = f"$.{fields.messages}"
     listed = data[fields.messages]
     rest = copy_json_at({name: value for name, value in data.items() if name != fields.messages})
     if not isinstance(listed, (list, tuple)):
         if isinstance(listed, str) and fields.messages == "input":
             return {**rest, fields.messages: copy_json_at(listed, path)}
-        raise FormatError(f"a history of {provider} is a list of messages, not {kind_of(listed)}", path=path)
+        raise FormatError(f"a history of {provider} must be a list of messages, not {kind_of(listed)}", path=path)
     return {**rest, fields.messages: _copy_entries(listed, path)}
 
 
@@ -122,7 +122,7 @@ def _copy_entries(listed: Sequence[Any], path: str) -> list[Any]:
     entries = [copy_json_at(item, f"{path}[{index}]") for index, item in enumerate(listed)]
     for index, entry in enumerate(entries):
         if not isinstance(entry, dict):
-            raise FormatError(f"a message is an object, not {kind_of(entry)}", path=f"{path}[{index}]")
+            raise FormatError(f"a message must be an object, not {kind_of(entry)}", path=f"{path}[{index}]")
     return entries
 
 

@@ -27,7 +27,7 @@ def from_messages(document: Any) -> list[Message]:
     if isinstance(listed, dict) and SESSION in listed:
         listed, at = listed.get("messages"), "$.messages"
         if not isinstance(listed, list):
-            raise FormatError("a session has a list of messages", path=at)
+            raise FormatError("a session must have a list of messages", path=at)
     read: list[Message] = []
     for path, native in iter_entries(listed, format_name=FORMAT):
         entry_path = at + path.removeprefix("$")

@@ -1,7 +1,7 @@
 """Errors between plugins and extensions.
 
 PolicyError
-├── PolicyDeniedError       a plugin denied a step: nothing of it was sent, run or shown
+├── PolicyDeniedError       a plugin denied a step: nothing was sent, run or shown
 ├── TierViolation           a plugin changed a slot that it may not change
 └── DeclassificationError   labels were not removed: no capability, or no reason
 

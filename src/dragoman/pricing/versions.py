@@ -40,7 +40,7 @@ def cost(usage: TokenUsage, model: str, at: datetime | None = None, table: Price
     Raises TypeError if the first argument is not a usage.
     """
     if not isinstance(usage, TokenUsage):
-        raise TypeError(f"cost takes a usage and then its model, not a {type(usage).__name__} first")
+        raise TypeError(f"the first argument of cost must be a usage, not a {type(usage).__name__}")
     return (table or price_table()).price(model, usage, at or datetime.now(UTC))
 
 

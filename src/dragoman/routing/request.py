@@ -1,4 +1,4 @@
-"""The facts of a turn that routing uses: what would be sent, and which models were asked for."""
+"""The facts of a turn that routing uses: what would be sent, and which models were requested."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class RouteRequest:
     """One turn before it has a model. The facts cover everything that would be sent, history included.
 
     ``override`` is for this turn alone, ``sticky`` is the model that the session is set to, ``delegate`` the one that a
-    delegating model asked for; each is a model id or an alias. ``estimated_tokens`` is the size of the prompt, as a
+    delegating model requested; each is a model id or an alias. ``estimated_tokens`` is the size of the prompt, as a
     number or as a function of the model id, since models count differently. ``spent_usd`` is what was spent so far, in
     a period that the program defines; None is unknown.
     """
@@ -129,7 +129,7 @@ def replace_text(prompt: Sequence[Message], text: str) -> tuple[Message, ...]:
             *content[block_index + 1 :],
         )
         if not kept:
-            raise RequestError("the message names a model and says nothing else")
+            raise RequestError("the message holds only the mention of a model")
         changed[index] = changed[index].model_copy(update={"content": kept})
         break
     return tuple(changed)

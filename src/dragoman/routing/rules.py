@@ -18,7 +18,9 @@ from dragoman.routing.request import RouteRequest
 
 def _reject_float(value: Any) -> Any:
     if isinstance(value, float):
-        raise PydanticCustomError("not_exact", "money is a Decimal, an int or a text: a float is not exact")
+        raise PydanticCustomError(
+            "not_exact", "an amount of money must be a Decimal, an int or a string: a float is not exact"
+        )
     return value
 
 
@@ -120,7 +122,7 @@ def label_rules(models: Mapping[str, Iterable[str]]) -> tuple[Rule, ...]:
     labels: dict[str, list[str]] = {}
     for label, listed in models.items():
         if isinstance(listed, str):
-            raise ConfigurationError(f"the models of the label {label!r:.80} are a list: [{listed!r:.80}]")
+            raise ConfigurationError(f"the models of the label {label!r:.80} must be a list: [{listed!r:.80}]")
         for model in listed:
             labels.setdefault(model, []).append(label)
     return tuple(

@@ -87,8 +87,9 @@ class Conversation(Generic[TransportT]):
         if system is not None:
             self._history.messages.insert(0, self._factory.new_message(Role.SYSTEM, system))
         self._accounts = BudgetAccounts(config.budgets)
-        self._persistence: Persistence | NoStore = NoStore() if config.store is None else Persistence(config.store)
+        self._persistence: Persistence | NoStore = self._new_persistence()
         self._policy: PolicyHooks | NoPolicy = NoPolicy()
+        self._on_swap: Callable[[str | None, Preview], object] = lambda previous, preview: None
         self._middlewares = self._build_middlewares()
         self._refuse_coroutines()
 
@@ -186,6 +187,7 @@ class Conversation(Generic[TransportT]):
         Raises SwapRefusedError with every reason if it cannot carry the history; the active model then stays.
         """
         result = self.preview(model)
+        self._on_swap(self.model, result)
         if not result.fits:
             raise SwapRefusedError(model, list(result.reasons))
         self._adapter = self._routes.find(model)
@@ -253,6 +255,16 @@ class Conversation(Generic[TransportT]):
     def _annotate(self, message_id: str, extensions: Mapping[str, Any]) -> None:
         self._persistence.annotate(self._snapshot(), message_id, extensions)
 
+    def _new_persistence(self) -> "Persistence | NoStore":
+        config = self.config
+        if config.store is None:
+            return NoStore()
+        facts = {
+            "workspace": None if config.workspace is None else str(config.workspace),
+            "routing_policy": None if config.router is None else config.router.configuration,
+        }
+        return Persistence(config.store, facts=facts)
+
     def _build_middlewares(self) -> tuple[Middleware, ...]:
         """Return what wraps each turn, the innermost first. What is not configured is not imported."""
         config, middlewares = self.config, list(reversed(tuple(self.config.middleware)))
@@ -261,6 +273,7 @@ class Conversation(Generic[TransportT]):
             from dragoman.session.middleware.telemetry import Telemetry
 
             telemetry = Telemetry(config.events, self.session_id, config.clock, self.toolbox, self._history)
+            self._on_swap = telemetry.on_swap
         if config.policy is not None:
             from dragoman.session.middleware.policy import PolicyMiddleware
             from dragoman.session.middleware.policy_hooks import PolicyHooks

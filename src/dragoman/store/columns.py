@@ -52,7 +52,7 @@ def encode_id(value: str, what: str) -> str:
     """Encodes an id. Raises StoreError if no index can hold it."""
     stored = encode_text(value)
     if not 0 < len(stored) <= MAX_ID:
-        raise StoreError(f"{what} has {len(value)} characters: an id in the store has 1 to {MAX_ID}")
+        raise StoreError(f"{what} has {len(value)} characters: an id in the store must have 1 to {MAX_ID}")
     return stored
 
 
@@ -63,7 +63,7 @@ def encode_optional_id(value: str | None, what: str) -> str | None:
 def to_micros(time: datetime) -> int:
     """Microseconds since 1970, UTC. Raises StoreError if the time has no zone."""
     if time.tzinfo is None:
-        raise StoreError("a time without a zone is no moment: give it tzinfo=UTC")
+        raise StoreError("a time needs a time zone: set tzinfo=UTC")
     return (time - _EPOCH) // _MICROSECOND
 
 
@@ -88,7 +88,7 @@ def decode_json_object(stored: str | None) -> dict[str, Any] | None:
     """As `decode_json`. Raises ValueError if it is not an object."""
     value = decode_json(stored)
     if value is not None and not isinstance(value, dict):
-        raise ValueError(f"a JSON object is due, not a {type(value).__name__}")
+        raise ValueError(f"expected a JSON object, not a {type(value).__name__}")
     return value
 
 

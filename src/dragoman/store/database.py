@@ -108,7 +108,8 @@ class Database:
                     raise _to_store_error(error) from error
                 if time.monotonic() >= deadline or _sqlstate(error) == _POSTGRES_LOCK_TIMEOUT:
                     raise StoreBusyError(
-                        f"others have held the database for over {self.timeout:g} s: give the store a longer timeout"
+                        f"other programs locked the database for more than {self.timeout:g} s: set a longer timeout "
+                        "for the store"
                     ) from error
             except SQLAlchemyError as error:
                 raise _to_store_error(error) from error
@@ -128,7 +129,7 @@ class Database:
         except DBAPIError as error:
             if sent and error.connection_invalidated:
                 raise StoreError(
-                    "the connection broke while the turn was being kept: load the session to see whether it was"
+                    "the connection broke while the turn was being stored: load the session to see whether it was"
                 ) from error
             raise
 
@@ -199,12 +200,12 @@ def parse_url(url: str | URL) -> URL:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
         raise ConfigurationError(
-            "this is no database URL: write sqlite:///chats.db, sqlite:// (in memory) or postgresql://host/name"
+            "this is not a database URL: write sqlite:///chats.db, sqlite:// (in memory) or postgresql://host/name"
         ) from None
     if parsed.drivername in ("postgres", "postgresql"):
         parsed = parsed.set(drivername="postgresql+psycopg")
     if parsed.drivername not in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg"):
-        raise ConfigurationError(f"the store speaks sqlite and postgresql, not {parsed.drivername!r:.80}")
+        raise ConfigurationError(f"the store supports sqlite and postgresql, not {parsed.drivername!r:.80}")
     return parsed
 
 
@@ -216,7 +217,7 @@ def default_url() -> URL:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise StoreError(f"the data folder {folder} cannot be made: {error.strerror}") from None
+        raise StoreError(f"the data folder {folder} cannot be created: {error.strerror}") from None
     return URL.create("sqlite", database=str(folder / "sessions.db"))
 
 

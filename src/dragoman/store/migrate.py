@@ -30,7 +30,7 @@ def _upgrade(connection: Connection) -> None:
         return
     if version is None:
         _refuse_foreign(connection)
-    with store_errors("the store could not be migrated, and stays as it was"):
+    with store_errors("the store could not be migrated, and is unchanged"):
         _run_migrations(connection)
 
 
@@ -42,10 +42,10 @@ def _version(connection: Connection) -> str | None:
         rows = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars().all()
     version = str(rows[0]) if len(rows) == 1 else ""
     if not re.fullmatch("[0-9]{4}", version):
-        raise StoreVersionError("the store does not say which version wrote it: restore it from a copy")
+        raise StoreVersionError("the store does not say which version wrote it: restore it from a backup")
     if version > HEAD:
         raise StoreVersionError(
-            f"the store is of version {version}, and this dragoman knows versions up to {HEAD}: upgrade "
+            f"the store is of version {version}, but this dragoman supports versions up to {HEAD}: upgrade "
             "dragoman to open"
             " it. Nothing was changed"
         )

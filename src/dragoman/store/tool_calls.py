@@ -121,7 +121,9 @@ def save_tool_ids(connection: Connection, session_id: str, dump: Mapping[str, An
                 }
             )
         elif known[entry] != name:
-            raise ConflictError(f"the tool id {canonical!r:.80} is known by another name: load the session again")
+            raise ConflictError(
+                f"the tool id {canonical!r:.80} is stored with another native id: load the session again"
+            )
     if new:
         connection.execute(insert(tool_ids), new)
 
@@ -162,4 +164,4 @@ def _entries(dump: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
             for canonical, name in names.items():
                 yield "sent", encode_text(provider), encode_text(canonical), encode_text(name)
     except (AttributeError, TypeError, ValueError) as error:
-        raise StoreError(f"this is no dump of a ToolIdMap: {type(error).__name__}: {error!s:.200}") from None
+        raise StoreError(f"this is not a dump of a ToolIdMap: {type(error).__name__}: {error!s:.200}") from None

@@ -87,7 +87,7 @@ class TurnRecord:
     def __post_init__(self) -> None:
         unknown = self.extensions.keys() - {message.id for message in self.messages}
         if unknown:
-            raise StoreError(f"extensions of {min(unknown)!r:.80}, which is no message of this turn")
+            raise StoreError(f"extensions of {min(unknown)!r:.80}, which is not a message of this turn")
         for messages_of_kind in (self.messages, self.attempts):
             if len({message.id for message in messages_of_kind}) < len(messages_of_kind):
                 raise ConflictError("two messages of the turn have the same id")
@@ -114,7 +114,7 @@ def create(connection: Connection, record: SessionRecord, turn: TurnRecord) -> N
     try:
         connection.execute(insert(sessions), row)
     except IntegrityError:
-        raise ConflictError(f"a session {record.id!r:.80} is there already") from None
+        raise ConflictError(f"a session {record.id!r:.80} exists already") from None
     rows = _message_rows(row["id"], turn)
     if rows:
         try:
@@ -156,7 +156,7 @@ def annotate(
         update(messages).where(condition).values(extensions_json=encode_optional_json(extensions))
     )
     if not result.rowcount:
-        raise StoreError(f"the session has no message {message_id!r:.80} that anything could be kept beside")
+        raise StoreError(f"the session has no message {message_id!r:.80} to annotate")
     version: int = session.version
     return version
 
@@ -201,7 +201,7 @@ def _advance_session(
         if found is None:
             raise session_not_found(row_id)
         raise ConflictError(
-            f"the session is at version {found}, not {expected}: load it again, and nothing is overwritten",
+            f"the session is at version {found}, not {expected}: load it again; nothing was overwritten",
             expected=expected,
             found=found,
         )
@@ -276,7 +276,7 @@ def fork(connection: Connection, session_id: str, message_id: str | None, new_id
     try:
         connection.execute(insert(sessions), {**session, **changed})
     except IntegrityError:
-        raise ConflictError(f"a session {new_id!r:.80} is there already") from None
+        raise ConflictError(f"a session {new_id!r:.80} exists already") from None
     copied_ids = {row["id"] for row in message_rows}
     call_rows = _read_rows(connection, _select_session(tool_calls, old).where(tool_calls.c.seq < count))
     id_rows = _read_rows(connection, _select_session(tool_ids, old).order_by(tool_ids.c.number))

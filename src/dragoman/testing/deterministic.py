@@ -77,7 +77,7 @@ def deterministic(
     if start.tzinfo is None:
         raise ConfigurationError("start needs a time zone, e.g. datetime(2026, 1, 1, tzinfo=timezone.utc)")
     if not _active.acquire(blocking=False):
-        raise ConfigurationError("ids and time are deterministic already: deterministic() is not to be nested")
+        raise ConfigurationError("ids and time are deterministic already: deterministic() cannot be nested")
     source = Deterministic(Clock(start.astimezone(UTC), step), count(1))
 
     class Clocked(datetime):

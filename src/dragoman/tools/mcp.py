@@ -68,8 +68,8 @@ class McpConnection:
     def __init__(self, client: Any, name: str | None = None) -> None:
         if missing := [item for item in _REQUIRED_METHODS if not callable(getattr(client, item, None))]:
             raise ConfigurationError(
-                f"a {type(client).__name__} is no MCP client, it has no {missing[0]}: give an open mcp.Client"
-                " (pip install dragoman[mcp])"
+                f"expected an MCP client, but {type(client).__name__} has no {missing[0]}: pass an open "
+                "mcp.Client (pip install dragoman[mcp])"
             )
         self._client = client
         self._name = name
@@ -208,7 +208,7 @@ class _Call:
     async def __call__(self, **arguments: Any) -> tuple[ContentBlock, ...]:
         result = await self.client.call_tool(self.name, arguments)
         if getattr(result, "result_type", "complete") not in ("complete", None):
-            raise RequestError("the tool asks for more input, which nobody here can give")
+            raise RequestError("the tool asks the user for more input, which is not supported")
         content = mcp_decode.blocks(result.content)
         if result.is_error:
             raise McpToolError(

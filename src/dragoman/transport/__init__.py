@@ -76,7 +76,9 @@ def transport_for(adapter: Adapter, *, asynchronous: bool = False, **settings: A
         transport: Transport | AsyncTransport = factory(asynchronous=asynchronous, **settings)
         return transport
     if adapter.transport != "http":
-        raise ConfigurationError(f"{adapter!r} wants the transport {adapter.transport!r}; there are http and local")
+        raise ConfigurationError(
+            f"{adapter!r} needs the transport {adapter.transport!r}, but only http and local exist"
+        )
     if vendor_of(settings.get("client")) is not None:
         return AsyncVendorTransport(**settings) if asynchronous else VendorTransport(**settings)
     return AsyncHttpTransport(**settings) if asynchronous else HttpTransport(**settings)

@@ -43,7 +43,7 @@ _NO_DATA = "nothing arrived in time: raise timeout if the model may take longer"
 _TIMEOUTS = {
     "ConnectTimeout": "no connection was made in time",
     "ConnectionTimeoutError": "no connection was made or became free in time: raise max_connections if all are in use",
-    "PoolTimeout": "no connection became free in time: raise max_connections, or read and leave streams sooner",
+    "PoolTimeout": "no connection became free in time: raise max_connections, or close streams sooner",
     "WriteTimeout": "the request could not be written in time",
 }
 
@@ -135,8 +135,8 @@ class Call:
             return WireResponse(status, body, self.headers, self.retry_state.attempts)
         if status < 400:
             return UnclassifiedError(
-                "the provider's address has moved, and redirects are not followed, because they would carry the key "
-                "and the conversation along: set base_url to the new address",
+                "the provider's address has moved, but redirects are not followed, because they would send the key "
+                "and the conversation there: set base_url to the new address",
                 provider=self.adapter.provider,
                 status=status,
             )
@@ -197,7 +197,7 @@ class BodyReader:
             if self._size > self._cap:
                 if self._is_error:
                     return False
-                raise FrameTooLargeError(f"the reply is over {self._cap} bytes: raise body_cap if that is meant")
+                raise FrameTooLargeError(f"the reply is larger than {self._cap} bytes: raise body_cap to allow it")
         return True
 
     def finish(self) -> bytes:
@@ -221,7 +221,7 @@ class BodyReader:
 def validate_timeout(seconds: float) -> float:
     """Raises RequestError for a time limit that is not a positive number."""
     if not seconds > 0:
-        raise RequestError(f"a timeout is a number of seconds over 0, not {seconds!r}")
+        raise RequestError(f"a timeout must be a number of seconds greater than 0, not {seconds!r}")
     return seconds
 
 

@@ -42,7 +42,7 @@ class ApiKey:
         return "ApiKey(***)"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("an API key is not pickled: give it anew")
+        raise TypeError("an API key cannot be pickled: pass it again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Credentials:
         base_url: str | None = None,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        self._key = None if api_key is None else _validate_key(api_key, "the API key that was given")
+        self._key = None if api_key is None else _validate_key(api_key, "the given API key")
         self._base_url = base_url
         self._environ = environ
         self._service: str | None = None
@@ -88,8 +88,8 @@ class Credentials:
             self._service = endpoint.base_url
         elif self._service != endpoint.base_url:
             raise ConfigurationError(
-                f"this transport's key or base URL was given for {self._service}, and {provider} is another service: "
-                "make a transport of its own for it"
+                f"this transport's key or base URL was given for {self._service}, but {provider} is another service: "
+                "create a separate transport for it"
             )
 
     def _find_key(self, endpoint: Endpoint, provider: str) -> ApiKey | None:
@@ -128,7 +128,7 @@ def _validate_key(value: str, source: str) -> ApiKey:
     value = value.strip()
     if not _PRINTABLE.fullmatch(value):
         raise ConfigurationError(
-            f"{source} is empty or holds characters that no key has (blanks, line ends, non-ASCII)"
+            f"{source} is empty or holds characters that no key can have (blanks, line ends, non-ASCII)"
         )
     return ApiKey(value)
 
@@ -161,7 +161,7 @@ def validate_base_url(text: str, default: str = "") -> str:
     if scheme not in ("http", "https") or not host or not _HOST.fullmatch(host):
         raise ConfigurationError("the base URL is not of the form https://host or http://host")
     if {".", ".."} & set(unquote(path).split("/")):
-        raise ConfigurationError("the base URL's path leads to another path than it shows")
+        raise ConfigurationError("the base URL's path contains . or .. segments or the like: write the plain path")
     host = _LOOPBACK.get(host, host)
     host_text = f"[{host}]" if ":" in host else host
     return f"{scheme}://{host_text}{f':{port}' if port else ''}{path}".rstrip("/")

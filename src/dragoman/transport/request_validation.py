@@ -58,10 +58,10 @@ def validate_method(method: str) -> str:
 def validate_path(path: str) -> str:
     """The path unchanged. Raises RequestError if it could resolve to another place."""
     if not _PATH.fullmatch(path) or path.startswith("//"):
-        raise RequestError(f"{path!r:.120} is not a path: is a model name in it that no URL can hold?")
+        raise RequestError(f"{path!r:.120} is not a path: does it hold a model name that is not allowed in URLs?")
     decoded_path = unquote_to_bytes(path.partition("?")[0])
     if _CONTROL.search(unquote_to_bytes(path)) or {b".", b".."} & set(decoded_path.split(b"/")):
-        raise RequestError(f"{path!r:.120} leads to another path than it shows")
+        raise RequestError(f"{path!r:.120} contains . or .. segments or the like: write the plain path")
     return path
 
 
@@ -74,7 +74,7 @@ def full_url(base_url: str, path: str) -> "httpx.URL":
         url = httpx.URL(base_url + validate_path(path))
         _ = url.host  # Decodes an international name, which may be invalid.
     except (httpx.InvalidURL, ValueError):
-        raise ConfigurationError("the base URL has a host that no network knows") from None
+        raise ConfigurationError("the base URL has an invalid host") from None
     return url
 
 

@@ -62,7 +62,7 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         if self.max_retries < 0:
-            raise ValueError("max_retries is 0 or more")
+            raise ValueError("max_retries must be at least 0")
 
     def backoff(self, retry: int, roll: float) -> float:
         """The wait before retry number ``retry``, from 1; ``roll`` is a random number from 0 to 1."""

@@ -35,7 +35,7 @@ class TransportSettings(TypedDict, total=False):
 
 
 class _TransportBase(ABC):
-    """What the sync and the async transport share."""
+    """The shared part of the sync and the async transport."""
 
     def __init__(
         self,

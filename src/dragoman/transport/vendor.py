@@ -87,7 +87,7 @@ class AsyncVendorTransport(AsyncRetryingTransport):
 
 def _prepare_request(request: WireRequest, key: ApiKey | None) -> PreparedRequest:
     if request.method != "POST":
-        raise RequestError(f"a vendor's client is asked to POST, not to {request.method:.20}")
+        raise RequestError(f"a vendor's client supports only POST, not {request.method:.20}")
     headers = {
         "accept-encoding": "identity" if request.stream else ACCEPT_ENCODING,
         "content-type": "application/json",
@@ -160,12 +160,12 @@ def _create_sender(client: Any, *, asynchronous: bool) -> _StainlessSender | _Ol
     vendor = vendor_of(client)
     client_type = f"{type(client).__module__}.{type(client).__qualname__}"
     if vendor is None:
-        raise ConfigurationError(f"{client_type} is no client of anthropic, openai or ollama")
+        raise ConfigurationError(f"{client_type} is not a client of anthropic, openai or ollama")
     if not hasattr(client, "_client"):
-        raise ConfigurationError(f"{client_type} has no HTTP client in it: is the {vendor} package too old or too new?")
+        raise ConfigurationError(f"{client_type} contains no HTTP client: is the {vendor} package too old or too new?")
     if inspect.iscoroutinefunction(client._client.send) is not asynchronous:
         expected, alternative = ("an async", "VendorTransport") if asynchronous else ("a sync", "AsyncVendorTransport")
-        raise ConfigurationError(f"{client_type} is not {expected} client: give it to {alternative}")
+        raise ConfigurationError(f"{client_type} is not {expected} client: pass it to {alternative}")
     return _OllamaSender(client) if vendor == "ollama" else _StainlessSender(client)
 
 

@@ -125,5 +125,5 @@ def _describe(replies: Sequence[Reply], usages: Sequence[Usage]) -> str:
     cost = f"costs go up to {figures.money(max(costs))}" if costs else "no cost is known"
     return (
         f"{figures.plural(len(replies), 'reply', 'replies')}, one column each."
-        f" The largest took {largest.total_tokens:,} tokens; {cost}. The table below has every number."
+        f" The largest used {largest.total_tokens:,} tokens; {cost}. The table below has every number."
     )

@@ -4,11 +4,8 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from datetime import UTC
-from functools import cache
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dragoman.adapter.errors import MissingExtraError
 from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
@@ -16,13 +13,8 @@ from dragoman.session.cost import total_cost, total_usage
 from dragoman.view import chart as charts
 from dragoman.view import figures
 from dragoman.view.swaps import Projections, describe_swap
+from dragoman.view.templates import environment, read_asset
 from dragoman.view.turns import build_turns, is_reply, message_numbers, model_hues, replies
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
-_FOLDER = "pages"
-_CONTROL_PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"} | {0x7F: 0x2421}
 
 
 def page(
@@ -44,11 +36,11 @@ def page(
 
     Raises MissingExtraError without the `cli` extra.
     """
-    environment = _environment()
+    templates = environment()
     projections = Projections(ToolIdMap.load(tool_ids.dump()) if tool_ids is not None else ToolIdMap(), tools)
     page_turns = list(build_turns(messages, projections, raw=raw))
-    style, script = _read_asset("page.css"), _read_asset("page.js")
-    return environment.get_template("page.html.jinja").render(
+    style, script = read_asset("page.css"), read_asset("page.js")
+    return templates.get_template("page.html.jinja").render(
         title=title,
         turns=page_turns,
         next_swap=_next_swap(messages, projections, next_model),
@@ -122,35 +114,5 @@ def _content_security_policy(style: str, script: str) -> str:
     )
 
 
-def _show_control_characters(value: Any) -> Any:
-    """Control characters as visible symbols: HTML may not contain them, and they are invisible."""
-    return value.translate(_CONTROL_PICTURES) if type(value) is str else value
-
-
 def _digest(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-
-
-@cache
-def _read_asset(name: str) -> str:
-    return files("dragoman.view").joinpath(_FOLDER, name).read_text(encoding="utf-8")
-
-
-@cache
-def _environment() -> "Environment":
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ModuleNotFoundError:
-        raise MissingExtraError("a page needs Jinja: pip install 'dragoman[cli]'") from None
-    environment = Environment(
-        loader=PackageLoader("dragoman.view", _FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_show_control_characters,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["cost"] = figures.cost
-    environment.filters["plural"] = figures.plural
-    environment.filters["number_in"] = lambda message_id, numbers: numbers.get(message_id)
-    return environment

@@ -24,7 +24,7 @@ _SPEAKERS = {
     Role.ASSISTANT: "Assistant",
 }
 _STOP_REMARKS = {
-    StopReason.MAX_TOKENS: "cut at the most tokens allowed",
+    StopReason.MAX_TOKENS: "cut at the token limit",
     StopReason.REFUSAL: "refused",
     StopReason.CONTEXT_OVERFLOW: "the context window was full",
     StopReason.PAUSE: "paused",
@@ -186,7 +186,7 @@ def _remarks(message: Message) -> Iterator[str]:
 
 def _figures(usage: Usage | None) -> Iterator[str]:
     if usage is None:
-        yield "no token counts told"
+        yield "no token counts"
         return
     yield from figures.tokens(usage)
     yield figures.cost(usage)

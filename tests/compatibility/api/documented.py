@@ -13,7 +13,7 @@ _MODULE = re.compile(r"`(dragoman(?:\.\w+)+)`")
 
 
 def parse_api_page(page: Path = ROOT / "docs" / "api.md") -> dict[str, tuple[str, ...]]:
-    """The names that the page spells out, by module, in its order."""
+    """The names that the page lists, by module, in its order."""
     names: dict[str, list[str]] = {PACKAGE: []}
     for first, cell in _rows(page.read_text(encoding="utf-8")):
         module = _MODULE.fullmatch(first)

@@ -87,8 +87,8 @@ def test_removing_no_label_records_nothing() -> None:
 @pytest.mark.parametrize(
     ("changed", "complaint"),
     [
-        ({"capabilities": []}, "takes the capability declassify_labels"),
-        ({"capabilities": ["append_labels", "read_labels", "write_headers"]}, "takes the capability"),
+        ({"capabilities": []}, "requires the capability declassify_labels"),
+        ({"capabilities": ["append_labels", "read_labels", "write_headers"]}, "requires the capability"),
         ({"actor": " "}, "an actor and a reason"), ({"reason": ""}, "an actor and a reason"),
     ],
 )  # fmt: skip

@@ -77,5 +77,5 @@ def test_implication_is_closed_and_idempotent() -> None:
 )
 def test_an_unknown_name_is_refused(wrong: str, hint: str) -> None:
     """With the nearest one, or with all of them."""
-    with pytest.raises(ConfigurationError, match=f"is no capability: .*({hint})"):
+    with pytest.raises(ConfigurationError, match=f"is not a capability: .*({hint})"):
         expand_capabilities(["read_labels", wrong])

@@ -171,7 +171,7 @@ def test_finding_9_a_resource_has_one_body() -> None:
 
 def test_finding_10_a_range_runs_forwards() -> None:
     """Its end is not before its start."""
-    with pytest.raises(ValidationError, match="before range_start"):
+    with pytest.raises(ValidationError, match="less than range_start"):
         ResourceRefBlock(resource_request_id="r", uri="u", resource_type="file", range_start=2, range_end=1)
 
 
@@ -192,11 +192,11 @@ def test_finding_13_content_is_computed_once(monkeypatch: pytest.MonkeyPatch) ->
     """For all attributes together, not only within to_dict."""
     read: list[ContentBlock] = []
 
-    def noting(part: ContentBlock) -> str | None:
+    def count_content(part: ContentBlock) -> str | None:
         read.append(part)
         return content_of(part)
 
-    monkeypatch.setattr(view_module, "content_of", noting)
+    monkeypatch.setattr(view_module, "content_of", count_content)
     view = call(a=1)
     assert (view.size_bytes, view.content, view.text, view.has_content()) == (8, '{"a": 1}', '{"a": 1}', True)
     assert view.to_dict()["size_bytes"] == view.to_dict()["size_bytes"] == 8
@@ -289,7 +289,7 @@ class TestFaultsOfTheReference:
     def test_a4_a_forbidden_change_is_reported(self) -> None:
         """There merging drops it silently, so a plugin's author never learns of it."""
         changed = Extensions.model_validate({"http": {"headers": {"A": "b"}}})
-        with pytest.raises(TierViolation, match="changing it takes write_headers"):
+        with pytest.raises(TierViolation, match="changing it requires write_headers"):
             merge_extensions(Extensions(), changed, [])
 
     def test_a4_copies_share_nothing(self) -> None:

@@ -297,7 +297,7 @@ def test_a_server_over_pipes_works_as_well() -> None:
 
 def test_a_server_needs_a_client_and_an_async_session() -> None:
     """Anything else is reported at once."""
-    with pytest.raises(ConfigurationError, match="no MCP client"):
+    with pytest.raises(ConfigurationError, match="expected an MCP client"):
         McpConnection(object())
 
     async def main(server: McpConnection) -> None:

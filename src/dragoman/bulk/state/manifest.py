@@ -49,7 +49,7 @@ class Manifest:
 
     def __init__(self, location: str | Path, name: str = "bulk") -> None:
         if not 0 < len(name) <= MAX_ID:
-            raise ConfigurationError(f"the name of a run has 1 to {MAX_ID} characters")
+            raise ConfigurationError(f"the name of a run must have 1 to {MAX_ID} characters")
         url = (
             location
             if isinstance(location, str) and "://" in location
@@ -190,7 +190,7 @@ class Manifest:
 
     def _check_config(self, found: Any, run_config: Mapping[str, Any]) -> None:
         if found.version > VERSION:
-            raise ConfigurationError("a newer dragoman wrote this manifest: upgrade to go on with its run")
+            raise ConfigurationError("a newer dragoman wrote this manifest: upgrade dragoman to continue its run")
         before = json.loads(found.asked)
         if different := sorted(name for name in {*before, *run_config} if before.get(name) != run_config.get(name)):
             raise ConfigurationError(

@@ -32,7 +32,7 @@ class Cluster:
 
     def __init__(self, address: str, workers: int | None) -> None:
         if workers is not None and workers < 1:
-            raise ConfigurationError("a cluster has at least one worker")
+            raise ConfigurationError("workers must be at least 1")
         self._address = address
         self._workers = workers
         self._started_ray = False
@@ -96,7 +96,7 @@ def check_picklable(configs: Sequence[ModelConfig]) -> None:
             pickle.dumps(each)
         except Exception as error:
             raise ConfigurationError(
-                f"the workers of a cluster cannot be told how {each.model} is asked, as with a client of your own:"
+                f"the settings of {each.model} cannot be sent to the workers of a cluster, for example a client:"
                 f" {error!s:.200}"
             ) from None
 

@@ -48,7 +48,7 @@ class WorkerActor:
         """
         if (installed := version("dragoman")) != self._version:
             return ConfigurationError(
-                f"a worker of the cluster has dragoman {installed}, and this program {self._version}"
+                f"a worker of the cluster has dragoman {installed}, but this program has {self._version}"
             )
         try:
             self._requesters = self._requesters or [LocalRequester(each) for each in self._configs]
@@ -85,6 +85,6 @@ class WorkerActor:
         except DragomanError as error:
             result = error
         except Exception as error:  # a bug in an adapter: every row would meet it
-            result = ConfigurationError(f"{self._configs[job.model_index].model} cannot be asked: {error!r:.500}")
+            result = ConfigurationError(f"{self._configs[job.model_index].model} cannot be used: {error!r:.500}")
         self._results.append(JobResult(job.number, result))
         self._has_results.set()

@@ -78,7 +78,7 @@ class Worker:
             except self._pool.cluster.worker_error as error:
                 starts += 1
                 if starts == _MAX_STARTS:
-                    raise ConfigurationError(f"no worker of the cluster can begin: {_first_line(error)}") from None
+                    raise ConfigurationError(f"no worker of the cluster can start: {_first_line(error)}") from None
                 await asyncio.sleep(_RETRY_DELAY)
                 self._pool.cluster.stop_worker(self.actor)
                 self.actor = self._pool.start_worker()
@@ -168,9 +168,7 @@ class WorkerPool:
         for task in done - {arrival}:
             task.result()  # raises its error
         if not done:
-            raise ConfigurationError(
-                f"the cluster has found no room for a worker, which takes a CPU, in {_START_TIMEOUT:g} s"
-            )
+            raise ConfigurationError(f"the cluster had no free CPU for a worker within {_START_TIMEOUT:g} s")
 
 
 class PoolRequester(Requester):

@@ -67,7 +67,7 @@ def iter_views(
     """
     if not (extensions is None or isinstance(extensions, Extensions)):
         given = type(extensions).__name__
-        raise TypeError(f"extensions are Extensions, not a {given}: Extensions.model_validate reads a dict")
+        raise TypeError(f"extensions must be Extensions, not a {given}: Extensions.model_validate reads a dict")
     for index, part in enumerate(message.content):
         _kind(part, f"content[{index}] of message {one_line(message.id)}")
     alone = sum(isinstance(part, (ToolUseBlock, ToolResultBlock)) for part in message.content) == 1
@@ -84,9 +84,7 @@ def _kind(part: ContentBlock, where: str) -> ViewKind:
     if kind is None:
         shown = one_line(str(getattr(part, "type", type(part).__name__)))
         logger.warning("%s is of the kind %r, which no view can show", where, shown)
-        raise UnknownPartError(
-            f"{where} is of the kind {shown!r}, which no view can show: remove it or let it be denied"
-        )
+        raise UnknownPartError(f"{where} is of the kind {shown!r}, which no view can show: remove it or deny it")
     return kind
 
 

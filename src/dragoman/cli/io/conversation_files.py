@@ -33,7 +33,7 @@ _OWN_FORMATS = frozenset({"session", "umf-events"})
 def check_writable(to: str) -> None:
     """Raises ConfigurationError if the format is unknown or read-only."""
     if get_format(to).write is None and to not in _OWN_FORMATS:
-        raise ConfigurationError(f"{to} is read and never written")
+        raise ConfigurationError(f"{to} can be read but not written")
 
 
 def iter_files(source: Path, target: Path) -> Iterator[Path]:
@@ -88,7 +88,7 @@ def read_conversations(source: Path, of: str | None, model: str | None) -> list[
     """
     name = of or detect(source.read_bytes())
     if name is None:
-        raise ConfigurationError(f"nothing tells in which shape {source} is: say it with --from")
+        raise ConfigurationError(f"the format of {source} cannot be detected: name it with --from")
     try:
         return read_file(source, name, model)
     except FormatError as error:
@@ -121,7 +121,7 @@ def convert_history(history: Sequence[Message], to: str, model: str | None) -> C
         return Conversion("".join(lines), to_umf(history).losses)
     write = get_format(to).write
     if write is None:
-        raise ConfigurationError(f"{to} is read and never written")
+        raise ConfigurationError(f"{to} can be read but not written")
     conversion = write(history, model)
     return Conversion(to_text(conversion.data), conversion.losses)
 
@@ -129,7 +129,7 @@ def convert_history(history: Sequence[Message], to: str, model: str | None) -> C
 def write_file(conversion: Conversion[str], path: Path, *, overwrite: bool) -> None:
     """Writes the file, as a whole or not at all. Raises ConfigurationError if it exists and ``overwrite`` is False."""
     if path.exists() and not overwrite:
-        raise ConfigurationError(f"{path} is there already: choose another name, or say --overwrite")
+        raise ConfigurationError(f"{path} exists already: choose another name, or pass --overwrite")
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -144,7 +144,7 @@ def write_file(conversion: Conversion[str], path: Path, *, overwrite: bool) -> N
     except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
         if isinstance(error, FileExistsError):
-            raise ConfigurationError(f"{path} is there already: choose another name, or say --overwrite") from None
+            raise ConfigurationError(f"{path} exists already: choose another name, or pass --overwrite") from None
         raise
 
 

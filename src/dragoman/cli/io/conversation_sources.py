@@ -61,9 +61,9 @@ def load_conversation(
             else _from_file(path, of, only, model)
         )
     if path.is_dir():
-        raise ConfigurationError(f"{source} is a folder: name one file of it")
+        raise ConfigurationError(f"{source} is a folder: name one of its files")
     if not source.startswith("sess_") and store is None:
-        raise ConfigurationError(f"there is no file {source!r:.200}, and this is no session's id")
+        raise ConfigurationError(f"there is no file {source!r:.200}, and it is not the id of a session")
     return _from_store(_url(store), source)
 
 

@@ -44,7 +44,7 @@ def write_plot(path: Path, groups: Sequence[str], lines: Sequence[CostLine], pri
         case ".png":
             path.write_bytes(_render_png(render_svg(groups, lines)))
         case _:
-            raise ConfigurationError(f"{path}: a plot is .html, .svg or .png")
+            raise ConfigurationError(f"{path}: the file of a plot must end in .html, .svg or .png")
 
 
 def render_svg(groups: Sequence[str], lines: Sequence[CostLine]) -> str:
@@ -129,7 +129,7 @@ def _render_png(picture: str) -> bytes:
         cairosvg = import_module("cairosvg")
     except (ModuleNotFoundError, OSError):  # OSError: the system has no cairo
         raise MissingExtraError(
-            "a PNG needs cairosvg and the cairo library: pip install cairosvg; .svg and .html need nothing"
+            "a PNG needs cairosvg and the cairo library: pip install cairosvg, or write .svg or .html"
         ) from None
     png: bytes = cairosvg.svg2png(bytestring=picture.encode(), scale=2)
     return png

@@ -71,7 +71,7 @@ def usage_line(reply: Message) -> str:
     """Tokens and cost of one reply on one line."""
     usage = reply.usage
     if usage is None:
-        return f"{reply.metadata.model} · the provider told no token counts"
+        return f"{reply.metadata.model} · the provider sent no token counts"
     parts = [reply.metadata.model or "", f"{usage.prompt_tokens:,} in, {usage.output_tokens:,} out", cost_text(usage)]
     if usage.latency_ms is not None:
         parts.append(f"{usage.latency_ms / 1000:.1f} s")

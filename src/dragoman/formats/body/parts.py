@@ -21,7 +21,7 @@ PartT = TypeVar("PartT")
 
 ANY_TYPE = "application/octet-stream"
 
-NAME_RULE = "a name is an absolute path of letters, digits, '.', '_' and '-', such as /sources/1"
+NAME_RULE = "a name must be an absolute path of letters, digits, '.', '_' and '-', such as /sources/1"
 
 _NAME = re.compile(r"(?:/[A-Za-z0-9._-]+)+")
 _TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*")
@@ -42,7 +42,7 @@ def name_fault(name: str) -> str | None:
     if not _NAME.fullmatch(name):
         return NAME_RULE
     if {".", ".."} & set(name.split("/")):
-        return "no segment of a name is . or .."
+        return "no segment of a name can be . or .."
     return None
 
 
@@ -55,7 +55,7 @@ def type_fault(content_type: str) -> str | None:
     """Return what is wrong with a content type, or None. Parameters are ignored."""
     found = _TYPE.match(content_type)
     if found is None or not _PARAMETERS.fullmatch(content_type, found.end()):
-        return "a content type is a MIME type, such as text/plain"
+        return "a content type must be a MIME type, such as text/plain"
     return None
 
 
@@ -85,11 +85,11 @@ def is_base64(text: str) -> bool:
 def as_parts(parts: Iterable[PartT], kind: type[PartT]) -> tuple[PartT, ...]:
     """Return a tuple of parts. Raises FormatError for a single part, and for an item of another type."""
     if isinstance(parts, (kind, Mapping, str, bytes)):
-        raise FormatError(f"parts are a list of {kind.__name__}, not a {type(parts).__name__} alone")
+        raise FormatError(f"parts must be a list of {kind.__name__}, not a {type(parts).__name__}")
     found = tuple(parts)
     for index, part in enumerate(found):
         if not isinstance(part, kind):
-            reason = f"a part is a {kind.__name__}, not a {type(part).__name__}: from_json reads JSON"
+            reason = f"a part must be a {kind.__name__}, not a {type(part).__name__}: from_json reads JSON"
             raise FormatError(reason, path=f"$[{index}]")
     return found
 
@@ -138,7 +138,7 @@ class Part(FrozenModel):
 
     def _codec(self) -> str:
         if self.charset not in _CHARSETS:
-            raise ValueError(f"the charset {self.charset[:40]!r} is not read here")
+            raise ValueError(f"the charset {self.charset[:40]!r} is not supported")
         return _CHARSETS[self.charset]
 
 
@@ -169,16 +169,18 @@ class MessageBodyPart(Part):
     @classmethod
     def _check_url(cls, url: str | None) -> str | None:
         if url is not None and not is_url(url):
-            raise PydanticCustomError("content_url", "a content URL is absolute, such as https://example.org/a.png")
+            raise PydanticCustomError(
+                "content_url", "a content URL must be absolute, such as https://example.org/a.png"
+            )
         return url
 
     @model_validator(mode="after")
     def _check_one_content(self) -> Self:
         if (self.content is None) == (self.content_url is None):
-            raise PydanticCustomError("one_content", "a part has either content or a contentUrl")
+            raise PydanticCustomError("one_content", "a part must have either content or a contentUrl")
         if self.is_base64:
             if self.content is None:
-                raise PydanticCustomError("encoding", "only content has an encoding, a contentUrl has none")
+                raise PydanticCustomError("encoding", "only content can have an encoding, not a contentUrl")
             if not is_base64(self.content):
-                raise PydanticCustomError("base64", "the content is no base64")
+                raise PydanticCustomError("base64", "the content is not valid base64")
         return self

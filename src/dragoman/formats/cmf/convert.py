@@ -48,7 +48,7 @@ def to_cmf(
     history = as_history(messages)
     given = [_as_slots(each) for each in extensions] if extensions is not None else [None] * len(history)
     if len(given) != len(history):
-        raise ValueError(f"there are {len(history)} messages and {len(given)} extensions: each message needs its own")
+        raise ValueError(f"there are {len(history)} messages but {len(given)} extensions: pass one for each message")
     losses = LossCollector(FORMAT)
     writer = _Writer(history, losses, {**called_tools_in_cmf(history), **(calls or {})})
     written: list[Fields] = []
@@ -86,7 +86,7 @@ def _as_slots(given: ExtensionsLike | None) -> Mapping[str, Any] | None:
         return slots
     if given is None or isinstance(given, Mapping):
         return given
-    raise TypeError(f"extensions are Extensions or a dict, one for each message, not a {type(given).__name__}")
+    raise TypeError(f"pass extensions as Extensions or a dict for each message, not a {type(given).__name__}")
 
 
 class _Writer:
@@ -118,7 +118,7 @@ class _Writer:
             self._report_losses(message, index, noted[-1])
             if isinstance(block, ToolResultBlock) and block.tool_use_id not in self._tools:
                 self._losses.add(
-                    message, index, "the result answers no call, so that its tool has no name",
+                    message, index, "the result answers no call, so its tool has no name",
                     kind=LossKind.ORPHAN_RESULT, severity=Severity.INFO,
                 )  # fmt: skip
         return noted if noted != [{"part": index} for index in range(len(content))] else None
@@ -126,13 +126,13 @@ class _Writer:
     def _report_losses(self, message: Message, index: int, noted: Fields) -> None:
         block = message.content[index]
         if "part" not in noted:
-            self._losses.add(message, index, f"CMF has no word for this {block.type} block: kept in custom alone")
+            self._losses.add(message, index, f"CMF has no form for this {block.type} block: kept only in custom")
         elif "more" in noted:
             what = ", ".join(sorted(noted["more"]))
             self._losses.add(
                 message,
                 index,
-                f"CMF has no word for all of this {block.type} block ({what}): kept in custom",
+                f"CMF has no form for all of this {block.type} block ({what}): kept in custom",
                 severity=Severity.INFO,
             )  # fmt: skip
 
@@ -173,9 +173,9 @@ def _entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Message],
         at = f"{path}.message"
         raw = native.get("message", {})
         if not isinstance(raw, dict):
-            raise FormatError(f"a message of CMF is an object, not {kind_of(raw)}", path=at)
+            raise FormatError(f"a message of CMF must be an object, not {kind_of(raw)}", path=at)
         if unknown := native.keys() - {"message", "extensions", "hook"}:
-            raise FormatError("beside a message there are its extensions alone", path=f"{path}.{min(unknown)}")
+            raise FormatError("only extensions can accompany a message", path=f"{path}.{min(unknown)}")
         given = native.get("extensions")
         with validating(given, f"{path}.extensions"):
             slots = cmf_slots.Slots.model_validate(given or {})

@@ -97,7 +97,7 @@ def _read_object(data: Mapping[str, Any], model: str | None) -> list[Message]:
         at = "$.response" if "messages" in data else "$"
         return _append_reply(read, data.get("messages"), copy_json_at(answer, at), at, model)
     if not read and "messages" not in data:
-        raise FormatError("a history of LiteLLM is a list of messages, or an object with messages or a response")
+        raise FormatError("a history of LiteLLM must be a list of messages, or an object with messages or a response")
     return read
 
 
@@ -169,7 +169,7 @@ def _append_reply(read: list[Message], listed: Any, native: Fields, at: str, mod
     native_reply = {"role": "assistant", **reply.choices[0].message}
     earlier = list(listed) if isinstance(listed, (list, tuple)) else []
     if not read and earlier:
-        raise FormatError(f"the messages are a list, not {kind_of(listed)}", path="$.messages")
+        raise FormatError(f"the messages must be a list, not {kind_of(listed)}", path="$.messages")
     (reply_message,) = _read_list([native_reply], f"{at}.choices[0].message", model or reply.model)
     stop = _STOP_REASONS.get(reply.choices[0].finish_reason or "")
     updates: dict[str, Any] = {"stop_reason": stop}

@@ -65,7 +65,7 @@ Content = Annotated[
     Discriminator(
         _text_or_blocks,
         custom_error_type="no_content",
-        custom_error_message="content is a text or a list of blocks",
+        custom_error_message="content must be a text or a list of blocks",
     ),
 ]
 

@@ -52,7 +52,9 @@ class PricingQuery:
 
     def __post_init__(self) -> None:
         if len(self.gaps) > _MAX_GAPS:
-            raise RequestError(f"the usages name {len(self.tools)} tools of providers, which is too many to tell apart")
+            raise RequestError(
+                f"the usages name {len(self.tools)} tools of providers, which is too many for one report"
+            )
 
     @cached_property
     def gaps(self) -> tuple[str, ...]:
@@ -140,7 +142,7 @@ class PricingQuery:
         return {**keys, **spans, **rates, "quoted": "BOOLEAN", "free": "BOOLEAN", "unknown": "VARCHAR"}
 
     def _rates(self) -> str:
-        """The sheet as one JSON text: the database takes long to parse that many expressions."""
+        """The sheet as one JSON text, because the database would take long to parse an expression for each value."""
         lines = quote_literal(json.dumps([self._line(line) for line in self.sheet.lines]))
         columns = {name: f"CAST(line[{at}] AS {kind})" for at, (name, kind) in enumerate(self._sheet.items(), 1)}
         return f"""SELECT {_alias_columns(columns)} FROM (SELECT unnest(from_json({lines}, '[["VARCHAR"]]')) AS line)"""

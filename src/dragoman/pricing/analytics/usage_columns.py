@@ -99,7 +99,7 @@ class UsageColumns:
     def moment(self) -> str:
         """Microseconds since 1970; an error for a row without a time."""
         if "at" not in self._types:
-            raise RequestError("the usages have no column at: say at which moment's prices they count")
+            raise RequestError("the usages have no column at: pass the moment of the prices (at)")
         kind = self._types["at"]
         if kind == "TIMESTAMP WITH TIME ZONE":
             at = '"at"'
@@ -174,7 +174,7 @@ def count_expression(value: str, kind: str) -> str:
     elif kind in ("FLOAT", "DOUBLE") or kind.startswith("DECIMAL"):
         value = _require(f"{value} = trunc({value})", value, "a count")
     else:
-        raise RequestError(f"{value} is {kind}, which is no count")
+        raise RequestError(f"{value} is {kind}, which is not a count")
     return f"CAST({value} AS UBIGINT)"
 
 
@@ -187,7 +187,7 @@ def between_condition(moment: str, since: datetime | None, until: datetime | Non
     for at, sign in ((since, ">="), (until, "<")):
         if at is not None:
             if at.tzinfo is None:
-                raise RequestError("a time without a zone is no moment: give it tzinfo=UTC")
+                raise RequestError("a time needs a time zone: set tzinfo=UTC")
             found.append(f"{moment} {sign} {(at - _EPOCH) // _MICROSECOND}")
     return " AND ".join(found) or "true"
 

@@ -72,7 +72,7 @@ class Subject:
     def require_wires(self) -> tuple[Wire, ...]:
         """Return the wires. Raises NotTriedError if there is none."""
         if not self.wires:
-            raise NotTriedError("no Wire was given, which says how the provider answers")
+            raise NotTriedError("no Wire was given, which describes the provider's answers")
         return self.wires
 
     def sample_replies(self, wire: Wire) -> list[SampleReply]:

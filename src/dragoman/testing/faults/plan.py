@@ -79,7 +79,7 @@ class Rechunk:
 
     def __post_init__(self) -> None:
         if (self.seed is None) is not bool(self.sizes) or any(size < 1 for size in self.sizes):
-            raise ConfigurationError("chunks have either sizes over 0 or a seed")
+            raise ConfigurationError("chunks need either sizes of at least 1, or a seed")
 
     def apply(self, body: bytes) -> Iterator[bytes]:
         sizes = self._random(len(body)) if self.seed is not None else self._in_turn()
@@ -177,7 +177,7 @@ class LineEnds:
 
     def __post_init__(self) -> None:
         if self.end not in get_args(LineEnd):
-            raise ConfigurationError(f"a line ends with CR LF, CR or LF, not {self.end!r}")
+            raise ConfigurationError(f"a line must end with CR LF, CR or LF, not {self.end!r}")
 
     def apply(self, body: bytes) -> Iterator[bytes]:
         require_text(body, "line ends")
@@ -225,7 +225,7 @@ class Chain:
             try:
                 body = b"".join(plan.apply(body))
             except (ConnectionResetError, TimeoutError):
-                raise ConfigurationError(f"{plan} breaks the reply off: it can only be the last of a chain") from None
+                raise ConfigurationError(f"{plan} ends the reply: it must be the last plan of a chain") from None
         return last.apply(body)
 
 

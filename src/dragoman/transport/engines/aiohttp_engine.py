@@ -48,7 +48,7 @@ class AiohttpEngine(Engine):
             return "HTTP/2"
         proxies = _find_proxies(connection_settings.proxy)
         unsupported = {proxy_scheme(proxy) for use, proxy in proxies.items() if use != _NO_PROXY} - {"http"}
-        return f"way through a proxy of the kind {min(unsupported)}" if unsupported else ""
+        return f"support for a proxy of the kind {min(unsupported)}" if unsupported else ""
 
     def client_size(self, connection_settings: ConnectionSettings) -> int | None:
         return None

@@ -41,7 +41,7 @@ class Pool(Generic[ClientT]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if max_connections < 1:
-            raise ValueError("max_connections is 1 or more")
+            raise ValueError("max_connections must be at least 1")
         self._factory = factory
         self._max = max_connections
         self._client_size = client_size or max_connections

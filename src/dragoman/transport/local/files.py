@@ -54,8 +54,8 @@ def model_file(name: str) -> Path:
         if has_digest(path, known.sha256):
             return path
     if candidates:
-        raise ConfigurationError(f"{candidates[0]} is damaged: fetch it again with `dragoman local install`")
-    raise MissingExtraError(f"the file of {name} is not installed: get it with `dragoman local install`")
+        raise ConfigurationError(f"{candidates[0]} is damaged: download it again with `dragoman local install`")
+    raise MissingExtraError(f"the file of {name} is not installed: download it with `dragoman local install`")
 
 
 def _resolve_path(name: str) -> Path:

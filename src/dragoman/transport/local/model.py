@@ -73,7 +73,7 @@ class LocalModel:
                 "invalid_request", f"the runtime refuses the options: {_first_line(error)}"
             ) from None
         if not self._lock.acquire(timeout=max(0.0, min(deadline - time.monotonic(), threading.TIMEOUT_MAX))):
-            raise LocalRequestError("timeout", "other requests of this process kept the model busy")
+            raise LocalRequestError("timeout", "the model was busy with other requests of this process")
         try:
             tokens = self._tokens(model_prompt.messages, config)
             if should_continue():
@@ -235,7 +235,7 @@ def _seed(seed: Any) -> int:
     if seed is None:
         return random.getrandbits(32)
     if not (isinstance(seed, int) and 0 <= seed < 1 << 64):
-        raise ValueError("a seed is a whole number of at least 0")
+        raise ValueError("a seed must be a whole number of at least 0")
     return seed
 
 

@@ -1,4 +1,4 @@
-"""From the body of a request to what the model reads, and to what it may write.
+"""Builds the model's prompt, and the grammar of its reply, from the body of a request.
 
 Calls and results stand in the prompt as text, in the form of the Hermes and Qwen models, and calls are written in
 the same form, which the runtime's grammar enforces::
@@ -26,7 +26,7 @@ _PLAIN = "You are a helpful assistant."
 
 @dataclass(frozen=True, slots=True)
 class AllowedOutput:
-    """What the model may write: text, calls of these tools, or either. ``parallel``: several calls in one reply.
+    """The grammar of the reply: text, calls of these tools, or either. ``parallel``: several calls in one reply.
 
     ``schema`` is the JSON Schema of its text.
     """
@@ -48,7 +48,7 @@ class Prompt:
 def build_prompt(body: Json) -> Prompt:
     """The prompt of a request. Raises LocalRequestError if the body cannot be served."""
     if not body["messages"]:
-        raise LocalRequestError("invalid_request", "a request holds at least one message")
+        raise LocalRequestError("invalid_request", "a request must hold at least one message")
     guided = body.get("prompting") == "guided"
     allowed = _allowed_output(body, guided=guided)
     if not guided:
@@ -71,7 +71,7 @@ def _allowed_output(body: Json, *, guided: bool) -> AllowedOutput:
         return AllowedOutput(text=False, calls=named)
     if choice == "required":
         if not tools:
-            raise LocalRequestError("invalid_request", "tool_choice is required, and there are no tools")
+            raise LocalRequestError("invalid_request", "tool_choice is required, but there are no tools")
         return AllowedOutput(text=False, calls=tuple(tools), parallel=parallel)
     if choice == "none":
         return AllowedOutput(schema=schema)

@@ -214,7 +214,7 @@ def merge_lines(lines: Iterable[Json]) -> Json:
             case "end":
                 reply |= {"content": content} | {key: value for key, value in line.items() if key != "type"}
             case kind:
-                raise AssertionError(f"no reply holds a line of the type {kind}")
+                raise AssertionError(f"unknown type of a reply line: {kind}")
     return reply
 
 

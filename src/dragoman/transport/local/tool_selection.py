@@ -19,7 +19,7 @@ _SHAPES = (
     (re.compile(r"[^\s@]+@[^\s@]+\.\w+"), ("email", "mail", "address")),
     (re.compile(r"(?<![\w@])(?!e\.g|i\.e)[\w./-]*\w\.[a-zA-Z]\w{0,4}(?!\w)"), ("file", "document", "path")),
 )
-"""Patterns of pieces of text, and the words that they stand for."""
+"""Patterns of pieces of text, and the words that name them."""
 
 
 def find_pieces(word: str, text: str) -> list[str]:

@@ -90,7 +90,7 @@ class _LocalCall:
 
 
 def _to_chunk(item: Json | Exception) -> bytes:
-    """The bytes of a line. A failure of a reply that has begun is a line of it; anything else is a bug and is
+    """The bytes of a line. An error after the reply has begun is a line of the reply; anything else is a bug and is
     raised.
     """
     if isinstance(item, LocalRequestError):

@@ -90,5 +90,5 @@ def test_policy_extensions_are_written_with_messages() -> None:
 
 def test_invalid_extensions_are_refused() -> None:
     """Before anything is written."""
-    with pytest.raises(TypeError, match="one for each message, not a str"):
+    with pytest.raises(TypeError, match="for each message, not a str"):
         to_cmf([Message.user("Hi")], extensions=["PII"])  # type: ignore[list-item]

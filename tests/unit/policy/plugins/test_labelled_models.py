@@ -62,7 +62,7 @@ def test_missing_labels_restrict_nothing() -> None:
 def test_a_single_string_is_no_list() -> None:
     """Its letters would be the items."""
     for make in (LabelledModels, label_rules):
-        with pytest.raises(ConfigurationError, match="are a list"):
+        with pytest.raises(ConfigurationError, match="must be a list"):
             make({"PII": "ollama:**"})
 
 
