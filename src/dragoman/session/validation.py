@@ -69,7 +69,9 @@ def check_class(name: str, value: Any) -> None:
     module, class_name, example = _CLASSES[name]
     loaded = sys.modules.get(module)
     if loaded is None or not isinstance(value, getattr(loaded, class_name)):
-        raise ConfigurationError(f"{name} must be of the class {class_name}, not {_describe(value)}: create one with {example}")
+        raise ConfigurationError(
+            f"{name} must be of the class {class_name}, not {_describe(value)}: create one with {example}"
+        )
 
 
 def _check_list(name: str, value: Any, *element_class: type) -> None:

@@ -55,7 +55,7 @@ def test_an_argument_of_a_wrong_type_is_refused(kind: Any, name: str, value: Any
 
 def test_an_async_store_is_refused() -> None:
     """Nothing would ever be kept in it: sessions of both kinds take the store behind it."""
-    with Store("sqlite://") as store, pytest.raises(ConfigurationError, match="must be a Store, not a value of the class AsyncStore"):
+    with Store("sqlite://") as store, pytest.raises(ConfigurationError, match=r"must be a Store, not .* AsyncStore"):
         AsyncSession(MODEL, store=AsyncStore(store))  # type: ignore[arg-type]
 
 
