@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,21 @@ def test_the_public_names_have_their_types() -> None:
         [sys.executable, "-m", "mypy", *(str(FOLDER / name) for name in READ)],
         cwd=CHECKOUT, capture_output=True, text=True, check=False,
     )  # fmt: skip
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+
+
+DOORS = ("dragoman", "dragoman.blocks", "dragoman.errors", "dragoman.events", "dragoman.messages", "dragoman.policy")
+
+
+def test_type_checkers_find_every_name(tmp_path: Path) -> None:
+    """A name that is loaded on use is no surprise for mypy; a name that does not exist is an error (api.py)."""
+    pytest.importorskip("mypy")
+    program = tmp_path / "every_name.py"
+    imports = (f"from {door} import {name} as {name}" for door in DOORS for name in import_module(door).__all__)
+    program.write_text("\n".join(imports) + "\n", encoding="utf-8")
+    completed = subprocess.run(
+        [sys.executable, "-m", "mypy", str(program)], cwd=CHECKOUT, capture_output=True, text=True, check=False
+    )
     assert completed.returncode == 0, completed.stdout + completed.stderr
 
 

@@ -1,4 +1,6 @@
-"""All errors. A class stands for one meaning, whether it came as an HTTP status or inside a stream.
+"""The root of all errors, and the errors of requests and replies; `dragoman.errors` has those of all packages.
+
+A class stands for one meaning, whether it came as an HTTP status or inside a stream.
 
 DragomanError
 ├── ConfigurationError          the program is set up wrongly

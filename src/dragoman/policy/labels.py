@@ -18,6 +18,8 @@ from dragoman.canonical.guard import Text
 from dragoman.policy.errors import DeclassificationError
 from dragoman.policy.slots import Capability, expand_capabilities
 
+__all__ = ["Declassification", "declassify", "inherit_labels", "labels_of", "with_labels"]
+
 
 class Declassification(FrozenModel):
     """The audit record: who removed which labels, why and when. ``subject`` names the data, such as a message's id."""

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from dragoman.adapter.errors import ConfigurationError
 
+__all__ = ["SLOTS", "Capability", "Slot", "Tier", "expand_capabilities"]
+
 
 class Tier(StrEnum):
     """Immutable slots never change, monotonic ones only grow, guarded ones need a capability, mutable ones are free."""

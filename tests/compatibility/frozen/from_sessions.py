@@ -26,16 +26,8 @@ from dragoman.canonical.message import StopReason
 from dragoman.cli.app import app
 from dragoman.cli.cost import By
 from dragoman.events import EventBus, Telemetry, conventions
-from dragoman.policy import (
-    Extensions,
-    Pipeline,
-    SecurityExtension,
-    Step,
-    SubjectExtension,
-    Violation,
-    hook,
-    with_labels,
-)
+from dragoman.policy import Extensions, Pipeline, SecurityExtension, Step, SubjectExtension, Violation, hook
+from dragoman.policy.labels import with_labels
 from dragoman.routing import Router
 from dragoman.session import tool
 from dragoman.store import Store

@@ -20,7 +20,8 @@ from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.message import Role
 from dragoman.canonical.message_view.parts import CalledTool
 from dragoman.canonical.message_view.view import MessageView
-from dragoman.policy import Capability, TierViolation, filter_extensions, merge_extensions
+from dragoman.policy import Capability, TierViolation
+from dragoman.policy.extensions import filter_extensions, merge_extensions
 from tests.unit.canonical.extensions.samples import FULL
 from tests.unit.canonical.message_view.test_view import SQL, block
 

@@ -17,7 +17,8 @@ from pydantic import ValidationError
 
 from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.message import Message
-from dragoman.policy import Capability, Extensions, TierViolation, filter_extensions, merge_extensions
+from dragoman.policy import Capability, Extensions, TierViolation
+from dragoman.policy.extensions import filter_extensions, merge_extensions
 from tests.unit.canonical.extensions.samples import full
 
 Path = tuple[Any, ...]

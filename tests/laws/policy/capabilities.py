@@ -16,15 +16,9 @@ from typing import Any
 
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message, Role
-from dragoman.policy import (
-    Capability,
-    Extensions,
-    MessageView,
-    TierViolation,
-    expand_capabilities,
-    filter_extensions,
-    merge_extensions,
-)
+from dragoman.policy import Capability, Extensions, MessageView, TierViolation
+from dragoman.policy.extensions import filter_extensions, merge_extensions
+from dragoman.policy.slots import expand_capabilities
 from tests.unit.canonical.extensions.samples import FULL, full
 from tests.unit.policy.grants import ACCESSORS, grant_for, texts
 

@@ -23,16 +23,11 @@ from dragoman.policy import (
     DeclassificationError,
     Extensions,
     HttpExtension,
-    RequestExtension,
     SecurityExtension,
     TierViolation,
-    declassify,
-    filter_extensions,
-    inherit_labels,
-    labels_of,
-    merge_extensions,
-    with_labels,
 )
+from dragoman.policy.extensions import RequestExtension, filter_extensions, merge_extensions
+from dragoman.policy.labels import declassify, inherit_labels, labels_of, with_labels
 
 RUNS, STEPS = 2_000, 50
 

@@ -21,9 +21,8 @@ from dragoman.policy import (
     PolicyDeniedError,
     SecurityExtension,
     Step,
-    labels_of,
-    with_labels,
 )
+from dragoman.policy.labels import labels_of, with_labels
 from dragoman.session import Session, tool
 from dragoman.store import SessionNotFoundError, Store
 from tests.unit.session.drivers import ANTHROPIC, OLLAMA, SyncDriver, Wire

@@ -6,19 +6,9 @@ from typing import Any
 import pytest
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.policy import (
-    SLOTS,
-    AgentExtension,
-    Capability,
-    Extensions,
-    RequestExtension,
-    Slot,
-    Tier,
-    TierViolation,
-    expand_capabilities,
-    filter_extensions,
-    merge_extensions,
-)
+from dragoman.policy import Capability, Extensions, Tier, TierViolation
+from dragoman.policy.extensions import AgentExtension, RequestExtension, filter_extensions, merge_extensions
+from dragoman.policy.slots import SLOTS, Slot, expand_capabilities
 from tests.laws.policy.capabilities import breaches, subsets
 from tests.unit.canonical.extensions.samples import FULL, full
 from tests.unit.policy.grants import GATED, grant_for, texts

@@ -7,16 +7,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.policy import (
-    Declassification,
-    DeclassificationError,
-    Extensions,
-    SecurityExtension,
-    declassify,
-    inherit_labels,
-    labels_of,
-    with_labels,
-)
+from dragoman.policy import Declassification, DeclassificationError, Extensions, SecurityExtension
+from dragoman.policy.labels import declassify, inherit_labels, labels_of, with_labels
 from tests.unit.canonical.extensions.samples import full
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -10,15 +10,17 @@ import pytest
 
 from dragoman.policy import (
     Capability,
-    DelegationExtension,
-    DelegationHop,
     Extensions,
     HttpExtension,
     PolicyError,
-    RequestExtension,
     SecurityExtension,
     SubjectType,
     TierViolation,
+)
+from dragoman.policy.extensions import (
+    DelegationExtension,
+    DelegationHop,
+    RequestExtension,
     filter_extensions,
     merge_extensions,
 )

@@ -7,17 +7,10 @@ import pytest
 
 from dragoman import Message
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.policy import (
-    Extensions,
-    Pipeline,
-    Plugin,
-    PolicyDeniedError,
-    Step,
-    expand_capabilities,
-    filter_extensions,
-    hook,
-)
+from dragoman.policy import Extensions, Pipeline, Plugin, PolicyDeniedError, Step, hook
+from dragoman.policy.extensions import filter_extensions
 from dragoman.policy.plugins import AllowUris, Confirmation, DenyUris, LabelledModels, Redaction
+from dragoman.policy.slots import expand_capabilities
 
 HI = Message.user("Hi, hunter2")
 

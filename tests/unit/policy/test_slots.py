@@ -5,15 +5,8 @@ import itertools
 import pytest
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.policy import (
-    SLOTS,
-    Capability,
-    Extensions,
-    SecurityExtension,
-    SubjectExtension,
-    Tier,
-    expand_capabilities,
-)
+from dragoman.policy import Capability, Extensions, SecurityExtension, SubjectExtension, Tier
+from dragoman.policy.slots import SLOTS, expand_capabilities
 
 IMPLIES = {
     "write_headers": {"read_headers"}, "append_labels": {"read_labels"}, "declassify_labels": {"read_labels"},

@@ -30,8 +30,6 @@ from dragoman.canonical.message_view import view as view_module
 from dragoman.canonical.message_view.parts import content_of
 from dragoman.formats import from_cmf, to_cmf
 from dragoman.policy import (
-    SLOTS,
-    AgentExtension,
     Capability,
     Declassification,
     Extensions,
@@ -39,19 +37,16 @@ from dragoman.policy import (
     MessageView,
     Pipeline,
     PolicyDeniedError,
-    RequestExtension,
     SecurityExtension,
     Step,
     Tier,
     TierViolation,
-    UnknownPartError,
-    declassify,
-    filter_extensions,
     hook,
-    labels_of,
-    merge_extensions,
-    with_labels,
 )
+from dragoman.policy.extensions import AgentExtension, RequestExtension, filter_extensions, merge_extensions
+from dragoman.policy.labels import declassify, labels_of, with_labels
+from dragoman.policy.slots import SLOTS
+from dragoman.policy.views import UnknownPartError
 from tests.unit.canonical.extensions.samples import full
 from tests.unit.canonical.samples import BLOCKS
 from tests.unit.canonical.test_blocks import any_block

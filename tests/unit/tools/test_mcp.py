@@ -11,12 +11,12 @@ from mcp import Client, ClientSession, StdioServerParameters
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import PromptRequestBlock, PromptResultBlock
+from dragoman.canonical.glob import Glob
 from dragoman.canonical.tools import schema_problems
 from dragoman.events import EventBus
 from dragoman.policy import (
     DataPolicy,
     Extensions,
-    Glob,
     Pipeline,
     PolicyDeniedError,
     SecurityExtension,

@@ -35,9 +35,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-import yaml
-
-from dragoman.adapter.errors import ConfigurationError, RequestError
+from dragoman.adapter.errors import ConfigurationError, MissingExtraError, RequestError
 from dragoman.adapter.registry import GROUP
 from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH
@@ -47,6 +45,13 @@ from dragoman.testing.cassettes.leaks import find_leaks
 from dragoman.testing.cassettes.secrets import Scanner, SecretFoundError
 from dragoman.testing.cassettes.summary import describe_reply
 from dragoman.testing.cassettes.wires import request_target
+
+try:
+    import yaml
+except ModuleNotFoundError as missing:
+    if missing.name != "yaml":
+        raise
+    raise MissingExtraError('cassettes need PyYAML: pip install "dragoman[testing]"') from None
 
 __all__ = [
     "Exchange",

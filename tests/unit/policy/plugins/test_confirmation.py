@@ -9,8 +9,9 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import SideEffects, ToolDefinition
-from dragoman.policy import Extensions, Hook, MCPExtension, MessageView, ToolMetadata
+from dragoman.policy import Extensions, Hook, MessageView
 from dragoman.policy.errors import PolicyDeniedError
+from dragoman.policy.extensions import MCPExtension, ToolMetadata
 from dragoman.policy.pipeline import Pipeline
 from dragoman.policy.plugins import Confirmation
 

@@ -6,8 +6,9 @@ import pytest
 
 from dragoman.adapter.errors import ConfigurationError, NoModelError
 from dragoman.canonical.message import Message
-from dragoman.policy import Extensions, Hook, LLMExtension, SecurityExtension
+from dragoman.policy import Extensions, Hook, SecurityExtension
 from dragoman.policy.errors import PolicyDeniedError
+from dragoman.policy.extensions import LLMExtension
 from dragoman.policy.pipeline import Pipeline
 from dragoman.policy.plugins import LabelledModels
 from dragoman.routing import Router, RouteRequest, label_rules

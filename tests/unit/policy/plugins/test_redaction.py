@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ContentBlock, DocumentBlock, MediaSource, ToolResultBlock, UnknownBlock
 from dragoman.canonical.message import Message
-from dragoman.policy import Hook, SecurityExtension, labels_of
+from dragoman.policy import Hook, SecurityExtension
+from dragoman.policy.labels import labels_of
 from dragoman.policy.pipeline import Pipeline
 from dragoman.policy.plugins import Finder, Finding, Redaction, findings
 from dragoman.policy.plugins.rewrite import rewrite_block, rewrite_json

@@ -19,8 +19,8 @@ from dragoman.policy import (
     SecurityExtension,
     Step,
     hook,
-    with_labels,
 )
+from dragoman.policy.labels import with_labels
 from dragoman.session import Session
 from dragoman.store import ConflictError, Store
 from tests.unit.session.drivers import ANTHROPIC, NOW, OLLAMA, AsyncDriver, Driver, Wire
