@@ -183,6 +183,6 @@ def _too_large_message(compaction: Compaction, target: Adapter, split: HistorySp
         ways.append(f"ask for fewer output tokens than {requests.options.max_output_tokens:,}")
     ways.append("shorten the system prompt, or choose a model with a larger window")
     return (
-        f"what a summary does not stand for is about {size:,} tokens, and the window of {target.model_id} is"
+        f"the messages that a summary cannot replace have about {size:,} tokens, and the window of {target.model_id} is"
         f" {target.capabilities.max_context_tokens:,}: {'; or '.join(ways)}"
     )

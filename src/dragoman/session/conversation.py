@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from dragoman.policy import Declassification
     from dragoman.session.middleware.policy_hooks import PolicyHooks
 
-TURN_IN_PROGRESS = "the session is in the middle of a turn, and takes one at a time: use another session beside it"
+TURN_IN_PROGRESS = "the session is in the middle of a turn and runs one at a time: use another session for a second one"
 
 
 class Conversation(Generic[TransportT]):
@@ -229,7 +229,7 @@ class Conversation(Generic[TransportT]):
         found = store.load(session_id)
         active_model = found.model or model
         if active_model is None and settings.get("router") is None:
-            raise ConfigurationError(f"the session {found.id} names no model: say which one goes on with it")
+            raise ConfigurationError(f"the session {found.id} has no model: pass model= to choose one")
         tool_ids = ToolIdMap.load(found.tool_ids, _tool_id_factory(settings))
         known = Snapshot(found.id, active_model, found.messages, tool_ids, found.attempts, found.extensions)
         session = cls._from_snapshot(known, model, settings, store)

@@ -7,7 +7,6 @@ from datetime import datetime
 from decimal import Decimal
 
 from dragoman.adapter.contract import Prices
-from dragoman.adapter.errors import ProviderError
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 
@@ -40,22 +39,17 @@ class Cost:
 class Attempts:
     """Replies that were billed and are not part of the history: broken, denied or unusable ones.
 
-    ``all`` lists them in order, without content.
+    ``all`` lists them in order, without content. The adapter marks the cost of a cut reply as a lower bound; a reply
+    that arrived whole keeps its exact cost.
     """
 
     def __init__(self, known: Iterable[Message] = ()) -> None:
         self.all: list[Message] = list(known)
 
-    def record(self, partial: Message | None) -> Usage | None:
-        """Record a reply that is not kept. Return its billed usage, or None if it reported none."""
-        if partial is None or partial.usage is None:
-            return None
-        attempt = with_lower_bound(partial.model_copy(update={"content": ()}))
-        self.all.append(attempt)
-        return attempt.usage
-
-    def record_broken(self, error: ProviderError) -> Usage | None:
-        return self.record(error.partial)
+    def record(self, partial: Message | None) -> None:
+        """Record a reply that is not kept, if the provider has billed it: it reported its usage, or sent content."""
+        if partial is not None and (partial.usage is not None or partial.content):
+            self.all.append(partial.model_copy(update={"content": ()}))
 
     def record_unused(self, reply: Message | None, history: Sequence[Message]) -> None:
         """Record the cost of a summary that is not in the history."""
@@ -124,12 +118,3 @@ def _combine_statuses(statuses: set[CostStatus]) -> CostStatus:
     if statuses <= {CostStatus.FREE, CostStatus.PRICED}:
         return CostStatus.PRICED
     return CostStatus.UNPRICED if statuses == {CostStatus.UNPRICED} else CostStatus.PARTIAL
-
-
-def with_lower_bound(partial: Message) -> Message:
-    """Mark the cost of a cut reply as partial: the provider bills more than was counted when it was cut."""
-    usage = partial.usage
-    if usage is None or usage.cost_status is not CostStatus.PRICED:
-        return partial
-    bound = usage.model_copy(update={"cost_status": CostStatus.PARTIAL, "unpriced": (*usage.unpriced, "output_tokens")})
-    return partial.model_copy(update={"metadata": partial.metadata.model_copy(update={"usage": bound})})

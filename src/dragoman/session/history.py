@@ -1,4 +1,4 @@
-"""The history of a session, with what was billed beside it."""
+"""The history of a session, and what else was billed."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -7,7 +7,6 @@ from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete, MessageStart, StreamEvent, UsageUpdate
 from dragoman.canonical.message import Message, MessageStatus, StopReason
-from dragoman.session.cost import with_lower_bound
 from dragoman.session.effects import Abandoned, Broken, Failed, Replied, Send, SendOutcome
 from dragoman.session.response import ResponseDetails
 from dragoman.transport import AsyncStreamedReply, StreamedReply
@@ -104,7 +103,7 @@ class ReplyReader:
         for event in self._decoder.fail(RequestCancelledError("the caller left the stream")):
             if isinstance(event, ErrorEvent) and event.partial is not None:
                 if _has_content(event.partial):
-                    return Abandoned(with_lower_bound(event.partial), response=response)
+                    return Abandoned(event.partial, response=response)
                 return Abandoned(billed=event.partial, response=response)
         return Abandoned(response=response)
 

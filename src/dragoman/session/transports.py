@@ -31,7 +31,7 @@ class Transports(Generic[TransportT]):
             try:
                 transport: Any = transport_for(adapter, asynchronous=self._asynchronous, **settings)
             except TypeError as error:
-                raise ConfigurationError(f"the settings in providers[{provider!r}] do not fit: {error}") from None
+                raise ConfigurationError(f"the settings in providers[{provider!r}] are invalid: {error}") from None
             self._open[provider] = transport
         return self._open[provider]
 

@@ -84,7 +84,7 @@ def run_turn(plan: TurnPlan) -> Turn:
         history += (reply, *answers)
         new_messages, requests = (), replace(requests, options=_without_forced_choice(requests.options))
     raise TurnLimitError(
-        f"the model still calls tools after {plan.max_rounds} rounds: raise max_rounds, or ask(None) to go on"
+        f"the model still calls tools after {plan.max_rounds} rounds: raise max_rounds, or continue with ask(None)"
     )
 
 

@@ -119,12 +119,12 @@ def test_devices_and_sockets_are_not_opened(workspace: Path) -> None:
     listener = socket.socket(socket.AF_UNIX)
     try:
         listener.bind(f"/proc/self/fd/{short}/socket.png")
-        with pytest.raises(RequestError, match="no regular file"):
+        with pytest.raises(RequestError, match="not a regular file"):
             read_inside(workspace, "socket.png")
     finally:
         listener.close()
         os.close(short)
-    with pytest.raises(RequestError, match="no regular file"):
+    with pytest.raises(RequestError, match="not a regular file"):
         read_inside(Path("/dev"), "null")
 
 
@@ -238,7 +238,7 @@ def test_no_descriptor_is_left_open(workspace: Path) -> None:
 @pytest.mark.parametrize("root", ["nowhere", "a.png", "pipe.png"])
 def test_a_workspace_is_a_folder(workspace: Path, root: str) -> None:
     """Anything else is refused when the session is made; a link to a folder is the caller's own choice."""
-    with pytest.raises(ConfigurationError, match="is no folder"):
+    with pytest.raises(ConfigurationError, match="is not a folder"):
         Session(ANTHROPIC, workspace=workspace / root)
     assert Session(ANTHROPIC, workspace=str(workspace / "docs_link")).messages == ()
 
@@ -275,13 +275,13 @@ def test_the_media_type_is_the_blocks_or_the_extensions(
 @pytest.mark.parametrize(
     ("block", "message"),
     [
-        (ImageBlock(source=ref("a.odd")), "tells no media type: give the block its media_type"),
-        (ImageBlock(source=ref("a")), "tells no media type"),
+        (ImageBlock(source=ref("a.odd")), "has an extension without a known media type: give the block its media_type"),
+        (ImageBlock(source=ref("a")), "without a known media type"),
         (ImageBlock(source=ref("a.pdf")), "is application/pdf, no image"),
         (AudioBlock(source=ref("a.png")), "is image/png, no audio"),
         (VideoBlock(source=ref("a.mp3")), "is audio/mpeg, no video"),
         (DocumentBlock(source=ref("a.png")), "is image/png, no document"),
-        (DocumentBlock(source=ref("a.txt")), "is no UTF-8 text"),
+        (DocumentBlock(source=ref("a.txt")), "is not UTF-8 text"),
     ],
 )
 def test_a_file_of_the_wrong_kind_is_refused(tmp_path: Path, block: ContentBlock, message: str) -> None:

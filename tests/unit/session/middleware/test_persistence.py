@@ -128,7 +128,7 @@ def test_resuming_needs_a_session_and_a_model(store: Store) -> None:
     with pytest.raises(SessionNotFoundError):
         Session.resume("sess_0", store)
     store.create(None, session_id="sess_2")
-    with pytest.raises(ConfigurationError, match="names no model"):
+    with pytest.raises(ConfigurationError, match="has no model"):
         Session.resume("sess_2", store)
     with Session.resume("sess_2", store, model=ANTHROPIC) as session:
         assert (session.session_id, session.model) == ("sess_2", ANTHROPIC)

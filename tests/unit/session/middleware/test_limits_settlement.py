@@ -1,0 +1,142 @@
+"""What a budget counts for replies that broke, were denied or left: a session's own bill, however the attempt ended."""
+
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import httpx
+import pytest
+
+from dragoman import AdapterOptions, Message, get_adapter
+from dragoman.adapter.errors import ProviderError
+from dragoman.canonical.usage import CostStatus, Usage
+from dragoman.limits.budget import Spend
+from dragoman.policy import Pipeline, PolicyDeniedError
+from dragoman.pricing import price_table
+from dragoman.session import Budget
+from tests.unit.session.drivers import ANTHROPIC, OLLAMA, Body, Driver, Wire
+from tests.unit.session.handwritten_replies import handwritten_anthropic, handwritten_ollama, handwritten_overloaded
+from tests.unit.session.policy_plugins import SECRET, DenyingPlugin
+
+SMALL = AdapterOptions(max_output_tokens=100)
+PAID_OLLAMA = price_table().with_overlay(
+    {
+        "ollama": {
+            "source": "https://acme.example/prices",
+            "checked": date(2026, 11, 10),
+            "model": [
+                {"id": "qwen3", "match": {"equals": ["qwen3"]}, "prices": [{"input": "1000000", "output": "1000000"}]}
+            ],
+        }
+    }
+)
+"""One dollar for each token."""
+
+
+def cut_ollama(frames: int) -> Body:
+    """A stream of Ollama that breaks after so many frames: counts come in its last frame only."""
+    return Body(handwritten_ollama("One, two.").frames[:frames], httpx.ReadError("the connection is gone"))
+
+
+def overloaded_anthropic(model: bytes = b"claude-opus-5-5") -> tuple[bytes, ...]:
+    """A stream of Anthropic that reports its input and some text before the provider fails."""
+    opening = handwritten_anthropic("One, two.", usage=(1000, 100)).frames[:5]
+    return (*(frame.replace(b"claude-opus-5-5", model) for frame in opening), handwritten_overloaded())
+
+
+def assert_settled(budget: Budget, *usages: Usage | None) -> None:
+    """The budget counts exactly these replies, and reserves nothing."""
+    assert budget.account_for(None).reserved == Spend()
+    assert budget.spend_of(None) == sum((Spend.of(usage) for usage in usages if usage is not None), Spend())
+
+
+def test_a_broken_reply_without_counts_is_charged_its_estimated_prompt(driver: Driver) -> None:
+    """The caller saw a part of it, so the provider read the prompt: the prompt counts in tokens and in dollars. The
+    session's cost is unknown."""
+    budget = Budget(usd=10_000, tokens=10_000, per="user")
+    session = driver.session({"ollama": Wire([cut_ollama(2)])}, OLLAMA, budgets=[budget], options=SMALL,
+                             prices=PAID_OLLAMA)  # fmt: skip
+    seen: list[Any] = []
+    with pytest.raises(ProviderError):
+        driver.stream(session, "Hi", seen=seen)
+    assert "text_delta" in [event.type for event in seen]
+    prompt = get_adapter(OLLAMA).estimate_input_tokens([Message.user("Hi")], [])
+    assert prompt > 0
+    assert budget.spend_of(None) == Spend(Decimal(prompt), prompt)
+    assert budget.account_for(None).reserved == Spend()
+    assert [attempt.usage for attempt in session.attempts] == [None]
+    assert (session.cost.usd, session.cost.status) == (None, CostStatus.UNPRICED)
+
+
+def test_a_reply_that_broke_unseen_and_without_counts_is_not_charged(driver: Driver) -> None:
+    """The retry alone counts."""
+    budget = Budget(tokens=10_000, per="user")
+    wire = Wire([cut_ollama(0), handwritten_ollama("One.")])
+    session = driver.session({"ollama": wire}, OLLAMA, budgets=[budget], options=SMALL)
+    driver.stream(session, "Hi")
+    assert len(wire.requests) == 2
+    assert session.attempts == ()
+    assert session.cost.status is CostStatus.FREE
+    assert_settled(budget, session.messages[-1].usage)
+    assert budget.spend_of(None).tokens == 17
+
+
+def test_a_broken_reply_with_counts_is_charged_a_lower_bound(driver: Driver) -> None:
+    """The output that came after the last count is unknown, so the session's cost says that it is incomplete."""
+    budget = Budget(usd=1, per="user")
+    session = driver.session({"anthropic": Wire([overloaded_anthropic()])}, budgets=[budget], options=SMALL)
+    with pytest.raises(ProviderError):
+        driver.stream(session, "Hi")
+    (attempt,) = session.attempts
+    assert attempt.usage is not None
+    assert (attempt.usage.cost_status, attempt.usage.unpriced) == (CostStatus.PARTIAL, ("output_tokens",))
+    assert (session.cost.usd, session.cost.status) == (attempt.usage.cost_usd, CostStatus.PARTIAL)
+    assert_settled(budget, attempt.usage)
+    assert budget.spend_of(None).usd > 0
+
+
+def test_a_broken_reply_of_an_unpriced_model_stays_unpriced(driver: Driver) -> None:
+    """Nothing of its cost is known: that is no lower bound."""
+    budget = Budget(usd=1, per="user", allow_unpriced=True)
+    wire = Wire([overloaded_anthropic(b"claude-unheard-of")])
+    session = driver.session({"anthropic": wire}, "anthropic:claude-unheard-of", budgets=[budget], options=SMALL)
+    with pytest.raises(ProviderError):
+        driver.stream(session, "Hi")
+    assert (session.cost.usd, session.cost.status) == (None, CostStatus.UNPRICED)
+    assert_settled(budget, session.attempts[0].usage)
+    assert budget.spend_of(None).tokens > 1000
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["ask", "stream"])
+def test_a_denied_reply_that_arrived_whole_has_its_exact_cost(driver: Driver, streamed: bool) -> None:
+    """It is not kept, but all of it was counted."""
+    budget = Budget(usd=1, per="user")
+    reply = handwritten_anthropic(f"It is {SECRET}.", usage=(1000, 100))
+    session = driver.session({"anthropic": Wire([reply])}, budgets=[budget], options=SMALL,
+                             policy=Pipeline([DenyingPlugin(SECRET, hooks=["cmf.llm_output"])]))  # fmt: skip
+    with pytest.raises(PolicyDeniedError):
+        (driver.stream if streamed else driver.ask)(session, "Hi")
+    (attempt,) = session.attempts
+    assert (attempt.content, session.cost.status) == ((), CostStatus.PRICED)
+    assert_settled(budget, attempt.usage)
+    assert budget.spend_of(None).tokens == 1100
+
+
+def test_a_reply_that_the_caller_left_is_charged_what_had_arrived(driver: Driver) -> None:
+    """Its counts if it reported any; otherwise, if it had content, its estimated prompt."""
+    budget = Budget(tokens=10_000, per="user")
+    session = driver.session({"anthropic": Wire([handwritten_anthropic("One.", usage=(1000, 100))])}, ANTHROPIC,
+                             budgets=[budget], options=SMALL)  # fmt: skip
+    driver.stream(session, "Hi", until="text_delta")
+    left = session.messages[-1].usage
+    assert left is not None
+    assert (left.cost_status, left.unpriced) == (CostStatus.PARTIAL, ("output_tokens",))
+    assert_settled(budget, left)
+    assert budget.spend_of(None).tokens == 1001
+    budget = Budget(tokens=10_000, per="user")
+    session = driver.session({"ollama": Wire([handwritten_ollama("One, two.")])}, OLLAMA, budgets=[budget],
+                             options=SMALL)  # fmt: skip
+    driver.stream(session, "Hi", until="text_delta")
+    assert session.messages[-1].usage is None
+    assert budget.spend_of(None).tokens == get_adapter(OLLAMA).estimate_input_tokens([Message.user("Hi")], [])
+    assert budget.account_for(None).reserved == Spend()
