@@ -14,10 +14,14 @@ _FULL = 100
 _LEAST = 5
 
 
-def examples(number: int, **more: Any) -> settings:
-    """The settings of a law with ``number`` examples in an exhaustive run; the default run takes a share."""
+def examples(number: int, *, sampled: int | None = None, **more: Any) -> settings:
+    """The settings of a law that wants ``number`` examples of an exhaustive run.
+
+    The default run takes ``sampled`` of them, or else a share.
+    """
     profile = settings().max_examples
-    return settings(max_examples=max(min(_LEAST, number), number * profile // _FULL), **more)
+    share = max(min(_LEAST, number), number * profile // _FULL)
+    return settings(max_examples=share if sampled is None or profile >= _FULL else sampled, **more)
 
 
 def sample(rows: Iterable[Any], every: int, start: int = 0) -> list[Any]:

@@ -76,7 +76,8 @@ class Budget:
             self.usd = None if usd is None else Decimal(usd)
         except ArithmeticError:
             raise ConfigurationError(f"usd must be an amount of dollars, not {usd!r:.40}") from None
-        if (self.usd is not None and not (self.usd.is_finite() and self.usd >= 0)) or (tokens or 0) < 0:
+        usd_is_valid = self.usd is None or (self.usd.is_finite() and self.usd >= 0)
+        if not usd_is_valid or (tokens is not None and tokens < 0):
             raise ConfigurationError("the limit of a budget must be at least 0")
         self.tokens = tokens
         self.per: Per = per
@@ -224,10 +225,13 @@ class Budgets:
             tools = [*tools, ToolDefinition(name="answer", input_schema=dict(options.output_schema))]
         input_tokens = adapter.estimate_input_tokens(messages, tools)
         output_tokens = options.max_output_tokens or adapter.default_output_tokens
-        # Input that is written to a cache costs more than plain input.
-        bucket = "cache_creation_input_tokens" if options.prompt_cache else "input_tokens"
+        # Input that is written to a cache costs more than plain input, and for an hour still more.
+        buckets = ["input_tokens"] if options.prompt_cache is None else ["cache_creation_input_tokens"]
+        if options.prompt_cache == "1h":
+            buckets.append("cache_creation_1h_input_tokens")
+        request = TokenUsage(**dict.fromkeys(buckets, input_tokens))
         model, now = str(adapter.model_id), self.clock()
-        input_priced = self.prices.price(model, TokenUsage(**{bucket: input_tokens}), now)
-        priced = self.prices.price(model, TokenUsage(**{bucket: input_tokens}, output_tokens=output_tokens), now)
+        input_priced = self.prices.price(model, request, now)
+        priced = self.prices.price(model, request.model_copy(update={"output_tokens": output_tokens}), now)
         unpriced = priced.cost_status not in (CostStatus.PRICED, CostStatus.FREE)
         return MaxSpend(model, Spend.of(priced), Spend.of(input_priced), unpriced)

@@ -13,7 +13,7 @@ _BUCKETS = ("input_tokens", "cached_input_tokens", "cache_creation_input_tokens"
 _CALL_WORDS = ("_requests", "_calls", "_call")
 
 
-def apply_quote(usage: TokenUsage, quote: Quote, version: str, *, batch: bool = False) -> Usage:
+def apply_quote(usage: TokenUsage, quote: Quote, version: str, *, batch: bool) -> Usage:
     """Return the usage with the cost by a quote; ``batch`` sets its pricing mode.
 
     ``unpriced`` names the buckets without a known price, tool calls as ``server_tools.<name>``, and then

@@ -97,7 +97,9 @@ def _check_store(store: Any) -> None:
     """An AsyncStore is refused, because sessions do not await it; its ``store`` is accepted."""
     append = getattr(store, "append", None)
     if not callable(append) or inspect.iscoroutinefunction(append):
-        raise ConfigurationError(f"store must be a Store, not {_describe(store)}: create one with Store('sqlite:///chats.db')")
+        raise ConfigurationError(
+            f"store must be a Store, not {_describe(store)}: create one with Store('sqlite:///chats.db')"
+        )
 
 
 def _describe(value: Any) -> str:

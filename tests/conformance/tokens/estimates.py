@@ -67,8 +67,8 @@ class RecordedSample:
 
 
 @cache
-def recorded_samples(provider: str) -> tuple[RecordedSample, ...]:
-    return tuple(filter(None, map(_read, load(provider))))
+def recorded_samples(provider: str, every: int = 1) -> tuple[RecordedSample, ...]:
+    return tuple(filter(None, map(_read, load(provider)[::every])))
 
 
 def _read(exchange: RecordedExchange) -> RecordedSample | None:
@@ -140,9 +140,9 @@ def format_table(errors: Mapping[str, Sequence[float]]) -> str:
     return "\n".join(lines)
 
 
-def errors(provider: str) -> list[float]:
-    """Of all judged requests, with the adapter's model rows."""
-    return [sample.error(_declared(sample.model)) for sample in recorded_samples(provider)]
+def errors(provider: str, every: int = 1) -> list[float]:
+    """The errors of the judged requests, of one in ``every``, with the adapter's model rows."""
+    return [sample.error(_declared(sample.model)) for sample in recorded_samples(provider, every)]
 
 
 def cross_validate() -> dict[str, list[float]]:

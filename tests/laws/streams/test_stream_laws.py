@@ -33,7 +33,7 @@ SUBJECTS = providers()
 REPLIES = 200
 """Replies generated for each wire."""
 
-SAMPLE = 40
+SAMPLE = 100
 """The default run tries one replay in so many."""
 
 
@@ -69,7 +69,7 @@ def test_two_hundred_generated_replies_are_the_same_streamed_and_whole(provider:
     adapter = create_adapter(provider)
     wrong: list[str] = []
     for wire in wires_for(adapter):
-        for seed in range(REPLIES if exhaustive else REPLIES // 10):
+        for seed in range(REPLIES if exhaustive else REPLIES // 40):
             subject = handwritten_subject(adapter, wire, random_reply(seed), f"handwritten_{seed}")
             trials = [*twins(subject, Effort()), *foldings(subject, Effort())]
             trials += edits(subject, Effort()) if seed % 20 == 0 else ()

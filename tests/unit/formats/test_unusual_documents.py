@@ -68,7 +68,7 @@ def test_text_beside_a_result_is_the_users_in_chatml() -> None:
     [
         (MediaSource(kind="url", data="https://example.org/a.png", provider="openai"), None, "no owner"),
         (MediaSource(kind="url", data="https://example.org/a.png"), "image/png", "no type of an image by URL"),
-        (MediaSource(kind="base64", data="aGk="), None, "asks for the type"),
+        (MediaSource(kind="base64", data="aGk="), None, "requires the type"),
     ],
 )
 def test_umf_names_what_it_leaves_out_of_an_image(source: MediaSource, media_type: str | None, reason: str) -> None:

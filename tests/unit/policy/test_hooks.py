@@ -13,7 +13,7 @@ HI = Message.user("Hi")
 
 @pytest.mark.parametrize("name", [each for each in Hook if each is not Hook.EVALUATE])
 def test_a_hook_has_two_names(name: Hook) -> None:
-    """A6: the name on messages and the name of dispatch; plugins and callers may use either."""
+    """A hook has the name in messages and the one for plugins; both are accepted: docs/reference/policy.md#hooks."""
     bare = name.removeprefix("cmf.")
     assert Hook(bare) is name
     hooks: list[str] = []

@@ -5,9 +5,9 @@ from decimal import Decimal
 
 import pytest
 
-from dragoman.canonical.message import Message, MessageMetadata
+from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
-from dragoman.session.cost import Cost, cost_on, total_cost, total_usage
+from dragoman.session.cost import Attempts, Cost, average_output, cost_on, total_cost, total_usage
 from tests.unit.session.drivers import ANTHROPIC, OLLAMA, Driver, Wire
 from tests.unit.session.handwritten_replies import handwritten_anthropic, handwritten_ollama
 
@@ -23,6 +23,7 @@ def reply(usd: str | None, status: CostStatus, model: str = "a:x", **counts: int
 
 WITHOUT_USAGE = Message.assistant("Yes.", metadata=MessageMetadata(model="u:x", provider="u"))
 QUESTION = Message.user("?")
+SUMMARY = Message(role=Role.USER, metadata=MessageMetadata(model="a:x", provider="a", usage=Usage(output_tokens=99)))
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,60 @@ def test_costs_are_listed_by_model() -> None:
     """Each model's own sum; None where all of its replies are unknown."""
     history = [reply("0.5", PRICED), reply("0.1", PRICED, "b:y"), reply(None, UNPRICED), reply(None, UNPRICED, "c:z")]
     assert total_cost(history).by_model == {"a:x": Decimal("0.5"), "b:y": Decimal("0.1"), "c:z": None}
+
+
+def test_a_reply_without_a_model_is_listed_under_an_empty_name() -> None:
+    """Its cost counts like any other."""
+    usage = Usage(cost_usd=Decimal("0.5"), cost_status=PRICED)
+    nameless = Message.assistant("Yes.", metadata=MessageMetadata(provider="p", usage=usage))
+    assert total_cost([nameless]).by_model == {"": Decimal("0.5")}
+
+
+@pytest.mark.parametrize(
+    ("history", "average"),
+    [
+        ([], None),
+        ([QUESTION, WITHOUT_USAGE], None),
+        ([QUESTION, reply("0", FREE, output_tokens=10)], 10),
+        ([reply("0", FREE, output_tokens=10), WITHOUT_USAGE, reply("0", FREE, output_tokens=1)], 6),
+        ([reply("0", FREE, output_tokens=10), SUMMARY], 10),
+        ([SUMMARY], None),
+    ],
+)
+def test_the_average_output_is_that_of_replies_with_counts(history: list[Message], average: int | None) -> None:
+    """Rounded up. A summary is billed, but is no reply; None and never 0 if nothing is known."""
+    assert average_output(history) == average
+
+
+@pytest.mark.parametrize(
+    ("partial", "recorded"),
+    [
+        (None, False),
+        (Message.assistant("Yes.", metadata=MessageMetadata(model="a:x", provider="a")), True),
+        (Message.assistant([], metadata=MessageMetadata(model="a:x", provider="a")), False),
+        (Message.assistant([], metadata=MessageMetadata(model="a:x", provider="a", usage=Usage(input_tokens=9))), True),
+        (reply("0.5", PRICED), True),
+    ],
+)
+def test_an_attempt_is_recorded_if_it_was_billed(partial: Message | None, recorded: bool) -> None:
+    """It reported counts or sent content; the content itself is not kept."""
+    attempts = Attempts()
+    attempts.record(partial)
+    assert attempts.all == ([partial.model_copy(update={"content": ()})] if partial and recorded else [])
+
+
+def test_a_summary_is_an_attempt_if_the_history_lacks_it() -> None:
+    """Otherwise its cost would count twice, or never."""
+    summary, other = reply("0.5", PRICED), reply("0.25", PRICED)
+    for given, history, recorded in [
+        (None, [other], []),
+        (summary, [other, summary], []),
+        (summary, [other], [summary]),
+        (summary, [], [summary]),
+    ]:
+        attempts = Attempts()
+        attempts.record_unused(given, history)
+        assert attempts.all == [message.model_copy(update={"content": ()}) for message in recorded]
 
 
 @pytest.mark.parametrize(
@@ -136,3 +191,21 @@ def test_a_session_counts_across_models(driver: Driver) -> None:
     assert session.cost_on(OLLAMA).status is FREE
     elsewhere = session.cost_on(ANTHROPIC)
     assert elsewhere.usd == session.prices.price(ANTHROPIC, session.usage, NOW).cost_usd
+
+
+def test_all_four_buckets_add_up() -> None:
+    """Three of them are the prompt."""
+    usage = TokenUsage(input_tokens=1, cached_input_tokens=20, cache_creation_input_tokens=300, output_tokens=4000)
+    assert (usage.prompt_tokens, usage.total_tokens) == (321, 4321)
+
+
+def test_a_usage_without_a_price_says_so() -> None:
+    """Its cost is None, and a cost below 0 is refused."""
+    assert (Usage().cost_usd, Usage().cost_status) == (None, UNPRICED)
+    with pytest.raises(ValueError, match="cost_usd"):
+        Usage(cost_usd=Decimal("-0.01"))
+
+
+def test_the_words_of_the_statuses_are_those_that_are_stored() -> None:
+    """Stored sessions and columns hold them."""
+    assert [status.value for status in CostStatus] == ["priced", "free", "partial", "unpriced"]

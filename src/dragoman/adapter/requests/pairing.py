@@ -5,7 +5,7 @@ The second call of an id gets the key ``<id>~2``, which becomes a separate id on
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
@@ -107,7 +107,7 @@ class _Pairing:
             return turn
         for origin in results:
             self._record_loss(turn, origin, LossKind.ROLE, "a result in a user's message: sent as the tool's")
-        self._add_results(replace(turn.map_blocks(_keep_result), role=Role.TOOL))
+        self._add_results(turn.map_blocks(_keep_result))
         return turn.map_blocks(_drop_result)
 
     def _add_results(self, turn: Turn) -> None:

@@ -183,7 +183,7 @@ def _tool_rates(quote: Quote, names: tuple[str, ...]) -> dict[str, Decimal]:
     """Return dollars for one call of each tool, from a bill of a thousand calls."""
     rates: dict[str, Decimal] = {}
     for name in names:
-        billed = apply_quote(TokenUsage(server_tools={name: 1000}), Quote(tools=quote.tools), "")
+        billed = apply_quote(TokenUsage(server_tools={name: 1000}), Quote(tools=quote.tools), "", batch=False)
         if billed.cost_usd is not None:
             rates[f"server_tools.{name}"] = billed.cost_usd.scaleb(-3, EXACT)
     return rates

@@ -65,17 +65,12 @@ class LimitsMiddleware:
             )
         except ProviderError as error:  # a limit is reached: another model may have room
             return Failed(error)
-        settle = partial(_settle_grant, limits, grant)
-        try:
-            outcome: SendOutcome = yield replace(send, observers=(*send.observers, partial(_observe, limits, model)))
-        except Exception:
-            yield settle(None, 0)
-            raise
+        outcome: SendOutcome = yield replace(send, observers=(*send.observers, partial(_observe, limits, model)))
         if isinstance(outcome, Failed) and isinstance(outcome.error, ProviderError):
             yield _observe(limits, model, outcome.error)
         used, requests = _used(outcome, input_tokens)
         if used is not _ALL_RESERVED:
-            yield settle(used, requests)
+            yield _settle_grant(limits, grant, used, requests)
         return outcome
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from dragoman.adapter.losses import Loss, LossKind, Severity
-from dragoman.adapter.requests.pairing import INTERRUPTED_RESULT, pair_calls
+from dragoman.adapter.requests.pairing import INTERRUPTED_RESULT, CallKeys, pair_calls
 from dragoman.adapter.requests.turns import Turn
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role
@@ -95,6 +95,16 @@ LATE = "user: [result of an earlier tool call] ok"
         ([asks("a"), answers("a"), Message.assistant("so"), asks("b"), answers("a")],
          ["assistant: call a", "tool: answer a", "assistant: so", "assistant: call b", "tool: answer b interrupted",
           LATE], ["orphan_result", "interrupted_call"]),
+        ([asks("a"), answers("x", "a"), Message.user("hi"), Message.user("ho")],
+         ["assistant: call a", "tool: answer a", LATE, "user: hi", "user: ho"], ["orphan_result"]),
+        ([asks("a"), answers("x", "a"), asks("b"), answers("b")],
+         ["assistant: call a", "tool: answer a", LATE, "assistant: call b", "tool: answer b"], ["orphan_result"]),
+        ([asks("a", "b"), answers("a"), asks("c"), answers("c")],
+         ["assistant: call a call b", "tool: answer a", "tool: answer b interrupted", "assistant: call c",
+          "tool: answer c"], ["interrupted_call"]),
+        ([asks("a"), answers("x"), asks("b"), answers("b", "a")],
+         ["assistant: call a", "tool: answer a interrupted", LATE, "assistant: call b", "tool: answer b", LATE],
+         ["orphan_result", "interrupted_call", "orphan_result"]),
     ],
 )  # fmt: skip
 def test_disorder_is_repaired(history: list[Message], turns: list[str], kinds: list[str]) -> None:
@@ -145,3 +155,34 @@ def test_a_renamed_call_keeps_what_its_issuer_noted() -> None:
     losses: list[Loss] = []
     (turn, *_) = pair_calls([Turn.of(asks("a", "a"))], losses)
     assert turn.origins == (0, 1)
+
+
+def test_results_keep_their_places_in_the_message() -> None:
+    """Those behind an orphan too: what their issuer noted is found by its place."""
+    turns = pair_calls([Turn.of(asks("a", "b")), Turn.of(answers("b", "x", "a"))], [])
+    assert [turn.origins for turn in turns] == [(0, 1), (0, 2), (-1, -1)]
+
+
+def test_a_loss_of_a_block_that_is_in_no_message_names_no_type() -> None:
+    """There is no block to look at."""
+    losses: list[Loss] = []
+    pair_calls([Turn.synthetic(asks("a"), Role.TOOL, (result("x"),))], losses)
+    assert [(loss.block_index, loss.block_type) for loss in losses] == [(-1, "")]
+
+
+def test_a_renamed_call_is_shown_by_the_start_of_its_id() -> None:
+    """At most 80 characters: a provider chooses ids, and a loss is logged."""
+    losses: list[Loss] = []
+    pair_calls([Turn.of(asks("a" * 200, "a" * 200))], losses)
+    assert "a" * 80 in losses[0].reason
+    assert "a" * 81 not in losses[0].reason
+
+
+def test_earlier_calls_keep_their_keys() -> None:
+    """A later call of the same id gets the next key, and the earlier keys do not change by it."""
+    earlier = CallKeys().with_calls(["a", "b"])
+    for _ in range(2):
+        turns = pair_calls([Turn.of(asks("a")), Turn.of(answers("a"))], [], keys=earlier)
+        assert [render(block) for turn in turns for block in turn.blocks] == ["call a~2", "answer a~2"]
+    assert earlier.with_calls(["a"]).next_key("a") == "a~3"
+    assert earlier.next_key("a") == "a~2"

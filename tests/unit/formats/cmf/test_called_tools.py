@@ -30,7 +30,7 @@ FIXTURE = {
 
 
 def test_the_example_of_the_specification_gives_its_views() -> None:
-    """A5.10: four views, and the calls with the URIs that policies use."""
+    """Four views, and the calls with the URIs that policies use (docs/reference/cmf.md#views)."""
     history = from_cmf([FIXTURE])
     views = list(history[0].iter_views(calls=called_tools_in_cmf(history)))
     seen = [(view.kind, view.name, view.action, view.is_pre, view.uri) for view in views]

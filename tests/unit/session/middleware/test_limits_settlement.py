@@ -33,9 +33,13 @@ PAID_OLLAMA = price_table().with_overlay(
 """One dollar for each token."""
 
 
-def cut_ollama(frames: int) -> Body:
-    """A stream of Ollama that breaks after so many frames: counts come in its last frame only."""
-    return Body(handwritten_ollama("One, two.").frames[:frames], httpx.ReadError("the connection is gone"))
+OPENING = b'{"model":"qwen3","message":{"role":"assistant","content":""},"done":false}\n'
+"""The first line of a stream of Ollama, without content."""
+
+
+def cut_ollama(text: str) -> Body:
+    """A stream of Ollama that breaks after this text: counts come in its last frame only."""
+    return Body(handwritten_ollama(text).frames[:-1], httpx.ReadError("the connection is gone"))
 
 
 def overloaded_anthropic(model: bytes = b"claude-opus-5-5") -> tuple[bytes, ...]:
@@ -54,7 +58,7 @@ def test_a_broken_reply_without_counts_is_charged_its_estimated_prompt(driver: D
     """The caller saw a part of it, so the provider read the prompt: the prompt counts in tokens and in dollars. The
     session's cost is unknown."""
     budget = Budget(usd=10_000, tokens=10_000, per="user")
-    session = driver.session({"ollama": Wire([cut_ollama(2)])}, OLLAMA, budgets=[budget], options=SMALL,
+    session = driver.session({"ollama": Wire([cut_ollama("One, two.")])}, OLLAMA, budgets=[budget], options=SMALL,
                              prices=PAID_OLLAMA)  # fmt: skip
     seen: list[Any] = []
     with pytest.raises(ProviderError):
@@ -71,7 +75,7 @@ def test_a_broken_reply_without_counts_is_charged_its_estimated_prompt(driver: D
 def test_a_reply_that_broke_unseen_and_without_counts_is_not_charged(driver: Driver) -> None:
     """The retry alone counts."""
     budget = Budget(tokens=10_000, per="user")
-    wire = Wire([cut_ollama(0), handwritten_ollama("One.")])
+    wire = Wire([Body([OPENING], httpx.ReadError("the connection is gone")), handwritten_ollama("One.")])
     session = driver.session({"ollama": wire}, OLLAMA, budgets=[budget], options=SMALL)
     driver.stream(session, "Hi")
     assert len(wire.requests) == 2

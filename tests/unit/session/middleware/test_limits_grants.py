@@ -1,0 +1,181 @@
+"""What a limit counts for each way in which an attempt ends: tokens and requests, settled once."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import httpx
+import pytest
+
+from dragoman import Message, get_adapter
+from dragoman.adapter.errors import ProviderError
+from dragoman.canonical.usage import TokenUsage
+from dragoman.limits import Limit, Limits, LimitsUnavailableError
+from dragoman.policy import Pipeline, PolicyDeniedError
+from tests.unit.session.drivers import ANTHROPIC, OLLAMA, AsyncDriver, Body, Driver, Wire
+from tests.unit.session.handwritten_replies import handwritten_anthropic, handwritten_ollama, handwritten_overloaded
+from tests.unit.session.policy_plugins import SECRET, DenyingPlugin
+
+ANTHROPIC_REPLY = handwritten_anthropic(f"It is {SECRET}.", usage=(1000, 100))
+OLLAMA_REPLY = handwritten_ollama("One, two.", usage=(12, 5))
+OPENING = b'{"model":"qwen3","message":{"role":"assistant","content":""},"done":false}\n'
+"""The first line of a stream of Ollama, without content."""
+UNCOUNTED = {"model": "qwen3", "message": {"role": "assistant", "content": "One."}, "done": True, "done_reason": "stop"}
+
+ALL: list[tuple[int, int]] = []
+"""No settlement: everything that was reserved stays counted."""
+PROMPT = -1
+"""Stands for the estimated tokens of the prompt."""
+
+
+def cut(*frames: bytes) -> Body:
+    return Body(frames, httpx.ReadError("the connection is gone"))
+
+
+def broken_anthropic(frames: int) -> tuple[bytes, ...]:
+    return (*ANTHROPIC_REPLY.frames[:frames], handwritten_overloaded())
+
+
+def record_settled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The tokens and requests of each settlement, which is still carried out."""
+    settled: list[tuple[int, int]] = []
+    settle = Limits.settle
+
+    def recorded(limits: Limits, grant: Any, usage: TokenUsage | None, *, requests: int = 1) -> None:
+        settled.append((0 if usage is None else usage.total_tokens, requests))
+        settle(limits, grant, usage, requests=requests)
+
+    async def recorded_async(limits: Limits, grant: Any, usage: TokenUsage | None, *, requests: int = 1) -> None:
+        recorded(limits, grant, usage, requests=requests)
+
+    monkeypatch.setattr(Limits, "settle", recorded)
+    monkeypatch.setattr(Limits, "settle_async", recorded_async)
+    return settled
+
+
+def resolve(expected: list[tuple[int, int]], model: str) -> list[tuple[int, int]]:
+    prompt = get_adapter(model).estimate_input_tokens([Message.user("Hi")], [])
+    return [(prompt if tokens == PROMPT else tokens, requests) for tokens, requests in expected]
+
+
+@pytest.mark.parametrize(
+    ("model", "replies", "error", "settled"),
+    [
+        pytest.param(ANTHROPIC, lambda: [ANTHROPIC_REPLY], None, [(1100, 1)], id="replied"),
+        pytest.param(ANTHROPIC, lambda: [ANTHROPIC_REPLY], PolicyDeniedError, [(1100, 1)], id="denied"),
+        pytest.param(ANTHROPIC, lambda: [httpx.Response(400)], ProviderError, [(0, 1)], id="refused"),
+        pytest.param(OLLAMA, lambda: [cut(*OLLAMA_REPLY.frames[:2])], ProviderError, ALL, id="seen"),
+        pytest.param(OLLAMA, lambda: [cut(OPENING), OLLAMA_REPLY], None, [(PROMPT, 1), (17, 1)], id="unseen"),
+        pytest.param(OLLAMA, lambda: [cut(), OLLAMA_REPLY], None, [(0, 1), (17, 1)], id="no byte of a reply"),
+        pytest.param(ANTHROPIC, lambda: [broken_anthropic(5)], ProviderError, [(1001, 1)], id="seen, counted"),
+        pytest.param(ANTHROPIC, lambda: [broken_anthropic(2), ANTHROPIC_REPLY], None, [(1001, 1), (1100, 1)],
+                     id="unseen, counted"),
+    ],
+)  # fmt: skip
+def test_a_streamed_attempt_is_settled_by_its_outcome(
+    driver: Driver,
+    monkeypatch: pytest.MonkeyPatch,
+    model: str,
+    replies: Callable[[], list[Any]],
+    error: type[Exception] | None,
+    settled: list[tuple[int, int]],
+) -> None:
+    """By its counts; without any, all that was reserved counts if the caller saw content, else the prompt."""
+    found = record_settled(monkeypatch)
+    denying = {"policy": Pipeline([DenyingPlugin(SECRET, hooks=["cmf.llm_output"])])}
+    wires = {model.partition(":")[0]: Wire(replies())}
+    session = driver.session(wires, model, limits=Limits(Limit(tokens=10**6, requests=100)),
+                             **(denying if error is PolicyDeniedError else {}))  # fmt: skip
+    with nullcontext() if error is None else pytest.raises(error):
+        driver.stream(session, "Hi", max_output_tokens=50)
+    assert found == resolve(settled, model)
+
+
+def test_a_whole_reply_without_counts_keeps_its_reservation(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have used all of it."""
+    found = record_settled(monkeypatch)
+    wires = {"ollama": Wire([httpx.Response(200, json=UNCOUNTED)])}
+    driver.ask(driver.session(wires, OLLAMA, limits=Limits(Limit(tokens=10**6))), "Hi")
+    assert found == ALL
+
+
+@pytest.mark.parametrize(
+    ("model", "reply", "settled"), [(ANTHROPIC, ANTHROPIC_REPLY, [(1001, 1)]), (OLLAMA, OLLAMA_REPLY, ALL)]
+)
+def test_a_reply_that_the_caller_left_is_settled_by_what_had_arrived(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch, model: str, reply: Any, settled: list[tuple[int, int]]
+) -> None:
+    """By its counts, or else by all that was reserved."""
+    found = record_settled(monkeypatch)
+    wires = {model.partition(":")[0]: Wire([reply])}
+    driver.stream(driver.session(wires, model, limits=Limits(Limit(tokens=10**6))), "Hi", until="text_delta")
+    assert found == settled
+
+
+class Unanswered(Wire):
+    """A provider that takes a request and never answers."""
+
+    async def wait(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append({})
+        await asyncio.Event().wait()
+        raise AssertionError("nobody waits that long")
+
+    def __call__(self, request: httpx.Request) -> Any:
+        return self.wait(request)
+
+
+@pytest.mark.parametrize(
+    ("model", "wire", "settled"),
+    [
+        pytest.param(ANTHROPIC, lambda: Unanswered([]), [(0, 0)], id="before the response"),
+        pytest.param(OLLAMA, lambda: Wire([Body([OPENING], "stall")]), [(PROMPT, 1)], id="before any content"),
+        pytest.param(ANTHROPIC, lambda: Wire([Body(ANTHROPIC_REPLY.frames[:2], "stall")]), [(1001, 1)], id="counted"),
+    ],
+)
+def test_an_attempt_that_is_cancelled_before_its_first_word_is_settled(
+    monkeypatch: pytest.MonkeyPatch, model: str, wire: Callable[[], Wire], settled: list[tuple[int, int]]
+) -> None:
+    """A response that began has read the prompt; without a response, nothing counts."""
+    found = record_settled(monkeypatch)
+    driver, provider = AsyncDriver(), wire()
+    session = driver.session({model.partition(":")[0]: provider}, model, limits=Limits(Limit(tokens=10**6, requests=9)))
+
+    async def main() -> None:
+        async def read() -> None:
+            async for _ in session.stream("Hi"):
+                raise AssertionError("nothing was said")
+
+        task = asyncio.create_task(read())
+        while not provider.requests:
+            await asyncio.sleep(0)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+
+    with driver.runner:
+        driver.runner.run(main())
+    assert found == resolve(settled, model)
+
+
+def test_a_reply_survives_limits_that_cannot_be_reached(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is kept, and each count that was lost is logged."""
+
+    def unreachable(*_: Any, **__: Any) -> None:
+        raise LimitsUnavailableError("the server is gone")
+
+    async def unreachable_async(*_: Any, **__: Any) -> None:
+        unreachable()
+
+    for name in ("settle", "observe"):
+        monkeypatch.setattr(Limits, name, unreachable)
+        monkeypatch.setattr(Limits, f"{name}_async", unreachable_async)
+    with caplog.at_level(logging.WARNING, "dragoman.limits"):
+        session = driver.session({"anthropic": Wire([ANTHROPIC_REPLY])}, limits=Limits(Limit(tokens=10**6)))
+        assert SECRET in driver.ask(session, "Hi").text
+    lost = [record.getMessage() for record in caplog.records if record.name == "dragoman.limits"]
+    assert lost == ["what a request took of the limits could not be counted: the server is gone"] * 2
