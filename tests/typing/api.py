@@ -136,8 +136,8 @@ def events(event: StreamEvent) -> str:
 def doors(error: dragoman.BudgetExceededError, refused: all_errors.PolicyDeniedError) -> None:
     assert_type(error.per, str)
     assert_type(refused.hook, str)
-    errors_of_one_kind: tuple[type[all_errors.StoreError], ...] = (all_errors.ConflictError, all_errors.StoreBusyError)
-    assert_type(errors_of_one_kind[0], type[all_errors.StoreError])
+    assert_type(all_errors.ConflictError("no").expected, int | None)
+    assert_type(all_events.TextDelta("m", 0, "Hi").text, str)
 
     dragoman.Sesion("openai:gpt-6.1-sol")  # type: ignore[attr-defined]
     all_errors.RateLimitErorr("no")  # type: ignore[attr-defined]
