@@ -1,12 +1,13 @@
 """The cost of one reply at the edges of a table: exact thresholds, and what is known of a reply that is nearly free."""
 
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
 from dragoman.canonical.usage import CostStatus, TokenUsage
 from dragoman.pricing import PriceTable
-from tests.unit.pricing.tables import NOW, write_table
+from tests.unit.pricing.tables import NOW, acme, write_table
 
 PRICED, FREE, PARTIAL, UNPRICED = CostStatus.PRICED, CostStatus.FREE, CostStatus.PARTIAL, CostStatus.UNPRICED
 
@@ -19,6 +20,17 @@ checked = 2026-11-10
 id = "two-steps"
 match = { equals = ["two-steps"] }
 prices = [{ input = "1", output = "10", over = [{ tokens = 1, input = "2" }] }]
+
+[[model]]
+id = "three-steps"
+match = { equals = ["three-steps"] }
+prices = [{ input = "1", output = "10", over = [{ tokens = 1, input = "2" }, { tokens = 2, input = "3" }] }]
+
+[[model]]
+id = "own-fees"
+match = { equals = ["own-fees"] }
+prices = [{ request = "5", input = "1", tools = { search = "10", fetch = "1" } }]
+variants = [{ service_tier = "flex", request = "1", tools = { search = "2" } }, { service_tier = "slow", input = "1" }]
 
 [[model]]
 id = "fee-only"
@@ -91,11 +103,43 @@ def test_a_free_model_with_a_paid_tool_is_not_free(
     assert (priced.cost_usd, priced.cost_status) == (Decimal(usd), status)
 
 
-@pytest.mark.parametrize(("prompt", "rate"), [(0, 1), (1, 1), (2, 2), (3, 2)])
-def test_the_first_threshold_is_exact(edges: PriceTable, prompt: int, rate: int) -> None:
+@pytest.mark.parametrize(("model", "rates"), [("two-steps", (1, 1, 2, 2)), ("three-steps", (1, 1, 2, 3))])
+def test_each_threshold_is_exact(edges: PriceTable, model: str, rates: tuple[int, ...]) -> None:
     """A prompt of the length of the threshold is still at the lower rate."""
-    usage = TokenUsage(input_tokens=prompt, output_tokens=1)
-    assert edges.price("acme:two-steps", usage, NOW).cost_usd == Decimal(prompt * rate + 10) / 1_000_000
+    for prompt, rate in enumerate(rates):
+        usage = TokenUsage(input_tokens=prompt, output_tokens=1)
+        assert edges.price(f"acme:{model}", usage, NOW).cost_usd == Decimal(prompt * rate + 10) / 1_000_000
+
+
+@pytest.mark.parametrize(("tier", "usd"), [("standard", "0.016"), ("flex", "0.004"), ("slow", "0.016")])
+def test_a_variant_may_have_its_own_fees(edges: PriceTable, tier: str, usd: str) -> None:
+    """Of a request and of a tool; those that it does not name stay."""
+    usage = TokenUsage(server_tools={"search": 1, "fetch": 1}, service_tier=tier)
+    assert edges.price("acme:own-fees", usage, NOW).cost_usd == Decimal(usd)
+
+
+@pytest.mark.parametrize(
+    ("rates", "text", "audio"),
+    [
+        ("", 1, 10),
+        ('cache_read = "3"', 3, 3),
+        ('audio_cache_read = "30"', 1, 30),
+        ('cache_read = "3", audio_cache_read = "30"', 3, 30),
+    ],
+)
+def test_cached_audio_falls_back_to_the_nearest_rate(tmp_path: Path, rates: str, text: int, audio: int) -> None:
+    """To that of cache reads, and if there is none to that of uncached audio."""
+    row = f'{{ input = "1", audio_input = "10"{", " if rates else ""}{rates} }}'
+    table = write_table(tmp_path, acme(f"prices = [{row}]"))
+    usage = TokenUsage(cached_input_tokens=100, cached_audio_input_tokens=40)
+    assert table.price("acme:m", usage, NOW).cost_usd == Decimal(60 * text + 40 * audio) / 1_000_000
+
+
+def test_many_digits_stay_exact(tmp_path: Path) -> None:
+    """More than the 28 of an ordinary decimal context."""
+    table = write_table(tmp_path, acme('prices = [{ input = "1.2345678901234567891", output = "1" }]'))
+    usage = TokenUsage(input_tokens=10**12 + 1, output_tokens=1)
+    assert str(table.price("acme:m", usage, NOW).cost_usd) == "1234567.8901256913569901234567891"
 
 
 def test_a_model_may_have_a_fee_and_no_rate(edges: PriceTable) -> None:

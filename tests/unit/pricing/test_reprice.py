@@ -38,7 +38,11 @@ def test_messages_are_repriced_at_their_own_time(table: PriceTable) -> None:
 
 def test_messages_without_usage_or_model_stay(table: PriceTable) -> None:
     """The same objects are returned."""
-    messages = [Message.user("Hi"), _reply(None, Usage(input_tokens=1, cost_usd=Decimal(1)))]
+    messages = [
+        Message.user("Hi"),
+        _reply("acme:plain", None),
+        _reply(None, Usage(input_tokens=1, cost_usd=Decimal(1))),
+    ]
     repriced = list(reprice(messages, table))
     assert all(after is before for after, before in zip(repriced, messages, strict=True))
 
@@ -59,6 +63,8 @@ def test_the_bundled_table_is_the_default() -> None:
     (usage,) = reprice([UsageRecord("anthropic:claude-sonnet-4-6", TokenUsage(input_tokens=8, output_tokens=42), NOW)])
     assert usage.cost_usd == Decimal("0.000654")
     assert usage.pricing_version == price_table().version
+    (again,) = reprice([UsageRecord("anthropic:claude-sonnet-4-6", usage, NOW)], version=price_table().version)
+    assert again == usage
 
 
 @given(

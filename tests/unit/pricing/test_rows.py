@@ -1,13 +1,15 @@
 """When a row applies: dates, times, hours of the day and days of the week."""
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
+from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.usage import CostStatus, TokenUsage
-from dragoman.pricing import PriceTable, price_table
+from dragoman.pricing import PriceRow, PriceTable, Window, price_table
+from dragoman.pricing.rows import DAYS, read_row
 from tests.unit.pricing.tables import acme, write_table
 
 USAGE = TokenUsage(input_tokens=1_000_000)
@@ -53,6 +55,51 @@ def test_hours_go_before_the_rest_of_the_day(tmp_path: Path, at: str, dollars: i
     """A window is in UTC; one that passes midnight belongs to the day on which it starts."""
     moment = datetime.fromisoformat(at).replace(tzinfo=UTC)
     assert write_table(tmp_path).price("acme:night", USAGE, moment).cost_usd == dollars
+
+
+@pytest.mark.parametrize(
+    ("window", "active", "inactive"),
+    [
+        (Window(time(1), time(4)), ["2026-11-20T01:00", "2026-11-20T03:59"], ["2026-11-20T00:59", "2026-11-20T04:00"]),
+        (Window(time(5), time(5)), [], ["2026-11-20T04:59", "2026-11-20T05:00", "2026-11-20T05:01"]),
+        (Window(time(22), time(6), frozenset({6})),  # nights that start on a Sunday
+         ["2026-11-22T22:00", "2026-11-23T05:59"], ["2026-11-22T05:00", "2026-11-23T22:00", "2026-11-24T05:00"]),
+        (Window(time(22), time(6)),
+         [f"2026-11-{day}T05:00" for day in range(16, 23)] + [f"2026-11-{day}T22:00" for day in range(16, 23)], []),
+    ],
+)  # fmt: skip
+def test_a_window_has_its_first_moment_and_not_its_last(window: Window, active: list[str], inactive: list[str]) -> None:
+    """Within a day and over midnight, on every day of the week; equal times are an empty window."""
+    moments = [datetime.fromisoformat(text).replace(tzinfo=UTC) for text in (*active, *inactive)]
+    assert [window.is_active(moment) for moment in moments] == [True] * len(active) + [False] * len(inactive)
+
+
+@pytest.mark.parametrize("day", DAYS)
+def test_each_day_has_a_name(tmp_path: Path, day: str) -> None:
+    """Monday is the first."""
+    window = f'window = {{ start = 01:00:00, end = 02:00:00, days = ["{day}"] }}'
+    table = write_table(tmp_path, acme(f'prices = [{{ {window}, input = "1" }}, {{ input = "2" }}]'))
+    prices = [
+        table.price("acme:m", USAGE, datetime(2026, 11, 16 + offset, 1, 30, tzinfo=UTC)).cost_usd for offset in range(7)
+    ]
+    assert prices.index(Decimal(1)) == ("mon", "tue", "wed", "thu", "fri", "sat", "sun").index(day)
+    assert sorted(filter(None, prices)) == [1, 2, 2, 2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("window", ["{ start = 1, end = 02:00:00 }", "{ start = 01:00:00, end = 2 }", "{ }"])
+def test_a_window_has_two_times(tmp_path: Path, window: str) -> None:
+    """A number of hours is none."""
+    table = write_table(tmp_path, acme(f'prices = [{{ window = {window}, input = "1" }}]'))
+    with pytest.raises(ConfigurationError, match="must be times"):
+        table.price("acme:m", USAGE, datetime(2026, 11, 20, tzinfo=UTC))
+
+
+def test_a_row_has_its_own_price_of_a_tool() -> None:
+    """It goes before that of the provider."""
+    common = {"provider": "acme", "model": "m", "source": "https://acme.example", "checked": date(2026, 11, 10)}
+    row = read_row({"tools": {"search": "2"}}, {"search": Decimal(1), "fetch": Decimal(1)}, **common)
+    assert row.tools == {"search": Decimal(2), "fetch": Decimal(1)}
+    assert PriceRow(**common, rates={}, tools={}).free is False
 
 
 def test_a_past_price_is_charged_for_the_past() -> None:

@@ -35,6 +35,17 @@ match = { equals = ["mine"] }
 prices = [{ input = "7" }]
 """
 
+ALL = """
+provider = "all"
+source = "https://all.example"
+checked = 2026-11-10
+
+[[model]]
+id = "m"
+match = { contains = [""] }
+prices = [{ input = "1" }]
+"""
+
 
 def test_the_bundled_table_is_the_default_of_adapters() -> None:
     """One table for the process, also found through its entry point, and of the type that adapters expect."""
@@ -214,11 +225,55 @@ def test_a_folder_without_an_index_is_no_table(tmp_path: Path) -> None:
 
 
 def test_names_are_not_cached_for_ever(tmp_path: Path) -> None:
-    """Ten thousand invented models leave a bounded trace."""
+    """Names come from the caller, so the cache starts again when it is full; until then a name is searched once."""
     table = write_table(tmp_path)
-    for number in range(10_000):
+    for number in range(4096):
         table.find(f"acme:made-up-{number}", NOW)
-    assert len(table._models) <= 4096
+    assert len(table._models) == 4096
+    table.find("acme:one-more", NOW)
+    assert list(table._models) == ["acme:one-more"]
+
+
+def test_the_order_of_an_overlays_keys_does_not_change_its_version(tmp_path: Path) -> None:
+    """It means the same."""
+    table = write_table(tmp_path)
+    sections: dict[str, Any] = {"own": {"fallback": []}, "other": {"fallback": []}}
+    reordered = dict(reversed(sections.items()))
+    assert table.with_overlay(sections).version == table.with_overlay(reordered).version != table.version
+
+
+def test_a_text_that_moves_to_another_file_changes_the_version(tmp_path: Path) -> None:
+    """The same bytes one after another are another table."""
+    line = "# a comment\n"
+    first = write_table(tmp_path / "a", {"acme": ACME + line, "zeta": ""})
+    second = write_table(tmp_path / "b", {"acme": ACME, "zeta": line})
+    third = write_table(tmp_path / "c", {"acme": ACME + line, "zoom": ""})
+    assert len({first.version, second.version, third.version}) == 3
+
+
+def test_a_router_may_have_prices_of_its_own(tmp_path: Path) -> None:
+    """For names without a serving provider; with one, that provider's prices count."""
+    hub = ACME.replace('"acme"', '"hub"').replace('input = "3"', 'input = "9"')
+    index = 'date = 2026-11-10\nrouters = { hub = "{}" }\n'
+    table = write_table(tmp_path, {"acme": ACME, "hub": hub}, index=index)
+    assert table.price("hub:plain", USAGE, NOW).cost_usd == 9
+    assert table.price("hub:plain:ACME", USAGE, NOW).cost_usd == 3
+    assert table.price("hub:plain:nobody", USAGE, NOW).cost_usd is None
+
+
+def test_an_empty_name_matches_no_rule(tmp_path: Path) -> None:
+    """Not even one that matches every name."""
+    table = write_table(tmp_path, acme('prices = [{ input = "1" }]') | {"all": ALL})
+    assert table.price("all:anything", USAGE, NOW).cost_usd == 1
+    assert table.price("all:", USAGE, NOW).cost_usd is None
+
+
+def test_overlays_accept_odd_figures(tmp_path: Path) -> None:
+    """Those of the caller and the bundled ones together."""
+    table = write_table(tmp_path, overlay='accepted = ["acme:full"]\n')
+    assert table.accepted == {"acme:full"}
+    assert table.with_overlay({"accepted": ["acme:plain"]}).accepted == {"acme:full", "acme:plain"}
+    assert write_table(tmp_path / "plain").accepted == frozenset()
 
 
 def test_the_data_folders_are_found() -> None:

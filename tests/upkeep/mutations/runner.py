@@ -27,9 +27,9 @@ from tests.upkeep.repository import ROOT
 SURVIVED, KILLED, TIMED_OUT = "survived", "killed", "timed out"
 _UNREPLACEABLE = 9
 """The exit code of a fork if a function cannot be replaced while the program runs."""
-_ARGUMENTS = ("-x", "-q", "-n", "0", "-p", "no:cacheprovider")
+_ARGUMENTS = ("-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning")
 # Imported once, before any fork: most of a short run would be spent on them. None of them imports the library.
-_PRELOADED = ("httpx", "pydantic", "jsonschema_rs")
+_PRELOADED = ("anyio", "httpx", "hypothesis", "jsonschema_rs", "pydantic", "pytest_examples", "xdist")
 
 
 def run(path: str, tests: Sequence[str], mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, str]]:
