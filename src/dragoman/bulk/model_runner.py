@@ -25,7 +25,7 @@ from dragoman.adapter.errors import (
 from dragoman.bulk.concurrency import ConcurrencyController
 from dragoman.bulk.progress import ProgressTracker
 from dragoman.bulk.prompt import PromptBuilder, build_messages, prompt_digest
-from dragoman.bulk.requester import Reply, Requester, WorkerLostError
+from dragoman.bulk.requester import Requester, RowReply, WorkerLostError
 from dragoman.bulk.rows import Row, Source
 from dragoman.bulk.state.manifest import now_micros
 from dragoman.bulk.state.records import Claim, KnownRow, LostRequest, Outcome, State, answered_outcome, failed_outcome
@@ -268,18 +268,18 @@ class ModelRunner:
             )
         return policy.wait(error, {}, tries, now=timing.now(), roll=timing.roll())
 
-    def _on_reply(self, reply: Reply, reservation: Reservation, number: int) -> None:
+    def _on_reply(self, reply: RowReply, reservation: Reservation, number: int) -> None:
         usage = reply.message.usage
         reservation.settle(usage)
         self.controller.on_success(number, reply.headers, 0 if usage is None else usage.total_tokens)
         if usage is not None:
             self.tracker.budget.observe_output_tokens(self.requester.model, usage.output_tokens)
 
-    async def _settle_limits(self, grant: Grant | None, result: Reply | DragomanError) -> None:
+    async def _settle_limits(self, grant: Grant | None, result: RowReply | DragomanError) -> None:
         """Reports the result to the program's own limits."""
         if grant is None or self._limits is None:
             return
-        if isinstance(result, Reply):
+        if isinstance(result, RowReply):
             await self._limits.observe_async(self.requester.model, result.headers)
             if result.message.usage is not None:  # otherwise the reservation stays
                 await self._limits.settle_async(grant, result.message.usage)

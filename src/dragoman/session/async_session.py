@@ -31,18 +31,18 @@ from dragoman.session.effects import (
     Wait,
 )
 from dragoman.session.events import SessionEvent
-from dragoman.session.reply import Reply
-from dragoman.session.reply_reader import ReplyReader
-from dragoman.session.reply_stream import AsyncReplyStream
+from dragoman.session.replies.reply import Reply
+from dragoman.session.replies.stream import AsyncReplyStream
 from dragoman.session.snapshot import SessionStore
-from dragoman.session.turn_run import TurnRun, encode, keep, tool_run
+from dragoman.session.turn.reply_reader import ReplyReader
+from dragoman.session.turn.run import TurnRun, encode, keep, tool_run
 from dragoman.tools import calls
 from dragoman.tools.calls import PreparedCall
 from dragoman.transport import AsyncStreamedReply, AsyncTransport
 
 if TYPE_CHECKING:
     from dragoman.policy import Declassification
-    from dragoman.session.answer import AnswerValidator
+    from dragoman.session.replies.answer import AnswerValidator
 
 ResultT = TypeVar("ResultT")
 

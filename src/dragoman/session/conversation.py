@@ -17,7 +17,7 @@ from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import TokenUsage
 from dragoman.limits.budget import BudgetAccounts, Budgets, Spend
 from dragoman.session import cost, snapshot
-from dragoman.session.compaction import Compaction, run_compaction
+from dragoman.session.compaction.compact import Compaction, run_compaction
 from dragoman.session.config import SessionConfig, SessionSettings, TurnOptions, UserInput, merge_options
 from dragoman.session.cost import Cost
 from dragoman.session.effects import Turn
@@ -28,12 +28,12 @@ from dragoman.session.middleware import Middleware
 from dragoman.session.middleware.no_policy import NoPolicy
 from dragoman.session.middleware.persistence import NoStore, Persistence, PersistenceMiddleware
 from dragoman.session.preview import Preview, preview
+from dragoman.session.replies.record import TurnRecord
 from dragoman.session.routes import Route, Routes
 from dragoman.session.snapshot import SessionStore, Snapshot
 from dragoman.session.transports import Transports, TransportT
-from dragoman.session.turn import Requests, TurnPlan, run_turn
-from dragoman.session.turn_record import TurnRecord
-from dragoman.session.turn_run import TurnRun
+from dragoman.session.turn.loop import Requests, TurnPlan, run_turn
+from dragoman.session.turn.run import TurnRun
 from dragoman.session.validation import check_class, check_messages
 from dragoman.tools.calls import DECLINED, PreparedCall
 from dragoman.tools.toolbox import Toolbox

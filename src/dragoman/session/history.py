@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.canonical.message import Message
-from dragoman.session.compaction_split import apply_summaries
+from dragoman.session.compaction.split import apply_summaries
 from dragoman.session.cost import Attempts
 
 

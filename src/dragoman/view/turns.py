@@ -7,7 +7,7 @@ from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import Usage
 from dragoman.view import figures
-from dragoman.view.chart import Reply
+from dragoman.view.chart import ChartReply
 from dragoman.view.pieces import Piece, build_pieces
 from dragoman.view.raw_requests import Raw, RawRequests, pretty
 from dragoman.view.swaps import Projections, Swap, describe_swap
@@ -115,11 +115,11 @@ def build_turns(messages: Sequence[Message], projections: Projections, *, raw: b
         )
 
 
-def replies(messages: Sequence[Message]) -> list[Reply]:
+def replies(messages: Sequence[Message]) -> list[ChartReply]:
     """The replies for the chart: messages that a provider sent."""
     hues = model_hues(messages)
     return [
-        Reply(number, _model(message), hues.get(message.metadata.model or "", 0), message.usage)
+        ChartReply(number, _model(message), hues.get(message.metadata.model or "", 0), message.usage)
         for number, message in enumerate(messages, 1)
         if is_reply(message)
     ]

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import NamedTuple
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError
-from dragoman.bulk.requester import LocalRequester, ModelConfig, Reply, Requester
+from dragoman.bulk.requester import LocalRequester, ModelConfig, Requester, RowReply
 from dragoman.canonical.message import Message
 
 GATHER_SECONDS = 0.01
@@ -27,7 +27,7 @@ class Job(NamedTuple):
 
 class JobResult(NamedTuple):
     number: int
-    result: Reply | DragomanError
+    result: RowReply | DragomanError
 
 
 class WorkerActor:
@@ -79,7 +79,7 @@ class WorkerActor:
         return results
 
     async def _run(self, job: Job) -> None:
-        result: Reply | DragomanError
+        result: RowReply | DragomanError
         try:
             result = await self._requesters[job.model_index].ask(job.messages)
         except DragomanError as error:

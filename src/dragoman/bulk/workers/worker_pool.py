@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError
-from dragoman.bulk.requester import ModelConfig, Reply, Requester, WorkerLostError
+from dragoman.bulk.requester import ModelConfig, Requester, RowReply, WorkerLostError
 from dragoman.bulk.workers.cluster import Cluster, check_picklable
 from dragoman.bulk.workers.worker_actor import GATHER_SECONDS, Job, JobResult
 from dragoman.canonical.message import Message
@@ -29,7 +29,7 @@ class Worker:
         self.actor = actor
         self._pool = pool
         self._outbox: list[Job] = []
-        self._pending: dict[int, asyncio.Future[Reply | DragomanError]] = {}
+        self._pending: dict[int, asyncio.Future[RowReply | DragomanError]] = {}
         self._has_jobs = asyncio.Event()
         self._epoch = 0
 
@@ -37,8 +37,8 @@ class Worker:
     def load(self) -> int:
         return len(self._pending)
 
-    async def ask(self, job: Job) -> Reply | DragomanError:
-        future: asyncio.Future[Reply | DragomanError] = asyncio.get_running_loop().create_future()
+    async def ask(self, job: Job) -> RowReply | DragomanError:
+        future: asyncio.Future[RowReply | DragomanError] = asyncio.get_running_loop().create_future()
         self._pending[job.number] = future
         self._outbox.append(job)
         self._has_jobs.set()
@@ -138,7 +138,7 @@ class WorkerPool:
         self._tasks = [asyncio.create_task(worker.serve()) for worker in self._workers]
         await self._wait_for_worker()
 
-    async def ask(self, model_index: int, messages: Sequence[Message]) -> Reply:
+    async def ask(self, model_index: int, messages: Sequence[Message]) -> RowReply:
         while not (available := [worker for worker in self._workers if worker.available]):
             self.worker_available.clear()
             await self._wait_for_worker()
@@ -179,7 +179,7 @@ class PoolRequester(Requester):
         self._model_index = model_index
         self._pool = pool
 
-    async def ask(self, messages: Sequence[Message]) -> Reply:
+    async def ask(self, messages: Sequence[Message]) -> RowReply:
         return await self._pool.ask(self._model_index, messages)
 
     async def close(self) -> None:

@@ -15,8 +15,8 @@ from dragoman.session.effects import Effect, Failed, Keep, Send, ToolRun, Turn, 
 from dragoman.session.events import SessionEvent, ToolAnswered
 from dragoman.session.history import History
 from dragoman.session.media import MediaFiles
-from dragoman.session.reply_reader import ReplyReader
-from dragoman.session.turn_record import TurnRecord
+from dragoman.session.replies.record import TurnRecord
+from dragoman.session.turn.reply_reader import ReplyReader
 from dragoman.tools.calls import PreparedCall, error_result
 
 

@@ -7,8 +7,8 @@ from typing import Generic, Self
 from dragoman.adapter.errors import RequestError
 from dragoman.canonical.events import MessageStart, TextDelta
 from dragoman.session.events import SessionEvent
-from dragoman.session.reply import OutputT, Reply
-from dragoman.session.turn_record import TurnRecord
+from dragoman.session.replies.record import TurnRecord
+from dragoman.session.replies.reply import OutputT, Reply
 
 
 class _StreamState(Generic[OutputT]):

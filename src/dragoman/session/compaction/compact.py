@@ -15,7 +15,7 @@ from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import CompactionError, ConfigurationError
 from dragoman.canonical.blocks import TextBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
-from dragoman.session.compaction_split import (
+from dragoman.session.compaction.split import (
     HistorySplit,
     Size,
     chunk_messages,
@@ -24,7 +24,7 @@ from dragoman.session.compaction_split import (
 )
 from dragoman.session.effects import Admit, Choose, Keep, Turn
 from dragoman.session.routes import Route
-from dragoman.session.turn import Requests, request_reply
+from dragoman.session.turn.loop import Requests, request_reply
 
 MAX_SUMMARY_TOKENS = 8192
 """Upper limit of one summary, in tokens."""
