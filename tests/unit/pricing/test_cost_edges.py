@@ -178,3 +178,29 @@ def test_a_tier_may_be_the_batch(table: PriceTable, tier: str) -> None:
     """However the provider writes it."""
     usage = TokenUsage(input_tokens=100, output_tokens=10, service_tier=tier)
     assert table.price("acme:full", usage, NOW).cost_usd == Decimal(100 * 2 + 10 * 10) / 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("model", "tier", "status"), [("acme:nobody", None, UNPRICED), ("acme:full", "scale", PARTIAL)]
+)
+def test_a_providers_own_cost_has_nothing_to_differ_from_if_ours_is_unknown(
+    table: PriceTable, caplog: pytest.LogCaptureFixture, model: str, tier: str | None, status: CostStatus
+) -> None:
+    """It is kept, and no warning is logged."""
+    usage = TokenUsage(input_tokens=1, service_tier=tier, reported_cost_usd=Decimal("0.5"))
+    priced = table.price(model, usage, NOW)
+    assert (priced.cost_usd, priced.cost_status, priced.reported_cost_usd) == (None, status, Decimal("0.5"))
+    assert caplog.records == []
+
+
+def test_a_difference_is_logged_under_the_name_of_prices(table: PriceTable, caplog: pytest.LogCaptureFixture) -> None:
+    """Programs filter by it."""
+    table.price("acme:plain", TokenUsage(input_tokens=1000, reported_cost_usd=Decimal("0.5")), NOW)
+    assert [record.name for record in caplog.records] == ["dragoman.pricing"]
+
+
+def test_a_table_reprices_like_it_prices(table: PriceTable) -> None:
+    """As a single request, if nothing says that it was a batch."""
+    usage = TokenUsage(input_tokens=1000, output_tokens=100)
+    assert table.reprice("acme:full", usage, NOW) == table.price("acme:full", usage, NOW)
+    assert table.reprice("acme:full", usage, NOW).pricing_mode is None

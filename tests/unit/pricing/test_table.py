@@ -98,6 +98,14 @@ def test_a_bundled_overlay_is_part_of_the_table(tmp_path: Path) -> None:
     assert table.price("acme:plain", USAGE, NOW).cost_usd == 2
 
 
+def test_a_section_of_an_overlay_has_its_own_day(tmp_path: Path) -> None:
+    """It goes before the day of the whole overlay."""
+    own_day = OVERLAY.replace("[acme]", "[acme]\nchecked = 2026-11-16")
+    table = write_table(tmp_path, overlay=own_day)
+    days = {name: row.checked.day for name in ("acme:plain", "own:mine") if (row := table.find(name, NOW))}
+    assert days == {"acme:plain": 16, "own:mine": 15}
+
+
 def test_providers_can_share_prices(tmp_path: Path) -> None:
     """acme-chat is billed by the file of acme."""
     table = write_table(tmp_path)

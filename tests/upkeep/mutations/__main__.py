@@ -4,7 +4,7 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tests.upkeep.mutations.operators import Mutant, list_mutants
 from tests.upkeep.mutations.runner import SURVIVED, run
@@ -60,7 +60,7 @@ def _summary(counts: Counter[str]) -> str:
     return f"{counts.total()} mutants: {parts}"
 
 
-def _write(lines: Sequence[str] | object) -> None:
+def _write(lines: Iterable[str]) -> None:
     for line in lines:
         sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
