@@ -214,7 +214,7 @@ def test_a_session_without_replies_costs_nothing(tmp_path: Path) -> None:
     ("name", "content", "error", "message"),
     [
         ("costs.txt", "", ConfigurationError, ".parquet"),
-        ("session.json", "{}", ConfigurationError, "no stored session"),
+        ("session.json", "{}", ConfigurationError, "not a stored session"),
         (
             "log.jsonl",
             '{"role": "assistant", "content": {"text": "secret"}}',
