@@ -252,7 +252,7 @@ class PolicyHooks:
         self._just_checked = (str(adapter.model_id), frozenset(map(id, admitted)))
         return tuple(admitted)
 
-    def knows(self, message: Message) -> bool:
+    def has_checked(self, message: Message) -> bool:
         """Whether the message was checked in this form."""
         return id(message) in self._admitted
 
