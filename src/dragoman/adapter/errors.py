@@ -339,7 +339,7 @@ _BY_STATUS: dict[int, type[ProviderError]] = {
 
 
 def class_for_status(status: int) -> type[ProviderError]:
-    """The class of an HTTP status without a more precise code (docs/reference/contract.md#errors)."""
+    """Return the class of an HTTP status without a more precise code (docs/reference/contract.md#errors)."""
     if found := _BY_STATUS.get(status):
         return found
     if status >= 500:

@@ -101,7 +101,7 @@ class Batches(_Batches[Transport]):
     _asynchronous = False
 
     def submit(self, requests: Requests) -> BatchHandle:
-        """Submits the requests: prompts by id, or `BatchRequest` objects.
+        """Submit the requests: prompts by id, or `BatchRequest` objects.
 
         Makes one attempt: after a NetworkError the batch may exist or not, which the provider's own list shows. Raises
         InvalidRequestError for an empty batch, one over the provider's limits, or a repeated id, and any ProviderError.
@@ -115,7 +115,7 @@ class Batches(_Batches[Transport]):
         return self._drive(self._wire.poll(self._check_model(handle)), self._transport)
 
     def cancel(self, handle: BatchHandle) -> BatchState:
-        """Cancels the batch. Answers given by then can be fetched, and are billed."""
+        """Cancel the batch. Answers given by then can be fetched, and are billed."""
         return self._drive(self._wire.cancel(self._check_model(handle)), self._transport)
 
     def wait(
@@ -126,7 +126,7 @@ class Batches(_Batches[Transport]):
         timeout: float | None = None,
         progress: StateCallback | None = None,
     ) -> BatchState:
-        """Polls at the given interval in seconds until the batch has ended. Raises BatchPendingError after ``timeout``
+        """Poll at the given interval in seconds until the batch has ended. Raises BatchPendingError after ``timeout``
         seconds.
         """
         started = time.monotonic()
@@ -141,7 +141,7 @@ class Batches(_Batches[Transport]):
             time.sleep(every)
 
     def fetch(self, handle: BatchHandle) -> list[BatchResult]:
-        """A Message or a BatchError for each request, in the order of the requests.
+        """Return a Message or a BatchError for each request, in the order of the requests.
 
         Raises BatchPendingError before the batch has ended, and StreamTruncatedError if answers are missing.
         """

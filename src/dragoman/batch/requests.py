@@ -44,8 +44,8 @@ def batch_wire(adapter: Adapter) -> BatchApi:
 
 
 def encode_batch(adapter: Adapter, requests: Requests, options: AdapterOptions) -> EncodedBatch:
-    """Encodes the requests. Raises InvalidRequestError for an empty batch, one over the provider's limits, or a
-    repeated id, and what the adapter raises for a request that it cannot encode.
+    """Encode the requests. Raises InvalidRequestError for an empty batch, one over the provider's limits, or a repeated
+    id, and what the adapter raises for a request that it cannot encode.
     """
     wire = batch_wire(adapter)
     batch_requests = _to_requests(requests)
@@ -100,7 +100,7 @@ def _check_ids(wire: BatchApi, ids: list[str]) -> None:
 
 
 def _wire_ids(wire: BatchApi, ids: list[str]) -> list[str]:
-    """The ids unchanged if the provider accepts all of them, else the requests' numbers."""
+    """Return the ids unchanged if the provider accepts all of them, else the requests' numbers."""
     return ids if all(map(wire.accepts, ids)) else [f"request-{number}" for number in range(1, len(ids) + 1)]
 
 

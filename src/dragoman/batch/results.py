@@ -72,7 +72,7 @@ class ResultReader:
         self._pending = {entry.wire_id: entry for entry in handle.entries}
 
     def read(self, line: bytes) -> tuple[str, BatchResult] | None:
-        """The request's id and its answer. None for a blank line, a second answer, or an unknown request.
+        """Return the request's id and its answer. None for a blank line, a second answer, or an unknown request.
 
         Raises MalformedReplyError if it is not a line of results.
         """
@@ -83,7 +83,7 @@ class ResultReader:
         return None if entry is None else (entry.custom_id, self._to_result(entry, line_result.outcome))
 
     def iter_missing(self, state: BatchState) -> Iterator[tuple[str, BatchResult]]:
-        """The requests that no download has mentioned, with the reason.
+        """Yield the requests that no download has mentioned, with the reason.
 
         Raises StreamTruncatedError if the provider says that the batch is complete.
         """

@@ -54,7 +54,7 @@ class BulkSettings(TypedDict, total=False):
 
 
 def bulk(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSettings]) -> BulkReport:
-    """Sends a prompt for every row to each model. Returns a report that reads the rows with their answers.
+    """Send a prompt for every row to each model. Returns a report that reads the rows with their answers.
 
     ``prompts`` is a file (.jsonl, .csv, .parquet), a list of texts or of rows, or a function that returns the same rows
     on every call. ``template`` is the prompt, with {column} for a column of the row; the default is the column

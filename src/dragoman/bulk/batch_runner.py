@@ -63,7 +63,7 @@ class BatchRunner(ModelRunner):
             yield chunk
 
     async def _submit(self, batches: AsyncBatches, chunk: list[PendingRow]) -> None:
-        """Submits as much of the chunk as the budget allows."""
+        """Submit as much of the chunk as the budget allows."""
         requests: list[BatchRequest] = []
         claims: list[Claim] = []
         budget, requester = self.tracker.budget, self.requester
@@ -97,7 +97,7 @@ class BatchRunner(ModelRunner):
         )
 
     async def _fetch_ended(self, batches: AsyncBatches) -> int:
-        """Fetches the batches that have ended. Returns the number of the others."""
+        """Fetch the batches that have ended. Returns the number of the others."""
         unfinished = 0
         manifest = self.write_batcher.manifest
         for number, handle in await self.write_batcher.run_in_thread(manifest.pending_batches, self.model_no):

@@ -77,7 +77,7 @@ class ModelRunner:
         self._failure: BaseException | None = None
 
     async def run(self, rows: Source) -> None:
-        """Returns when every row has an outcome, or when the run has stopped and nothing is in flight.
+        """Return when every row has an outcome, or when the run has stopped and nothing is in flight.
 
         Raises errors that every row would meet, such as AuthenticationError, and StoreError.
         """
@@ -96,7 +96,7 @@ class ModelRunner:
             raise self._failure
 
     async def iter_pending(self, rows: Source) -> AsyncGenerator[PendingRow, None]:
-        """The rows without an outcome, and with ``retry_errors`` those that failed.
+        """Yield the rows without an outcome, and with ``retry_errors`` those that failed.
 
         Raises ConfigurationError if the prompt of a row has changed since it was sent.
         """
@@ -127,7 +127,7 @@ class ModelRunner:
                 yield PendingRow(row_no, texts, prompt_error, previous)
 
     async def _start_row(self, pending: PendingRow) -> bool:
-        """Starts one row. Returns False when the run must stop."""
+        """Start one row. Returns False when the run must stop."""
         number = await self.controller.acquire()
         if self._failure is not None or self.tracker.stopped is not None:
             self.controller.release()
@@ -148,7 +148,7 @@ class ModelRunner:
         return True
 
     async def _reserve(self, messages: list[Message]) -> Reservation | None:
-        """Reserves the most that the request can cost; None when the budget ends the run.
+        """Reserve the most that the request can cost; None when the budget ends the run.
 
         While others are in flight it waits: they may cost less than they reserved.
         """
@@ -184,7 +184,7 @@ class ModelRunner:
     async def _request(
         self, pending: PendingRow, messages: list[Message], reservation: Reservation, number: int
     ) -> Outcome | None:
-        """Tries until there is an answer or a permanent error; None if the run stops first."""
+        """Try until there is an answer or a permanent error; None if the run stops first."""
         estimate = (
             None
             if pending.prompt_error is not None
@@ -248,14 +248,15 @@ class ModelRunner:
         return Claim(self.model_no, pending.row_no, prompt_digest(pending.texts), estimate, now_micros())
 
     def previous_loss(self, pending: PendingRow) -> LostRequest | None:
-        """The cost of an earlier failed request for this row."""
+        """Return the cost of an earlier failed request for this row."""
         previous = pending.previous
         if previous is None or previous.cost_usd is None:
             return None
         return LostRequest(self.model_no, pending.row_no, previous.sent_at, "failed", previous.cost_usd)
 
     def _retry_delay(self, error: DragomanError, tries: int, refusals: int) -> float | None:
-        """Seconds until the next try, or None for no retry. Refusals are free, so more of them are allowed."""
+        """Return the seconds until the next try, or None for no retry. Refusals are free, so more of them are
+        allowed."""
         if not isinstance(error, ProviderError) or self.tracker.stopped is not None:
             return None
         policy, timing = self.requester.retry, self.controller.timing
@@ -276,7 +277,7 @@ class ModelRunner:
             self.tracker.budget.observe_output_tokens(self.requester.model, usage.output_tokens)
 
     async def _settle_limits(self, grant: Grant | None, result: RowReply | DragomanError) -> None:
-        """Reports the result to the program's own limits."""
+        """Report the result to the program's own limits."""
         if grant is None or self._limits is None:
             return
         if isinstance(result, RowReply):
@@ -289,7 +290,7 @@ class ModelRunner:
         await self._limits.settle_async(grant, None)
 
     async def _acquire_limits(self, messages: list[Message]) -> Grant | None:
-        """Waits until the program's own limits admit the request. Nothing has been sent yet."""
+        """Wait until the program's own limits admit the request. Nothing has been sent yet."""
         if self._limits is None:
             return None
         adapter, options = self.requester.adapter, self.requester.options

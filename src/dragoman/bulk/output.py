@@ -27,7 +27,7 @@ _OWN_TYPES = {"cost": "DECIMAL(38, 18)", "tokens": "BIGINT", "seconds": "DOUBLE"
 
 
 def join_rows(rows: Source, manifest: Manifest, models: Mapping[str, int], prefix: str) -> Iterator[Row]:
-    """Yields each row with its answers. Raises ConfigurationError if a row has one of these columns already."""
+    """Yield each row with its answers. Raises ConfigurationError if a row has one of these columns already."""
     readers = {model: _AnswerReader(manifest.iter_answers(number)) for model, number in models.items()}
     for row_no, row in enumerate(rows):
         for model, reader in readers.items():
@@ -40,7 +40,7 @@ def join_rows(rows: Source, manifest: Manifest, models: Mapping[str, int], prefi
 
 
 def write_rows(path: Path, rows: Iterable[Row], source: Source, prefix: str) -> None:
-    """Writes the file. Raises ConfigurationError if it cannot hold the rows."""
+    """Write the file. Raises ConfigurationError if it cannot hold the rows."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     suffix = validate_suffix(path)
     try:
@@ -93,7 +93,7 @@ def _csv(path: Path, rows: Iterable[Row], columns: list[str]) -> None:
 
 
 def _parquet(path: Path, rows: Iterable[Row], types: Mapping[str, str], prefix: str) -> None:
-    """Writes JSON lines, which DuckDB reads with the source's column types, or with those of the values."""
+    """Write JSON lines, which DuckDB reads with the source's column types, or with those of the values."""
     lines = path.with_name(path.name + ".jsonl")
     value_types: dict[str, set[type]] = {}
     try:
@@ -125,7 +125,7 @@ def _duckdb_type(value_types: set[type]) -> str:
 
 
 def _column_names(source: Source) -> list[str]:
-    """Every column that any row has, in order of first appearance."""
+    """Return every column that any row has, in order of first appearance."""
     if source.types:
         return list(source.types)
     return list(dict.fromkeys(name for row in source for name in row))

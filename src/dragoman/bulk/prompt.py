@@ -32,7 +32,7 @@ class Template:
         self._parts = [(before, column) for before, column, _, _ in parts]
 
     def fill(self, row: Row) -> str:
-        """The text for a row. Raises RequestError if the row lacks the column, or has null there."""
+        """Return the text for a row. Raises RequestError if the row lacks the column, or has null there."""
         return "".join(before + ("" if column is None else _column_text(row, column)) for before, column in self._parts)
 
 
@@ -44,7 +44,7 @@ class PromptBuilder:
         self._system = None if system is None else Template(system)
 
     def render(self, row: Row) -> tuple[str, ...]:
-        """The prompt, followed by the system prompt if there is one. Raises RequestError."""
+        """Return the prompt, followed by the system prompt if there is one. Raises RequestError."""
         prompt = self._prompt.fill(row)
         if not prompt.strip():
             raise RequestError("the prompt is empty")
@@ -57,7 +57,7 @@ def build_messages(texts: tuple[str, ...]) -> list[Message]:
 
 
 def prompt_digest(texts: tuple[str, ...]) -> str:
-    """Identifies the rendered prompt, so that a later process notices a changed row."""
+    """Identify the rendered prompt, so that a later process notices a changed row."""
     return blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 

@@ -53,7 +53,7 @@ class Requester(ABC):
 
     @abstractmethod
     async def ask(self, messages: Sequence[Message]) -> RowReply:
-        """Sends one request. Raises ProviderError, and what the adapter raises for a request that it cannot encode."""
+        """Send one request. Raises ProviderError, and what the adapter raises for a request that it cannot encode."""
 
     @abstractmethod
     async def close(self) -> None: ...

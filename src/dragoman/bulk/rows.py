@@ -41,7 +41,7 @@ class Source(Protocol):
 
 
 def open_source(prompts: Prompts) -> Source:
-    """Opens the source. Raises ConfigurationError if it can be read only once, or is a file of an unknown kind."""
+    """Open the source. Raises ConfigurationError if it can be read only once, or is a file of an unknown kind."""
     if isinstance(prompts, str | Path):
         path = Path(prompts)
         if not path.is_file():
@@ -178,7 +178,7 @@ _SOURCE_TYPES: dict[str, Callable[[Path], Source]] = {
 
 
 def connect_duckdb() -> "DuckDBPyConnection":
-    """An in-memory database that keeps rows in order. Raises MissingExtraError without duckdb."""
+    """Return an in-memory database that keeps rows in order. Raises MissingExtraError without duckdb."""
     try:
         import duckdb as duckdb_module
     except ModuleNotFoundError:

@@ -64,7 +64,7 @@ class RunConfig:
     controller: Callable[[int], ConcurrencyController] = ConcurrencyController
 
     def fingerprint(self) -> dict[str, Any]:
-        """The settings that must stay the same for a run to be resumed.
+        """Return the settings that must stay the same for a run to be resumed.
 
         Options that are not set do not count, so that a version with more options resumes the run as well.
         """
@@ -77,8 +77,8 @@ class RunConfig:
 
 
 async def run_bulk(config: RunConfig) -> BulkReport:
-    """Finishes the run. Raises errors that every row would meet, ConfigurationError and StoreError;
-    outcomes so far are kept, and the same call resumes from there.
+    """Finish the run. Raises errors that every row would meet, ConfigurationError and StoreError; outcomes so far are
+    kept, and the same call resumes from there.
     """
     _check_config(config)
     prompt_builder = PromptBuilder(config.template, config.system)
@@ -166,7 +166,7 @@ def _model_configs(config: RunConfig, prices: Prices) -> list[ModelConfig]:
 
 
 def _create_worker_pool(config: RunConfig, prices: Prices) -> "WorkerPool | None":
-    """The workers that send the requests, or None if this process does."""
+    """Return the workers that send the requests, or None if this process does."""
     if config.ray is None:
         return None
     from dragoman.bulk.workers.cluster import Cluster

@@ -74,7 +74,7 @@ def _turn(out: Console, session: Session, line: str) -> None:
 
 
 def _command(out: Console, session: Session, line: str) -> bool:
-    """Runs a slash command; False ends the chat."""
+    """Run a slash command; False ends the chat."""
     name, _, argument = line[1:].partition(" ")
     if name in ("quit", "exit", "q"):
         return False

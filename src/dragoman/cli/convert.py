@@ -55,9 +55,7 @@ def convert(
 def _convert_directory(
     source: Path, target: Path, *, of: str | None, to: str, model: str | None, overwrite: bool
 ) -> list[tuple[Path, str]]:
-    """Converts every file below the source to the same path below the target. Returns the failures with their
-    reasons.
-    """
+    """Convert every file below the source to the same path below the target. Return the failures with their reasons."""
     failed: list[tuple[Path, str]] = []
     losses: list[Loss] = []
     files = list(iter_files(source, target))

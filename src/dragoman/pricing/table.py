@@ -133,7 +133,7 @@ class PriceTable:
         return tuple(row for row in model.rows if row.variant and row.is_active(moment)) if model else ()
 
     def providers(self) -> tuple[str, ...]:
-        """The providers with a file, or with the prices of others."""
+        """Return the providers with a file, or with the prices of others."""
         with_overlay = {name for layer in self._overlays for name in layer}
         return tuple(sorted({*self._files, *self._same_prices, *self._routers, *with_overlay}))
 

@@ -373,7 +373,7 @@ class Conversation(Generic[TransportT]):
         return Budgets(accounts, self.prices, self.config.clock)
 
     def _route_facts(self) -> dict[str, Any]:
-        """Facts of the session for the router. Before the first reply, the spend is 0."""
+        """Return the facts of the session for the router. Before the first reply, the spend is 0."""
         cost = self.cost
         spent = cost.usd if cost.replies else Decimal(0)
         return {"user_id": self.user_id, "team_id": self.team_id, "spent_usd": spent, "labels": self.labels}

@@ -63,7 +63,8 @@ class Transports(Generic[TransportT]):
         return opened
 
     def _timeout(self, adapter: Adapter) -> float | None:
-        """Seconds for a request; None leaves it to the transport. A timeout setting of None means infinite."""
+        """Return the seconds for a request; None leaves it to the transport. A timeout setting of None means
+        infinite."""
         settings = self._settings(adapter.provider)
         if "timeout" not in settings:
             return None

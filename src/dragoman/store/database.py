@@ -72,11 +72,11 @@ class Database:
         _open_databases.add(self)
 
     def read(self, work: Callable[[Connection], Result]) -> Result:
-        """Runs a read-only transaction on a snapshot of the database, and returns its result."""
+        """Run a read-only transaction on a snapshot of the database, and return its result."""
         return self._run(work, Mode.READ)
 
     def write(self, work: Callable[[Connection], Result], *, single_statement: bool = False) -> Result:
-        """Runs a transaction that is committed as a whole, or not at all if this raises, and returns its result.
+        """Run a transaction that is committed as a whole, or not at all if this raises, and return its result.
 
         ``single_statement``: only the first statement writes. PostgreSQL makes a statement atomic anyway, which saves
         two round trips.
@@ -210,7 +210,7 @@ def parse_url(url: str | URL) -> URL:
 
 
 def default_url() -> URL:
-    """The file sessions.db in the user's data folder. Creates a missing folder for that user only."""
+    """Return the file sessions.db in the user's data folder. Creates a missing folder for that user only."""
     from platformdirs import user_data_path
 
     folder = Path(user_data_path("dragoman", appauthor=False))
@@ -223,7 +223,7 @@ def default_url() -> URL:
 
 @contextmanager
 def store_errors(message: str) -> Iterator[None]:
-    """Converts database errors to StoreError with the given message."""
+    """Convert database errors to StoreError with the given message."""
     try:
         yield
     except SQLAlchemyError as error:
@@ -238,7 +238,7 @@ def _begin_transaction(connection: Connection) -> None:
 
 
 def _check_connection_open(connection: Any, _: Any, __: Any) -> None:
-    """Detects a connection that the server has closed, so that the pool replaces it. This costs nothing; a statement
+    """Detect a connection that the server has closed, so that the pool replaces it. This costs nothing; a statement
     sent into a closed connection may look like one that was committed.
     """
     with getattr(selectors, "PollSelector", selectors.SelectSelector)() as selector:
@@ -261,7 +261,8 @@ def _is_transient(error: DBAPIError) -> bool:
 
 
 def _database_message(error: SQLAlchemyError) -> str:
-    """The first line of the database's message; it never contains the parameters, which hold the conversation."""
+    """Return the first line of the database's message; it never contains the parameters, which hold the
+    conversation."""
     lines = str(getattr(error, "orig", None) or error).splitlines()
     return mask_secrets(lines[0] if lines else type(error).__name__)
 

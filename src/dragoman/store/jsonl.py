@@ -41,7 +41,7 @@ def write(stored: StoredSession) -> Iterator[str]:
 
 
 def read(lines: Iterable[str | bytes]) -> StoredSession:
-    """Reads the output of `write`; empty lines are skipped. Raises UnreadableError, naming the line, for malformed or
+    """Read the output of `write`; empty lines are skipped. Raises UnreadableError, naming the line, for malformed or
     missing lines, and StoreVersionError for a newer version.
     """
     numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())

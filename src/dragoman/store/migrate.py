@@ -14,7 +14,7 @@ _ADVISORY_LOCK = 0x647261676F6D616E
 
 
 def migrate(database: Database) -> None:
-    """Migrates the database. If several programs open it at once, the first one migrates and the others wait.
+    """Migrate the database. If several programs open it at once, the first one migrates and the others wait.
 
     Raises StoreVersionError if a newer version wrote it, and StoreError if another program did.
     """
@@ -35,7 +35,7 @@ def _upgrade(connection: Connection) -> None:
 
 
 def _version(connection: Connection) -> str | None:
-    """The database's migration; None without our tables. Raises StoreVersionError."""
+    """Return the database's migration; None without our tables. Raises StoreVersionError."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     with store_errors(f"the table {VERSION_TABLE} cannot be read"):

@@ -84,7 +84,7 @@ def search(
     sqlite: bool,
     indexed: bool,
 ) -> tuple[SearchHit, ...]:
-    """The newest hits first."""
+    """Return the hits, the newest first."""
     encode_text(query)
     folded_query = fold(query)
     if not folded_query:

@@ -47,7 +47,7 @@ _factories: dict[str, Callable[..., Any]] = {}
 
 
 def register_transport(name: str, factory: Callable[..., Any]) -> None:
-    """Registers a transport in this process, for adapters whose ``transport`` is that name.
+    """Register a transport in this process, for adapters whose ``transport`` is that name.
 
     ``factory`` is called with ``asynchronous`` and a provider's settings, and returns a Transport or an AsyncTransport.
     """
@@ -63,7 +63,7 @@ def transport_for(adapter: Adapter, *, asynchronous: bool, **settings: Any) -> T
 
 
 def transport_for(adapter: Adapter, *, asynchronous: bool = False, **settings: Any) -> Transport | AsyncTransport:
-    """The transport that an adapter names, created with these settings.
+    """Return the transport that an adapter names, created with these settings.
 
     A ``client`` of anthropic, openai or ollama in the settings selects a vendor transport. Raises ConfigurationError if
     the adapter names an unknown transport.

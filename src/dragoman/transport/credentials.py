@@ -35,7 +35,7 @@ class ApiKey:
         return self._value
 
     def mask(self, text: str) -> str:
-        """The text without the key. Short keys stay: for local servers people make up words."""
+        """Return the text without the key. Short keys stay: for local servers people make up words."""
         return text if len(self._value) < _MIN_SECRET_LENGTH else text.replace(self._value, "***")
 
     def __repr__(self) -> str:
@@ -116,7 +116,7 @@ class Credentials:
         return validate_base_url(_PLACEHOLDER.sub(partial(self._fill_placeholder, provider), endpoint.base_url))
 
     def _fill_placeholder(self, provider: str, placeholder: re.Match[str]) -> str:
-        """The environment's value for a name in an address, without a trailing slash."""
+        """Return the environment's value for a name in an address, without a trailing slash."""
         variable = placeholder[1]
         value = self._environ.get(variable, "").strip().rstrip("/")
         if not value:
@@ -135,7 +135,7 @@ def _validate_key(value: str, source: str) -> ApiKey:
 
 @lru_cache(maxsize=64)
 def validate_base_url(text: str, default: str = "") -> str:
-    """The base URL without a trailing slash.
+    """Return the base URL without a trailing slash.
 
     Without a scheme, as in ``OLLAMA_HOST=gpu-box``, it takes scheme, port and path from the default. Raises
     ConfigurationError if it is not an http URL, or has a user name, a query, a fragment or ``..`` in its path. The

@@ -127,7 +127,7 @@ class Fetcher:
         self._connect = connection or _new_transport
 
     def __call__(self, url: str) -> FetchedMedia:
-        """The body and its type. Raises FetchError, which says what to do."""
+        """Return the body and its type. Raises FetchError, which says what to do."""
         deadline = time.monotonic() + self._timeout
         for _ in range(self._max_redirects + 1):
             found = self._fetch_hop(self._target(url), deadline)
@@ -139,7 +139,7 @@ class Fetcher:
         raise _new_error(url, f"is behind more than {self._max_redirects} redirects: pass the final URL", "redirect")
 
     def _target(self, text: str) -> _Target:
-        """The target of the URL. Raises FetchError unless every address of its host is public."""
+        """Return the target of the URL. Raises FetchError unless every address of its host is public."""
         url = self._parse_url(text)
         host = _canonical_host(url.raw_host.decode("ascii"))
         if self._allow_hosts is not None and host not in self._allow_hosts:
@@ -168,7 +168,7 @@ class Fetcher:
         return url
 
     def _addresses(self, text: str, host: str, port: int) -> tuple[Address, ...]:
-        """All addresses of the host, resolved once."""
+        """Return all addresses of the host, resolved once."""
         if (address := _parse_address(host)) is not None:
             return (address,)
         try:
@@ -181,7 +181,7 @@ class Fetcher:
         return found
 
     def _fetch_hop(self, target: _Target, deadline: float) -> FetchedMedia | str:
-        """The media, or the URL of a redirect. If an address cannot be reached, the next one is tried."""
+        """Return the media, or the URL of a redirect. If an address cannot be reached, the next one is tried."""
         import httpx
 
         url_text = str(target.url)
@@ -221,7 +221,7 @@ class Fetcher:
         return FetchedMedia(self._read_body(url_text, response, deadline), _read_media_type(response))
 
     def _read_body(self, url_text: str, response: "httpx.Response", deadline: float) -> bytes:
-        """The body. At most one piece over the cap is in memory."""
+        """Return the body. At most one piece over the cap is in memory."""
         body = bytearray()
         declared: str = response.headers.get("content-length", "0")
         too_large = declared.isdecimal() and int(declared) > self._max_bytes
@@ -246,7 +246,7 @@ class _ConnectionTimer:
         self._timer.daemon = True
 
     def on_trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """Receives httpcore's trace events: each socket, once plain and once with TLS."""
+        """Receive httpcore's trace events: each socket, once plain and once with TLS."""
         if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
             found = info["return_value"].get_extra_info("socket")
             if found is not None:
@@ -277,7 +277,7 @@ def is_public(address: Address) -> bool:
 
 
 def _request(target: _Target, address: Address, seconds: float, trace: Callable[..., None]) -> "httpx.Request":
-    """A request to the address with the host's name: in the Host header, and in TLS, where the certificate must
+    """Return a request to the address with the host's name: in the Host header, and in TLS, where the certificate must
     match.
     """
     import httpx
@@ -294,8 +294,8 @@ def _request(target: _Target, address: Address, seconds: float, trace: Callable[
 
 
 def _new_transport() -> "httpx.BaseTransport":
-    """A transport for one hop: connections are pooled by address, and two hosts at one address must not share one.
-    Unlike a client, an httpx transport ignores the environment's proxies.
+    """Return a transport for one hop: connections are pooled by address, and two hosts at one address must not share
+    one. Unlike a client, an httpx transport ignores the environment's proxies.
     """
     import httpx
 
@@ -310,7 +310,7 @@ def _ssl_context() -> "ssl.SSLContext":
 
 
 def _canonical_host(raw: str) -> str:
-    """The host's canonical spelling: lower case, no trailing dot, IP addresses in full."""
+    """Return the host's canonical spelling: lower case, no trailing dot, IP addresses in full."""
     host = raw.lower().removesuffix(".")
     if _parse_address(host) is not None:
         return str(_parse_address(host))
@@ -348,7 +348,8 @@ def _read_media_type(response: "httpx.Response") -> str:
 
 
 def _new_error(url: str, problem: str, reason: Reason) -> FetchError:
-    """Shows only the host: a path or query may hold a secret, and an invalid URL may be anything."""
+    """Return an error that shows only the host: a path or query may hold a secret, and an invalid URL may be
+    anything."""
     found = _URL.fullmatch(url)
     host = found["authority"].rpartition("@")[2][:_MAX_HOST_SHOWN] if found else ""
     return FetchError(f"the URL on {host} {problem}" if host else f"the URL {problem}", reason)

@@ -24,7 +24,7 @@ class Inflater:
         self._fed = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The plain bytes, in pieces of at most 256 KiB. Raises MalformedReplyError for invalid data."""
+        """Yield the plain bytes, in pieces of at most 256 KiB. Raises MalformedReplyError for invalid data."""
         self._fed = self._fed or bool(data)
         if self._decompressor is None:
             data = self._head = self._head + data
@@ -66,7 +66,7 @@ def _inflate(decompressor: "_Decompress", data: bytes) -> bytes:
 
 
 def inflater_for(encoding: str | None) -> Inflater | None:
-    """The decompressor for a content-encoding; None if the body is plain.
+    """Return the decompressor for a content-encoding; None if the body is plain.
 
     Raises MalformedReplyError for an encoding that was not requested.
     """

@@ -24,7 +24,7 @@ VENDORS = ("anthropic", "openai", "ollama")
 
 
 def vendor_of(client: object) -> str | None:
-    """The vendor of a client: anthropic, openai or ollama; None for any other."""
+    """Return the vendor of a client: anthropic, openai or ollama; None for any other."""
     packages = {base.__module__.partition(".")[0] for base in type(client).__mro__}
     return next((vendor for vendor in VENDORS if vendor in packages), None)
 
@@ -56,7 +56,7 @@ class VendorTransport(RetryingTransport):
             response.close()
 
     def close(self) -> None:
-        """Does nothing: the client is the caller's to close."""
+        """Do nothing: the client is the caller's to close."""
 
 
 class AsyncVendorTransport(AsyncRetryingTransport):
@@ -82,7 +82,7 @@ class AsyncVendorTransport(AsyncRetryingTransport):
             await response.aclose()
 
     async def close(self) -> None:
-        """Does nothing: the client is the caller's to close."""
+        """Do nothing: the client is the caller's to close."""
 
 
 def _prepare_request(request: WireRequest, key: ApiKey | None) -> PreparedRequest:
@@ -97,7 +97,7 @@ def _prepare_request(request: WireRequest, key: ApiKey | None) -> PreparedReques
 
 
 def _error_response(raised: Exception) -> Any:
-    """The failing response inside a client's exception; any other exception is raised."""
+    """Return the failing response inside a client's exception; any other exception is raised."""
     response = getattr(raised, "response", None)
     if response is None or not hasattr(response, "status_code"):
         raise raised
@@ -121,7 +121,7 @@ class _StainlessSender:
         )
 
     def send(self, call: Call) -> Any:
-        """The response, or an awaitable of it."""
+        """Return the response, or an awaitable of it."""
         prepared = call.prepared
         options: dict[str, Any] = {"headers": prepared.headers, "max_retries": 0, "follow_redirects": False}
         limits = call.new_attempt()
@@ -146,7 +146,7 @@ class _OllamaSender:
         self.key = ApiKey(key) if key else None
 
     def send(self, call: Call) -> Any:
-        """The response, or an awaitable of it."""
+        """Return the response, or an awaitable of it."""
         prepared = call.prepared
         limits = call.new_attempt()
         timing = {} if math.isinf(call.retry_state.timeout) else {"extensions": {"timeout": limits}}

@@ -27,7 +27,7 @@ def page(
     next_model: str | None = None,
     raw: bool = True,
 ) -> str:
-    """The page. Everything in a message is shown as text, and only media with their own bytes are shown.
+    """Return the page. Everything in a message is shown as text, and only media with their own bytes are shown.
 
     ``attempts`` are replies that broke and were billed. ``tool_ids`` is the session's map, which is not changed;
     without it requests have ids of their own. ``next_model`` is the session's current model. ``raw`` adds the raw data:
@@ -58,7 +58,7 @@ def page(
 
 
 def _next_swap(messages: Sequence[Message], projections: Projections, model: str | None) -> Any:
-    """The losses of the session's current model, if another model answered last."""
+    """Return the losses of the session's current model, if another model answered last."""
     reply_models = [message.metadata.model for message in messages if message.metadata.model and is_reply(message)]
     if model is None or not reply_models or reply_models[-1] is None or reply_models[-1] == model:
         return None
@@ -67,7 +67,7 @@ def _next_swap(messages: Sequence[Message], projections: Projections, model: str
 
 
 def _totals(messages: Sequence[Message], attempts: Sequence[Message]) -> list[tuple[str, str, str]]:
-    """The summary at the top: a name, a figure, and a note on each."""
+    """Return the summary at the top: a name, a figure, and a note on each."""
     billed = [*messages, *attempts]
     usage, cost = total_usage(billed), total_cost(billed)
     calls = sum(len(message.tool_uses) for message in messages)
@@ -107,7 +107,7 @@ def _format_date(messages: Sequence[Message]) -> str:
 
 
 def _content_security_policy(style: str, script: str) -> str:
-    """The page's Content-Security-Policy: its own style and script, media inside it, and nothing else."""
+    """Return the page's Content-Security-Policy: its own style and script, media inside it, and nothing else."""
     return (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         "img-src data:; media-src data:; base-uri 'none'; form-action 'none'"

@@ -56,7 +56,7 @@ class Piece:
 
 
 def build_pieces(blocks: Sequence[ContentBlock], answers: Mapping[str, ToolResultBlock]) -> tuple[Piece, ...]:
-    """The pieces of blocks, in order. ``answers`` are results that are shown with their calls, by call id."""
+    """Return the pieces of blocks, in order. ``answers`` are results that are shown with their calls, by call id."""
     return tuple(piece for block in blocks for piece in _pieces_of(block, answers))
 
 
@@ -126,7 +126,7 @@ def _call_piece(block: ToolUseBlock, answers: Mapping[str, ToolResultBlock]) -> 
 
 
 def answer_piece(block: ToolResultBlock, answers: Mapping[str, ToolResultBlock]) -> Piece:
-    """The piece of a tool result."""
+    """Return the piece of a tool result."""
     inner = build_pieces(block.content, answers)
     words = " ".join(each.text for each in inner)
     return Piece(

@@ -39,5 +39,5 @@ def environment() -> "Environment":
 
 
 def _show_control_characters(value: Any) -> Any:
-    """Control characters as visible symbols: HTML may not contain them, and they are invisible."""
+    """Replace control characters with visible symbols: HTML may not contain them, and readers would not see them."""
     return value.translate(_CONTROL_PICTURES) if type(value) is str else value

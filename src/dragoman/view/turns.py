@@ -79,7 +79,7 @@ def is_reply(message: Message) -> bool:
 
 
 def build_turns(messages: Sequence[Message], projections: Projections, *, raw: bool) -> Iterator[TurnView]:
-    """The history in order; messages with only results of earlier calls are shown with the calls."""
+    """Yield the history in order; messages with only results of earlier calls are shown with the calls."""
     answers, call_numbers = _match_answers(messages)
     hues, requests = model_hues(messages), RawRequests()
     current_model: str | None = None
@@ -116,7 +116,7 @@ def build_turns(messages: Sequence[Message], projections: Projections, *, raw: b
 
 
 def replies(messages: Sequence[Message]) -> list[ChartReply]:
-    """The replies for the chart: messages that a provider sent."""
+    """Return the replies for the chart: messages that a provider sent."""
     hues = model_hues(messages)
     return [
         ChartReply(number, _model(message), hues.get(message.metadata.model or "", 0), message.usage)
@@ -126,20 +126,20 @@ def replies(messages: Sequence[Message]) -> list[ChartReply]:
 
 
 def model_hues(messages: Iterable[Message]) -> dict[str, int]:
-    """A number for each model, in order of first use."""
+    """Return a number for each model, in order of first use."""
     models = dict.fromkeys(message.metadata.model for message in messages if message.metadata.model)
     return {model: index % HUES for index, model in enumerate(models)}
 
 
 def message_numbers(messages: Sequence[Message]) -> dict[str, int]:
-    """The number that each message is shown under, by id; results have the number of their call."""
+    """Return the number that each message is shown under, by id; results have the number of their call."""
     _, call_numbers = _match_answers(messages)
     return {message.id: call_numbers.get(index, index + 1) for index, message in enumerate(messages)}
 
 
 def _match_answers(messages: Sequence[Message]) -> tuple[dict[str, ToolResultBlock], dict[int, int]]:
-    """The results whose call comes before them, by call id; and the messages with nothing else, by index, with the
-    number of the message that called.
+    """Return the results whose call comes before them, by call id; and the messages with nothing else, by index, with
+    the number of the message that called.
     """
     call_numbers_by_id: dict[str, int] = {}
     found: dict[str, ToolResultBlock] = {}

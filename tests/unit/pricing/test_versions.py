@@ -84,7 +84,7 @@ def test_available_versions_are_listed(archive: tuple[Path, str, str]) -> None:
 )
 def test_a_missing_version_is_refused(archive: tuple[Path, str, str], version: str) -> None:
     """With a typed error that lists the available ones."""
-    with pytest.raises(ConfigurationError, match=f"is not here: known are .*{price_table().version[:10]}"):
+    with pytest.raises(ConfigurationError, match=f"is not found: known are .*{price_table().version[:10]}"):
         price_table(version, archive[0])
 
 
@@ -92,7 +92,7 @@ def test_a_table_that_differs_from_its_name_is_refused(archive: tuple[Path, str,
     """A cost must not carry the version of another table."""
     folder, older, newer = archive
     (folder / f"{older}.zip").write_bytes((folder / f"{newer}.zip").read_bytes())
-    with pytest.raises(ConfigurationError, match="says that it is the price table"):
+    with pytest.raises(ConfigurationError, match="is named as the price table"):
         price_table(older, folder)
 
 

@@ -67,7 +67,7 @@ class Manifest:
             raise
 
     def open_run(self, run_config: Mapping[str, Any], models: Sequence[str]) -> list[int]:
-        """Starts or resumes the run. Returns the models' numbers. Requests in flight are lost from now on."""
+        """Start or resume the run. Returns the models' numbers. Requests in flight are lost from now on."""
 
         def work(connection: Connection) -> list[int]:
             found = connection.execute(select(runs).where(runs.c.name == self.name)).one_or_none()
@@ -93,7 +93,7 @@ class Manifest:
         return self._database.write(work)
 
     def load_known(self, model_no: int, first: int, count: int) -> dict[int, KnownRow]:
-        """The known rows by number, among ``count`` rows starting at ``first``."""
+        """Return the known rows by number, among ``count`` rows starting at ``first``."""
         columns = (answers.c.row_no, answers.c.state, answers.c.digest, answers.c.sent_at, answers.c.cost_usd)
         query = select(*columns).where(self._for_model(model_no), answers.c.row_no.between(first, first + count - 1))
         found = self._database.read(lambda connection: connection.execute(query).all())
@@ -106,14 +106,14 @@ class Manifest:
         lost: Sequence[LostRequest] = (),
         unsent: Sequence[Claim] = (),
     ) -> None:
-        """Saves all of it, or nothing if this raises. ``unsent`` are claims of requests that were not sent, or that the
+        """Save all of it, or nothing if this raises. ``unsent`` are claims of requests that were not sent, or that the
         provider refused unread.
         """
         if claims or outcomes or lost or unsent:
             self._database.write(lambda connection: self._save(connection, claims, outcomes, lost, unsent))
 
     def iter_answers(self, model_no: int) -> Iterator[AnswerRow]:
-        """The outcomes of one model in the order of the rows."""
+        """Yield the outcomes of one model in the order of the rows."""
         tokens = (answers.c.input_tokens, answers.c.output_tokens, answers.c.cached_input_tokens)
         total = sum(tokens, answers.c.cache_creation_input_tokens)
         c = answers.c
@@ -139,7 +139,7 @@ class Manifest:
     # -- Batches of the provider's
 
     def save_batch(self, model_no: int, handle: BatchHandle, row_nos: Iterable[int]) -> None:
-        """Saves a submitted batch and marks its rows as batched."""
+        """Save a submitted batch and mark its rows as batched."""
 
         def work(connection: Connection) -> None:
             conditions = and_(batches.c.run_no == self.run_no, batches.c.model_no == model_no)
@@ -164,7 +164,7 @@ class Manifest:
         self._database.write(work)
 
     def pending_batches(self, model_no: int) -> list[tuple[int, BatchHandle]]:
-        """The batches that were not fetched yet, with their numbers."""
+        """Return the batches that were not fetched yet, with their numbers."""
         conditions = (batches.c.run_no == self.run_no, batches.c.model_no == model_no, batches.c.fetched.is_(False))
         query = select(batches.c.batch_no, batches.c.handle).where(*conditions).order_by(batches.c.batch_no)
         found = self._database.read(lambda connection: connection.execute(query).all())
@@ -177,7 +177,7 @@ class Manifest:
         )
 
     def read(self, statement: Any) -> Sequence[Any]:
-        """The rows of a query, for reports."""
+        """Return the rows of a query, for reports."""
         found: Sequence[Any] = self._database.read(lambda connection: connection.execute(statement).all())
         return found
 
@@ -254,12 +254,12 @@ class Manifest:
 
 
 def now_micros() -> int:
-    """Microseconds since 1970."""
+    """Return the microseconds since 1970."""
     return time.time_ns() // 1000
 
 
 def sum_known(*amounts: Decimal | None) -> Decimal | None:
-    """The sum of the known amounts; None if none is known."""
+    """Return the sum of the known amounts; None if none is known."""
     known = [amount for amount in amounts if amount is not None]
     return sum(known, Decimal(0)) if known else None
 

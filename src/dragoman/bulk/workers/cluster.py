@@ -43,7 +43,7 @@ class Cluster:
         """Raised instead if the worker may come back."""
 
     def connect(self) -> None:
-        """Connects to the cluster. Starting one takes about ten seconds."""
+        """Connect to the cluster. Starting one takes about ten seconds."""
         ray = self._ray
         if ray.is_initialized():
             return
@@ -70,7 +70,7 @@ class Cluster:
         return max(1, sum(1 for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1))
 
     def start_worker(self, configs: Sequence[ModelConfig]) -> Any:
-        """Starts a worker, which Ray restarts on any node with capacity as often as it is lost.
+        """Start a worker, which Ray restarts on any node with capacity as often as it is lost.
 
         Calls to it are not retried: the run decides about requests that were lost with it.
         """
@@ -80,7 +80,7 @@ class Cluster:
         return actor.remote(list(configs), version("dragoman"))
 
     def stop_worker(self, actor: Any) -> None:
-        """Stops it permanently."""
+        """Stop it permanently."""
         with suppress(self.worker_error):  # it may be gone already
             self._ray.kill(actor)
 

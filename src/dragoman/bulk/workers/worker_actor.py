@@ -43,8 +43,8 @@ class WorkerActor:
         self._epoch = 0
 
     async def check_ready(self, epoch: int) -> DragomanError | None:
-        """Starts an epoch and returns the error that prevents requests, or None. Jobs of earlier epochs are dropped:
-        the run has already recorded them as lost.
+        """Start an epoch and return the error that prevents requests, or None. Jobs of earlier epochs are dropped: the
+        run has already recorded them as lost.
         """
         if (installed := version("dragoman")) != self._version:
             return ConfigurationError(
@@ -59,7 +59,7 @@ class WorkerActor:
         return None
 
     async def submit(self, epoch: int, jobs: Sequence[Job]) -> None:
-        """Starts the jobs."""
+        """Start the jobs."""
         if epoch != self._epoch:
             return
         for job in jobs:
@@ -68,7 +68,7 @@ class WorkerActor:
             task.add_done_callback(self._tasks.discard)
 
     async def collect(self, epoch: int) -> list[JobResult]:
-        """Waits until there are results, or until the epoch ends."""
+        """Wait until there are results, or until the epoch ends."""
         while epoch == self._epoch and not self._results:
             self._has_results.clear()
             await self._has_results.wait()

@@ -45,8 +45,8 @@ class Worker:
         return await future
 
     async def serve(self) -> None:
-        """Runs until cancelled: waits until the worker is ready, exchanges jobs and results, and reconnects when the
-        worker is lost.
+        """Run until cancelled: wait until the worker is ready, exchange jobs and results, and reconnect when the worker
+        is lost.
 
         Raises errors that prevent all requests.
         """
@@ -130,7 +130,7 @@ class WorkerPool:
         return self.cluster.start_worker(self._configs)
 
     async def start(self) -> None:
-        """Returns when the first worker is ready. Raises errors that every worker would meet, such as MissingKeyError,
+        """Return when the first worker is ready. Raises errors that every worker would meet, such as MissingKeyError,
         and ConfigurationError if the cluster has no capacity for any.
         """
         await asyncio.to_thread(self.cluster.connect)
@@ -157,7 +157,7 @@ class WorkerPool:
         await asyncio.to_thread(self.cluster.close)
 
     async def _wait_for_worker(self) -> None:
-        """Waits until a worker is available."""
+        """Wait until a worker is available."""
         arrival = asyncio.create_task(self.worker_available.wait())
         try:
             done, _ = await asyncio.wait(
@@ -183,9 +183,9 @@ class PoolRequester(Requester):
         return await self._pool.ask(self._model_index, messages)
 
     async def close(self) -> None:
-        """Does nothing: the run closes the pool."""
+        """Do nothing: the run closes the pool."""
 
 
 def _first_line(error: Exception) -> str:
-    """The first line of the message: Ray adds pages."""
+    """Return the first line of the message: Ray adds pages."""
     return f"{next(iter(str(error).splitlines()), type(error).__name__):.200}"

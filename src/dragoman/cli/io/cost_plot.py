@@ -31,7 +31,7 @@ class _Row:
 
 
 def write_plot(path: Path, groups: Sequence[str], lines: Sequence[CostLine], priced_by: str) -> None:
-    """Writes the chart to a file; the suffix selects the format.
+    """Write the chart to a file; the suffix selects the format.
 
     Raises ConfigurationError for a suffix other than .html, .svg and .png, and MissingExtraError for a PNG without the
     package that converts an SVG.
@@ -70,7 +70,7 @@ def render_svg(groups: Sequence[str], lines: Sequence[CostLine]) -> str:
 
 
 def render_html(groups: Sequence[str], lines: Sequence[CostLine], priced_by: str) -> str:
-    """A page with the chart and the figures; it loads nothing."""
+    """Return a page with the chart and the figures; it loads nothing."""
     titles = "".join(f"<th>{escape(title)}</th>" for title in (*groups, "replies", "tokens in", "tokens out", "cost"))
     rows = "\n".join(
         "<tr>"

@@ -55,11 +55,11 @@ ALWAYS = Span()
 
 class Source(Protocol):
     def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
-        """The cost of the replies, by the groups of `dragoman.pricing.analytics.usages.GROUPS`."""
+        """Return the cost of the replies, by the groups of `dragoman.pricing.analytics.usages.GROUPS`."""
         ...
 
     def describe_prices(self, prices: Repricing) -> str:
-        """The origin of the figures, as text."""
+        """Return the origin of the figures, as text."""
         ...
 
 

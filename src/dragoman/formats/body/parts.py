@@ -123,11 +123,11 @@ class Part(FrozenModel):
         return self.media_type.startswith("text/")
 
     def plain_text(self) -> str | None:
-        """The content if it is plain text, otherwise None."""
+        """Return the content if it is plain text, otherwise None."""
         return None if self.is_base64 else self.content
 
     def inline_bytes(self) -> bytes | None:
-        """The content as bytes, or None if it is at a URL. Raises ValueError if its charset cannot encode it."""
+        """Return the content as bytes, or None if it is at a URL. Raises ValueError if its charset cannot encode it."""
         if self.content is None:
             return None
         return base64.b64decode(self.content) if self.is_base64 else self.content.encode(self._codec())

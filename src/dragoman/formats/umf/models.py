@@ -100,12 +100,12 @@ class InternalMessage(UmfModel):
 
     @classmethod
     def tool_result(cls, tool_call_id: str, name: str, text: str) -> Self:
-        """The message-level encoding of a result."""
+        """Return the message-level encoding of a result."""
         return cls(role="tool", content=text, tool_call_id=tool_call_id, name=name)
 
     @classmethod
     def tool(cls, text: str) -> Self:
-        """The old form of a result, without a call id."""
+        """Return the old form of a result, without a call id."""
         return cls(role="tool", content=text)
 
     def text(self) -> str:

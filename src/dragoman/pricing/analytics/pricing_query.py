@@ -142,7 +142,8 @@ class PricingQuery:
         return {**keys, **spans, **rates, "quoted": "BOOLEAN", "free": "BOOLEAN", "unknown": "VARCHAR"}
 
     def _rates(self) -> str:
-        """The sheet as one JSON text, because the database would take long to parse an expression for each value."""
+        """Return the sheet as one JSON text, because the database would take long to parse an expression for each
+        value."""
         lines = quote_literal(json.dumps([self._line(line) for line in self.sheet.lines]))
         columns = {name: f"CAST(line[{at}] AS {kind})" for at, (name, kind) in enumerate(self._sheet.items(), 1)}
         return f"""SELECT {_alias_columns(columns)} FROM (SELECT unnest(from_json({lines}, '[["VARCHAR"]]')) AS line)"""
@@ -196,7 +197,7 @@ class PricingQuery:
             yield "true"
 
     def _charged_columns(self) -> dict[str, str]:
-        """The charged part of each subset, and the remainder of the bucket."""
+        """Return the charged part of each subset, and the remainder of the bucket."""
         pieces: dict[str, str] = {}
         for bucket, parts in self._split.items():
             left = quote_identifier(bucket)

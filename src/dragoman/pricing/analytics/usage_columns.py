@@ -97,7 +97,7 @@ class UsageColumns:
         return f"coalesce({self.text('model')}, '')"
 
     def moment(self) -> str:
-        """Microseconds since 1970; an error for a row without a time."""
+        """Return the microseconds since 1970; an error for a row without a time."""
         if "at" not in self._types:
             raise RequestError("the usages have no column at: pass the moment of the prices (at)")
         kind = self._types["at"]
@@ -128,7 +128,7 @@ class UsageColumns:
         return f"coalesce({self.text('status')} IN ('error', 'cancelled'), false)"
 
     def unread(self) -> str | None:
-        """The list of invalid counts in the usage; None if there is no such column."""
+        """Return the list of invalid counts in the usage; None if there is no such column."""
         if "unread" not in self._types:
             return None
         text = self._types["unread"] in ("VARCHAR", "JSON")

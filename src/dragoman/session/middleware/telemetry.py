@@ -232,7 +232,7 @@ class Telemetry:
         )
 
     def _latency_ms(self, send: Send) -> int | None:
-        """Milliseconds since the request was sent; None if it was not."""
+        """Return the milliseconds since the request was sent; None if it was not."""
         started_at = send.context.started_at
         return None if started_at is None else max(round((self._clock() - started_at) / timedelta(milliseconds=1)), 0)
 

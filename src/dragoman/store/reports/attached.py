@@ -93,7 +93,7 @@ _METADATA_FIELDS = frozenset({"provider", "model", "user_id", "team_id", "status
 
 
 def _columns(*, attempt: bool) -> str:
-    """The columns of an exported file, computed from a row."""
+    """Return the columns of an exported file, computed from a row."""
     expressions = {
         "session_id": _DECODE_TEXT_SQL.format("session_id"),
         "id": _DECODE_TEXT_SQL.format("id"),
@@ -120,7 +120,7 @@ def _cost_expression(cost: str) -> str:
 
 
 def _attach(connection: DuckDBPyConnection, url: str) -> str:
-    """Attaches the database and returns the schema of its tables. Does not repeat DuckDB's message: it may hold a
+    """Attach the database and return the schema of its tables. Does not repeat DuckDB's message: it may hold a
     password.
     """
     import duckdb

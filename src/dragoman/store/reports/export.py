@@ -168,7 +168,7 @@ def _digest(parts: Any) -> str:
 
 
 def _read_notes(connection: "DuckDBPyConnection", folder: Path) -> Iterator[tuple[date, str]]:
-    """The days of the folder that are ours, with the digests in their files."""
+    """Yield the days of the folder that are ours, with the digests in their files."""
     import duckdb
 
     for path in folder.glob(f"day=*/{PART_NAME}"):

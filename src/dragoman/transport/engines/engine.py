@@ -55,7 +55,7 @@ class ConnectionSettings:
 
 
 def proxy_scheme(address: str) -> str:
-    """The scheme of a proxy's address. Without one it is http, as in curl."""
+    """Return the scheme of a proxy's address. Without one it is http, as in curl."""
     try:
         return urlsplit(address).scheme if "://" in address else "http"
     except ValueError:
@@ -73,23 +73,23 @@ class Engine(ABC):
 
     @abstractmethod
     def missing_feature(self, connection_settings: ConnectionSettings) -> str:
-        """The required features that it lacks, in a few words; empty if it has all."""
+        """Return the required features that it lacks, in a few words; empty if it has all."""
 
     @abstractmethod
     def client_size(self, connection_settings: ConnectionSettings) -> int | None:
-        """The maximum of connections per client that keeps it fast; None for no maximum."""
+        """Return the maximum of connections per client that keeps it fast; None for no maximum."""
 
     @abstractmethod
     def async_client(self, size: int, connection_settings: ConnectionSettings) -> Any:
-        """A client with at most ``size`` connections. Raises ConfigurationError."""
+        """Return a client with at most ``size`` connections. Raises ConfigurationError."""
 
     def wrap_client(self, client: Any) -> Any:
-        """The caller's own client, in the form that `send_async` takes."""
+        """Return the caller's own client, in the form that `send_async` takes."""
         return client
 
     @abstractmethod
     async def send_async(self, client: Any, call: Call) -> AsyncResponse:
-        """Makes one attempt. Returns the response before its body, compressed; redirects are not followed."""
+        """Make one attempt. Returns the response before its body, compressed; redirects are not followed."""
 
 
 class SyncEngine(Engine):
@@ -97,7 +97,7 @@ class SyncEngine(Engine):
 
     @abstractmethod
     def client(self, size: int, connection_settings: ConnectionSettings) -> Any:
-        """A client with at most ``size`` connections. Raises ConfigurationError."""
+        """Return a client with at most ``size`` connections. Raises ConfigurationError."""
 
     @abstractmethod
     def send(self, client: Any, call: Call) -> SyncResponse:
@@ -106,7 +106,7 @@ class SyncEngine(Engine):
 
 @cache
 def default_ssl_context(library: str, *, http2: bool = False) -> "ssl.SSLContext":
-    """The trusted certificates, read once for all clients of a library.
+    """Return the trusted certificates, read once for all clients of a library.
 
     Each library has its own context, because it sets the offered HTTP versions in it.
     """
@@ -127,14 +127,14 @@ _SYNC_ENGINES = ("httpx", "httpx2")
 def choose_sync_engine(
     client: object, requested: str | None, connection_settings: ConnectionSettings, environ: Mapping[str, str]
 ) -> SyncEngine:
-    """The engine for sync calls; see `choose_async_engine`."""
+    """Return the engine for sync calls; see `choose_async_engine`."""
     return cast("SyncEngine", _choose_engine(_SYNC_ENGINES, "httpx", client, requested, connection_settings, environ))
 
 
 def choose_async_engine(
     client: object, requested: str | None, connection_settings: ConnectionSettings, environ: Mapping[str, str]
 ) -> Engine:
-    """The engine of the caller's client, else the requested one, else that of the environment, else the fastest.
+    """Return the engine of the caller's client, else the requested one, else that of the environment, else the fastest.
 
     Raises ConfigurationError if these contradict each other, and MissingExtraError if the engine is not installed.
     """

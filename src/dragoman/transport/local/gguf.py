@@ -16,7 +16,8 @@ _SUFFIX = ".context_length"
 
 
 def context_length(path: Path) -> int | None:
-    """The context length in tokens; None if the file does not state it. Raises ValueError if it is not a GGUF file."""
+    """Return the context length in tokens; None if the file does not state it. Raises ValueError if it is not a GGUF
+    file."""
     with path.open("rb") as stream:
         if stream.read(len(_MAGIC)) != _MAGIC:
             raise ValueError(f"{path} is not a GGUF file")

