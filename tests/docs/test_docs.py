@@ -10,26 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pytest_examples import CodeExample, EvalExample, find_examples
+from pytest_examples import CodeExample, EvalExample
 
 from dragoman import errors
 from dragoman.adapter import sources
 from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequest, json_reply, sse_reply
 from tests.compatibility.api.documented import parse_api_page
+from tests.docs.snippets import PAGES, ROOT, snippets
 from tests.live_local.wording import reword_within
 from tests.systems import READS_FILES
 from tests.unit.batch.handwritten_provider import Provider, serve_provider
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted((ROOT / "docs").glob("*.md"))
 SERVED = ("index.md", "batches.md", "bulk.md", "migrating.md")
 """Pages whose snippets speak to providers: they run beside hand-written ones."""
 FIRST_READ = (ROOT / "README.md", ROOT / "docs" / "index.md", ROOT / "docs" / "migrating.md")
 LOCAL_SESSION = 'Session("local:smollm2-135m"'
-
-
-def snippets(*pages: Path) -> list[CodeExample]:
-    return [example for example in find_examples(*pages) if example.prefix.split() == ["python"]]
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ A rule only picks a model. It is data, not code, and independent of other rules.
 
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 from pydantic_core import PydanticCustomError
@@ -61,6 +61,30 @@ class When(FrozenModel):
     """What was spent before, in a period that the program defines."""
     any_of: tuple["When", ...] = ()
     none_of: tuple["When", ...] = ()
+
+    if TYPE_CHECKING:  # the same fields, but amounts of money are also accepted as str and int
+
+        def __init__(
+            self,
+            *,
+            tokens_over: int | None = None,
+            tokens_under: int | None = None,
+            has_tools: bool | None = None,
+            has_images: bool | None = None,
+            has_audio: bool | None = None,
+            has_video: bool | None = None,
+            has_documents: bool | None = None,
+            has_output_schema: bool | None = None,
+            text_contains: tuple[str, ...] = (),
+            labels: frozenset[str] = frozenset(),
+            users: frozenset[str] = frozenset(),
+            teams: frozenset[str] = frozenset(),
+            cost_under_usd: Decimal | str | int | None = None,
+            cost_over_usd: Decimal | str | int | None = None,
+            spent_over_usd: Decimal | str | int | None = None,
+            any_of: tuple["When", ...] = (),
+            none_of: tuple["When", ...] = (),
+        ) -> None: ...
 
     def matches(
         self, request: RouteRequest, tokens: Callable[[], int | None], cost: Callable[[], Decimal | None]
