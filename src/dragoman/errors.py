@@ -29,7 +29,7 @@ DragomanError
 ├── FormatError                     a document in another format cannot be read
 │   ├── MessageBodyError            a message body, or an answer, does not match its schema
 │   └── NotFetchedError             content is at a URL, and no way to fetch it was given
-├── StoreError                      the store could not do it; nothing changed
+├── StoreError                      the operation failed; nothing changed
 │   ├── ConflictError               another writer was first: load the session and decide again
 │   ├── SessionNotFoundError        no session, or no message in it, has that id
 │   ├── StoreBusyError              others held the database for longer than the store waits

@@ -92,9 +92,9 @@ class AnthropicBatchApi(BatchApi):
         )
 
 
-def _decode_status(word: str, counts: Any) -> BatchStatus:
+def _decode_status(native: str, counts: Any) -> BatchStatus:
     """Return the state of an ended batch: complete if it has any answer, else what all its requests have in common."""
-    if word != "ended":
+    if native != "ended":
         return BatchStatus.IN_PROGRESS
     if not sum_counts(counts, "succeeded", "errored"):
         if sum_counts(counts, "canceled"):

@@ -147,7 +147,7 @@ class Batches(_Batches[Transport]):
         """
         state = self.poll(handle)
         reader = self._open_results(handle, state)
-        return reader.in_order([*self._read(handle, state, reader), *reader.iter_missing(state)])
+        return reader.sort_results([*self._read(handle, state, reader), *reader.iter_missing(state)])
 
     def results(self, handle: BatchHandle) -> Iterator[tuple[str, BatchResult]]:
         """As `fetch`, but yields each result with its id as it arrives: for batches that are too large for memory."""
@@ -229,7 +229,7 @@ class AsyncBatches(_Batches[AsyncTransport]):
         state = await self.poll(handle)
         reader = self._open_results(handle, state)
         found = [each async for each in self._read(handle, state, reader)]
-        return reader.in_order([*found, *reader.iter_missing(state)])
+        return reader.sort_results([*found, *reader.iter_missing(state)])
 
     async def results(self, handle: BatchHandle) -> AsyncIterator[tuple[str, BatchResult]]:
         state = await self.poll(handle)

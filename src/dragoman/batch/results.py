@@ -103,9 +103,9 @@ class ResultReader:
             state.problem or default_message, provider=self._wire.provider, model=self._wire.model, code=state.status
         )
 
-    def in_order(self, results: Iterable[tuple[str, BatchResult]]) -> list[BatchResult]:
+    def sort_results(self, results: Iterable[tuple[str, BatchResult]]) -> list[BatchResult]:
         by_id = dict(results)
-        return [by_id[name] for name in self._handle.custom_ids]
+        return [by_id[custom_id] for custom_id in self._handle.custom_ids]
 
     def _to_result(self, entry: BatchEntry, outcome: WireResponse | ProviderError) -> BatchResult:
         if isinstance(outcome, ProviderError):

@@ -176,9 +176,9 @@ def _format_path(path: _Path) -> str:
     while path is not None:
         path, step = path
         steps.append(f"[{step}]" if isinstance(step, int) else f".{step}")
-    shown = "$" + "".join(reversed(steps))
+    text = "$" + "".join(reversed(steps))
     half = _MAX_SHOWN_PATH // 2
-    return shown if len(shown) <= _MAX_SHOWN_PATH else f"{shown[:half]}…{shown[-half:]}"
+    return text if len(text) <= _MAX_SHOWN_PATH else f"{text[:half]}…{text[-half:]}"
 
 
 _TOO_LARGE = "{path} makes the value larger than {limit} bytes: store the data elsewhere and refer to it by URL"

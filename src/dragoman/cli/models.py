@@ -32,10 +32,10 @@ def models(
         return
     table = Table("model", "context", "output", *(title for title, _ in _COLUMNS), box=None, pad_edge=False)
     for provider in [name] if name else providers():
-        for listed in adapter_class(provider).listed_models:
-            capabilities = get_adapter(f"{provider}:{listed}").capabilities
+        for model_name in adapter_class(provider).listed_models:
+            capabilities = get_adapter(f"{provider}:{model_name}").capabilities
             table.add_row(
-                f"{provider}:{listed}",
+                f"{provider}:{model_name}",
                 f"{capabilities.max_context_tokens:,}",
                 f"{capabilities.max_output_tokens:,}",
                 *(_LABELS[getattr(capabilities, field)] for _, field in _COLUMNS),

@@ -48,12 +48,12 @@ _ORDER = {level: place for place, level in enumerate(Sensitivity)}
 WordT = TypeVar("WordT", bound=StrEnum)
 
 
-def parse_word(kind: type[WordT], given: str, what: str) -> WordT:
+def parse_word(kind: type[WordT], value: str, description: str) -> WordT:
     """Return a member of a closed list. Raises EventError, with the list, for any other word."""
     try:
-        return kind(given)
+        return kind(value)
     except ValueError:
-        raise EventError(f"unknown {what} {given!r:.80}: use one of {', '.join(kind)}") from None
+        raise EventError(f"unknown {description} {value!r:.80}: use one of {', '.join(kind)}") from None
 
 
 class Payload(FrozenModel):

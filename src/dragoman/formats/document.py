@@ -85,9 +85,9 @@ def copy_json_at(value: Any, path: str = "$") -> Any:
 def iter_entries(data: Any, *, format_name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the objects of a document that is a list of them, or a single one, each with its path."""
     value = parse(data, format_name=format_name)
-    many = isinstance(value, (list, tuple))
-    for index, item in enumerate(value if many else [value]):
-        path = f"$[{index}]" if many else "$"
+    is_list = isinstance(value, (list, tuple))
+    for index, item in enumerate(value if is_list else [value]):
+        path = f"$[{index}]" if is_list else "$"
         copied = copy_json_at(item, path)
         if not isinstance(copied, dict):
             raise FormatError(f"an entry of {format_name} must be an object, not {kind_of(copied)}", path=path)
@@ -129,15 +129,15 @@ def _steps(value: Any, location: Sequence[str | int]) -> str:
 
     A key exists in the object, or is the last step if it is missing: any other word is such a name.
     """
-    shown = ""
-    for place, step in enumerate(location, 1):
+    path = ""
+    for number, step in enumerate(location, 1):
         if isinstance(step, int):
-            shown += f"[{step}]"
+            path += f"[{step}]"
             value = value[step] if isinstance(value, (list, tuple)) and step < len(value) else None
-        elif isinstance(value, dict) and (step in value or place == len(location)):
-            shown += f".{step}"
+        elif isinstance(value, dict) and (step in value or number == len(location)):
+            path += f".{step}"
             value = value.get(step)
-    return shown
+    return path
 
 
 def _shorten(reason: str) -> str:

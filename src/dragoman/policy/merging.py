@@ -123,9 +123,9 @@ class _Merge:
         if not isinstance(after, SecurityExtension):
             raise self._violation("security.labels", "the new value is not a SecurityExtension")
         for name in ("classification", "subject", "objects", "data"):
-            value, shown = getattr(after, name, None), getattr(before, name)
-            if value is not None and value != {} and value != shown:
-                raise self._violation(_changed_path(name, shown, value), _NOT_CHANGEABLE)
+            value, original = getattr(after, name, None), getattr(before, name)
+            if value is not None and value != {} and value != original:
+                raise self._violation(_changed_path(name, original, value), _NOT_CHANGEABLE)
         labels = self._rebuild("security.labels", SecurityExtension, {"labels": getattr(after, "labels", ())}).labels
         if not before.labels <= labels:
             raise self._violation("security.labels", "only an explicit declassification removes labels")
@@ -154,11 +154,11 @@ class _Merge:
         return TierViolation(self._plugin, slot, SLOTS.get(slot, Slot(Tier.IMMUTABLE)).tier, detail)
 
 
-def _changed_path(name: str, shown: Any, value: Any) -> str:
+def _changed_path(name: str, original: Any, value: Any) -> str:
     """Return the path of the changed slot in the table."""
-    if isinstance(shown, SubjectExtension) and isinstance(value, SubjectExtension):
+    if isinstance(original, SubjectExtension) and isinstance(value, SubjectExtension):
         for field in SubjectExtension.model_fields:
-            if getattr(shown, field) != getattr(value, field, None):
+            if getattr(original, field) != getattr(value, field, None):
                 return f"security.subject.{field}"
     return f"security.{name}"
 

@@ -229,9 +229,9 @@ class _StepRun:
             return
         self.deny(Violation(f"no plugin can judge a part of the kind {kind!r:.80}", code="unknown_part"))
 
-    def apply_answer(self, declared: PluginDeclaration, answer: Any, shown: Extensions | None = None) -> None:
-        """Merge a plugin's result, or deny the step. ``shown`` are the extensions that all concurrent plugins were
-        given.
+    def apply_answer(self, declared: PluginDeclaration, answer: Any, visible: Extensions | None = None) -> None:
+        """Merge a plugin's result, or deny the step. ``visible`` are the extensions that all concurrent plugins
+        received.
         """
         try:
             result = _as_result(answer)
@@ -239,7 +239,7 @@ class _StepRun:
             message, extensions = self.message, self.extensions
             if refusal is None:
                 message = self._message(declared, result.message)
-                extensions = self._extensions(declared, result.extensions, shown)
+                extensions = self._extensions(declared, result.extensions, visible)
         except Exception as error:
             self._handle_failure(declared, error)
             return
@@ -271,12 +271,12 @@ class _StepRun:
         return message
 
     def _extensions(
-        self, declared: PluginDeclaration, returned: Extensions | None, shown: Extensions | None
+        self, declared: PluginDeclaration, returned: Extensions | None, visible: Extensions | None
     ) -> Extensions | None:
         if returned is None:
             return self.extensions
         off_path = declared.mode is Mode.CONCURRENT
-        base = shown if off_path else self.extensions
+        base = visible if off_path else self.extensions
         may_write = declared.mode.can_change
         merged = merge_extensions(base, returned, declared.capabilities, plugin=declared.name, may_write=may_write)
         # Concurrent plugins can only add labels.
@@ -293,11 +293,11 @@ class _StepRun:
 
     def finish(self) -> Message:
         """Return the final message, without the signed thinking that a change made invalid."""
-        settled = drop_void_thinking(self._first, self.message)
-        if settled is not self.message and self._pipeline.signed == "deny":
+        final = drop_void_thinking(self._first, self.message)
+        if final is not self.message and self._pipeline.signed == "deny":
             reason = "a change would invalidate signed thinking, and the policy keeps it"
             self.deny(Violation(reason, code="signed_thinking"))
-        return settled
+        return final
 
     def deny(self, violation: Violation, cause: Exception | None = None) -> NoReturn:
         raise PolicyDeniedError(
@@ -309,8 +309,8 @@ def _check_types(message: object, extensions: object) -> None:
     if not isinstance(message, Message):
         raise TypeError(f"expected a Message, not a {type(message).__name__}")
     if not (extensions is None or isinstance(extensions, Extensions)):
-        given = type(extensions).__name__
-        raise TypeError(f"extensions must be Extensions, not a {given}: Extensions.model_validate reads a dict")
+        type_name = type(extensions).__name__
+        raise TypeError(f"extensions must be Extensions, not a {type_name}: Extensions.model_validate reads a dict")
 
 
 def _as_result(answer: Any) -> PluginResult:

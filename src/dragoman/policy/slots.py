@@ -96,8 +96,8 @@ def expand_capabilities(capabilities: Iterable[Capability | str]) -> frozenset[C
 
     Raises ConfigurationError for an unknown name.
     """
-    listed = (capabilities,) if isinstance(capabilities, str) else capabilities
-    direct = {_parse_capability(name) for name in listed}
+    names = (capabilities,) if isinstance(capabilities, str) else capabilities
+    direct = {_parse_capability(name) for name in names}
     return frozenset(direct | {IMPLIED[name] for name in direct if name in IMPLIED})
 
 

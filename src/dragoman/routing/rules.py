@@ -144,10 +144,10 @@ def label_rules(models: Mapping[str, Iterable[str]]) -> tuple[Rule, ...]:
     aliases, not globs. Raises ConfigurationError if a label has a string in place of a list.
     """
     labels: dict[str, list[str]] = {}
-    for label, listed in models.items():
-        if isinstance(listed, str):
-            raise ConfigurationError(f"the models of the label {label!r:.80} must be a list: [{listed!r:.80}]")
-        for model in listed:
+    for label, label_models in models.items():
+        if isinstance(label_models, str):
+            raise ConfigurationError(f"the models of the label {label!r:.80} must be a list: [{label_models!r:.80}]")
+        for model in label_models:
             labels.setdefault(model, []).append(label)
     return tuple(
         _label_rule(model, allowed_labels, models.keys() - set(allowed_labels))

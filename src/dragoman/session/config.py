@@ -166,9 +166,9 @@ class TurnOptions(TypedDict, total=False):
     extra: Mapping[str, Mapping[str, Any]]
 
 
-def check_names(given: Iterable[str], known: Mapping[str, object], kind: str) -> None:
+def check_names(names: Iterable[str], known: Mapping[str, object], kind: str) -> None:
     """Raises ConfigurationError for a name that is not known."""
-    for name in given:
+    for name in names:
         if name not in known:
             raise ConfigurationError(f"unknown {kind}: {name!r:.60}{nearest_name(name, known)}")
 

@@ -297,5 +297,5 @@ def _describe_os_error(error: OSError) -> str:
 
 
 def _file_error(path: str, why: str) -> RequestError:
-    shown = path if len(path) <= _MAX_SHOWN_PATH else path[:_MAX_SHOWN_PATH] + "…"
-    return RequestError(f"the file {shown!r} {why}")
+    short_path = path if len(path) <= _MAX_SHOWN_PATH else path[:_MAX_SHOWN_PATH] + "…"
+    return RequestError(f"the file {short_path!r} {why}")

@@ -179,10 +179,10 @@ def _is_partial_run(config: pytest.Config) -> bool:
 def _find_orphans(config: pytest.Config, items: Sequence[pytest.Item], played: set[Path]) -> list[Path]:
     """Return files in our format that belong to a collected module or folder but to no test."""
     modules = {item.path for item in items}
-    given = [Path(config.invocation_params.dir, arg).resolve() for arg in config.args]
+    named_paths = [Path(config.invocation_params.dir, arg).resolve() for arg in config.args]
     found = []
     for folder in sorted({path.parent for path in modules}):
-        whole = any(folder.is_relative_to(each) for each in given if each.is_dir())
+        whole = any(folder.is_relative_to(each) for each in named_paths if each.is_dir())
         for file in sorted((folder / FOLDER).rglob("*.yaml")):
             owner = folder / f"{file.relative_to(folder / FOLDER).parts[0]}.py"
             known = owner in modules or (whole and not owner.exists())

@@ -288,11 +288,11 @@ _arguments = st.fixed_dictionaries({
 
 @st.composite
 def _calls(draw: st.DrawFn, index: int) -> SampleCall:
-    given = draw(_arguments)
-    written = json.dumps(given, ensure_ascii=draw(st.booleans()))
-    places = sorted(draw(st.sets(st.integers(1, len(written) - 1), max_size=2)))
-    pieces = tuple(written[start:end] for start, end in pairwise([0, *places, len(written)]))
-    return SampleCall(f"id{index}", draw(st.sampled_from(("rm", "get_weather", "search"))), given, pieces)
+    arguments = draw(_arguments)
+    arguments_text = json.dumps(arguments, ensure_ascii=draw(st.booleans()))
+    places = sorted(draw(st.sets(st.integers(1, len(arguments_text) - 1), max_size=2)))
+    pieces = tuple(arguments_text[start:end] for start, end in pairwise([0, *places, len(arguments_text)]))
+    return SampleCall(f"id{index}", draw(st.sampled_from(("rm", "get_weather", "search"))), arguments, pieces)
 
 
 @st.composite

@@ -100,15 +100,17 @@ class McpConnection:
     async def prompts(self) -> tuple[PromptMetadata, ...]:
         """Return the prompts that the server offers."""
         if self._prompts is None:
-            listed = await self._list_all("list_prompts", "prompts")
-            self._prompts = {item.name: mcp_decode.prompt_metadata(item, self.name) for item in listed}
+            native_prompts = await self._list_all("list_prompts", "prompts")
+            self._prompts = {item.name: mcp_decode.prompt_metadata(item, self.name) for item in native_prompts}
         return tuple(self._prompts.values())
 
     async def resources(self) -> tuple[ResourceMetadata, ...]:
         """Return the resources that the server lists. Its templates may give more."""
         if self._resources is None:
-            listed = await self._list_all("list_resources", "resources")
-            self._resources = {str(item.uri): mcp_decode.resource_metadata(item, self.name) for item in listed}
+            native_resources = await self._list_all("list_resources", "resources")
+            self._resources = {
+                str(item.uri): mcp_decode.resource_metadata(item, self.name) for item in native_resources
+            }
         return tuple(self._resources.values())
 
     async def prompt(

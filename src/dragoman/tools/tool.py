@@ -74,8 +74,8 @@ def tool(
     try:
         effects = SideEffects(side_effects)
     except ValueError:
-        listed = ", ".join(SideEffects)
-        raise ConfigurationError(f"{side_effects!r:.80} is not a side effect: use one of {listed}") from None
+        choices = ", ".join(SideEffects)
+        raise ConfigurationError(f"{side_effects!r:.80} is not a side effect: use one of {choices}") from None
 
     def make(function: Callable[..., Any]) -> Tool:
         if not callable(function):

@@ -85,7 +85,7 @@ def test_requests_in_flight_at_a_kill_are_asked_again_and_counted(tmp_path: Path
     """Nobody knows how they ended, so each is recorded with its cost."""
     manifest = Manifest(tmp_path / "m")
     run_config = {"prompt": None, "system": None}
-    with pytest.raises(ConfigurationError, match="another options"):
+    with pytest.raises(ConfigurationError, match=r"different settings \(options\)"):
         run(Provider(), prompts(1), _start_run(manifest, run_config, tmp_path))
     manifest = Manifest(tmp_path / "n")
     (model_no,) = manifest.open_run(RunConfig(source=MemorySource([]), models=[HAIKU]).fingerprint(), [HAIKU])
@@ -268,7 +268,7 @@ def test_a_changed_row_is_refused(tmp_path: Path) -> None:
     run(Provider(), prompts(4), tmp_path / "m")
     with pytest.raises(ConfigurationError, match="row 3 has changed"):
         run(Provider(), [*prompts(2), "other", "question 3"], tmp_path / "m")
-    with pytest.raises(ConfigurationError, match="another system"):
+    with pytest.raises(ConfigurationError, match=r"different settings \(system\)"):
         run(Provider(), prompts(4), tmp_path / "m", system="be brief")
     assert run(Provider(), prompts(4), tmp_path / "m", system="be brief", name="second").finished
 

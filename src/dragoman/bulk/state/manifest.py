@@ -67,11 +67,11 @@ class Manifest:
             raise
 
     def open_run(self, run_config: Mapping[str, Any], models: Sequence[str]) -> list[int]:
-        """Start or resume the run. Returns the models' numbers. Requests in flight are lost from now on."""
+        """Start or resume the run. Return the models' numbers. Requests that were in flight are recorded as lost."""
 
         def work(connection: Connection) -> list[int]:
-            found = connection.execute(select(runs).where(runs.c.name == self.name)).one_or_none()
-            if found is None:
+            run = connection.execute(select(runs).where(runs.c.name == self.name)).one_or_none()
+            if run is None:
                 values = {
                     "name": self.name,
                     "version": VERSION,
@@ -82,9 +82,9 @@ class Manifest:
                 assert inserted.inserted_primary_key is not None
                 self.run_no = inserted.inserted_primary_key[0]
                 return list(range(len(models)))
-            self._check_config(found, run_config)
-            self.run_no = found.run_no
-            known = list(json.loads(found.models))
+            self._check_config(run, run_config)
+            self.run_no = run.run_no
+            known = list(json.loads(run.models))
             known += [model for model in models if model not in known]
             connection.execute(update(runs).where(runs.c.run_no == self.run_no).values(models=json.dumps(known)))
             self._mark_lost(connection)
@@ -106,8 +106,8 @@ class Manifest:
         lost: Sequence[LostRequest] = (),
         unsent: Sequence[Claim] = (),
     ) -> None:
-        """Save all of it, or nothing if this raises. ``unsent`` are claims of requests that were not sent, or that the
-        provider refused unread.
+        """Save all of these, or nothing if this raises. ``unsent`` are claims of requests that were not sent, or that
+        the provider refused without processing them.
         """
         if claims or outcomes or lost or unsent:
             self._database.write(lambda connection: self._save(connection, claims, outcomes, lost, unsent))
@@ -136,7 +136,7 @@ class Manifest:
                 return
             last = found[-1].row_no
 
-    # -- Batches of the provider's
+    # -- The provider's batches
 
     def save_batch(self, model_no: int, handle: BatchHandle, row_nos: Iterable[int]) -> None:
         """Save a submitted batch and mark its rows as batched."""
@@ -188,15 +188,14 @@ class Manifest:
     def _for_model(self, model_no: int) -> ColumnElement[bool]:
         return and_(answers.c.run_no == self.run_no, answers.c.model_no == model_no)
 
-    def _check_config(self, found: Any, run_config: Mapping[str, Any]) -> None:
-        if found.version > VERSION:
+    def _check_config(self, run: Any, run_config: Mapping[str, Any]) -> None:
+        if run.version > VERSION:
             raise ConfigurationError("a newer dragoman wrote this manifest: upgrade dragoman to continue its run")
-        before = json.loads(found.asked)
-        if different := sorted(name for name in {*before, *run_config} if before.get(name) != run_config.get(name)):
+        stored = json.loads(run.asked)
+        if different := sorted(name for name in {*stored, *run_config} if stored.get(name) != run_config.get(name)):
             raise ConfigurationError(
-                f"the run {self.name!r} in {self.location} asked its rows with another "
-                f"{', '.join(different)}: ask as before"
-                " to go on with it, or give this run a name or a manifest of its own"
+                f"the run {self.name!r} in {self.location} was started with different settings "
+                f"({', '.join(different)}): resume it with the same settings, or choose another name or manifest"
             )
 
     def _mark_lost(self, connection: Connection) -> None:

@@ -80,16 +80,16 @@ def _incompatible(
     avoided: Sequence[MessageBodySchemaPart],
 ) -> Compatibility:
     """Build the negative result, if possible with a body that holds these parts and none of the avoided ones."""
-    made = [_build_part(part) for part in parts]
+    body_parts = [_build_part(part) for part in parts]
     for needed in producer.parts:
-        if needed.required and not any(needed.matches(part) for part in made):
-            taken = [MessageBodySchemaPart(name=part.name, content_type="**") for part in made if part.name]
+        if needed.required and not any(needed.matches(part) for part in body_parts):
+            taken = [MessageBodySchemaPart(name=part.name, content_type="**") for part in body_parts if part.name]
             example = _find_uncovered(needed, [*avoided, *taken])
             if example is None:
                 return Compatibility(False, reason)
-            made.append(_build_part(example))
+            body_parts.append(_build_part(example))
     try:
-        body = MessageBody(tuple(made))
+        body = MessageBody(tuple(body_parts))
     except FormatError:
         return Compatibility(False, reason)
     proves = not producer.check(body) and consumer.check(body)

@@ -69,11 +69,11 @@ class MessageBody:
         parts = []
         for index, item in enumerate(value):
             path = f"{at}[{index}]"
-            given = copy_json_at(item, path)
-            if not isinstance(given, dict):
-                raise FormatError(f"a part must be an object, not {kind_of(given)}", path=path)
-            with validating(given, path):
-                parts.append(MessageBodyPart.model_validate(given))
+            part_json = copy_json_at(item, path)
+            if not isinstance(part_json, dict):
+                raise FormatError(f"a part must be an object, not {kind_of(part_json)}", path=path)
+            with validating(part_json, path):
+                parts.append(MessageBodyPart.model_validate(part_json))
         try:
             return cls(tuple(parts))
         except FormatError as error:

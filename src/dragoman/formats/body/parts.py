@@ -48,6 +48,7 @@ def name_fault(name: str) -> str | None:
 
 def can_start_name(prefix: str) -> bool:
     """Return True if a valid name can start with this prefix."""
+    # One more character, or a whole segment, completes every prefix of a valid name.
     return name_fault(prefix + ("x" if prefix.endswith(("/", ".")) else "" if prefix else "/x")) is None
 
 
@@ -143,7 +144,7 @@ class Part(FrozenModel):
 
 
 class MessageBodyPart(Part):
-    """Exactly one of ``content`` and ``content_url``. The JSON fields are contentType, contentUrl, contentEncoding.
+    """A part with either ``content`` or ``content_url``. The JSON fields are contentType, contentUrl, contentEncoding.
 
     A ``name`` is an absolute POSIX path and makes the part an attachment; parts without a name are the message itself.
     Raises pydantic.ValidationError with every fault.

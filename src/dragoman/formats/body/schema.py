@@ -42,11 +42,11 @@ class MessageBodySchema:
         parts = []
         for index, item in enumerate(value):
             path = f"$[{index}]"
-            given = copy_json_at(item, path)
-            if not isinstance(given, dict):
-                raise FormatError(f"a part of a schema must be an object, not {kind_of(given)}", path=path)
-            with validating(given, path):
-                parts.append(MessageBodySchemaPart.model_validate(given))
+            part_json = copy_json_at(item, path)
+            if not isinstance(part_json, dict):
+                raise FormatError(f"a part of a schema must be an object, not {kind_of(part_json)}", path=path)
+            with validating(part_json, path):
+                parts.append(MessageBodySchemaPart.model_validate(part_json))
         return cls(tuple(parts))
 
     def as_json(self) -> list[dict[str, Any]]:

@@ -48,10 +48,10 @@ def read_cassette(document: Any) -> Iterator[RecordedExchange]:
     name = next((each for each in _LISTS if each in cassette), None)
     if name is None:
         raise FormatError("a cassette must have interactions")
-    listed = cassette[name]
-    if not isinstance(listed, list):
-        raise FormatError(f"the interactions must be a list, not {kind_of(listed)}", path=f"$.{name}")
-    for index, item in enumerate(listed):
+    interactions = cassette[name]
+    if not isinstance(interactions, list):
+        raise FormatError(f"the interactions must be a list, not {kind_of(interactions)}", path=f"$.{name}")
+    for index, item in enumerate(interactions):
         yield _exchange(item, f"$.{name}[{index}]")
 
 

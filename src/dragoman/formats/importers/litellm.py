@@ -162,14 +162,16 @@ def _thinking(extra: ExtraFields) -> list[ContentBlock]:
     return [ThinkingBlock(text=extra.reasoning_content)] if extra.reasoning_content else []
 
 
-def _append_reply(read: list[Message], listed: Any, native: Fields, at: str, model: str | None) -> list[Message]:
+def _append_reply(
+    read: list[Message], native_messages: Any, native: Fields, at: str, model: str | None
+) -> list[Message]:
     """Return the messages and the reply to them; its calls get their ids together with the rest."""
     with validating(native, at):
         reply = Response.model_validate(native)
     native_reply = {"role": "assistant", **reply.choices[0].message}
-    earlier = list(listed) if isinstance(listed, (list, tuple)) else []
+    earlier = list(native_messages) if isinstance(native_messages, (list, tuple)) else []
     if not read and earlier:
-        raise FormatError(f"the messages must be a list, not {kind_of(listed)}", path="$.messages")
+        raise FormatError(f"the messages must be a list, not {kind_of(native_messages)}", path="$.messages")
     (reply_message,) = _read_list([native_reply], f"{at}.choices[0].message", model or reply.model)
     stop = _STOP_REASONS.get(reply.choices[0].finish_reason or "")
     updates: dict[str, Any] = {"stop_reason": stop}

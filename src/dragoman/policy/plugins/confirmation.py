@@ -77,8 +77,8 @@ class Confirmation(Plugin):
 
 def _tool_effects(tool: ToolDefinition) -> tuple[str, SideEffects]:
     if not isinstance(tool, ToolDefinition):
-        given = type(tool).__name__
-        raise ConfigurationError(f"tools must be definitions, or side effects by name, not a {given}")
+        type_name = type(tool).__name__
+        raise ConfigurationError(f"tools must be definitions, or side effects by name, not a {type_name}")
     return tool.name, tool.side_effects
 
 

@@ -93,8 +93,8 @@ class PricingQuery:
         for place, name in enumerate(self.gaps):
             if name != UNREAD:
                 conditions_by_name.setdefault(name, []).append(f"(gaps // {1 << place}) % 2 = 1")
-        for stated in sorted({line.unknown for line in self.sheet.lines if line.unknown is not None}):
-            conditions_by_name.setdefault(stated, []).append(f"unknown = {quote_literal(stated)}")
+        for unknown in sorted({line.unknown for line in self.sheet.lines if line.unknown is not None}):
+            conditions_by_name.setdefault(unknown, []).append(f"unknown = {quote_literal(unknown)}")
         if UNREAD in self.gaps:
             for name, conditions in conditions_by_name.items():
                 conditions.append(f"list_contains({UNREAD}, {quote_literal(name)})")

@@ -190,8 +190,8 @@ class Telemetry:
                 self._emit(partial(LlmCallCompleted.of, outcome.message), attachment=outcome.message)
             case Abandoned():
                 self._abandoned = 1
-                left = RequestCancelledError("the caller left")
-                self._emit(partial(_llm_failure_payload, send, left, self._latency_ms(send)))
+                cancelled = RequestCancelledError("the caller left")
+                self._emit(partial(_llm_failure_payload, send, cancelled, self._latency_ms(send)))
             case _:
                 self._emit(partial(_llm_failure_payload, send, outcome.error, self._latency_ms(send)))
         return outcome

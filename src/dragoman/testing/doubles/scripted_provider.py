@@ -98,7 +98,7 @@ def scripted_reply(
     content of a stream, or in place of a whole reply.
     """
     pairs = calls.items() if isinstance(calls, Mapping) else calls
-    sample_calls = tuple(_sample_call(number, name, given) for number, (name, given) in enumerate(pairs, 1))
+    sample_calls = tuple(_sample_call(number, name, arguments) for number, (name, arguments) in enumerate(pairs, 1))
     text = tuple(_WORD.findall(pieces[0])) if len(pieces) == 1 else tuple(filter(None, pieces))
     sample = SampleReply(
         thinking=tuple(_WORD.findall(thinking)),
@@ -112,10 +112,10 @@ def scripted_reply(
     return ScriptedReply(sample, expects, delay, chunk_delay, error)
 
 
-def _sample_call(number: int, name: str, given: Mapping[str, Any]) -> SampleCall:
-    written = json.dumps(dict(given), ensure_ascii=False)
-    half = len(written) // 2
-    return SampleCall(f"call_{number}", name, dict(given), (written[:half], written[half:]))
+def _sample_call(number: int, name: str, arguments: Mapping[str, Any]) -> SampleCall:
+    arguments_text = json.dumps(dict(arguments), ensure_ascii=False)
+    half = len(arguments_text) // 2
+    return SampleCall(f"call_{number}", name, dict(arguments), (arguments_text[:half], arguments_text[half:]))
 
 
 class ScriptedProvider:

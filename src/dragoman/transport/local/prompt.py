@@ -125,10 +125,10 @@ def _add_tools(rendered: list[dict[str, str]], tools: Sequence[Json]) -> list[di
     """Describe the tools in the system prompt, in the form that the Hermes and Qwen models were trained on."""
     if not tools:
         return rendered
-    listed = "\n".join(json.dumps({"type": "function", "function": tool}, ensure_ascii=False) for tool in tools)
+    lines = "\n".join(json.dumps({"type": "function", "function": tool}, ensure_ascii=False) for tool in tools)
     system = (
         "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
-        f"You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n{listed}\n</tools>\n\n"
+        f"You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n{lines}\n</tools>\n\n"
         "For each function call, return a json object with function name and arguments within "
         f"{CALL_OPEN}{CALL_CLOSE} XML tags:\n"
         f'{CALL_OPEN}{{"name": <function-name>, "arguments": <args-json-object>}}{CALL_CLOSE}'
