@@ -1,6 +1,6 @@
-"""How all tests run: over the default engine, and property laws by a profile.
+"""How all tests run: with the default engine, and property laws by a profile.
 
-`sample` is the default, `ci` goes with the marker `exhaustive`; both always draw the same examples. `nightly` draws
+`sample` is the default, `ci` belongs to the marker `exhaustive`; both always draw the same examples. `nightly` draws
 others each time. HYPOTHESIS_PROFILE names another one.
 """
 
@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.recordings_plugin"]
 
-# What the default install uses; tests of the engines name theirs.
+# The engine of the default install; tests of engines name theirs.
 os.environ.setdefault("DRAGOMAN_ENGINE", "httpx")
 
 # The strategies build whole histories: drawing them takes longer than checking most laws.
@@ -56,20 +56,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def _numpy() -> None:
-    """Loads NumPy for good. What a run of pytester imports is forgotten after it, and NumPy can only be loaded once."""
+    """Loads NumPy for good. The imports of a pytester run are forgotten after it, and NumPy can only be loaded once."""
     with contextlib.suppress(ImportError):
         importlib.import_module("numpy")
 
 
 @pytest.fixture
 def pytester(_numpy: None, pytester: pytest.Pytester) -> pytest.Pytester:
-    """As pytest's own."""
+    """pytest's own, after `_numpy`."""
     return pytester
 
 
 @pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.exhaustive)], ids=["sample", "all"])
 def exhaustive(request: pytest.FixtureRequest) -> bool:
-    """Whether everything is tried. A test that asks for it runs twice: on a sample by default, and exhaustively."""
+    """Whether everything is tried. A test with this fixture runs twice: on a sample by default, and exhaustively."""
     return bool(request.param)
 
 

@@ -1,7 +1,7 @@
-"""The recorded exchanges: real traffic between clients and providers, kept beside the checkout, never inside it.
+"""The recorded exchanges: real traffic between clients and providers, next to the checkout, never inside it.
 
-The folder is ``shared/exchanges`` next to the checkout, or what DRAGOMAN_EXCHANGES names. It holds one
-``<provider>.jsonl.gz`` a provider, one JSON object a line. Tests that need it skip, with a reason, where it is absent.
+The folder is ``shared/exchanges`` next to the checkout, or DRAGOMAN_EXCHANGES. It holds one ``<provider>.jsonl.gz`` per
+provider, one JSON object per line. Tests that need it skip, with a reason, if it is absent.
 """
 
 import base64
@@ -23,7 +23,7 @@ MISSING = f"the recorded exchanges are not here: set {VARIABLE} to the folder th
 _CHECKOUT_ROOT = Path(__file__).resolve().parent.parent
 
 _SHARED_FILES = {"google-interactions": ("google", re.compile(r"/interactions(\?.*)?$"))}
-"""Wires that are recorded among another provider's, and the paths that tell them apart."""
+"""Wires that are recorded in another provider's file, and the paths that distinguish them."""
 
 _read: dict[str, int] = {}
 
@@ -33,8 +33,8 @@ class RecordedExchange:
     """One request and its reply.
 
     ``response`` is the parsed JSON of a whole reply, or the raw text of a stream. Some recordings have no request.
-    ``provenance`` is ``cassette`` or ``scrubbed-cassette`` for traffic as recorded, ``suspect`` or ``fixture`` for
-    what may have been made by hand.
+    ``provenance`` is ``cassette`` or ``scrubbed-cassette`` for traffic as recorded, ``suspect`` or ``fixture`` for what
+    may have been made by hand.
     """
 
     id: str
@@ -55,7 +55,7 @@ class RecordedExchange:
 
     @property
     def streamed(self) -> bool:
-        """Whether the reply came as a stream; an error in answer to a streaming request does not."""
+        """Whether the reply came as a stream; an error that answers a streaming request does not."""
         return isinstance(self.response, (str, bytes))
 
     @property
@@ -64,7 +64,7 @@ class RecordedExchange:
 
     @property
     def body(self) -> bytes:
-        """The reply's body as bytes; that of a whole reply is written anew from its JSON."""
+        """The reply's body as bytes; that of a whole reply is serialised from its JSON."""
         if isinstance(self.response, bytes):
             return self.response
         if isinstance(self.response, str):
@@ -73,14 +73,14 @@ class RecordedExchange:
 
 
 def exchanges_folder() -> Path:
-    """Where the recordings are, if they are."""
+    """The folder of the recordings, which may be absent."""
     named = os.environ.get(VARIABLE)
     return Path(named) if named else _CHECKOUT_ROOT.parent / "shared" / "exchanges"
 
 
 @cache
 def load(provider: str) -> tuple[RecordedExchange, ...]:
-    """All exchanges recorded with a provider. Raises FileNotFoundError where there are none."""
+    """All exchanges recorded with a provider. Raises FileNotFoundError if there are none."""
     if provider in _SHARED_FILES:
         among, path = _SHARED_FILES[provider]
         return tuple(replace(each, provider=provider) for each in load(among) if path.search(each.url_path))

@@ -1,7 +1,7 @@
 """How much a test tries: a sample by default, everything under the marker `exhaustive`.
 
-Laws with `hypothesis` take their number of examples from the profile (`tests/conftest.py`) and run under both. What
-walks over recordings, bytes or tables takes the fixture `exhaustive`, or marks the rows of its table with `sample`.
+Laws with `hypothesis` take their number of examples from the profile (`tests/conftest.py`) and run under both. Tests
+that walk over recordings, bytes or tables use the fixture `exhaustive`, or mark the rows of their table with `sample`.
 """
 
 from collections.abc import Iterable
@@ -14,10 +14,14 @@ _FULL = 100
 _LEAST = 5
 
 
-def examples(number: int, **more: Any) -> settings:
-    """The settings of a law that wants ``number`` examples of an exhaustive run; the default run takes a share."""
+def examples(number: int, *, sampled: int | None = None, **more: Any) -> settings:
+    """The settings of a law that wants ``number`` examples of an exhaustive run.
+
+    The default run takes ``sampled`` of them, or else a share.
+    """
     profile = settings().max_examples
-    return settings(max_examples=max(min(_LEAST, number), number * profile // _FULL), **more)
+    share = max(min(_LEAST, number), number * profile // _FULL)
+    return settings(max_examples=share if sampled is None or profile >= _FULL else sampled, **more)
 
 
 def sample(rows: Iterable[Any], every: int, start: int = 0) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What some systems lack, and the marks of the tests that need it."""
+"""Features that some systems lack, and the marks of the tests that need them."""
 
 import multiprocessing
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 FORKS = "fork" in multiprocessing.get_all_start_methods()
 PROCESSES = Path("/proc/self")
-"""What Linux tells of this process, as files."""
+"""What Linux reports about this process, as files."""
 
 READS_FILES = sys.platform != "win32"
 """Windows cannot open a file below a folder without following links: there every file of a workspace is refused."""

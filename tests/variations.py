@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Variation:
-    """What one run has that another has not. ``cores`` and ``umask``: None leaves what is there."""
+    """The settings of one run. ``cores`` and ``umask``: None leaves the current ones."""
 
     name: str
     variables: dict[str, str] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Variation:
     umask: int | None = None
     read_only_home: bool = False
 
-    def beside(self, other: "Variation") -> "Variation":
+    def combine(self, other: "Variation") -> "Variation":
         """Both at once."""
         return Variation(
             f"{self.name} + {other.name}",
@@ -56,8 +56,8 @@ UMASK = Variation("umask", umask=0o077)
 
 ALL = (ONE_CORE, EIGHT_WORKERS, KATHMANDU, TURKISH, C_LOCALE, NARROW, READ_ONLY_HOME, RANDOM_ORDER, UMASK)
 TOGETHER = (
-    KATHMANDU.beside(TURKISH).beside(NARROW).beside(UMASK).beside(EIGHT_WORKERS),
-    C_LOCALE.beside(READ_ONLY_HOME).beside(RANDOM_ORDER),
+    KATHMANDU.combine(TURKISH).combine(NARROW).combine(UMASK).combine(EIGHT_WORKERS),
+    C_LOCALE.combine(READ_ONLY_HOME).combine(RANDOM_ORDER),
     ONE_CORE,
 )
 
@@ -105,7 +105,7 @@ def _missing_locale(variation: Variation) -> str:
 
 
 def _unwritable(folder: Path) -> str:
-    """A home that nobody can write to. Root may write anywhere, except below what is no folder."""
+    """A home that nobody can write to. Root may write anywhere, except below a path that is no folder."""
     if os.geteuid() == 0:
         return "/dev/null/home"
     folder.chmod(0o500)

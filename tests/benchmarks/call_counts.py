@@ -1,7 +1,7 @@
 """Work counted instead of timed: how many functions a fixed piece of work calls, and which modules an import loads.
 
-Both counts are the same in every run and on every machine, so that a test can hold them to a budget. The budgets
-stand in `budgets.toml`; `python -m tests.benchmarks.call_counts` counts again and writes them.
+Both counts are the same in every run and on every machine, so a test can compare them with a budget. The budgets are in
+`budgets.toml`; `python -m tests.benchmarks.call_counts` counts again and writes them.
 """
 
 import json
@@ -26,7 +26,7 @@ Work = Callable[[], object]
 
 
 def calls_of(work: Work) -> int:
-    """How many functions, Python's own included, the work calls; it has run once before, so that caches are warm."""
+    """How many functions, with Python's own, the work calls; it has run once before, so caches are warm."""
     work()
     total = 0
 
@@ -86,7 +86,7 @@ def works(wire: MockWire) -> dict[str, Work]:
 
 
 def _context(wire: MockWire) -> RequestContext:
-    """A context without clock or chance: the count may depend on neither."""
+    """A context without clock or randomness: the count must not depend on either."""
     numbers, now = count(), datetime(2026, 11, 1, tzinfo=UTC)
     return RequestContext.for_model(
         wire.model, session_id="ses_1", request_id="req_1", new_id=lambda: f"msg_{next(numbers)}", clock=lambda: now
@@ -106,11 +106,11 @@ session = Session("anthropic:claude-sonnet-4-6", providers={"anthropic": {"clien
 assert session.ask("What is the capital of France?").text == SENTENCE
 """,
 }
-"""What a fresh process does, and then its modules are counted."""
+"""What a fresh process does before its modules are counted."""
 
 
 def modules_of(code: str) -> tuple[list[str], list[str]]:
-    """The house's modules that a fresh process has loaded after it ran the code, and the packages of others."""
+    """Our modules that a fresh process has loaded after it ran the code, and third-party packages."""
     tell = """
 import sys
 house = sorted(name for name in sys.modules if name.partition(".")[0].startswith("dragoman"))
@@ -128,8 +128,8 @@ def budgets() -> dict[str, Any]:
     return tomllib.loads(BUDGETS.read_text("utf-8"))
 
 
-def recorded() -> str:
-    """Python's version whose budgets hold here: this one, or the latest one before it that has any."""
+def recorded_version() -> str:
+    """The Python version whose budgets apply here: this one, or the latest one before it that has any."""
     calls: dict[str, Any] = budgets()["calls"]
     known = [version for version in calls if _order(version) <= sys.version_info[:2]]
     return max(known, key=_order)
@@ -140,7 +140,7 @@ def _order(version: str) -> tuple[int, ...]:
 
 
 def main() -> None:
-    """Writes the budgets: those of this version of Python, beside those of the others."""
+    """Writes the budgets of this version of Python, next to those of the others."""
     calls: dict[str, dict[str, dict[str, int]]] = budgets()["calls"] if BUDGETS.exists() else {}
     calls[VERSION] = {
         name: {what: calls_of(work) for what, work in works(wire).items()} for name, wire in WIRES.items()

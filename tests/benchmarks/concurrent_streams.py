@@ -1,9 +1,9 @@
-"""Many streams open at once: `python -m tests.benchmarks.concurrent_streams [streams]`. Exits with 1 where one of
-them fails.
+"""Many streams open at once: `python -m tests.benchmarks.concurrent_streams [streams]`. Exits with 1 if one of them
+fails.
 
-Printed are the CPU of one delta and how fair the order is: the longest silence of any stream, in seconds of the
-client's own CPU, so that nobody else's work on the machine is in it, and the most turns that another stream was given
-between two of its own.
+It prints the CPU of one delta and how fair the order is: the longest silence of any stream, in seconds of the client's
+own CPU, so that other work on the machine does not count, and the most turns that another stream got between two of its
+own.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ class OpenStreams:
 
     def __init__(self, streams: int) -> None:
         self.delta_times: list[list[float]] = [[] for _ in range(streams)]
-        """When each delta of each stream was heard, in seconds of the process's CPU."""
+        """When each delta of each stream arrived, in seconds of the process's CPU."""
         self.turns: list[int] = []
-        """Whose turn it was: a stream that hears several deltas in a row has one."""
+        """The stream of each turn: a stream that gets several deltas in a row has one turn."""
         self.whole = 0
         self.failed: list[str] = []
 

@@ -1,9 +1,9 @@
-"""The engines beside each other: `python -m tests.benchmarks.engines [--rounds N]`.
+"""The engines compared: `python -m tests.benchmarks.engines [--rounds N]`.
 
 Each engine runs in a process of its own, through Dragoman's own transport, against the same provider on loopback: bytes
-out, bytes in, and no reading of them beyond the check that they are what was sent. The engines take turns; shown are
-medians of the CPU of the client's process, with the ratio to httpx alone in the same round, and the wall time.
-The environment, made by uv under the cache folder, has this checkout and every engine in it.
+out, bytes in, and no reading of them except a check that they are what was sent. The engines take turns; the table
+shows medians of the client process's CPU, with the ratio to httpx alone in the same round, and the wall time. The
+environment, made by uv under the cache folder, has this checkout and every engine in it.
 """
 
 # mypy: disable-error-code="import-not-found"
@@ -67,7 +67,7 @@ ENGINES: Mapping[str, Callable[[], dict[str, Any]]] = {
     "httpx over aiohttp": _httpx_over_aiohttp,
     "aiohttp (`dragoman[speed]`)": lambda: {"engine": "aiohttp"},
 }
-"""By title: the settings of the transport that is measured."""
+"""By title: the settings of the measured transport."""
 
 
 # ---- In the process of one engine
@@ -90,7 +90,7 @@ def _sum(body: bytes) -> str:
 
 
 class Runner:
-    """Asks for one shape after another, through one transport for each."""
+    """Runs one shape after another, with one transport for each."""
 
     def __init__(self, engine: str, base: str) -> None:
         from dragoman import WireRequest
@@ -116,7 +116,7 @@ class Runner:
         if _sum(body) != _expected_sums[shape]:
             raise SystemExit(f"{shape}: not what was sent, but {body[:80]!r}")
 
-    async def timed(self, shape: str, together: int, repeat: int) -> dict[str, float]:
+    async def measure_cpu(self, shape: str, together: int, repeat: int) -> dict[str, float]:
         wall, cpu = time.perf_counter(), time.process_time()
         for _ in range(repeat):
             await asyncio.gather(*(self.ask(shape) for _ in range(together)))
@@ -134,10 +134,10 @@ async def _work(engine: str, base: str) -> None:
     await runner.ask("call")
     print(json.dumps({"first": time.process_time() - started}), flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):
-        print(json.dumps(await runner.timed(*json.loads(line))), flush=True)
+        print(json.dumps(await runner.measure_cpu(*json.loads(line))), flush=True)
 
 
-# ---- The process that asks them
+# ---- The controlling process
 
 
 class Worker:

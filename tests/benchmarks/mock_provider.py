@@ -1,8 +1,8 @@
-"""A provider on loopback that costs as little as possible: every answer is prepared as bytes before it is asked for.
+"""A provider on loopback that costs as little as possible: every answer is prepared as bytes beforehand.
 
-Run as a process of its own, so that its work is not counted: `python -m tests.benchmarks.mock_provider`. It prints
-its port, and serves the Messages, Responses, Chat and Ollama wires. The first part of a path may name the shape of
-the streams, as in `/paced/v1/messages`; without one, all deltas come at once.
+Run as a process of its own, so that its work is not counted: `python -m tests.benchmarks.mock_provider`. It prints its
+port, and serves the Messages, Responses, Chat and Ollama wires. The first part of a path may name the shape of the
+streams, as in `/paced/v1/messages`; without one, all deltas come at once.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ PACED = 200
 PACE = 0.001
 """Seconds between two deltas of a paced stream."""
 SLOW = 0.05
-"""Seconds that a slow answer takes to begin."""
+"""Seconds before a slow answer starts."""
 OPENING, STILL = 20, 4.0
-"""Frames that a stream begins with before it stands still, and the seconds that it does."""
+"""Frames at the start of a stream that then pauses, and the seconds of the pause."""
 
 STREAM = b"".join(WIRES["messages"].text_stream(words(DELTAS)))
 
@@ -44,13 +44,13 @@ def _paced(frames: list[bytes], kind: str) -> Answer:
 
 
 def _open(frames: list[bytes], kind: str) -> Answer:
-    """A stream that stands still after its first deltas, so that many of them are open at once."""
+    """A stream that pauses after its first deltas, so that many of them are open at once."""
     paced = _paced(frames, kind)
     return Answer((b"".join(paced.pieces[:OPENING]), b"".join(paced.pieces[OPENING:])), STILL)
 
 
 def _answers(wire: MockWire) -> dict[str, Answer]:
-    """The answers of a wire, by the shape that a path names; ``call`` is the one that is no stream."""
+    """The answers of a wire, by the shape that a path names; ``call`` is the unstreamed one."""
     text_body = json.dumps(wire.text_reply(SENTENCE)).encode()
     text_frames = list(wire.text_stream(words(DELTAS)))
     return {
@@ -68,7 +68,7 @@ _ANSWERS = {wire.path: _answers(wire) for wire in WIRES.values()}
 
 
 _UNKNOWN = Answer((b"HTTP/1.1 404 Not Found\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}",))
-"""What else a client asks for: LiteLLM wants to know an Ollama model first."""
+"""Other requests of clients: LiteLLM looks up an Ollama model first."""
 
 
 def _answer(target: str, body: bytes) -> Answer:

@@ -1,6 +1,6 @@
-"""What a policy costs: turns and streamed deltas of a session, against the same session without one.
+"""The cost of a policy: turns and streamed deltas of a session, against the same session without one.
 
-The provider answers in this process, so that nothing but the session is measured.
+The provider answers in this process, so only the session is measured.
 """
 
 import json
@@ -52,7 +52,7 @@ def _answer(request: httpx.Request) -> httpx.Response:
 
 
 def five_plugins() -> list[Plugin]:
-    """Three that may deny, one that may change and one that looks on; each reads all that is said."""
+    """Three that may deny, one that may change and one that only looks; each reads every text."""
 
     def look(step: Step) -> None:
         for view in step.views():

@@ -1,8 +1,8 @@
 """Where the time of a stream goes: `python -m tests.benchmarks.profile [WIRE] [spoken|called]`.
 
-Prints two tables for a stream of texts, or of a call's arguments, that arrives at once, without a network below: the
-microseconds of CPU that each floor takes of one delta, and the functions that it goes through. In the second table
-every call is dearer by what the profiler adds, so that only its order counts.
+Prints two tables for a stream of texts, or of a call's arguments, that arrives at once, without a network: the
+microseconds of CPU that each layer takes of one delta, and the functions that it passes through. In the second table
+the profiler adds to every call, so only the order counts.
 """
 
 import cProfile
@@ -39,7 +39,7 @@ def _best(work: Callable[[], object]) -> float:
 
 
 def time_by_floor(wire: MockWire, chunk: bytes) -> dict[str, float]:
-    """Microseconds of one delta by floor; each is measured by itself, on what the one before hands it."""
+    """Microseconds of one delta by layer; each is measured separately, on the output of the one before."""
     adapter = get_adapter(wire.model)
 
     def frame_body() -> list[Frame]:
@@ -73,7 +73,7 @@ def time_by_floor(wire: MockWire, chunk: bytes) -> dict[str, float]:
 
 
 def time_by_function(wire: MockWire, chunk: bytes) -> list[tuple[str, float, float]]:
-    """How often a delta goes through each function, and the microseconds in it; the dearest first."""
+    """How often a delta passes through each function, and the microseconds in it; the most expensive first."""
     adapter, profile = get_adapter(wire.model), cProfile.Profile()
     profile.runcall(lambda: list(adapter.iter_stream([chunk], RequestContext.for_model(wire.model))))
     stats: dict[tuple[str, int, str], tuple[int, int, float]] = pstats.Stats(profile).stats  # type: ignore[attr-defined]

@@ -1,7 +1,7 @@
 """Usages repriced and grouped: `python -m tests.benchmarks.reprice --rows 100000000`.
 
-The usages are made up, the same ones each time, and lie in a Parquet file that is removed afterwards. ``--check``
-prices each of them in Python as well, and compares every figure.
+The usages are generated, the same ones each time, into a Parquet file that is removed afterwards. ``--check`` prices
+each of them in Python as well, and compares every figure.
 """
 
 import argparse
@@ -33,44 +33,44 @@ CHUNK = 100_000
 
 
 def random_usages(connection: duckdb.DuckDBPyConnection, rows: int, seed: int = 0) -> duckdb.DuckDBPyRelation:
-    """Usages of two years. What each has is drawn from a hash of its place, so that a seed names its rows."""
+    """Usages of two years. Their values come from a hash of the position, so a seed determines the rows."""
 
-    def drawn(what: str, below: int) -> str:
+    def draw(what: str, below: int) -> str:
         return f"CAST(hash(i, '{what}', {seed}) % {below} AS BIGINT)"
 
-    def sometimes(what: str, share: int, value: str) -> str:
-        return f"CASE WHEN {drawn(what, share)} = 0 THEN {value} END"
+    def or_null(what: str, share: int, value: str) -> str:
+        return f"CASE WHEN {draw(what, share)} = 0 THEN {value} END"
 
-    def one_of(what: str, texts: tuple[str | None, ...]) -> str:
+    def choose(what: str, texts: tuple[str | None, ...]) -> str:
         listed = ", ".join("NULL" if text is None else f"'{text}'" for text in texts)
-        return f"[{listed}][{drawn(what, len(texts))} + 1]"
+        return f"[{listed}][{draw(what, len(texts))} + 1]"
 
     columns = {
-        "model": one_of("model", MODELS),
-        # To the minute: many fall on the very moment at which a price begins or a window opens.
-        "at": f"to_timestamp(1732147200 + 60 * {drawn('at', 730 * 24 * 60)})",
+        "model": choose("model", MODELS),
+        # To the minute: many are at the very moment at which a price starts or a window opens.
+        "at": f"to_timestamp(1732147200 + 60 * {draw('at', 730 * 24 * 60)})",
         # Few prompts are long enough for the higher tiers.
-        "input_tokens": f"{drawn('input', 4000)} * {drawn('long', 200)} // (1 + {drawn('short', 50)})",
-        "cached_input_tokens": f"coalesce({sometimes('has cached', 2, drawn('cached', 100_000))}, 0)",
-        "cache_creation_input_tokens": f"coalesce({sometimes('has written', 4, drawn('written', 20_000))}, 0)",
-        "output_tokens": drawn("output", 4000),
-        "reasoning_tokens": sometimes("has reasoning", 3, drawn("reasoning", 2000)),
-        "cache_creation_1h_input_tokens": sometimes("has 1h", 8, drawn("1h", 5000)),
-        "audio_input_tokens": sometimes("has audio", 10, drawn("audio", 1000)),
-        "service_tier": one_of("tier", (None, None, None, "default", "standard", "flex", "priority", "scale")),
-        "speed": one_of("speed", (*[None] * 14, "standard", "fast")),
-        "batch": f"{drawn('batch', 20)} = 0",
-        "inference_geo": one_of("geo", (None, None, None, "global", "us", "mars")),
-        "server_tools.web_search_requests": sometimes("has search", 10, drawn("search", 4)),
-        "user_id": f"'user-' || {drawn('user', 10_000)}",
-        "session_id": f"'session-' || {drawn('session', 1_000_000)}",
+        "input_tokens": f"{draw('input', 4000)} * {draw('long', 200)} // (1 + {draw('short', 50)})",
+        "cached_input_tokens": f"coalesce({or_null('has cached', 2, draw('cached', 100_000))}, 0)",
+        "cache_creation_input_tokens": f"coalesce({or_null('has written', 4, draw('written', 20_000))}, 0)",
+        "output_tokens": draw("output", 4000),
+        "reasoning_tokens": or_null("has reasoning", 3, draw("reasoning", 2000)),
+        "cache_creation_1h_input_tokens": or_null("has 1h", 8, draw("1h", 5000)),
+        "audio_input_tokens": or_null("has audio", 10, draw("audio", 1000)),
+        "service_tier": choose("tier", (None, None, None, "default", "standard", "flex", "priority", "scale")),
+        "speed": choose("speed", (*[None] * 14, "standard", "fast")),
+        "batch": f"{draw('batch', 20)} = 0",
+        "inference_geo": choose("geo", (None, None, None, "global", "us", "mars")),
+        "server_tools.web_search_requests": or_null("has search", 10, draw("search", 4)),
+        "user_id": f"'user-' || {draw('user', 10_000)}",
+        "session_id": f"'session-' || {draw('session', 1_000_000)}",
     }
     select = ", ".join(f'{sql} AS "{name}"' for name, sql in columns.items())
     return connection.sql(f"SELECT i AS place, {select} FROM range({rows}) numbers(i)")
 
 
 def usage_of_row(row: dict[str, Any]) -> UsageRecord:
-    """A row as the Python path takes it."""
+    """A row in the form of the Python path."""
     counts = {name: row[name] for name in COUNTS if row.get(name) is not None}
     calls = row["server_tools.web_search_requests"]
     usage = TokenUsage(
@@ -84,10 +84,10 @@ def usage_of_row(row: dict[str, Any]) -> UsageRecord:
 
 
 def differences(relation: duckdb.DuckDBPyRelation, **how: Any) -> Iterator[str]:
-    """Where a row's figures are not those of the Python path; ``how`` is for both."""
+    """Rows whose figures differ from those of the Python path; ``how`` is for both."""
     for start in range(0, len(relation), CHUNK):
         priced = Usages(relation.filter(f"place BETWEEN {start} AND {start + CHUNK - 1}")).rows(**how)
-        priced = priced.project('* EXCLUDE ("at"), epoch_us("at") AS moment')  # DuckDB would want pytz for the time
+        priced = priced.project('* EXCLUDE ("at"), epoch_us("at") AS moment')  # DuckDB would need pytz for the time
         rows = [dict(zip(priced.columns, values, strict=True)) for values in priced.fetchall()]
         for row, usage in zip(rows, reprice(map(usage_of_row, rows), **how), strict=True):
             if figures(row) != _expected(usage):

@@ -1,4 +1,4 @@
-"""The rows: what is measured, against whom, and the goal of each."""
+"""The rows: what is measured, against which peer, and the goal of each."""
 
 import asyncio
 import json
@@ -53,7 +53,7 @@ assert session.ask("Hi!").text
 
 
 def first_answer(base_url: str) -> list[Row]:
-    """A fresh process with nothing in memory, up to its first answer; the interpreter's own start is in it."""
+    """A fresh process with nothing in memory, up to its first answer, with the start of the interpreter."""
     times = process_cpu(_FIRST_ANSWERS, base_url, rounds=7)
     return [
         Row(f"first answer, against {peer}", peer, times[peer], times["ours"], "at most 200 ms")
@@ -106,7 +106,7 @@ def _vendor_call(base_url: str) -> dict[str, Callable[[], object]]:
 
 
 def one_delta(base_url: str) -> list[Row]:
-    """A stream of 500 deltas that arrives at once: sync and async, events and final message included."""
+    """A stream of 500 deltas that arrives at once: sync and async, with events and final message."""
     adapter = get_adapter(MODEL)
     messages = [Message.user(QUESTION)]
     streamed = BODY | {"stream": True}
@@ -194,21 +194,21 @@ def long_history() -> list[Row]:
     growing = [*history, Message.user("And now?")]
     session = RequestContext.for_model(MODEL)
 
-    def built(messages: list[Message], context: RequestContext) -> bytes:
+    def build(messages: list[Message], context: RequestContext) -> bytes:
         return adapter.to_wire(messages, [], AdapterOptions(max_output_tokens=100, context=context)).body
 
     def raw() -> bytes:
         return json.dumps({"model": "m", "max_tokens": 100, "messages": native}).encode()
 
     def first() -> bytes:
-        return built([*history, Message.user("And now?")], RequestContext.for_model(MODEL))
+        return build([*history, Message.user("And now?")], RequestContext.for_model(MODEL))
 
     def again() -> bytes:
         growing.extend((Message.assistant("So."), Message.user("And then?")))
-        return built(growing, session)
+        return build(growing, session)
 
     assert len(json.loads(first())["messages"]) == 2001
-    assert len(json.loads(built(growing, session))["messages"]) == 2001
+    assert len(json.loads(build(growing, session))["messages"]) == 2001
     times = time_in_turns({"raw": raw, "first": first, "again": again}, rounds=9)
     return [
         Row("2,000 messages, first request", "json.dumps", times["raw"], times["first"], "at most 3x"),

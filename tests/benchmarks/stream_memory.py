@@ -1,7 +1,7 @@
-"""The memory of one open stream: `python -m tests.benchmarks.stream_memory [streams]`, beside httpx alone.
+"""The memory of one open stream: `python -m tests.benchmarks.stream_memory [streams]`, compared with httpx alone.
 
-Streams that have begun and stand still, each client in a process of its own; what is printed is the growth of the
-process from its first stream, which is over by then, to where all of them are open.
+The streams start and then pause, each client in a process of its own; the table shows the growth of the process from
+its first stream, which is over by then, until all of them are open.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _MODEL = WIRES["messages"].model
 
 
 class OpenStreams:
-    """Those that are open, until all of them are."""
+    """The open streams, until all of them are open."""
 
     def __init__(self, streams: int) -> None:
         self._streams = streams
@@ -39,7 +39,7 @@ class OpenStreams:
 
 
 def _kilobytes() -> float:
-    """What this process holds in memory right now."""
+    """The memory of this process at present."""
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     return pages * resource.getpagesize() / 1024
 

@@ -1,9 +1,9 @@
-"""The guards of speed, which know no clock: functions that are called, and modules that are loaded."""
+"""Guards of speed without a clock: functions that are called, and modules that are loaded."""
 
 import pytest
 
 from dragoman import RequestContext, get_adapter
-from tests.benchmarks.call_counts import STAGES, budgets, calls_of, modules_of, recorded, works
+from tests.benchmarks.call_counts import STAGES, budgets, calls_of, modules_of, recorded_version, works
 from tests.benchmarks.wires import WIRES, arguments
 
 HEADROOM = 1.2
@@ -11,8 +11,8 @@ HEADROOM = 1.2
 
 @pytest.mark.parametrize("name", WIRES)
 def test_no_path_calls_a_fifth_more_functions_than_its_budget(name: str) -> None:
-    """A call, a stream, a first request and a next turn do not get dearer unseen."""
-    budget = budgets()["calls"][recorded()][name]
+    """A call, a stream, a first request and a next turn do not get slower unnoticed."""
+    budget = budgets()["calls"][recorded_version()][name]
     counted = {what: calls_of(work) for what, work in works(WIRES[name]).items()}
     assert counted.keys() == budget.keys()
     over = {
@@ -23,7 +23,7 @@ def test_no_path_calls_a_fifth_more_functions_than_its_budget(name: str) -> None
 
 @pytest.mark.parametrize("name", WIRES)
 def test_the_work_for_fragments_of_arguments_is_linear(name: str) -> None:
-    """Four times the arguments is at most five times the work: nothing parses what is not whole."""
+    """Four times the arguments is at most five times the work: nothing parses partial arguments."""
     wire = WIRES[name]
     adapter = get_adapter(wire.model)
 
@@ -35,8 +35,8 @@ def test_the_work_for_fragments_of_arguments_is_linear(name: str) -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_nothing_more_is_loaded_than_its_budget_names(stage: str) -> None:
-    """An import, a session and a first answer load the modules that are known for it, and no package beside them."""
+def test_only_the_budgeted_modules_are_loaded(stage: str) -> None:
+    """An import, a session and a first answer load their listed modules, and no other package."""
     budget = budgets()["modules"][stage]
     house, others = modules_of(STAGES[stage])
     hint = "newly loaded; if that is meant: python -m tests.benchmarks.call_counts"

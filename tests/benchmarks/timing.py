@@ -1,4 +1,4 @@
-"""How a row is measured: contestants take turns, and what counts is the median of each one's CPU."""
+"""How a row is measured: contestants take turns, and the median of each one's CPU counts."""
 
 import statistics
 import subprocess
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. Times are microseconds of CPU; ``peer`` is what the ratio is against."""
+    """One line of the table. Times are microseconds of CPU; ``peer`` is the base of the ratio."""
 
     what: str
     peer: str
@@ -56,7 +56,7 @@ def import_cpu(modules: list[str], *, rounds: int) -> dict[str, float]:
 
 
 def process_cpu(programs: dict[str, str], *rest: str, rounds: int) -> dict[str, float]:
-    """Median CPU microseconds of a fresh interpreter that runs each program, its own start included."""
+    """Median CPU microseconds of a fresh interpreter that runs each program, with its own start."""
     times: dict[str, list[float]] = {name: [] for name in programs}
     for round_ in range(rounds + 1):
         for name, program in programs.items():
@@ -71,7 +71,7 @@ def process_cpu(programs: dict[str, str], *rest: str, rounds: int) -> dict[str, 
 
 @contextmanager
 def mock_provider() -> Iterator[str]:
-    """The mock provider in a process of its own; gives its base URL."""
+    """Runs the mock provider in a process of its own and yields its base URL."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.benchmarks.mock_provider"], stdout=subprocess.PIPE, text=True, cwd=ROOT
     )

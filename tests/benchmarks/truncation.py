@@ -1,8 +1,8 @@
 """Streams cut at every byte, read by the official SDKs and by this library: `python -m tests.benchmarks.truncation`.
 
-Each row reads one hand-written stream as often as it has bytes, with a clean end after each of them (what proxies and
+Each row reads one hand-written stream as often as it has bytes, with a clean end after each of them (as proxies and
 gateways produce) and with a connection that breaks there. The replies are mocked below the HTTP client, so everything
-above it is the real thing. Prints the table of the README.
+above it is real. Prints the table of the README.
 """
 
 import sys
@@ -33,7 +33,7 @@ URL = "http://mocked.invalid/v1"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a caller is left with: something to compare, and the input of each call."""
+    """What a caller gets: something to compare, and the input of each call."""
 
     content: Any
     calls: tuple[Any, ...] = ()
@@ -44,7 +44,7 @@ ReadStream = Callable[[faults.Cut], Result]
 
 @dataclass(slots=True)
 class Counts:
-    """Of all cuts: how many raised an error of the library's own, or any other; what the rest was taken for."""
+    """Of all cuts: how many raised an error of the library's own, or any other; how the rest was taken."""
 
     typed: int = 0
     bare: int = 0
@@ -91,7 +91,7 @@ class Chunks(httpx2.SyncByteStream):
             raise httpx2.ReadError(str(error)) from error
 
 
-def mocked(plan: faults.Cut, body: bytes) -> httpx2.Client:
+def mock_client(plan: faults.Cut, body: bytes) -> httpx2.Client:
     headers = {"content-type": "text/event-stream"}
     answer = lambda _: httpx2.Response(200, headers=headers, stream=Chunks(plan, body))  # noqa: E731
     return httpx2.Client(transport=httpx2.MockTransport(answer))
@@ -110,7 +110,7 @@ def anthropic_helper(plan: faults.Cut) -> Result:
 
 
 def anthropic_client(plan: faults.Cut) -> anthropic.Anthropic:
-    return anthropic.Anthropic(api_key="k", http_client=mocked(plan, BODIES["anthropic"]), max_retries=0)
+    return anthropic.Anthropic(api_key="k", http_client=mock_client(plan, BODIES["anthropic"]), max_retries=0)
 
 
 def openai_raw(plan: faults.Cut) -> Result:
@@ -129,11 +129,11 @@ ASKED: dict[str, Any] = {"model": "m", "messages": MESSAGES}
 
 
 def openai_client(plan: faults.Cut) -> openai.OpenAI:
-    return openai.OpenAI(api_key="k", base_url=URL, http_client=mocked(plan, BODIES["openai-chat"]), max_retries=0)
+    return openai.OpenAI(api_key="k", base_url=URL, http_client=mock_client(plan, BODIES["openai-chat"]), max_retries=0)
 
 
 def ours(provider: str) -> ReadStream:
-    """From the HTTP client up, as a session does it."""
+    """From the HTTP client up, as in a session."""
     adapter = get_adapter(f"{provider}:m")
 
     class Recorded(httpx.BaseTransport):
@@ -160,7 +160,7 @@ def ours(provider: str) -> ReadStream:
 
 WIRES: dict[str, Wire] = {"anthropic": handwritten_anthropic.WIRE, "openai-chat": handwritten_chat.WIRE}
 BODIES = {provider: wire.stream(SHORTEST) for provider, wire in WIRES.items()}
-# OpenAI's helper passes over chunks that do not say what they are.
+# OpenAI's helper ignores chunks that do not name their type.
 BODIES["openai-chat"] = BODIES["openai-chat"].replace(
     b'{"id":', b'{"object":"chat.completion.chunk","created":1795219200,"id":'
 )

@@ -1,4 +1,4 @@
-"""What the mock provider says on each wire: replies as bytes, and streams as lists of frames. Written by hand."""
+"""The mock provider's replies on each wire, as bytes, and streams as lists of frames. Written by hand."""
 
 import json
 from collections.abc import Callable, Iterator

@@ -1,10 +1,10 @@
 """A bulk run on a Ray cluster at scale: `python -m tests.bulk.cluster --rows N --kills K`; it needs ``dragoman[ray]``.
 
-The cluster is on this machine: a head that does nothing, and two nodes with a worker each. First N rows without it,
-then N and 2N rows on it, undisturbed: rows in equal rows out, and what they take of processor time and memory, here
-and in the workers. Then N rows while one worker at a time is killed with signal 9, K times, or its whole node
-(every third time; another one takes its place): nothing may be missing, and the provider may have answered no row twice
-that the manifest does not count as lost, with a cost. The exit status is 1 where anything of it does not hold.
+The cluster is on this machine: an idle head, and two nodes with a worker each. First N rows without it, then N and 2N
+rows on it, undisturbed: rows in equal rows out, and their processor time and memory, here and in the workers. Then N
+rows while one worker at a time is killed with signal 9, K times, or its whole node (every third time; another one takes
+its place): nothing may be missing, and each row that the provider answered twice must be in the manifest as lost, with
+a cost. The exit status is 1 if any of this does not hold.
 """
 
 import argparse
@@ -30,12 +30,12 @@ from tests.bulk.mock_provider import ROOT, mock_provider
 
 WORKERS = 2
 NODE_EVERY = 3
-"""Each so manyth kill is that of a node."""
+"""One in so many kills is that of a node."""
 _TICK = 1 / os.sysconf("SC_CLK_TCK")
 
 
 def one_run(rows: Path, output: Path, url: str, address: str) -> None:
-    """What the process does that runs the whole."""
+    """The work of the process that controls the run."""
     providers = {"anthropic": {"base_url": url, "api_key": "none"}}
     more: dict[str, Any] = {"concurrency": scale.CONCURRENCY, "ray": address}
     with bulk(rows, scale.MODEL, output=output, providers=providers, **more) as report:
@@ -43,30 +43,30 @@ def one_run(rows: Path, output: Path, url: str, address: str) -> None:
 
 
 class Nodes:
-    """The cluster, whose processes are all begun here. ``cpus`` is what each node has to give."""
+    """The cluster, whose processes are all started here. ``cpus`` is what each node offers."""
 
     def __init__(self, cpus: int) -> None:
         self._cpus = cpus
         made: Any = import_module("ray.cluster_utils")
-        self._cluster = made.Cluster(initialize_head=True, head_node_args=self._room(0))
-        self._nodes = [self._cluster.add_node(**self._room(cpus)) for _ in range(WORKERS)]
+        self._cluster = made.Cluster(initialize_head=True, head_node_args=self._node_resources(0))
+        self._nodes = [self._cluster.add_node(**self._node_resources(cpus)) for _ in range(WORKERS)]
         self.address: str = self._cluster.address
 
     def workers(self, name: bytes = b"ray::Worker") -> dict[int, int]:
-        """The processes that ask, each with the place of its node."""
+        """The processes of workers, each with the index of its node."""
         return {pid: place for place, node in enumerate(self._nodes) for pid in _workers_of(self._raylet(node), name)}
 
     def end_node(self, place: int) -> None:
         """With signal 9. Another one takes its place."""
         node = self._nodes[place]
         os.kill(self._raylet(node), signal.SIGKILL)
-        self._nodes[place] = self._cluster.add_node(wait=False, **self._room(self._cpus))
+        self._nodes[place] = self._cluster.add_node(wait=False, **self._node_resources(self._cpus))
 
     def close(self) -> None:
         self._cluster.shutdown()
 
     @staticmethod
-    def _room(cpus: int) -> dict[str, Any]:
+    def _node_resources(cpus: int) -> dict[str, Any]:
         return {"num_cpus": cpus, "include_dashboard": False, "object_store_memory": 80 << 20}
 
     @staticmethod
@@ -77,7 +77,7 @@ class Nodes:
 @contextmanager
 def cluster(cpus: int = 1) -> Iterator[Nodes]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # on 127.0.0.1 alone
+    os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # on 127.0.0.1 only
     nodes = Nodes(cpus)
     try:
         yield nodes
@@ -87,7 +87,7 @@ def cluster(cpus: int = 1) -> Iterator[Nodes]:
 
 @dataclass
 class WorkerUsage:
-    """What workers took, by their processes: seconds of processor time, and bytes at the peak."""
+    """The usage of workers, by process: seconds of processor time, and bytes at the peak."""
 
     cpu: dict[int, float] = field(default_factory=dict)
     memory: dict[int, int] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class WorkerUsage:
 
 
 def _workers_of(raylet: int, start_request: bytes) -> list[int]:
-    """Children of the node's process of that name; others wait for something to do."""
+    """Children of the node's process with that name; others are idle."""
     found = []
     try:
         children = Path(f"/proc/{raylet}/task/{raylet}/children").read_text().split()
@@ -131,7 +131,7 @@ class ClusterRun:
 
 
 def run(nodes: Nodes, rows: Path, count: int, kills: int, chance: random.Random, seconds: float) -> ClusterRun:
-    """``seconds`` is how long an answer takes, so that kills find requests under way."""
+    """``seconds`` is how long an answer takes, so that kills find requests in flight."""
     output = rows.with_suffix(".answers.jsonl")
     scale.write_rows(rows, count)
     usage = WorkerUsage()
@@ -145,7 +145,7 @@ def run(nodes: Nodes, rows: Path, count: int, kills: int, chance: random.Random,
         here = scale.wait(process, None)
         seen = scale.request_counts(url)
         assert process.stdout is not None
-        summary = json.loads([b"{}", *process.stdout.read().splitlines()][-1])  # Ray says what it has lost before it
+        summary = json.loads([b"{}", *process.stdout.read().splitlines()][-1])  # Ray prints what it has lost before it
         process.stdout.close()
     faults = [*scale.check(rows, output), *scale.count_mismatch("rows that were asked", seen["rows"], count)]
     if here.code or not summary.get("finished") or summary.get("errors"):
@@ -155,7 +155,7 @@ def run(nodes: Nodes, rows: Path, count: int, kills: int, chance: random.Random,
 
 
 class Killer:
-    """Watches the workers, and ends one each time that some more rows were asked."""
+    """Watches the workers, and kills one each time that some more rows were asked."""
 
     def __init__(
         self, nodes: Nodes, url: str, count: int, kills: int, chance: random.Random, usage: WorkerUsage
@@ -185,7 +185,7 @@ class Killer:
 
 
 def faults_of(ran: ClusterRun, count: int, lost: list[str | None]) -> list[str]:
-    """What must not be in a run that was disturbed."""
+    """Faults of a disturbed run."""
     faults = list(ran.faults)
     twice = ran.request_counts["requests"] - count
     if twice > len(lost):
@@ -222,7 +222,7 @@ def main() -> int:
     faults: list[str] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        ended, found = scale.undisturbed(folder, chosen.rows)
+        ended, found = scale.run_undisturbed(folder, chosen.rows)
         faults += found
         print(_line("one process", chosen.rows, ended, WorkerUsage()), flush=True)
         with cluster() as nodes:

@@ -1,9 +1,8 @@
 """Why bulk runs do without Ray Data: `python -m tests.bulk.ray_data --rows N`; it needs ``ray[data]``.
 
 The same rows, on the same two nodes, through `map_batches` with an asynchronous actor, whose workers are killed twice
-with signal 9. It says how many rows were paid for by the time that the first answer came back to the program, which
-could note none of them before, and how many were asked again, beside how many were under way in both workers when one
-was killed.
+with signal 9. It prints how many rows were paid for when the first answer came back to the program, which could record
+none of them before, and how many were asked again, next to how many were in flight in both workers at a kill.
 """
 
 import argparse
@@ -27,7 +26,7 @@ _BLOCK = 500
 
 
 class Ask:
-    """Asks the rows of a batch side by side."""
+    """Asks the rows of a batch concurrently."""
 
     def __init__(self, url: str) -> None:
         import httpx
@@ -44,12 +43,12 @@ class Ask:
 
 
 def kill_twice(nodes: Nodes, url: str, rows: int, in_flight: list[int], over: threading.Event) -> None:
-    """At a quarter of the rows, and at half of them, where a worker is at work."""
+    """At a quarter of the rows, and at half of them, while a worker is busy."""
     while len(in_flight) < KILLS and not over.wait(0.05):
-        seen = scale.seen(url)
+        counts = scale.request_counts(url)
         workers = sorted(nodes.workers(b"ray::MapWorker"))
-        if workers and seen["under_way"] and seen["rows"] >= (len(in_flight) + 1) * rows / 4:
-            in_flight.append(seen["under_way"])
+        if workers and counts["under_way"] and counts["rows"] >= (len(in_flight) + 1) * rows / 4:
+            in_flight.append(counts["under_way"])
             os.kill(workers[0], signal.SIGKILL)
 
 
@@ -71,11 +70,11 @@ def main() -> int:
         )
         came, paid, began = 0, 0, time.monotonic()
         for _ in dataset.iter_rows():
-            paid = paid or scale.seen(url)["requests"]
+            paid = paid or scale.request_counts(url)["requests"]
             came += 1
         over.set()
         killing.join()
-        again = scale.seen(url)["requests"] - rows
+        again = scale.request_counts(url)["requests"] - rows
         ray.shutdown()
     print(f"{came:,} of {rows:,} rows came back in {time.monotonic() - began:.0f} s")
     print(f"{paid:,} requests were paid for when the first of them did")

@@ -1,9 +1,9 @@
 """A bulk run at scale: `python -m tests.bulk.scale --rows N --kills K`.
 
-First N and 2N rows without disturbance: rows in equal rows out, and how much processor time and memory they take. Then
-N rows by processes that are killed with signal 9 at random moments, K times, and one that is not: nothing may be
-missing, and the provider may have answered no row twice that the manifest does not count as lost, with a cost. The
-provider is a mock on loopback that counts what it answers. The exit status is 1 where anything of it does not hold.
+First N and 2N rows without disturbance: rows in equal rows out, and their processor time and memory. Then N rows by
+processes that are killed with signal 9 at random moments, K times, and one that is not: nothing may be missing, and
+each row that the provider answered twice must be in the manifest as lost, with a cost. The provider is a mock on
+loopback that counts its answers. The exit status is 1 if any of this does not hold.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from tests.bulk.mock_provider import ROOT, mock_provider
 MODEL = "anthropic:claude-haiku-4-5"
 CONCURRENCY = 64
 MOST_GROWTH = 1.25
-"""Of the memory, from N rows to 2N: what is beyond a quarter grows with the rows."""
+"""Of the memory, from N rows to 2N: more than a quarter means growth with the rows."""
 _SLOWEST_START = 60.0
 
 
@@ -44,7 +44,7 @@ class ProcessResult:
 
 
 def one_run(rows: Path, output: Path, url: str, manifest: str | None) -> None:
-    """What a process does."""
+    """The work of one process."""
     providers = {"anthropic": {"base_url": url, "api_key": "none"}}
     with bulk(rows, MODEL, output=output, manifest=manifest, providers=providers, concurrency=CONCURRENCY) as report:
         summary = {"finished": report.finished, "errors": report.errors, "usd": str(report.lost.usd)}
@@ -59,7 +59,7 @@ def _start(rows: Path, output: Path, url: str, manifest: str | None = None) -> "
 
 
 def wait(process: "subprocess.Popen[bytes]", kill_after: float | None) -> ProcessResult:
-    """The process as it ended: by itself, or by a signal after so many seconds."""
+    """Waits until the process ends: by itself, or by a signal after so many seconds."""
     deadline = None if kill_after is None else time.monotonic() + kill_after
     while True:
         pid, status, used = os.wait4(process.pid, 0 if deadline is None else os.WNOHANG)
@@ -103,8 +103,9 @@ class DisturbedRun:
 def run_disturbed(
     folder: Path, count: int, kills: int, chance: random.Random, seconds: float, manifest: str | None = None
 ) -> DisturbedRun:
-    """``seconds`` is how long an answer takes, so that kills find requests under way. ``manifest`` is the URL of an
-    empty database; None: a file."""
+    """``seconds`` is how long an answer takes, so that kills find requests in flight. ``manifest`` is the URL of an
+    empty database; None: a file.
+    """
     rows, output = folder / "killed.jsonl", folder / "killed.answers.jsonl"
     write_rows(rows, count)
     faults: list[str] = []
@@ -141,14 +142,14 @@ def run_disturbed(
 
 
 def _kill_delay(pid: int, url: str, count: int, kills_left: int, chance: random.Random) -> float:
-    """Seconds until the kill: some from the moment that the process has begun to ask, so that all kills find a run."""
+    """Seconds until the kill: some after the process has started to ask, so that all kills find a run."""
     before, began = request_counts(url)["requests"], time.monotonic()
     while request_counts(url)["requests"] == before and time.monotonic() - began < _SLOWEST_START:
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
             break  # there was nothing left to ask
         time.sleep(0.02)
     share = max(count - request_counts(url)["rows"], 0) / max(kills_left + 1, 1)
-    return chance.uniform(0, 2 * share / 400)  # some 400 rows a second, on a machine that is busy
+    return chance.uniform(0, 2 * share / 400)  # some 400 rows a second, on a busy machine
 
 
 def write_rows(path: Path, count: int) -> None:
@@ -157,7 +158,7 @@ def write_rows(path: Path, count: int) -> None:
 
 
 def check(rows: Path, output: Path) -> list[str]:
-    """Each row stands in the output once, in its place, with its own answer."""
+    """Each row is in the output once, in its place, with its own answer."""
     if not output.exists():
         return ["there is no output"]
     with rows.open() as expected_rows, output.open() as written_lines:

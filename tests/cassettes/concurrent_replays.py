@@ -1,4 +1,4 @@
-"""Sixty-four requests at once, from threads and tasks, over one cassette, a thousand times: each gets its own reply.
+"""Sixty-four concurrent requests, from threads and tasks, over one cassette, a thousand times: each gets its own reply.
 
 `python -m tests.cassettes.concurrent_replays [ROUNDS]`
 """
@@ -21,7 +21,7 @@ from dragoman.testing.cassettes.file import dump_exchanges
 AT_ONCE = 64
 ROUNDS = 1_000
 SAME = 8
-"""So many of the requests mean the same as another one: their replies are shared out, each once."""
+"""So many of the requests mean the same as another one: they share its replies, each of which is played once."""
 URL = "http://replayed.invalid/v1/messages"
 
 

@@ -1,4 +1,4 @@
-"""Recordings of a real llama-server: our cassette format under pytest-recording, and no rest left unplayed."""
+"""Recordings of a real llama-server in our cassette format under pytest-recording; each has to be played completely."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,14 +27,14 @@ def vcr_cassette_dir() -> str:
 
 @pytest.fixture
 def default_cassette_name(request: pytest.FixtureRequest) -> str:
-    """``anthropic-stream-tools``: the wire and what is asked of it."""
+    """The id of the parameters: ``anthropic-stream-tools`` is a wire and a kind of request."""
     name: str = request.node.callspec.id
     return name
 
 
 @pytest.fixture(autouse=True)
 def all_played(vcr: Any) -> Iterator[None]:
-    """A cassette of which a part was not asked for any more no longer shows what it claims to."""
+    """A cassette with unplayed exchanges no longer shows what it claims to."""
     yield
     if vcr is not None and vcr.record_mode.value == "none":
         assert vcr.all_played, f"{vcr.play_count} of {len(vcr)} recorded exchanges were played"

@@ -1,5 +1,6 @@
-"""Recorded requests, rewritten so that they mean the same, and with one character changed: the first must hit, the
-second must miss. `python -m tests.cassettes.matching [COUNT] [SEED]` prints both by provider."""
+"""Recorded requests, rewritten with the same meaning, and with one character changed: the first must hit, the second
+must miss. `python -m tests.cassettes.matching [COUNT] [SEED]` prints both by provider.
+"""
 
 import json
 import random
@@ -54,17 +55,17 @@ def hits(recorded_request: RecordedRequest, wanted: RecordedRequest) -> bool:
     return True
 
 
-def keys(value: Any, rng: random.Random) -> Any:
-    """Every object's keys in another order."""
+def reorder_keys(value: Any, rng: random.Random) -> Any:
+    """The keys of every object in another order."""
     if isinstance(value, dict):
-        pairs = [(key, keys(each, rng)) for key, each in value.items()]
+        pairs = [(key, reorder_keys(each, rng)) for key, each in value.items()]
         rng.shuffle(pairs)
         return dict(pairs)
-    return [keys(each, rng) for each in value] if isinstance(value, list) else value
+    return [reorder_keys(each, rng) for each in value] if isinstance(value, list) else value
 
 
-def ids(body: Body, rng: random.Random, _: str) -> Body:
-    """Every made-up id is another one, the same wherever it stood."""
+def replace_ids(body: Body, rng: random.Random, _: str) -> Body:
+    """Every generated id is another one, the same wherever it occurred."""
     names: dict[str, str] = {}
 
     def named(value: Any, key: str | None = None) -> Any:
@@ -82,8 +83,8 @@ def ids(body: Body, rng: random.Random, _: str) -> Body:
     return made
 
 
-def unhinted(body: Body, _: random.Random, __: str) -> Body:
-    """Without a word on caches."""
+def remove_cache_hints(body: Body, _: random.Random, __: str) -> Body:
+    """Without cache hints."""
 
     def bare(value: Any) -> Any:
         if isinstance(value, dict):
@@ -96,8 +97,8 @@ def unhinted(body: Body, _: random.Random, __: str) -> Body:
     return made
 
 
-def hinted(body: Body, rng: random.Random, provider: str) -> Body:
-    """With a hint for the cache that was not there."""
+def add_cache_hint(body: Body, rng: random.Random, provider: str) -> Body:
+    """With a new cache hint."""
     if provider == "anthropic" and isinstance(body.get("messages"), list):
         for message in body["messages"]:
             content = message.get("content")
@@ -109,7 +110,7 @@ def hinted(body: Body, rng: random.Random, provider: str) -> Body:
     return body
 
 
-def parts(body: Body, rng: random.Random, provider: str) -> Body:
+def rewrite_parts(body: Body, rng: random.Random, provider: str) -> Body:
     """A text as a list of one part, or the other way round."""
     kind = "text" if "messages" in body else "input_text"
     turns = body.get("messages") if "messages" in body else body.get("input")
@@ -130,7 +131,7 @@ def parts(body: Body, rng: random.Random, provider: str) -> Body:
     return body
 
 
-def numbers(body: Body, _: random.Random, __: str) -> Body:
+def rewrite_numbers(body: Body, _: random.Random, __: str) -> Body:
     """1.0 for 1 and 1 for 1.0."""
     for key in ("temperature", "top_p", "presence_penalty"):
         value = body.get(key)
@@ -139,8 +140,8 @@ def numbers(body: Body, _: random.Random, __: str) -> Body:
     return body
 
 
-def nulls(body: Body, _: random.Random, provider: str) -> Body:
-    """A field that is null instead of absent, and `stream` where it says what is so anyway."""
+def add_nulls(body: Body, _: random.Random, provider: str) -> Body:
+    """A null for an absent field, and `stream` with its default value."""
     if provider in ("openai-chat", "groq", "deepseek", "openai-responses", "openrouter"):
         body.setdefault("user", None)
     if provider in ("anthropic", "openai-chat", "openai-responses", "groq", "cohere") and body.get("stream") is None:
@@ -148,8 +149,8 @@ def nulls(body: Body, _: random.Random, provider: str) -> Body:
     return body
 
 
-def arguments(body: Body, rng: random.Random, _: str) -> Body:
-    """Tool arguments that are a text of JSON, spaced in another way."""
+def respace_arguments(body: Body, rng: random.Random, _: str) -> Body:
+    """Tool arguments that are JSON as text, with other white space."""
     for turn in body.get("messages", []):
         for call in turn.get("tool_calls") or () if isinstance(turn, dict) else ():
             function = call.get("function", {})
@@ -158,31 +159,39 @@ def arguments(body: Body, rng: random.Random, _: str) -> Body:
             except (KeyError, TypeError, ValueError):
                 continue
             if isinstance(value, dict):
-                function["arguments"] = json.dumps(keys(value, rng), separators=(" , ", " : "))
+                function["arguments"] = json.dumps(reorder_keys(value, rng), separators=(" , ", " : "))
     return body
 
 
-REWRITES: tuple[Rewrite, ...] = (ids, unhinted, hinted, parts, numbers, nulls, arguments)
+REWRITES: tuple[Rewrite, ...] = (
+    replace_ids,
+    remove_cache_hints,
+    add_cache_hint,
+    rewrite_parts,
+    rewrite_numbers,
+    add_nulls,
+    respace_arguments,
+)
 
 
 def rewrite(exchange: exchanges.RecordedExchange, rng: random.Random) -> bytes:
-    """The request in other words: always other keys and white space, and some of the rewrites."""
+    """The request in another spelling: always other keys and white space, and some of the rewrites."""
     body = deepcopy(exchange.request)
     for rewrite in rng.sample(REWRITES, rng.randint(1, len(REWRITES))):
         body = rewrite(body, rng, exchange.provider)
     text = json.dumps(
-        keys(body, rng), ensure_ascii=rng.random() < 0.5, indent=rng.choice((None, 1, 4)), separators=(",", ":")
+        reorder_keys(body, rng), ensure_ascii=rng.random() < 0.5, indent=rng.choice((None, 1, 4)), separators=(",", ":")
     )
     return text.encode("utf-8", "surrogatepass")
 
 
 def is_caller_data(key: str, value: Any) -> bool:
-    """Whether the caller's own data stands there; in Responses, `input` is the list of messages."""
+    """Whether that place belongs to the caller's own data; in Responses, `input` is the list of messages."""
     return key in OWN and not isinstance(value, list)
 
 
 def texts(value: Any, path: tuple[str | int, ...] = (), within: bool = False) -> Iterator[tuple[str | int, ...]]:
-    """The places of all texts that count; ``within`` somebody's own data, those are all."""
+    """The places of all texts that count; ``within`` the caller's own data, all texts do."""
     if isinstance(value, dict):
         for key, each in value.items():
             if within or (key not in HINTS and not (key in IDS and isinstance(each, str))):
@@ -197,7 +206,7 @@ def texts(value: Any, path: tuple[str | int, ...] = (), within: bool = False) ->
 def edit_one_character(
     exchange: exchanges.RecordedExchange, rng: random.Random
 ) -> tuple[bytes, tuple[str | int, ...]] | None:
-    """The request with one character changed, added or taken away in one text, and where; None where it has none."""
+    """The request with one character changed, added or removed in one text, and the place; None if it has no text."""
     body = deepcopy(exchange.request)
     places = list(texts(body))
     if not places:
@@ -214,7 +223,7 @@ def edit_one_character(
 
 
 def spelling(text: str) -> Any:
-    """A text of JSON as what it means: white space in a tool's arguments is no character of a prompt."""
+    """A text of JSON by its meaning: white space in a tool's arguments is no character of a prompt."""
     try:
         return json.loads(text)
     except ValueError:
@@ -222,7 +231,7 @@ def spelling(text: str) -> Any:
 
 
 def means_the_same(exchange: exchanges.RecordedExchange, body: bytes, place: tuple[str | int, ...]) -> bool:
-    """Whether the edit only touched the spelling of arguments, such as their white space."""
+    """Whether the edit changed only the spelling of arguments, such as their white space."""
     before, after = exchange.request, json.loads(body)
     for step in place:
         before, after = before[step], after[step]
@@ -231,7 +240,7 @@ def means_the_same(exchange: exchanges.RecordedExchange, body: bytes, place: tup
 
 
 def trial(count: int, seed: int) -> Iterator[tuple[str, str, bool, str]]:
-    """``provider, rewrite or edit, whether it went as it must, what was tried`` for that many of both kinds."""
+    """``provider, rewrite or edit, whether it had the required result, what was tried`` for that many of both kinds."""
     rng = random.Random(seed)
     stock = {provider: recorded(provider) for provider in PROVIDERS}
     done: Counter[str] = Counter()

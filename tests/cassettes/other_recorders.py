@@ -26,7 +26,7 @@ Style = Callable[[list[RecordedExchange]], bytes]
 
 
 def sample_recordings(limit: int) -> Iterator[tuple[str, list[RecordedExchange]]]:
-    """So many recordings a provider, each with all of its exchanges in their order; none of the largest."""
+    """So many recordings per provider, each with all of its exchanges in order; none of the largest."""
     for provider in HOSTS:
         genuine = [each for each in exchanges.load(provider) if each.is_genuine and isinstance(each.request, dict)]
         groups = (list(group) for _, group in groupby(genuine, lambda each: each.source))
@@ -62,13 +62,13 @@ def _dump(data: Any) -> bytes:
 
 
 def vcrpy(group: list[RecordedExchange]) -> bytes:
-    """As vcrpy writes it: bodies as texts, or as binary YAML where they are none."""
+    """As vcrpy writes it: bodies as texts, or as binary YAML if they are not."""
     pairs = [{"request": _request(each), "response": _response(each, _textual(each.body))} for each in group]
     return _dump({"version": 1, "interactions": pairs})
 
 
 def vcrpy_json(group: list[RecordedExchange]) -> bytes:
-    """vcrpy with its other serializer, which has no binary."""
+    """vcrpy with its other serializer, which cannot hold binary data."""
     pairs = [{"request": _request(each), "response": _response(each, each.body.decode())} for each in group]
     return json.dumps({"version": 1, "interactions": pairs}).encode()
 
@@ -127,7 +127,7 @@ STYLES: dict[str, tuple[str, Style]] = {
     "langchain": (".yaml.gz", langchain),
 }
 BLANKED = ("anthropic", "openai-chat", "openai-responses")
-"""The wires that LangChain records with its own recorder: without an address, these are told by what was said."""
+"""The wires that LangChain records with its own recorder: without an address, their bodies identify them."""
 
 
 def fits(style: str, provider: str, group: list[RecordedExchange]) -> bool:

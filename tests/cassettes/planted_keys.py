@@ -1,4 +1,4 @@
-"""Keys of forty issuers, made up anew in every run, so that none stands in this file; and the places to plant them."""
+"""Keys of forty issuers, generated in every run, so that none is in this file; and the places to plant them."""
 
 import json
 import random
@@ -13,7 +13,7 @@ _HEX = "0123456789abcdef"
 _URL = _ALNUM + "-_"
 _UPPER = string.ascii_uppercase + string.digits
 
-# Issuer, what a key begins with (in two halves), of what it goes on, and for how long.
+# Issuer, the prefix of its keys (in two halves), their alphabet and length.
 _SHAPES: dict[str, tuple[str, str, int]] = {
     "OpenAI": ("sk-+", _ALNUM, 48),
     "OpenAI project": ("sk-+proj-", _URL, 120),
@@ -64,7 +64,7 @@ ISSUERS = tuple(_SHAPES)
 
 
 def key(issuer: str, seed: int) -> str:
-    """A key in the form of an issuer. It has a digit, as all but one in ten thousand have."""
+    """A key in the format of an issuer. It has a digit, as all but one in ten thousand have."""
     start, alphabet, length = _SHAPES[issuer]
     rng = random.Random(f"{issuer}/{seed}")
     body = "".join(rng.choice(alphabet) for _ in range(length - 2))
@@ -125,7 +125,7 @@ def _form(secret: str) -> bytes:
 
 
 def _escaped(secret: str) -> bytes:
-    """The key as JSON may spell it: every character by its number."""
+    """The key in another spelling of JSON: every character by its number."""
     spelt = "".join(f"\\u{ord(c):04x}" for c in secret)
     return json.dumps(_reply("@")).replace("@", spelt).encode()
 
@@ -171,4 +171,4 @@ DROPPED: dict[str, Place] = {
     "the key's argument": lambda k: (_record_request(url=f"{URL}?key={k}"), _record_response()),
     "the address": lambda k: (_record_request(url=f"https://me:{k}@api.anthropic.com/v1/messages"), _record_response()),
 }
-"""Places that are never recorded, so that a key there harms nobody."""
+"""Places that are never recorded, so a key there harms nobody."""

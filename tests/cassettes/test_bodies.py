@@ -1,4 +1,4 @@
-"""Bodies and files: whatever was recorded comes back, byte for byte, and a stream is one event a line."""
+"""Bodies and files: whatever was recorded comes back, byte for byte, and a stream is one event per line."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ pieces = st.sampled_from(
 bodies = st.one_of(st.binary(max_size=60), st.lists(pieces, max_size=6).map(lambda each: "".join(each).encode()))
 
 
-def again(body: bytes) -> bytes:
+def round_trip(body: bytes) -> bytes:
     exchange = Exchange(RecordedRequest("POST", "/x"), RecordedResponse(200, body))
     _, (back,) = load_exchanges(dump_exchanges([exchange], server="s"))
     return back.response.body
@@ -49,8 +49,8 @@ def is_json(body: bytes) -> bool:
 
 @given(bodies)
 def test_a_body_comes_back(body: bytes) -> None:
-    """To the byte; of JSON, the value."""
-    back = again(body)
+    """To the byte; JSON by its value."""
+    back = round_trip(body)
     assert back == body or json.loads(back) == json.loads(body)
 
 
@@ -58,8 +58,8 @@ def test_a_body_comes_back(body: bytes) -> None:
     ("framing", "form"),
     [(Framing.SSE, "events"), (Framing.LINES, "lines"), (Framing.ARRAY, "json"), (Framing.AWS, "aws")],
 )
-def test_a_stream_is_one_event_a_line(framing: Framing, form: str) -> None:
-    """In every framing that a person can read: also in AWS's, whose lengths and checksums are computed anew."""
+def test_a_stream_is_one_event_per_line(framing: Framing, form: str) -> None:
+    """In every framing that a person can read: also in AWS's, whose lengths and checksums are recomputed."""
     body = BODIES[framing]
     fields = encode_body(body)
     assert list(fields) == [form]
@@ -69,17 +69,17 @@ def test_a_stream_is_one_event_a_line(framing: Framing, form: str) -> None:
 
 
 def test_line_ends_are_kept() -> None:
-    """CR LF throughout is noted once; a stream that mixes its ends is kept as it is."""
+    """CR LF throughout is noted once; a stream with mixed ends is kept as it is."""
     assert encode_body(b"data: 1\r\n\r\ndata: 2\r\n\r\n") == {"line_end": "crlf", "events": "data: 1\ndata: 2\n"}
     assert encode_body(b"data: 1\r\n\r\ndata: 2\n\n") == {"stream": ["data: 1\r\n\r\n", "data: 2\n\n"]}
 
 
-def test_what_is_no_text_is_base64() -> None:
-    """A picture, and an AWS message that was cut or whose headers are no texts."""
+def test_binary_bodies_are_base64() -> None:
+    """A picture, and an AWS message that is truncated or has headers that are no texts."""
     whole = BODIES[Framing.AWS]
     for body in (b"\x89PNG\xff", whole[:-3], whole[:20] + b"\xff" + whole[21:]):
         assert list(encode_body(body)) == ["base64"]
-        assert again(body) == body
+        assert round_trip(body) == body
 
 
 @pytest.mark.exchanges
@@ -106,9 +106,9 @@ def test_recorded_bodies_come_back() -> None:
         "format: 3\nserver: s\nexchanges: []",
     ],
 )
-def test_what_is_no_cassette(text: str) -> None:
-    """It is said so, without a traceback of YAML's."""
-    with pytest.raises(ConfigurationError, match="this is no cassette"):
+def test_malformed_cassettes_are_refused(text: str) -> None:
+    """With an error of ours, without a traceback of YAML's."""
+    with pytest.raises(ConfigurationError, match="this is not a cassette"):
         load_exchanges(text)
 
 
@@ -120,15 +120,15 @@ def test_what_is_no_cassette(text: str) -> None:
         ("/v1/messages/count_tokens", b'{"input_tokens":3}', None),
     ],
 )
-def test_what_a_reply_says(path: str, body: bytes, words: str | None) -> None:
-    """An error by its class; nothing of what no adapter reads."""
+def test_a_reply_is_described(path: str, body: bytes, words: str | None) -> None:
+    """An error by its class; fields that no adapter reads are left out."""
     status = 529 if words else 200
     found = describe_reply(Exchange(RecordedRequest("POST", path, b"{}"), RecordedResponse(status, body)))
     assert found is None if words is None else words in str(found)
 
 
-def test_a_file_that_cannot_be_read_is_not_recorded_over(tmp_path: Path) -> None:
-    """It may be all that there is of it."""
+def test_an_unreadable_file_is_not_overwritten(tmp_path: Path) -> None:
+    """It may be the only copy."""
     path = tmp_path / "c.yaml"
     path.write_text("format: 9", encoding="utf-8")
     with pytest.raises(ConfigurationError), cassette(path, "new_episodes"):

@@ -1,4 +1,4 @@
-"""Code that calls the vendors' clients is recorded below them, over real sockets, and replayed without one."""
+"""Code that uses the vendors' clients is recorded below them, over real sockets, and replayed without one."""
 
 import json
 import urllib.request
@@ -87,7 +87,7 @@ CLIENTS: dict[str, tuple[Callable[[str], str], dict[str, Any]]] = {
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("name", CLIENTS)
 def test_a_client_is_recorded_and_replayed(name: str, tmp_path: Path) -> None:
-    """The second time from another address, at which nobody is."""
+    """The second time with another address, at which nothing listens."""
     call, reply = CLIENTS[name]
     path = tmp_path / "c.yaml"
     with FaultyServer([json_reply(reply)]) as server:
@@ -101,7 +101,7 @@ def test_a_client_is_recorded_and_replayed(name: str, tmp_path: Path) -> None:
 
 
 def test_one_recording_serves_two_clients(tmp_path: Path) -> None:
-    """A session and the vendor's own client that ask the same are answered by the same file."""
+    """A session and the vendor's own client that ask the same get the same reply."""
     path = tmp_path / "c.yaml"
     with FaultyServer([json_reply(HANDWRITTEN_MESSAGE)]) as server, cassette(path, "once"):
         assert with_a_session(server.url) == "yes"

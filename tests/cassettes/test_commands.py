@@ -1,4 +1,4 @@
-"""`dragoman cassette` as a person meets it."""
+"""The command `dragoman cassette`."""
 
 import datetime
 import json
@@ -23,14 +23,14 @@ def run(*words: str | Path) -> tuple[int, str]:
 
 
 def dirty(path: Path) -> Path:
-    """A file that somebody put a key into by hand."""
+    """A file into which somebody put a key by hand."""
     exchange = Exchange(RecordedRequest("POST", "/v1/messages", b'{"a":"@"}'), RecordedResponse(200, b"{}"))
     path.write_text(dump_exchanges([exchange], server="s").replace("'@'", SECRET), encoding="utf-8")
     return path
 
 
-def test_list_and_show() -> None:
-    """Who was asked for what, and what was said, without opening the file."""
+def test_list_and_show_summarise_a_file() -> None:
+    """Provider, operation and reply, without opening the file."""
     code, output = run("list", SHIPPED)
     assert code == 0
     assert output.count("llama-server") >= 16
@@ -46,10 +46,10 @@ def test_the_shipped_cassettes_are_clean() -> None:
 
 
 def test_check_fails_on_secrets_and_damage_and_reports_the_rest(tmp_path: Path) -> None:
-    """What is found is named by its place; `--strict` fails on what is only stale."""
+    """Findings have their place; `--strict` fails on stale recordings too."""
     code, output = run("check", dirty(tmp_path / "a.yaml"))
     assert code == 1
-    assert "secret: exchange 1, request $.a: shaped like a secret (Groq)" in output
+    assert "secret: exchange 1, request $.a: looks like a secret (Groq)" in output
     assert SECRET not in output
     (tmp_path / "b.yaml").write_text("format: 9", encoding="utf-8")
     code, output = run("check", tmp_path / "b.yaml")
@@ -76,8 +76,8 @@ def test_scrub_masks_in_place(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_import_writes_ours(tmp_path: Path) -> None:
-    """Folders keep their form; a secret is refused, or masked where that is asked for."""
+def test_import_writes_our_format(tmp_path: Path) -> None:
+    """Folders keep their structure; a secret is refused, or masked on request."""
     old = tmp_path / "old" / "inner" / "a.yaml"
     old.parent.mkdir(parents=True)
     request = {"method": "POST", "uri": "https://api.openai.com/v1/x", "body": json.dumps({"a": SECRET}), "headers": {}}
@@ -93,7 +93,7 @@ def test_import_writes_ours(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [("list", "nowhere"), ("show", "nowhere"), ("check", "nowhere")])
-def test_a_file_that_is_not_there(words: tuple[str, ...]) -> None:
-    """It is said so, and not that all is well."""
+def test_a_missing_file_is_an_error(words: tuple[str, ...]) -> None:
+    """And not reported as clean."""
     done = CliRunner().invoke(app, ["cassette", *words])
     assert done.exit_code != 0

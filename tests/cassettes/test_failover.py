@@ -1,4 +1,4 @@
-"""A model that fails in a cassette hands over to the next one, and the reply says so."""
+"""A model that fails in a cassette falls back to the next one, and the reply says so."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,7 +22,7 @@ QUESTION = "What is the capital of France?"
 
 
 @pytest.fixture
-def tapes() -> dict[str, Cassette]:
+def cassettes() -> dict[str, Cassette]:
     """The failure is written by hand; the answer is a real server's."""
     return {
         "anthropic": Cassette.load(Path(__file__).with_name("handwritten_overloaded.yaml")),
@@ -30,39 +30,41 @@ def tapes() -> dict[str, Cassette]:
     }
 
 
-def session(stack: ExitStack, tapes: dict[str, Cassette], router: Router, events: EventBus | None = None) -> Session:
+def session(
+    stack: ExitStack, cassettes: dict[str, Cassette], router: Router, events: EventBus | None = None
+) -> Session:
     providers = {}
-    for provider, tape in tapes.items():
-        client = stack.enter_context(httpx.Client(transport=CassetteTransport(tape)))
+    for provider, cassette in cassettes.items():
+        client = stack.enter_context(httpx.Client(transport=CassetteTransport(cassette)))
         providers[provider] = {**replay_settings(provider, client), "retry": RetryPolicy(max_retries=0)}
     return stack.enter_context(Session(FAILS, providers=providers, router=router, events=events))
 
 
-def test_the_next_model_answers_and_says_in_whose_place(tapes: dict[str, Cassette]) -> None:
-    """The question goes to both, each in its own wire; the history holds one answer, and the events both calls."""
+def test_the_next_model_answers_and_names_the_failed_one(cassettes: dict[str, Cassette]) -> None:
+    """The request goes to both, each on its own wire; the history holds one answer, and the events both calls."""
     seen: list[Event] = []
     with ExitStack() as stack:
         bus = stack.enter_context(EventBus(strict=True))
         bus.subscribe(seen.append)
-        talk = session(stack, tapes, Router(global_default=ANSWERS), bus)
-        reply = talk.ask(QUESTION, max_output_tokens=32)
+        chat = session(stack, cassettes, Router(global_default=ANSWERS), bus)
+        reply = chat.ask(QUESTION, max_output_tokens=32)
         assert bus.flush(10)
     assert "Paris" in reply.text
-    assert [tape.unplayed for tape in tapes.values()] == [0, 0]
+    assert [cassette.unplayed for cassette in cassettes.values()] == [0, 0]
     routing = reply.message.metadata.routing
     assert routing is not None
     assert routing.chosen_model == ANSWERS
     assert routing.reason == f"the global default; passed over: {FAILS} (rate_limit)"
-    assert [message.text for message in talk.messages] == [QUESTION, reply.text]
+    assert [message.text for message in chat.messages] == [QUESTION, reply.text]
     assert [event.type for event in seen].count("route.decided") == 2
     assert [event.type for event in seen][-1] == "turn.completed"
 
 
-def test_without_another_candidate_the_failure_stands(tapes: dict[str, Cassette]) -> None:
+def test_without_another_candidate_the_failure_is_raised(cassettes: dict[str, Cassette]) -> None:
     """No model answers that nobody asked for."""
     with ExitStack() as stack:
-        talk = session(stack, tapes, Router())
+        chat = session(stack, cassettes, Router())
         with pytest.raises(OverloadedError):
-            talk.ask(QUESTION, max_output_tokens=32)
-        assert talk.messages == ()
-    assert tapes["openai-chat"].unplayed == 1
+            chat.ask(QUESTION, max_output_tokens=32)
+        assert chat.messages == ()
+    assert cassettes["openai-chat"].unplayed == 1

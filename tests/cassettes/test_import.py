@@ -1,4 +1,4 @@
-"""Other recorders' cassettes are read, written as ours, and replayed."""
+"""Cassettes of other recorders are read, written as ours, and replayed."""
 
 import datetime
 import json
@@ -21,7 +21,7 @@ LEAST = 100
 
 
 def same_body(ours: bytes, theirs: bytes) -> bool:
-    """The same bytes; of a body that is JSON, the same value."""
+    """Equal bytes; for JSON, equal values."""
     if ours == theirs:
         return True
     try:
@@ -31,8 +31,8 @@ def same_body(ours: bytes, theirs: bytes) -> bool:
 
 
 @pytest.mark.exchanges
-def test_recordings_of_other_tools_import_and_replay(tmp_path: Path) -> None:
-    """At least a hundred, in five styles: each request, written anew, is answered as it was."""
+def test_recordings_of_other_tools_are_imported_and_replayed(tmp_path: Path) -> None:
+    """At least a hundred, of five recorders: each request, written again, gets its reply."""
     exchanges.load_or_skip("anthropic")
     played = 0
     for number, (provider, group) in enumerate(other_recorders.sample_recordings(EACH)):
@@ -66,15 +66,15 @@ def test_recordings_of_other_tools_import_and_replay(tmp_path: Path) -> None:
         "\x00", "interactions: [{request: {method: P, uri: u}, response: {status: {code: x}}}]",
     ],
 )  # fmt: skip
-def test_what_is_no_recording_is_said_so(text: str, tmp_path: Path) -> None:
-    """Code in a file is never run, and few lines never become gigabytes."""
+def test_other_files_are_refused(text: str, tmp_path: Path) -> None:
+    """Code in a file is never run, and few lines never expand to gigabytes."""
     path = tmp_path / "c.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigurationError):
         import_recording(path)
 
 
-def test_the_forms_that_are_rare(tmp_path: Path) -> None:
+def test_rare_forms_are_read(tmp_path: Path) -> None:
     """vcrpy's older form for httpx, its buffers and tuples, and Ruby's."""
     reply = '{"ok": true}'
     older: dict[str, Any] = {"status_code": 200, "headers": {"content-type": "application/json"}, "content": reply}

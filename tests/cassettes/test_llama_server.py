@@ -1,7 +1,7 @@
 """Each of the three wires that llama-server speaks, plain and streamed, with and without tools.
 
-Replayed by default. `pytest tests/cassettes --record-mode=rewrite` records again from a server on LLAMA_SERVER
-(http://127.0.0.1:8931 where unset); see cassettes/README.md.
+Replayed by default. `pytest tests/cassettes --record-mode=rewrite` records again from a server at LLAMA_SERVER (by
+default http://127.0.0.1:8931); see cassettes/README.md.
 """
 
 import os
@@ -51,7 +51,7 @@ def test_a_streamed_answer(provider: str) -> None:
 
 @pytest.mark.parametrize("provider", WIRES, ids=lambda provider: f"{provider}-tools")
 def test_a_call_and_its_answer(provider: str) -> None:
-    """A tool is called, run here, and its result is what the model answers from."""
+    """A tool is called, run here, and the model answers from its result."""
     with Session(model(provider), tools=demo_script.TOOLS, **settings(provider)) as session:
         reply = session.ask(demo_script.RECORDED_PARTS[0].prompt, max_output_tokens=128)
     assert [message.role for message in session.messages] == ["user", "assistant", "tool", "assistant"]
@@ -62,7 +62,7 @@ def test_a_call_and_its_answer(provider: str) -> None:
 
 @pytest.mark.parametrize("provider", WIRES, ids=lambda provider: f"{provider}-stream-tools")
 def test_a_streamed_call_and_its_answer(provider: str) -> None:
-    """The same as a stream: the call ends with its whole input, and the tool's answer is an event."""
+    """The call ends with its whole input, and the tool's answer is an event."""
     with Session(model(provider), tools=demo_script.TOOLS, **settings(provider)) as session:
         events = list(session.stream(demo_script.RECORDED_PARTS[0].prompt, max_output_tokens=128))
     (ended,) = [event for event in events if event.type == "tool_use_end"]

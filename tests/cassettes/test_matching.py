@@ -1,4 +1,4 @@
-"""Requests match by what they mean; the whole of it is `python -m tests.cassettes.matching`."""
+"""Requests match by meaning; `python -m tests.cassettes.matching` tries far more."""
 
 import json
 from typing import Any
@@ -42,21 +42,21 @@ def test_rewrites_hit_and_edits_miss() -> None:
     assert wrong == []
 
 
-def test_ids_may_differ_and_what_they_tie_may_not() -> None:
-    """The same history under other ids is the same; a result of another call is another history."""
+def test_ids_may_differ_and_their_links_may_not() -> None:
+    """The same history with other ids matches; a result of another call is another history."""
     assert differences(record_request(two_call_history("a")), record_request(two_call_history("b"))) == []
     assert differences(record_request(two_call_history("a")), record_request(two_call_history("b", "b1")))
 
 
 def test_ids_of_the_caller_count() -> None:
-    """What stands in a tool's input is nobody's made-up id."""
+    """A value in a tool's input is no generated id."""
     other = two_call_history("a")
     other["messages"][1]["content"][0]["input"]["id"] = "yours"
     assert differences(record_request(two_call_history("a")), record_request(other))
 
 
-def test_the_difference_is_named_by_its_path() -> None:
-    """Long texts are cut to where they differ, and a new item in the middle moves no other."""
+def test_a_difference_has_its_path() -> None:
+    """Long texts are cut around the difference, and an inserted item shifts no other."""
     long = "x" * 500
     ours, theirs = (chat({"role": "user", "content": [{"type": "text", "text": long + end}]}) for end in ("a", "b"))
     (line,) = differences(record_request(ours), record_request(theirs))
@@ -68,7 +68,7 @@ def test_the_difference_is_named_by_its_path() -> None:
 
 
 def test_a_difference_shows_no_secret() -> None:
-    """Tests are logged in public."""
+    """Logs of tests are public."""
     key = "sk-" + "ant-" + "9f8e7d6c5b4a" * 3
     (line,) = differences(
         record_request(chat({"role": "user", "content": "q"})), record_request(chat({"role": "user", "content": key}))
@@ -92,8 +92,8 @@ def test_a_difference_shows_no_secret() -> None:
         (record_request(chat(temperature=1)), False),
     ],
 )
-def test_who_is_asked_for_what(other: RecordedRequest, hit: bool) -> None:
-    """Provider and operation count; hosts of no known provider and prefixes of a path do not."""
+def test_provider_and_operation_count(other: RecordedRequest, hit: bool) -> None:
+    """Unknown hosts and prefixes of a path do not."""
     tape = record_request(chat(), provider="anthropic")
     assert (differences(tape, other) == []) is hit
 
@@ -122,8 +122,8 @@ def test_the_boundary_of_a_form_does_not_count() -> None:
     assert differences(tape, record_request(multipart("aaaa", "batch", "name"), "/v1/files"))
 
 
-def test_each_exchange_is_played_once_and_in_any_order() -> None:
-    """Those of one meaning in the order of their recording; then a miss says how often there was one."""
+def test_each_exchange_is_played_once_in_any_order() -> None:
+    """Equal ones in the order of their recording; then a miss says how many there were."""
     texts = ["a", "b", "a"]
     tape = Cassette(
         "s",
@@ -134,7 +134,7 @@ def test_each_exchange_is_played_once_and_in_any_order() -> None:
     )
     order = [tape.play(record_request(chat({"role": "user", "content": text}))).response.body for text in "baa"]
     assert order == [b"1", b"0", b"2"]
-    with pytest.raises(CassetteMissError, match="recorded 2 times, and is asked once more"):
+    with pytest.raises(CassetteMissError, match="recorded 2 times, but is sent again"):
         tape.play(record_request(chat({"role": "user", "content": "a"})))
     assert tape.unplayed == 0
     assert tape.remaining == []

@@ -1,4 +1,4 @@
-"""Keys of forty forms in every place of an exchange: refused, and shown nowhere."""
+"""Keys of forty formats in every place of an exchange: refused, and shown nowhere."""
 
 import logging
 import pickle
@@ -22,7 +22,7 @@ from tests.cassettes.planted_keys import DROPPED, ISSUERS, PLACES, Place, key
 
 @pytest.fixture(scope="module")
 def log_lines() -> Iterator[list[str]]:
-    """Everything that anybody logs, at the finest level."""
+    """Everything that anything logs, at the finest level."""
     lines: list[str] = []
 
     class Listener(logging.Handler):
@@ -39,7 +39,7 @@ def log_lines() -> Iterator[list[str]]:
 
 
 def record(path: Path, place: Place, secret: str) -> list[str]:
-    """Records one exchange with the key in its place; gives the reprs of what recorded it."""
+    """Records one exchange with the key in its place; returns the reprs of what recorded it."""
     request, response = place(secret)
     shown = []
     with cassette(path, "all") as recorder, httpx.Client(transport=httpx.MockTransport(lambda _: response)) as client:
@@ -49,7 +49,7 @@ def record(path: Path, place: Place, secret: str) -> list[str]:
 
 
 def frames(trace: TracebackType | None) -> Iterator[str]:
-    """The local names of the frames that are not the test's own, as debuggers and `pytest -l` show them."""
+    """The local names of frames outside of the test, as debuggers and `pytest -l` show them."""
     while trace:
         if "/tests/" not in trace.tb_frame.f_code.co_filename:
             yield repr(trace.tb_frame.f_locals)
@@ -57,7 +57,7 @@ def frames(trace: TracebackType | None) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("issuer", ISSUERS)
-def test_a_key_is_refused_wherever_it_stands(issuer: str, tmp_path: Path, log_lines: list[str]) -> None:
+def test_a_key_is_refused_in_every_place(issuer: str, tmp_path: Path, log_lines: list[str]) -> None:
     """Nothing is written, and no log, repr, error or traceback shows it."""
     for number, (name, place) in enumerate(PLACES.items()):
         secret = key(issuer, number)
@@ -72,15 +72,15 @@ def test_a_key_is_refused_wherever_it_stands(issuer: str, tmp_path: Path, log_li
 
 
 @pytest.mark.parametrize("place", DROPPED)
-def test_what_is_not_kept_needs_no_refusal(place: str, tmp_path: Path, log_lines: list[str]) -> None:
-    """Keys travel in headers that no cassette holds: the recording is written without them."""
+def test_keys_in_dropped_headers_are_not_refused(place: str, tmp_path: Path, log_lines: list[str]) -> None:
+    """No cassette holds these headers: the recording is written without them."""
     secret = key("Anthropic", 7)
     shown = record(tmp_path / "c.yaml", DROPPED[place], secret)
     assert [text for text in [*shown, *log_lines, (tmp_path / "c.yaml").read_text()] if secret in text] == []
 
 
-def test_a_key_without_a_form_is_known_by_its_use(tmp_path: Path) -> None:
-    """Some keys look like nothing: a reply that repeats the one that was sent is refused."""
+def test_a_key_without_a_format_is_known_by_its_use(tmp_path: Path) -> None:
+    """A reply that repeats the key that was sent is refused."""
     plain = "correcthorsebatterystaple"
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -105,20 +105,20 @@ def test_a_key_without_a_form_is_known_by_its_use(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_names_of_secrets(name: str, value: str, found: bool) -> None:
-    """A value under such a name is one, unless it says of itself that it is none."""
+    """A value with such a name is secret, unless it is a placeholder."""
     assert bool(Scanner().scan_json({"a": [{name: value}]}, "$")) is found
     assert bool(Scanner().scan_query(f"/x?{name}={value}", "path")) is found
 
 
 def test_a_placeholder_is_no_secret() -> None:
-    """Cassettes in public say `MASKED` where a key was; a real one with such a word in it has digits as well."""
+    """Public cassettes have `MASKED` instead of a key; a real key with such a word in it has digits as well."""
     assert is_placeholder("sk-MASKED")
     assert is_placeholder("sk-ant-REDACTED-1")
     assert not is_placeholder(key("OpenAI", 1) + "test")
 
 
-def test_scrubbing_masks_what_was_found_and_nothing_else() -> None:
-    """Afterwards the file can be written; bytes in which nothing was found are the same ones."""
+def test_scrubbing_masks_findings_only() -> None:
+    """Then the file can be written; bytes without findings are the same ones."""
     secret = key("Groq", 5)
     body = b'{"a" : "' + secret.encode() + b'", "password": "swordfish", "b": [1.50]}'
     stream = b'data: {"t":  "x"}\n\ndata: {"t": "' + secret.encode() + b'"}\n\n'
@@ -141,7 +141,7 @@ def test_scrubbing_masks_what_was_found_and_nothing_else() -> None:
 
 @pytest.mark.exchanges
 def test_recorded_traffic_is_rarely_taken_for_a_secret() -> None:
-    """Under one in a hundred of a sample over all wires, passwords that tools were given included."""
+    """Under one in a hundred of a sample over all wires, with the passwords that tools were given."""
     exchanges.load_or_skip("anthropic")
     sample = [each for name in ("anthropic", "openai-chat", "ollama", "groq") for each in exchanges.load(name)[::20]]
     found = [

@@ -31,7 +31,7 @@ def play(tape: Cassette) -> Session:
 
 
 def test_the_session_keeps_its_calls_and_results_over_two_swaps() -> None:
-    """Each provider calls a tool, and is sent the calls and results of those before it."""
+    """Each provider calls a tool, and receives the earlier calls and results."""
     tape = cassette()
     session = play(tape)
     calls = [(call.name, message.metadata.provider) for message in session.messages for call in message.tool_uses]
@@ -43,7 +43,7 @@ def test_the_session_keeps_its_calls_and_results_over_two_swaps() -> None:
 
 
 def test_foreign_ids_are_legal_on_each_wire_and_own_ids_come_back() -> None:
-    """What the recorded server was sent: its own ids on the same wire, made ones on another."""
+    """The recorded server received its own ids on the same wire, generated ones on another."""
     exchanges = cassette().exchanges
     bodies = [json.loads(exchange.request.body) for exchange in exchanges]
     replies = [exchange.response.body.decode() for exchange in exchanges]

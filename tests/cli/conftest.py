@@ -1,4 +1,4 @@
-"""What the commands print depends on the terminal: these tests name theirs, whatever it is that runs them."""
+"""What the commands print depends on the terminal: these tests set theirs, whatever runs them."""
 
 import pytest
 

@@ -11,7 +11,7 @@ from tests.unit.session.handwritten_replies import handwritten_anthropic
 
 
 def test_a_chat_is_compacted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The summary is shown with what it cost; a preview tells sizes; with nothing to compact it says so."""
+    """The summary is shown with its cost; a preview shows sizes; with nothing to compact it says so."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
     replies = [
         sse_reply(*handwritten_anthropic("Good day.").frames),

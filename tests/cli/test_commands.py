@@ -1,4 +1,4 @@
-"""The command line as a person meets it: real processes where exit codes count, the real server's recordings inside."""
+"""The command line: real processes where exit codes count, with recordings of a real server."""
 
 import json
 import re
@@ -50,7 +50,7 @@ class TestErrors:
             (("ask", "local:smollm2-135m", "  "), "the prompt is empty"),
         ],
     )
-    def test_what_is_wrong_is_one_line_and_exit_code_2(self, words: tuple[str, ...], message: str) -> None:
+    def test_errors_are_one_line_and_exit_code_2(self, words: tuple[str, ...], message: str) -> None:
         """A missing key, a misspelt provider or an unknown model never shows a traceback."""
         done = command(*words)
         assert done.returncode == 2
@@ -61,7 +61,7 @@ class TestErrors:
 
 class TestAsk:
     def test_the_answer_goes_to_stdout_and_its_price_to_stderr(self) -> None:
-        """So that an answer can be piped."""
+        """So an answer can be piped."""
         frames = [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in HANDWRITTEN_STREAM]
         with FaultyServer(sse_reply(*frames)) as server:
             words = ("ask", "anthropic:claude-sonnet-4-6", "Hello", "--base-url", server.url)
@@ -72,15 +72,15 @@ class TestAsk:
 
 
 class TestModels:
-    def test_all_models_are_listed_with_what_they_can_do(self) -> None:
-        """One row a model, all providers."""
+    def test_all_models_are_listed_with_their_capabilities(self) -> None:
+        """One row per model, all providers."""
         done = run(app, ["models"])
         assert done.exit_code == 0
         assert re.search(r"anthropic:claude-opus-5-5 .*yes", done.output)
         assert "local:smollm2-135m" in done.output
 
     def test_one_model_shows_its_evidence(self) -> None:
-        """Each capability with where it is known from."""
+        """Each capability with its source."""
         done = run(app, ["models", "anthropic:claude-opus-5-5"])
         assert "forced_tool_choice" in done.output
         assert "recorded exchanges" in done.output
@@ -95,14 +95,14 @@ class TestPrices:
         assert "source http" in done.output
         assert re.search(r"price table \d{4}-\d\d-\d\d\+[0-9a-f]{8}", done.output)
 
-    def test_the_table_is_sound(self) -> None:
+    def test_the_table_is_valid(self) -> None:
         """`dragoman prices check` finds nothing."""
         done = run(app, ["prices", "check"])
         assert done.exit_code == 0
         assert "no problems" in done.output
 
-    def test_a_table_is_kept_and_used_again(self, tmp_path: Path) -> None:
-        """Stored under its version, listed, and loaded by it."""
+    def test_a_table_is_stored_and_used_again(self, tmp_path: Path) -> None:
+        """Under its version, listed, and loaded by it."""
         version = price_table().version
         assert f"{version}.zip" in run(app, ["prices", "keep", "--kept", str(tmp_path)]).output
         assert version in run(app, ["prices", "versions", "--kept", str(tmp_path)]).output

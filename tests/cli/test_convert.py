@@ -1,4 +1,4 @@
-"""`dragoman convert`: files and directories between shapes, with the losses told and nothing lost silently."""
+"""`dragoman convert`: files and directories between formats, with all losses reported."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ def convert(*words: object) -> Result:
 
 @pytest.fixture
 def history(tmp_path: Path) -> Path:
-    """A history with something of everything in it."""
+    """A history with all kinds of content."""
     path = tmp_path / "history.json"
     path.write_text(json.dumps(to_messages(everything()).data))
     return path
@@ -30,7 +30,7 @@ def history(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("shape", ["messages", "session", "cmf"])
 def test_there_and_back_is_the_same(shape: str, history: Path, tmp_path: Path) -> None:
-    """In the shapes that lose nothing for ever; what CMF has no word for is told all the same."""
+    """In the formats without lasting losses; what CMF cannot express is still reported."""
     there, back = tmp_path / "there.json", tmp_path / "back.json"
     done = convert(history, there, "--to", shape)
     assert done.exit_code == 0, done.output
@@ -40,8 +40,8 @@ def test_there_and_back_is_the_same(shape: str, history: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("shape", ["umf", "umf-events", "chatml", "acp", "openai-chat", "anthropic", "google"])
-def test_what_a_shape_cannot_carry_is_listed(shape: str, history: Path, tmp_path: Path) -> None:
-    """By kind, with how often and why; the file is read again by looking at it."""
+def test_losses_of_a_format_are_listed(shape: str, history: Path, tmp_path: Path) -> None:
+    """By kind, with count and reason; the format of the file is detected again."""
     there = tmp_path / f"there.{shape}"
     done = convert(history, there, "--to", shape)
     assert done.exit_code == 0, done.output
@@ -52,7 +52,7 @@ def test_what_a_shape_cannot_carry_is_listed(shape: str, history: Path, tmp_path
     assert "Done." in (tmp_path / "again.json").read_text()
 
 
-def test_a_session_can_be_gone_on_with(tmp_path: Path) -> None:
+def test_a_converted_session_can_be_continued(tmp_path: Path) -> None:
     """A history of another library becomes a session of its own model."""
     path = tmp_path / "session.json"
     assert convert(DUMPS / "langchain_anthropic_dicts.json", path, "--to", "session").exit_code == 0
@@ -61,8 +61,8 @@ def test_a_session_can_be_gone_on_with(tmp_path: Path) -> None:
     assert session.messages[-1].text == "Rain in Bern, sun in Ulm."
 
 
-def test_nothing_is_written_over_silently(history: Path, tmp_path: Path) -> None:
-    """Neither the target nor the source itself; asked to, it is."""
+def test_nothing_is_overwritten_silently(history: Path, tmp_path: Path) -> None:
+    """Neither the target nor the source itself; on request, it is."""
     there = tmp_path / "there.json"
     there.write_text("mine")
     assert convert(history, there, "--to", "cmf").exit_code != 0
@@ -75,7 +75,7 @@ def test_nothing_is_written_over_silently(history: Path, tmp_path: Path) -> None
 
 
 def test_several_conversations_go_into_a_directory(tmp_path: Path) -> None:
-    """By their names; or one of them into a file."""
+    """Under their names; or one of them into a file."""
     log = DUMPS / "llm_threads.db"
     done = convert(log, tmp_path / "talks", "--to", "acp")
     assert done.exit_code == 0, done.output
@@ -90,7 +90,7 @@ def test_several_conversations_go_into_a_directory(tmp_path: Path) -> None:
 
 
 def test_a_directory_is_converted_file_by_file(tmp_path: Path) -> None:
-    """What cannot be read is named with its fault, and the rest is done."""
+    """An unreadable file is named with its fault, and the rest is done."""
     source, target = tmp_path / "from", tmp_path / "to"
     (source / "deep").mkdir(parents=True)
     shutil.copy(DUMPS / "langchain_chat_dumpd.json", source / "a.json")
@@ -101,29 +101,29 @@ def test_a_directory_is_converted_file_by_file(tmp_path: Path) -> None:
     (source / "picture.png").write_bytes(b"\x89PNG")
     done = convert(source, target, "--to", "cmf")
     assert done.exit_code == 1
-    assert "4 conversations of 3 files converted, 2 files not" in done.output
+    assert "4 conversations of 3 files converted, 2 files failed" in done.output
     assert "broken.json: $[0].parts: Input should be a valid list (read as pydantic-ai)" in done.output
-    assert "other.json: nothing tells in which shape" in done.output
+    assert "other.json cannot be detected" in done.output
     made = sorted(str(path.relative_to(target)) for path in target.rglob("*.json"))
     assert made[:2] == ["a.json", "deep/b.json"]
     assert [Path(name).parent.name for name in made[2:]] == ["logs", "logs"]
     again = convert(source, target, "--to", "cmf")
-    assert "0 conversations of 0 files converted, 5 files not" in again.output
+    assert "0 conversations of 0 files converted, 5 files failed" in again.output
 
 
-def test_files_that_would_become_one_are_not_written_over(tmp_path: Path) -> None:
-    """Not even where writing over is allowed: the second of them fails."""
+def test_two_files_with_one_target_are_not_overwritten(tmp_path: Path) -> None:
+    """Not even if overwriting is allowed: the second of them fails."""
     source, target = tmp_path / "from", tmp_path / "to"
     source.mkdir()
     for name in ("a.json", "a.jsonl"):
         (source / name).write_text(json.dumps(to_messages([Message.user(name)]).data))
     done = convert(source, target, "--to", "cmf", "--overwrite")
-    assert "1 conversations of 1 files converted, 1 files not" in done.output
+    assert "1 conversations of 1 files converted, 1 files failed" in done.output
     assert from_cmf((target / "a.json").read_bytes())[0].text == "a.json"
 
 
 def test_a_message_body_is_one_message(tmp_path: Path, history: Path) -> None:
-    """More of them have no place in it."""
+    """More messages do not fit into it."""
     one = tmp_path / "one.json"
     one.write_text(json.dumps(to_cmf([Message.user("Hi.")]).data))
     assert convert(one, tmp_path / "body.json", "--to", "message-body").exit_code == 0
@@ -135,13 +135,13 @@ def test_a_message_body_is_one_message(tmp_path: Path, history: Path) -> None:
     ("words", "message"),
     [
         (("nowhere.json", "b.json", "--to", "cmf"), "there is no file 'nowhere.json'"),
-        (("{dump}", "b.json", "--to", "no-such-shape"), "there is no shape 'no-such-shape'"),
-        (("{dump}", "b.json", "--to", "langchain"), "langchain is read and never written"),
+        (("{dump}", "b.json", "--to", "no-such-shape"), "there is no format 'no-such-shape'"),
+        (("{dump}", "b.json", "--to", "langchain"), "langchain can be read but not written"),
         (("{dump}", "b.json", "--to", "cmf", "--from", "cmf"), "$[0]"),
         (("{dump}", "b.json", "--to", "cmf", "--only", "other"), "holds no conversation 'other'"),
     ],
 )
-def test_what_is_wrong_is_said(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
+def test_errors_of_conversions_are_reported(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
     """As an error of ours; nothing is written."""
     named = [word.replace("{dump}", str(DUMPS / "langchain_chat_dumpd.json")) for word in words]
     named[1] = str(tmp_path / named[1])
@@ -155,5 +155,5 @@ def test_an_error_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     """As for all commands."""
     done = command("convert", str(DUMPS), str(tmp_path / "a"), "--to", "no-such-shape", COLUMNS="400")
     assert done.returncode == 2
-    assert "there is no shape 'no-such-shape'" in done.stderr
+    assert "there is no format 'no-such-shape'" in done.stderr
     assert "Traceback" not in done.stderr

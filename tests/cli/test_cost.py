@@ -1,4 +1,4 @@
-"""`dragoman cost` as a person meets it: sessions, messages and usage files, in a terminal, as JSON and as a picture."""
+"""`dragoman cost`: sessions, messages and usage files, in a terminal, as JSON and as a picture."""
 
 import json
 import sys
@@ -23,7 +23,7 @@ from dragoman.store import Store
 
 SONNET, O3, NOBODY = "anthropic:claude-sonnet-4-6", "openai:o3", "nobody:knows<this>"
 USED = {SONNET: (1000, 50, 1), O3: (5000, 500, 2), NOBODY: (5, 5, 3)}
-"""Tokens in, tokens out, and the day of November on which each was asked."""
+"""Input tokens, output tokens, and the day of November of each request."""
 
 
 def reply(model: str, **fields: object) -> Message:
@@ -40,7 +40,7 @@ def history() -> list[Message]:
 
 @pytest.fixture
 def session(tmp_path: Path) -> Path:
-    """A session that three models replied in, one of them without a price."""
+    """A session in which three models replied, one of them without a price."""
     path = tmp_path / "session.json"
     path.write_bytes(Session("anthropic:claude-opus-5-5", messages=history()).dump())
     return path
@@ -75,7 +75,7 @@ def by_key(found: dict[str, object], *names: str) -> dict[tuple[str, ...], str |
     return {tuple(line[name] for name in names): line["cost_usd"] for line in found["lines"]}
 
 
-def test_a_session_costs_what_it_said(session: Path) -> None:
+def test_a_session_costs_what_it_reports(session: Path) -> None:
     """The figures of the session itself, by model; what is unknown is named and never 0."""
     out = run(session).output
     for words in (
@@ -102,8 +102,8 @@ def test_usages_cost_what_the_session_did(session: Path, usages: Path) -> None:
     assert both["prices"] == ["as recorded", f"price table {price_table().version}"]
 
 
-def test_messages_one_a_line(tmp_path: Path) -> None:
-    """A log of messages, by user and session; questions cost nothing and are no replies."""
+def test_messages_are_read_one_per_line(tmp_path: Path) -> None:
+    """A log of messages, by user and session; prompts cost nothing and are no replies."""
     path = tmp_path / "log.jsonl"
     lines = [write_message(message) for message in (Message.user("Hi"), reply(SONNET, session_id="s1"), reply(O3))]
     path.write_bytes(b"\n".join(lines) + b"\n\n")
@@ -115,7 +115,7 @@ def test_messages_one_a_line(tmp_path: Path) -> None:
 
 
 def test_a_reply_without_a_count_is_unknown(tmp_path: Path) -> None:
-    """It was sent by a provider, so it is counted; its cost is not known."""
+    """A provider sent it, so it is counted; its cost is unknown."""
     path = tmp_path / "log.jsonl"
     silent = Message.assistant("Hi", metadata=MessageMetadata(provider="openai"))
     path.write_bytes(write_message(silent))
@@ -125,7 +125,7 @@ def test_a_reply_without_a_count_is_unknown(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_what_broke_was_billed_too(tmp_path: Path) -> None:
+def test_broken_attempts_are_billed_too(tmp_path: Path) -> None:
     """A session's attempts are part of its cost."""
     stored = json.loads(Session("openai:o3", messages=history()).dump())
     stored["attempts"] = [json.loads(write_message(reply(SONNET)))]
@@ -134,8 +134,8 @@ def test_what_broke_was_billed_too(tmp_path: Path) -> None:
     assert report(path)["total"]["cost_usd"] == "0.0215"
 
 
-def test_repricing(session: Path, usages: Path, tmp_path: Path) -> None:
-    """At another moment, as another model, by another table: for every kind of source."""
+def test_repricing_works_for_every_source(session: Path, usages: Path, tmp_path: Path) -> None:
+    """At another time, as another model, by another table."""
     for source in (session, usages):
         then = report(source, "--at", "2025-06-01")
         assert by_key(then, "model")[(O3,)] == "0.07"
@@ -152,8 +152,8 @@ def test_repricing(session: Path, usages: Path, tmp_path: Path) -> None:
     assert by_key(report(usages, "--overlay", overlay), "model")[(NOBODY,)] == "0.00001"
 
 
-def test_what_was_recorded_is_not_priced_anew(tmp_path: Path) -> None:
-    """A negotiated price stays, until another table is asked for."""
+def test_recorded_costs_are_not_repriced(tmp_path: Path) -> None:
+    """A negotiated price stays, until another table is requested."""
     ours = Usage(input_tokens=1000, cost_usd=Decimal("0.5"), cost_status="priced", pricing_version="ours")
     path = tmp_path / "log.jsonl"
     path.write_bytes(write_message(Message.assistant("Hi", metadata=MessageMetadata(model=O3, usage=ours))))
@@ -161,7 +161,7 @@ def test_what_was_recorded_is_not_priced_anew(tmp_path: Path) -> None:
     assert report(path, "--reprice")["total"]["cost_usd"] == "0.002"
 
 
-def test_a_plot_is_a_picture_of_its_own(session: Path, tmp_path: Path) -> None:
+def test_a_plot_is_self_contained(session: Path, tmp_path: Path) -> None:
     """SVG that parses, with a bar for what is known and words for what is not; HTML that loads nothing."""
     picture, page = tmp_path / "costs.svg", tmp_path / "costs.html"
     run(session, "--by", "day", "--by", "model", "--plot", picture)
@@ -181,7 +181,7 @@ def test_a_plot_is_a_picture_of_its_own(session: Path, tmp_path: Path) -> None:
 
 
 def test_a_png_needs_a_package(session: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says which; with it, it is asked for the picture."""
+    """The error names it; with it, the picture is made."""
     path = tmp_path / "costs.png"
     monkeypatch.setitem(sys.modules, "cairosvg", None)
     with pytest.raises(MissingExtraError, match="pip install cairosvg"):
@@ -202,8 +202,7 @@ def test_without_duckdb_sessions_can_still_be_added_up(
         run(usages)
 
 
-def test_nothing_was_asked(tmp_path: Path) -> None:
-    """A session without a reply cost nothing."""
+def test_a_session_without_replies_costs_nothing(tmp_path: Path) -> None:
     path = tmp_path / "session.json"
     path.write_bytes(Session("openai:o3").dump())
     assert report(path)["total"]["replies"] == 0
@@ -215,23 +214,21 @@ def test_nothing_was_asked(tmp_path: Path) -> None:
     ("name", "content", "error", "message"),
     [
         ("costs.txt", "", ConfigurationError, ".parquet"),
-        ("session.json", "{}", ConfigurationError, "no stored session"),
+        ("session.json", "{}", ConfigurationError, "not a stored session"),
         (
             "log.jsonl",
             '{"role": "assistant", "content": {"text": "secret"}}',
             ConfigurationError,
-            "line 1 is no message",
+            "line 1 is not a message",
         ),
-        ("log.jsonl", '{"role": 1}\n', ConfigurationError, "line 1 is no message"),
+        ("log.jsonl", '{"role": 1}\n', ConfigurationError, "line 1 is not a message"),
         ("usages.jsonl", '{"model": "x:y"', RequestError, "cannot be read"),
         ("usages.csv", "a,b\n1,2\n", RequestError, "no column model"),
         ("usages.parquet", "no parquet", RequestError, "cannot be read"),
     ],
 )
-def test_files_that_are_something_else(
-    tmp_path: Path, name: str, content: str, error: type[Exception], message: str
-) -> None:
-    """Each is refused with its reason, which does not repeat what was said."""
+def test_other_files_are_refused(tmp_path: Path, name: str, content: str, error: type[Exception], message: str) -> None:
+    """Each with its reason, which does not quote the content."""
     path = tmp_path / name
     path.write_text(content)
     with pytest.raises(error, match=message) as caught:
@@ -239,8 +236,8 @@ def test_files_that_are_something_else(
     assert "secret" not in str(caught.value)
 
 
-def test_wrong_names(session: Path, tmp_path: Path) -> None:
-    """No such file, and no such kind of plot."""
+def test_wrong_names_are_refused(session: Path, tmp_path: Path) -> None:
+    """A missing file, and an unknown kind of plot."""
     with pytest.raises(ConfigurationError, match="there is no file"):
         run(tmp_path / "nothing.json")
     with pytest.raises(ConfigurationError, match=r"\.html, \.svg or \.png"):
@@ -260,8 +257,8 @@ def test_a_store_costs_what_its_replies_did(tmp_path: Path, session: Path, named
     assert "as recorded" in run(name).output
 
 
-def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    """A report reads."""
+def test_a_missing_store_is_not_created(tmp_path: Path) -> None:
+    """A report only reads."""
     with pytest.raises(ConfigurationError, match="no store"):
         run(f"sqlite:///{tmp_path / 'none.db'}")
     assert list(tmp_path.iterdir()) == []

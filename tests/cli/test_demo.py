@@ -1,4 +1,6 @@
-"""`dragoman demo`, `ask` and `chat` with a model in this process: live, and with whatever such a model may write."""
+"""`dragoman demo`, `ask` and `chat` with a model in this process: live, and with anything that such a model may
+write.
+"""
 
 import re
 from collections.abc import Callable
@@ -24,7 +26,7 @@ Script = Callable[..., ScriptedRuntime]
 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Script:
-    """Makes a runtime that writes these texts, in turn."""
+    """Makes a runtime that writes these texts, one after the other."""
 
     def install(*written: str | Written) -> ScriptedRuntime:
         runtime = ScriptedRuntime(*written)
@@ -46,13 +48,13 @@ def check_replayed(shown: str) -> None:
     assert "← read_file port = 8080" in shown
     assert "← add 42" in shown
     assert "Monday" in shown  # the file says so, and the recorded model repeats it
-    assert "would have cost" in shown
+    assert "cost there" in shown
     assert "anthropic:claude-opus-5-5" in shown
 
 
 @pytest.mark.live_local
 def test_the_demo_runs_to_its_end_without_key_or_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the model answers that runs live: it is called with both tools, so a call or words may come."""
+    """Whatever the live model answers: it gets both tools, so a call or words may come."""
     monkeypatch.setattr(demo_script, "LOCAL_PROMPT", reword(demo_script.LOCAL_PROMPT))
     shown = run("demo").stdout
     check_replayed(shown)
@@ -60,8 +62,8 @@ def test_the_demo_runs_to_its_end_without_key_or_network(monkeypatch: pytest.Mon
     assert "left out" not in shown
 
 
-def test_the_demo_says_how_long_the_model_took_to_load(scripted: Script) -> None:
-    """Before the model is asked, so that the seconds belong to something."""
+def test_the_demo_reports_how_long_the_model_took_to_load(scripted: Script) -> None:
+    """Before the model is asked, so the time is explained."""
     runtime = scripted(CALL, "It is 8081.")
     shown = run("demo").stdout
     check_replayed(shown)
@@ -84,7 +86,7 @@ def test_the_demo_says_how_long_the_model_took_to_load(scripted: Script) -> None
         pytest.param((CALL, (" ".join(["word"] * 128), True)), id="words without end"),
     ],
 )
-def test_the_demo_takes_whatever_the_model_writes(scripted: Script, written: tuple[str | Written, ...]) -> None:
+def test_the_demo_accepts_whatever_the_model_writes(scripted: Script, written: tuple[str | Written, ...]) -> None:
     """It ends with the bill."""
     scripted(*written)
     check_replayed(run("demo").stdout)
@@ -93,7 +95,7 @@ def test_the_demo_takes_whatever_the_model_writes(scripted: Script, written: tup
 def test_the_demo_leaves_the_model_out_if_it_is_not_installed(
     scripted: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And says at its end how to get it."""
+    """At its end it says how to install it."""
 
     def missing(name: str) -> Path:
         raise MissingExtraError(f"the file of {name} is not installed")
@@ -107,7 +109,7 @@ def test_the_demo_leaves_the_model_out_if_it_is_not_installed(
 
 
 def test_ask_keeps_the_loading_out_of_the_answer(scripted: Script) -> None:
-    """It goes where tokens and cost go; with --quiet, nowhere."""
+    """It goes to stderr, like tokens and cost; with --quiet, nowhere."""
     scripted("Hello.")
     done = run("ask", MODEL, "Hi")
     assert done.stdout == "Hello.\n"
@@ -119,7 +121,7 @@ def test_ask_keeps_the_loading_out_of_the_answer(scripted: Script) -> None:
 
 
 def test_a_chat_loads_the_model_once_and_when_it_is_needed(scripted: Script) -> None:
-    """At the first line that is for it, not before."""
+    """At the first prompt for it, not before."""
     scripted("Hello.", "Goodbye.")
     shown = run("chat", MODEL, typed="/cost\nHi\nBye\n/quit\n").stdout
     assert shown.index("nothing asked yet") < shown.index(LOADING) < shown.index("Hello.") < shown.index("Goodbye.")

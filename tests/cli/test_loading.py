@@ -1,4 +1,4 @@
-"""What a person sees while a model of this process is loaded."""
+"""What the terminal shows while a model of this process is loaded."""
 
 import io
 import re
@@ -27,14 +27,14 @@ def runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ScriptedRuntime:
 
 
 def screen(*, terminal: bool) -> tuple[Console, Screen]:
-    """A console, and what it shows so far."""
+    """A console, and its output so far."""
     written = io.StringIO()
     out = Console(file=written, force_terminal=terminal, width=80, color_system=None, _environ={"TERM": "xterm"})
     return out, written.getvalue
 
 
 @pytest.mark.usefixtures("runtime")
-def test_a_file_has_a_line_before_and_one_after() -> None:
+def test_a_file_gets_a_line_before_and_one_after() -> None:
     """And nothing more once the model is loaded."""
     out, shown = screen(terminal=False)
     load_local(out, MODEL)
@@ -46,8 +46,8 @@ def test_a_file_has_a_line_before_and_one_after() -> None:
 
 
 @pytest.mark.usefixtures("runtime")
-def test_a_terminal_has_a_spinner_and_a_line_after() -> None:
-    """The spinner is wiped away: its line is erased before the next one is written."""
+def test_a_terminal_gets_a_spinner_and_a_line_after() -> None:
+    """The spinner is erased before the next line is written."""
     out, shown = screen(terminal=True)
     load_local(out, MODEL)
     spinner, erased, after = shown().rpartition("\x1b[2K")
@@ -59,7 +59,7 @@ def test_a_terminal_has_a_spinner_and_a_line_after() -> None:
 def test_a_spinner_ends_if_the_model_cannot_be_loaded(
     runtime: ScriptedRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error comes through, and the cursor is shown again."""
+    """The error is raised, and the cursor is shown again."""
 
     def refuse(*_: object, **__: object) -> None:
         raise RuntimeError("no memory")
@@ -73,8 +73,8 @@ def test_a_spinner_ends_if_the_model_cannot_be_loaded(
     assert "loaded" not in shown()
 
 
-def test_a_provider_has_nothing_to_load(runtime: ScriptedRuntime) -> None:
-    """It is asked over the network."""
+def test_a_remote_model_has_nothing_to_load(runtime: ScriptedRuntime) -> None:
+    """It is reached over the network."""
     out, shown = screen(terminal=True)
     load_local(out, "anthropic:claude-opus-5-5")
     assert shown() == ""

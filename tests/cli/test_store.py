@@ -1,4 +1,4 @@
-"""`dragoman store` as a person meets it: an export, the report over it, and what a cluster is told."""
+"""`dragoman store`: an export, the report over it, and the SQL for a cluster."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -50,7 +50,7 @@ def costs(*words: object) -> dict[str, Any]:
 
 
 def test_an_export_costs_what_the_store_does(database: Path, tmp_path: Path) -> None:
-    """By day and team, at other prices, and over some of the time."""
+    """By day and team, at other prices, and over a part of the time."""
     folder = tmp_path / "replies"
     assert "3 days written, with 3 replies" in run("store", "export", folder, "--store", database).stdout
     assert "0 days written, with 0 replies, 3 unchanged" in run("store", "export", folder, "-s", database).stdout
@@ -65,19 +65,19 @@ def test_an_export_costs_what_the_store_does(database: Path, tmp_path: Path) -> 
     assert "as recorded" in run("cost", folder).output
 
 
-def test_days_that_are_asked_for(database: Path, tmp_path: Path) -> None:
-    """Only they are written; a day that lost its replies is taken away."""
+def test_only_requested_days_are_written(database: Path, tmp_path: Path) -> None:
+    """A day that lost its replies is removed."""
     folder = tmp_path / "replies"
     run("store", "export", folder, "--store", f"sqlite:///{database}", "--since", "2026-11-20", "--text")
     assert sorted(path.name for path in folder.iterdir()) == ["day=2026-11-20", "day=2026-11-21"]
     with Store(f"sqlite:///{database}") as store:
         store.delete(store.list().sessions[0].id)
     output = run("store", "export", folder, "--store", database, "--until", "2026-11-21").stdout
-    assert "0 days written, with 0 replies, 0 unchanged, 1 taken away" in output
+    assert "0 days written, with 0 replies, 0 unchanged, 1 removed" in output
 
 
-def test_nothing_is_made_where_nothing_is(tmp_path: Path) -> None:
-    """No store, no folder of an export."""
+def test_a_missing_store_creates_nothing(tmp_path: Path) -> None:
+    """No store, and no folder of an export."""
     for name in (tmp_path / "none.db", f"sqlite:///{tmp_path / 'none.db'}"):
         with pytest.raises(ConfigurationError, match="no store"):
             run("store", "export", tmp_path / "replies", "--store", name)
@@ -91,8 +91,8 @@ def test_nothing_is_made_where_nothing_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "messages"])
-def test_a_time_counts_for_every_source(tmp_path: Path, kind: str) -> None:
-    """For usages and messages as well as for stores: the first moment is in, the last one out."""
+def test_a_time_range_applies_to_every_source(tmp_path: Path, kind: str) -> None:
+    """To usages and messages as well as to stores: the first moment is included, the last one is not."""
     path = tmp_path / f"replies.{'csv' if kind == 'csv' else 'jsonl'}"
     replies = [reply(O3, day, "red") for day in range(3)]
     if kind == "messages":
@@ -108,6 +108,6 @@ def test_a_time_counts_for_every_source(tmp_path: Path, kind: str) -> None:
     assert costs(path, "--since", "2026-11-20", "--until", "2026-11-21T12:00:00")["total"]["replies"] == 1
 
 
-def test_a_cluster_is_told_in_sql() -> None:
-    """A statement a line, for psql."""
+def test_the_sql_of_a_cluster_is_printed() -> None:
+    """One statement per line, for psql."""
     assert run("store", "citus").stdout == "".join(f"{statement};\n" for statement in citus_statements())

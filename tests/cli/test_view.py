@@ -1,4 +1,4 @@
-"""`dragoman view`: a page of whatever holds a conversation."""
+"""`dragoman view`: a page of any file that contains a conversation."""
 
 import shutil
 from pathlib import Path
@@ -44,8 +44,8 @@ def session(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_session(session: Path, tmp_path: Path) -> None:
-    """With its tool ids, so that the raw requests are those that were sent; and the model that it is set to."""
+def test_a_session_becomes_a_page(session: Path, tmp_path: Path) -> None:
+    """With its tool ids, so the raw requests are those that were sent; and its current model."""
     document = render_page(tmp_path, session)
     assert document.one("h1").words == "session"
     assert document.one("#snext").one("strong").words == OPUS
@@ -56,8 +56,8 @@ def test_a_session(session: Path, tmp_path: Path) -> None:
     assert len(older.all("article")) == sum(message.role != "tool" for message in messages)
 
 
-def test_a_session_of_a_store(tmp_path: Path) -> None:
-    """By the store, where it has one; by its id, where it has several."""
+def test_a_session_of_a_store_becomes_a_page(tmp_path: Path) -> None:
+    """If the store has only one; otherwise by id."""
     path = tmp_path / "chats.db"
     with Store(f"sqlite:///{path}") as store:
         store.create(GEMINI, conversation(), session_id="sess_tide", title="The tide")
@@ -70,8 +70,8 @@ def test_a_session_of_a_store(tmp_path: Path) -> None:
     assert view("sess_none", "--store", path).exit_code != 0
 
 
-def test_a_cassette_of_ours(tmp_path: Path) -> None:
-    """The conversation of the demo goes over three wires."""
+def test_our_cassette_becomes_a_page(tmp_path: Path) -> None:
+    """The conversation of the demo uses three wires."""
     document = render_page(tmp_path, ROOT / "cassettes" / "llama-server" / "swap" / "three_wires.yaml", "--only", "1")
     assert "qwen2.5-coder-0.5b" in speakers(document)
     assert document.all(".call")
@@ -80,8 +80,8 @@ def test_a_cassette_of_ours(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["vcr_chat.yaml", "langchain_anthropic_dicts.json", "langchain_chat_dumpd.json", "llm_responses.db"]
 )
-def test_other_shapes_are_told_by_looking(name: str, tmp_path: Path) -> None:
-    """As `dragoman convert` does; where there are several conversations, they are named."""
+def test_other_formats_are_detected(name: str, tmp_path: Path) -> None:
+    """As in `dragoman convert`; several conversations are listed by name."""
     done = view(DUMPS / name, "-o", tmp_path / "page.html")
     if done.exit_code:
         named = str(done.exception).rpartition(": ")[2].split(", ")
@@ -91,15 +91,15 @@ def test_other_shapes_are_told_by_looking(name: str, tmp_path: Path) -> None:
     assert len(speakers(document)) > 1
 
 
-def test_the_page_goes_beside_nothing_it_would_write_over(session: Path, tmp_path: Path) -> None:
-    """Without a name it has the source's, here; a page that is named may be made again."""
+def test_the_page_overwrites_no_other_file(session: Path, tmp_path: Path) -> None:
+    """By default it has the source's name, in the current folder; a named page may be made again."""
     work = tmp_path / "work"
     work.mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(work)
         assert view(session).exit_code == 0
         assert [path.name for path in work.iterdir()] == ["session.html"]
-        assert "is there already" in str(view(session).exception)
+        assert "exists already" in str(view(session).exception)
     assert view(session, "-o", work).exit_code == 0
     assert view(session, "-o", work / "session.html", "--no-raw").exit_code == 0
     assert check_page((work / "session.html").read_text()).all(".raw") == []
@@ -111,10 +111,10 @@ def test_the_page_goes_beside_nothing_it_would_write_over(session: Path, tmp_pat
         ("nowhere.json", "there is no file 'nowhere.json'"),
         ("{folder}", "is a folder"),
         ("sqlite:///nowhere.db", "there is no store 'nowhere.db'"),
-        ("{other}", "nothing tells in which shape"),
+        ("{other}", "cannot be detected"),
     ],
 )
-def test_what_is_wrong_is_said(source: str, expected: str, tmp_path: Path) -> None:
+def test_errors_of_views_are_reported(source: str, expected: str, tmp_path: Path) -> None:
     """As an error of ours; nothing is written."""
     (tmp_path / "other.json").write_text('{"a": 1}')
     named = source.format(folder=tmp_path, other=tmp_path / "other.json")
@@ -124,8 +124,8 @@ def test_what_is_wrong_is_said(source: str, expected: str, tmp_path: Path) -> No
     assert not (tmp_path / "page.html").exists()
 
 
-def test_as_a_person_runs_it(tmp_path: Path) -> None:
-    """Nothing but the one line, although models lose things on the way."""
+def test_the_output_is_one_line(tmp_path: Path) -> None:
+    """Although models lose content on the way."""
     shutil.copy(COMPATIBILITY / "session_v1.json", tmp_path / "old.json")
     done = command("view", str(tmp_path / "old.json"), "-o", str(tmp_path / "old.html"), COLUMNS="400")
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The public surface is the one that is written down, name by name."""
+"""The public surface is the kept one, name by name."""
 
 from pathlib import Path
 
@@ -17,12 +17,12 @@ def now() -> dict[str, str]:
 
 
 def test_the_public_surface_is_the_kept_one(now: dict[str, str]) -> None:
-    """A signature changes only with its line in the list of this version, and so under a reviewer's eyes."""
+    """A signature changes only with its line in the list of this version, so a reviewer sees it."""
     changes = versions.differences(versions.read(versions.version()), now)
     assert changes == [], "\n".join(["the public surface changed:", *changes, versions.ADVICE])
 
 
-def test_what_the_page_promises_is_there(now: dict[str, str]) -> None:
+def test_promised_names_exist(now: dict[str, str]) -> None:
     """Every name of docs/api.md is a public name."""
     names = parse_api_page()
     assert "Session" in names[PACKAGE]
@@ -55,7 +55,7 @@ def read(folder: Path, source: str) -> dict[str, str]:
     return surface(folder, {PACKAGE: ()})
 
 
-def test_a_list_tells_what_a_caller_may_write(tmp_path: Path) -> None:
+def test_a_list_shows_what_a_caller_may_write(tmp_path: Path) -> None:
     """Kinds of parameters, defaults, properties and inherited methods; nothing with an underscore."""
     assert read(tmp_path, HANDWRITTEN) == {
         "dragoman.Base": "class()",
@@ -76,8 +76,8 @@ def test_a_list_tells_what_a_caller_may_write(tmp_path: Path) -> None:
         ("def _hidden(self)", "def _concealed(self)", []),
     ],
 )
-def test_a_change_is_told(tmp_path: Path, written: str, instead: str, changes: list[str]) -> None:
-    """What callers see is told, a class in one line; what they do not see is not."""
+def test_a_change_is_reported(tmp_path: Path, written: str, instead: str, changes: list[str]) -> None:
+    """If callers can see it, a class in one line; otherwise not."""
     assert written in HANDWRITTEN
     lines = versions.differences(read(tmp_path, HANDWRITTEN), read(tmp_path, HANDWRITTEN.replace(written, instead)))
     assert len(lines) == len(changes)

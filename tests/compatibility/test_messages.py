@@ -1,4 +1,4 @@
-"""Messages of schema version 1 load for ever, and nothing in them is lost."""
+"""Messages of schema version 1 load for ever, without loss."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ DIGESTS = {
     "every_block": "1d034c4a06624619",
     "from_the_future": "238cbb96c9c62c28",
 }
-"""The first 16 hex digits of each file's SHA-256: an exhibit is never touched."""
+"""The first 16 hex digits of each file's SHA-256: a fixture never changes."""
 
 every_fixture = pytest.mark.parametrize("name", DIGESTS)
 
@@ -33,18 +33,18 @@ def read(name: str) -> Message:
 
 @every_fixture
 def test_fixture_is_unchanged(name: str) -> None:
-    """A test that fails here has found an edit, not a bug: add a file instead."""
+    """A failure here has found an edit, not a bug: add a file instead."""
     assert hashlib.sha256((FOLDER / f"{name}.json").read_bytes()).hexdigest().startswith(DIGESTS[name])
 
 
 def test_every_file_is_a_known_fixture() -> None:
-    """Files that nobody reads prove nothing."""
+    """Unread files prove nothing."""
     assert {path.stem for path in FOLDER.iterdir()} == set(DIGESTS)
 
 
 @every_fixture
 def test_fixture_round_trips(name: str) -> None:
-    """At the current version, with every field that it had; only defaults may come in addition."""
+    """At the current version, with every field that it had; only defaults may be added."""
     message = read(name)
     assert message.schema_version == SCHEMA_VERSION
     assert is_contained(json.loads(write_message(message)), json.loads((FOLDER / f"{name}.json").read_bytes()))
@@ -59,8 +59,8 @@ def is_contained(written: Any, fixture: Any) -> bool:
     return bool(written == fixture)
 
 
-def test_what_was_said_means_what_it_meant() -> None:
-    """Roles, ids, money, time and thinking are read as what they were."""
+def test_old_messages_keep_their_meaning() -> None:
+    """Roles, ids, money, time and thinking are read as they were."""
     assert read("least").role is Role.USER
     assert read("question").text == "Was ist das? \u2028 😀"
     assert read("question").metadata.critical == (1,)

@@ -1,4 +1,4 @@
-"""Price tables of earlier versions load for ever, and their figures are what they were."""
+"""Price tables of earlier versions load for ever, with unchanged prices."""
 
 import hashlib
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from dragoman.pricing import UsageRecord, price_table, reprice
 
 FOLDER = Path(__file__).parent / "prices"
 DIGESTS = {"2026-11-21+45565530": "1df73bbd4588a8db"}
-"""The first 16 hex digits of each archive's SHA-256: an exhibit is never touched."""
+"""The first 16 hex digits of each archive's SHA-256: a fixture never changes."""
 THEN = datetime(2026, 11, 20, 2, tzinfo=UTC)
 
 FIGURES: list[tuple[str, dict[str, Any], str]] = [
@@ -28,22 +28,22 @@ FIGURES: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("version", DIGESTS)
 def test_fixture_is_unchanged(version: str) -> None:
-    """A test that fails here has found an edit, not a bug: add a file instead."""
+    """A failure here has found an edit, not a bug: add a file instead."""
     content = (FOLDER / f"{version}.zip").read_bytes()
     assert hashlib.sha256(content).hexdigest().startswith(DIGESTS[version])
 
 
 def test_every_file_is_a_known_fixture() -> None:
-    """Files that nobody reads prove nothing."""
+    """Unread files prove nothing."""
     assert {path.stem for path in FOLDER.iterdir()} == set(DIGESTS)
 
 
 @pytest.mark.parametrize(("model", "counts", "dollars"), FIGURES)
 @pytest.mark.parametrize("version", DIGESTS)
-def test_an_older_table_gives_the_figures_of_its_day(
+def test_an_older_table_gives_the_costs_of_its_day(
     version: str, model: str, counts: dict[str, Any], dollars: str
 ) -> None:
-    """Whatever the prices are by now, a cost with that version on it can be computed again."""
+    """Whatever the current prices, a cost with that version can be computed again."""
     table = price_table(version, FOLDER)
     (usage,) = reprice([UsageRecord(model, TokenUsage(**counts), THEN)], table)
     assert (usage.cost_usd, usage.pricing_version) == (Decimal(dollars), version)

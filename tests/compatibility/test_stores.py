@@ -1,4 +1,4 @@
-"""Stores and exported sessions of every version open for ever, and nothing in them is lost."""
+"""Stores and exported sessions of every version open for ever, without loss."""
 
 import hashlib
 import json
@@ -24,24 +24,24 @@ from tests.store.turns import rows
 
 FOLDER = Path(__file__).parent / "stores"
 DIGESTS = {"v0001.db": "b6cbaa7e0146b3be", "v0001.sql": "f47c24fba6ae33ce", "lines_v1.jsonl": "a53a9b981facae12"}
-"""The first 16 hex digits of each file's SHA-256: an exhibit is never touched."""
+"""The first 16 hex digits of each file's SHA-256: a fixture never changes."""
 CALL, WAITING = "tu_01M7YJFK7P2ZFT4X2CGGZPP000", "tu_01M7YJFK7P2ZFT4X2CGGZPP001"
 
 
 @pytest.mark.parametrize("name", DIGESTS)
 def test_fixture_is_unchanged(name: str) -> None:
-    """A test that fails here has found an edit, not a bug: add a file instead."""
+    """A failure here has found an edit, not a bug: add a file instead."""
     assert hashlib.sha256((FOLDER / name).read_bytes()).hexdigest().startswith(DIGESTS[name])
 
 
 def test_every_file_is_a_known_fixture() -> None:
-    """Files that nobody reads prove nothing."""
+    """Unread files prove nothing."""
     assert {path.name for path in FOLDER.iterdir()} == set(DIGESTS)
 
 
 @pytest.fixture(params=sorted(name for name in DIGESTS if not name.endswith(".jsonl")))
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    """A copy, migrated."""
+def migrated_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """A migrated copy."""
     with _copy(FOLDER / request.param, tmp_path) as url, Store(url) as store:
         yield store
 
@@ -63,15 +63,15 @@ def _copy(fixture: Path, folder: Path) -> Iterator[str]:
         yield url
 
 
-def test_a_store_is_at_the_newest_version_then(opened: Store) -> None:
-    """As one that was made today."""
-    assert rows(opened, f"SELECT version_num FROM {VERSION_TABLE}") == [(HEAD,)]
+def test_a_migrated_store_has_the_newest_version(migrated_store: Store) -> None:
+    """Like a new one."""
+    assert rows(migrated_store, f"SELECT version_num FROM {VERSION_TABLE}") == [(HEAD,)]
 
 
-def test_an_older_store_opens_and_migrates(opened: Store) -> None:
-    """Every session, as it was."""
-    assert {record.id for record in opened.list().sessions} == {"sess_first", "sess_fork", "sess_empty"}
-    found = opened.load("sess_first")
+def test_an_older_store_opens_and_migrates(migrated_store: Store) -> None:
+    """With every session unchanged."""
+    assert {record.id for record in migrated_store.list().sessions} == {"sess_first", "sess_fork", "sess_empty"}
+    found = migrated_store.load("sess_first")
     record = found.record
     assert (record.version, record.model, record.title) == (2, "openai:gpt-6.1-sol", "Files")
     assert (record.workspace, record.metadata, record.routing_policy) == ("C:\\work", {"tags": ["a"]}, {"rules": []})
@@ -91,27 +91,30 @@ def test_an_older_store_opens_and_migrates(opened: Store) -> None:
     ids = ToolIdMap.load(found.tool_ids)
     assert ids.native_id(CALL, "anthropic") == "toolu_01A09q90qw90lq917835lq9"
     assert set(ids.dump()["sent"]["openai"]) == {CALL}
-    fork = opened.load("sess_fork")
+    fork = migrated_store.load("sess_fork")
     assert (fork.inherited, len(fork.messages), fork.record.parent_message_id) == (2, 2, call_message.id)
 
 
-def test_an_older_store_is_written_on(opened: Store) -> None:
-    """Searches find what was there, calls get their results, and it can be deleted."""
-    assert {(hit.session_id, hit.seq) for hit in opened.search("STRASSE")} == {("sess_first", 0), ("sess_fork", 0)}
-    opened.append("sess_first", [Message.tool(WAITING, "ran")], expected_version=2)
+def test_an_older_store_can_be_continued(migrated_store: Store) -> None:
+    """Searches find its content, calls get their results, and it can be deleted."""
+    assert {(hit.session_id, hit.seq) for hit in migrated_store.search("STRASSE")} == {
+        ("sess_first", 0),
+        ("sess_fork", 0),
+    }
+    migrated_store.append("sess_first", [Message.tool(WAITING, "ran")], expected_version=2)
     query = "SELECT id, status FROM tool_calls WHERE session_id = 'sess_first' ORDER BY seq"
-    assert rows(opened, query) == [(CALL, "succeeded"), (WAITING, "succeeded")]
-    assert integrity.faults(opened) == []
-    opened.delete("sess_first")
-    assert len(opened.search("straße")) == 1
+    assert rows(migrated_store, query) == [(CALL, "succeeded"), (WAITING, "succeeded")]
+    assert integrity.faults(migrated_store) == []
+    migrated_store.delete("sess_first")
+    assert len(migrated_store.search("straße")) == 1
 
 
-def test_exported_lines_are_read(opened: Store) -> None:
-    """All of what they say, as the store of that time has it too."""
+def test_exported_lines_are_read(migrated_store: Store) -> None:
+    """All of their content, as in the store of that time."""
     lines = (FOLDER / "lines_v1.jsonl").read_text(encoding="utf-8").splitlines()
     with Store("sqlite://") as store:
         store.import_lines(lines)
         found = store.load("sess_first")
-    assert found == opened.load("sess_first")
+    assert found == migrated_store.load("sess_first")
     for message, line in zip(found.messages, lines[1:7], strict=True):
         assert is_contained(json.loads(write_message(message)), json.loads(line)["message"])

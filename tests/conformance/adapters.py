@@ -1,4 +1,4 @@
-"""The side under test: adapters through their public names, with ids and time that never vary."""
+"""The side under test: adapters through their public names, with fixed ids and time."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 def missing_adapter(provider: str) -> str | None:
-    """Why a recorded provider cannot be judged yet, or None where its adapter is there."""
+    """Return why a recorded provider cannot be judged, or None if its adapter is installed."""
     try:
         get_adapter(f"{ADAPTERS[provider]}:probe")
     except Exception as error:
@@ -30,7 +30,7 @@ def create_adapter(model: str) -> Adapter:
 
 @cache
 def prices() -> Prices | None:
-    """The bundled price table, or None while there is none."""
+    """The bundled price table, or None if there is none."""
     try:
         return bundled_prices()
     except (ImportError, AttributeError, ValueError):
@@ -38,10 +38,10 @@ def prices() -> Prices | None:
 
 
 def create_context(model: str, **fields: Any) -> RequestContext:
-    """A context whose ids count up from nothing, so that the same input gives equal events."""
+    """A context whose ids count up from zero, so that the same input gives equal events."""
     fields.setdefault("session_id", "sess_recorded")
     fields.setdefault("request_id", "request")
-    # for_model loads the bundled table in any case, so it cannot be used where there is none.
+    # for_model always loads the bundled table, so it cannot be used without one.
     make = RequestContext if prices() is None else RequestContext.for_model
     return make(
         model=model,

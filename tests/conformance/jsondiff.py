@@ -1,4 +1,4 @@
-"""Where two JSON values differ, as paths."""
+"""The differences of two JSON values, as paths."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -28,7 +28,7 @@ def differences(theirs: Any, ours: Any, path: str = "$") -> Iterator[Difference]
 
 
 def _items(theirs: list[Any], ours: list[Any], path: str) -> Difference:
-    """What lies between the items that two lists of different lengths begin and end with."""
+    """The differing middle of two lists of different lengths."""
     begin = 0
     while begin < min(len(theirs), len(ours)) and theirs[begin] == ours[begin]:
         begin += 1

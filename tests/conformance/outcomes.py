@@ -1,4 +1,4 @@
-"""What judging one exchange in one respect came to."""
+"""The result of judging one exchange in one respect."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ from tests.exchanges import RecordedExchange
 
 
 class Aspect(StrEnum):
-    """What is compared. Each exchange is judged in every respect that it has something to say about."""
+    """What is compared. Each exchange is judged in every respect that it contains."""
 
     REPLY = "replies"
     ERROR = "errors"
@@ -30,7 +30,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Equal where there is no difference. ``normalised`` names the normalisations that it took."""
+    """Equal if there is no difference. ``normalised`` names the normalisations that were needed."""
 
     exchange: RecordedExchange
     respect: Aspect
@@ -43,7 +43,7 @@ class Outcome:
 
 
 def shorten(value: object, length: int = 90) -> str:
-    """A value for a report, cut in the middle."""
+    """A value for a report, shortened in the middle."""
     text = repr(value)
     half = length // 2
     return text if len(text) <= length else f"{text[:half]}…{text[-half:]}"

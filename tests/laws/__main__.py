@@ -1,8 +1,8 @@
 """The ledger of the stream laws: `python -m tests.laws`, with `--every` for a line per adapter, `--json` for rows.
 
-`HYPOTHESIS_PROFILE=nightly` tries more, in some seven minutes instead of one; `--seed` tries something else.
-`--left` adds streams that are left, over real sockets. `--limits` prints what spoilt streams take at most, and
-`--tables` counts and runs the hardening tables instead.
+`HYPOTHESIS_PROFILE=nightly` tries more, in some seven minutes instead of one; `--seed` tries something else. `--left`
+adds abandoned streams, over real sockets. `--limits` prints the most that corrupt streams take, and `--tables` counts
+and runs the hardening tables instead.
 """
 
 import argparse
@@ -20,23 +20,23 @@ from tests.laws.streams.subjects import SEED, missing_adapters, stream_subjects
 
 
 def main() -> int:
-    """The exit status: 1 where a law is broken."""
+    """The exit status: 1 if a law is broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.laws", description=__doc__)
     parser.add_argument("--every", action="store_true", help="a line for each adapter")
     parser.add_argument("--json", action="store_true", help="one JSON object a row instead of a table")
     parser.add_argument("--seed", type=int, help="another seed than the one of the tests")
     parser.add_argument("--left", action="store_true", help="streams that are cancelled or left as well")
-    parser.add_argument("--limits", action="store_true", help="time and memory of spoilt streams, instead")
+    parser.add_argument("--limits", action="store_true", help="time and memory of corrupt streams, instead")
     parser.add_argument("--tables", action="store_true", help="the hardening tables, instead")
     parser.add_argument("providers", nargs="*", help="only these adapters")
     chosen = parser.parse_args()
-    logging.getLogger("dragoman").setLevel(logging.CRITICAL)  # unknown events are the point here
+    logging.getLogger("dragoman").setLevel(logging.CRITICAL)  # unknown events are expected here
     if chosen.tables:
-        rows = list(tables.found())
+        rows = list(tables.check_tables())
         sys.stdout.write("\n".join(tables.lines(rows)) + "\n")
         return 0 if all(row.enough for row in rows) else 1
     seed = SEED if chosen.seed is None else chosen.seed
-    providers = list(_chosen(chosen.providers))
+    providers = list(_select_providers(chosen.providers))
     if chosen.limits:
         streams = {provider: found for provider in providers if (found := stream_subjects(provider))}
         for line in limits.table(streams, MUTATIONS, seed):
@@ -53,7 +53,7 @@ def main() -> int:
     return 1 if ledger.failed else 0
 
 
-def _chosen(names: list[str]) -> Iterator[str]:
+def _select_providers(names: list[str]) -> Iterator[str]:
     """The providers that can be tried, all of them or the named ones."""
     for provider, missing in missing_adapters().items():
         if missing:

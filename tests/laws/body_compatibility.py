@@ -1,8 +1,8 @@
 """Compatibility of message bodies against brute force: `python -m tests.laws.body_compatibility`.
 
-Pairs of schemas are drawn at random. Of each yes, bodies are drawn that obey the producer's schema, and the consumer's
-has to take them all; of each no, the witness has to be a body that only the producer's schema takes. A breach is shown,
-and makes the command fail.
+Pairs of schemas are drawn at random. For each compatible pair, bodies are drawn that obey the producer's schema, and
+the consumer's has to accept them all; for each other pair, the counterexample has to be a body that only the producer's
+schema accepts. A breach is printed, and makes the command fail.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def schema_part(generator: SchemaGenerator) -> MessageBodySchemaPart:
 
 
 def pair(generator: SchemaGenerator) -> tuple[MessageBodySchema, MessageBodySchema]:
-    """Two schemas, the second of which often holds parts of the first, so that a yes is not rare."""
+    """Two schemas, the second of which often holds parts of the first, so that compatible pairs are not rare."""
     producer = [schema_part(generator) for _ in range(generator.randrange(4))]
     consumer = [schema_part(generator) for _ in range(generator.randrange(4))]
     if generator.random() < 0.7:
@@ -36,7 +36,7 @@ def pair(generator: SchemaGenerator) -> tuple[MessageBodySchema, MessageBodySche
 
 
 def parts(generator: SchemaGenerator, count: int) -> list[MessageBodyPart]:
-    """Parts with short names, no two alike, and some without."""
+    """Parts with short names, all different, and some without."""
     made: dict[object, MessageBodyPart] = {}
     for number in range(count):
         name = "/" + "".join(generator.choices(_LETTERS, k=generator.randint(1, 5))).strip("/")
@@ -50,7 +50,7 @@ def parts(generator: SchemaGenerator, count: int) -> list[MessageBodyPart]:
 
 
 def bodies(generator: SchemaGenerator, producer: MessageBodySchema, count: int) -> list[MessageBody]:
-    """Bodies that obey the schema, as far as they can be found among random parts that it takes."""
+    """Bodies that obey the schema, as far as they can be found among random parts that it accepts."""
     pool = [part for part in parts(generator, 60) if producer.accepts(part)]
     drawn = (MessageBody(tuple(generator.sample(pool, generator.randint(0, min(len(pool), 4))))) for _ in range(count))
     return [body for body in drawn if not producer.check(body)]

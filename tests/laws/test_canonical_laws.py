@@ -1,4 +1,4 @@
-"""Laws of the canonical form: what is written can be read, what is equal hashes alike, nothing unsafe gets in."""
+"""Laws of the canonical form: what is written can be read, equal values have equal hashes, nothing unsafe gets in."""
 
 import copy
 import json
@@ -22,7 +22,7 @@ _any_block: TypeAdapter[ContentBlock] = TypeAdapter(ContentBlock)
 
 @given(message=messages)
 def test_a_message_survives_writing_and_reading(message: Message) -> None:
-    """The copy is equal, hashes alike, carries the provider's notes, and is written as the same bytes again."""
+    """The copy is equal, with the same hash and provider_raw, and is written as the same bytes again."""
     written = write_message(message)
     read = read_message(written)
     assert read == message
@@ -33,7 +33,7 @@ def test_a_message_survives_writing_and_reading(message: Message) -> None:
 
 @given(message=messages)
 def test_a_message_can_be_pickled_and_copied(message: Message) -> None:
-    """Between processes, and for whoever wants a copy of something that never changes."""
+    """Between processes, and by callers who copy immutable objects."""
     for twin in (pickle.loads(pickle.dumps(message)), copy.copy(message), copy.deepcopy(message)):
         assert twin == message
         assert hash(twin) == hash(message)
@@ -50,8 +50,8 @@ def test_every_kind_of_block_survives_json(kind: str, data: st.DataObject) -> No
 
 
 @given(message=messages, raw=json_objects)
-def test_a_providers_notes_count_for_nothing(message: Message, raw: dict[str, Any]) -> None:
-    """Two messages that differ in provider_raw alone are equal and hash alike."""
+def test_provider_raw_does_not_count_for_equality(message: Message, raw: dict[str, Any]) -> None:
+    """Two messages that differ only in it are equal with equal hashes."""
     metadata = message.metadata.model_copy(update={"provider_raw": {**raw, "by": "another"}})
     other = message.model_copy(update={"metadata": metadata})
     assert other.metadata == message.metadata
@@ -60,7 +60,7 @@ def test_a_providers_notes_count_for_nothing(message: Message, raw: dict[str, An
 
 
 @given(one=json_objects, data=st.data())
-def test_equal_blocks_hash_alike(one: dict[str, Any], data: st.DataObject) -> None:
+def test_equal_blocks_have_equal_hashes(one: dict[str, Any], data: st.DataObject) -> None:
     """The order of keys is no difference, and neither is 1 against 1.0."""
     shuffled = dict(data.draw(st.permutations(list(one.items()))))
     twin = {key: float(value) if value in (0, 1) else value for key, value in shuffled.items()}
@@ -70,7 +70,7 @@ def test_equal_blocks_hash_alike(one: dict[str, Any], data: st.DataObject) -> No
 
 
 def places(raw: Any) -> list[dict[str, Any]]:
-    """Every object of a written message that is a model of ours, where a newer version might add a field."""
+    """Every object of a written message that is one of our models, to which a newer version might add a field."""
     found = [raw, raw["metadata"]]
     found += [raw["metadata"][name] for name in ("usage", "routing") if name in raw["metadata"]]
     waiting = list(raw["content"])
@@ -84,7 +84,7 @@ def places(raw: Any) -> list[dict[str, Any]]:
 
 
 @given(message=messages, unknown=json_values, data=st.data())
-def test_what_a_newer_version_added_is_kept_verbatim(message: Message, unknown: Any, data: st.DataObject) -> None:
+def test_additions_of_a_newer_version_are_kept_verbatim(message: Message, unknown: Any, data: st.DataObject) -> None:
     """A field or a kind of block that this version does not know is written again as it was read."""
     raw = json.loads(write_message(message))
     data.draw(st.sampled_from(places(raw)))["of_the_future"] = unknown
@@ -110,7 +110,7 @@ _hostile = st.recursive(
 
 @given(content=_hostile, raw=_hostile, role=_hostile | st.sampled_from(Role))
 def test_hostile_values_are_refused_or_harmless(content: Any, raw: Any, role: Any) -> None:
-    """Whatever is passed, there is a message that can be written and read, or a ValidationError: nothing else."""
+    """They give a message that can be written and read, or a ValidationError, and nothing else."""
     try:
         message = Message(role=role, content=content, metadata={"provider_raw": raw})
     except ValidationError:
@@ -132,7 +132,7 @@ def test_reading_hostile_objects_fails_in_one_way(raw: Any) -> None:
 
 @given(value=json_values)
 def test_an_owned_copy_is_equal_and_shares_nothing(value: Any) -> None:
-    """What was passed in can change afterwards without changing what was made of it."""
+    """Later changes of the argument do not change what was made from it."""
     before = json.dumps(value)
     owned = copy_json([value])
     assert json.dumps(owned[0]) == before
@@ -151,13 +151,13 @@ def _containers(value: Any) -> list[Any]:
 
 @given(history=histories())
 def test_checking_a_history_never_raises(history: list[Message]) -> None:
-    """The rules name what is wrong, message by message, and raise nothing."""
+    """The rules name what is wrong, message by message."""
     for violation in check(history):
         index, _, what = violation.partition("] ")
         assert 0 <= int(index.removeprefix("[")) < len(history)
         assert what
 
 
-def test_metadata_of_nothing_is_all_default() -> None:
-    """Metadata without any field is complete, and of nobody."""
+def test_empty_metadata_are_valid() -> None:
+    """Without any field they are complete, and of nobody."""
     assert MessageMetadata().model_dump(exclude_none=True) == {"status": "complete", "critical": False}

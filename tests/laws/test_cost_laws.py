@@ -1,4 +1,4 @@
-"""The laws of costs, over the models of the bundled table as they are."""
+"""The laws of costs, over the models of the bundled table."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -23,7 +23,7 @@ EXACT = (CostStatus.PRICED, CostStatus.FREE)
 
 @cache
 def models() -> tuple[str, ...]:
-    """Models that the table finds by their own ids, with the prices of now."""
+    """Models that the table finds by their own ids, with current prices."""
     table = price_table()
     return tuple(
         model
@@ -35,7 +35,7 @@ def models() -> tuple[str, ...]:
 
 @cache
 def flat_models() -> tuple[str, ...]:
-    """Those whose rates do not depend on the length of the prompt, and that ask nothing by the request."""
+    """Those whose rates do not depend on the length of the prompt, and that charge nothing per request."""
     rows = {model: price_table().find(model, NOW) for model in models()}
     return tuple(model for model, row in rows.items() if row is not None and not row.thresholds and not row.request)
 
@@ -77,22 +77,22 @@ def replies(spent: list[tuple[str, TokenUsage]]) -> Iterator[Message]:
         yield Message.assistant("Hi", metadata=metadata, created_at=NOW)
 
 
-def test_there_are_models_enough() -> None:
-    """The laws are about a few hundred models, not about one."""
+def test_there_are_hundreds_of_models() -> None:
+    """So the laws are not about a single one."""
     assert len(models()) > 350
     assert len(flat_models()) > 300
 
 
 @given(first=usages(), second=usages(), drawn=st.data())
 def test_costs_are_additive(first: TokenUsage, second: TokenUsage, drawn: st.DataObject) -> None:
-    """Two replies cost what one with the tokens of both would, where a prompt's length makes no difference."""
+    """Two replies cost what one with the tokens of both would, if the prompt's length makes no difference."""
     model = drawn.draw(st.sampled_from(flat_models()))
     assert price(model, first) + price(model, second) == price(model, sum_of(first, second))
 
 
 @given(usage=usages(), drawn=st.data(), more=st.integers(1, 10**6))
 def test_costs_are_monotone(usage: TokenUsage, drawn: st.DataObject, more: int) -> None:
-    """More tokens in any bucket never cost less, tiers included."""
+    """More tokens in any bucket never cost less, also with tiers."""
     model = drawn.draw(st.sampled_from(models()))
     for bucket in BUCKETS:
         raised = usage.model_copy(update={bucket: getattr(usage, bucket) + more})
@@ -100,8 +100,8 @@ def test_costs_are_monotone(usage: TokenUsage, drawn: st.DataObject, more: int) 
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_nothing_costs_nothing(provider: str) -> None:
-    """Of every model, but for the fee that some ask by the request."""
+def test_no_usage_costs_nothing(provider: str) -> None:
+    """For every model, except for the fee that some charge per request."""
     for model in models():
         if model.startswith(f"{provider}:"):
             row = price_table().find(model, NOW)
@@ -116,7 +116,7 @@ def test_nothing_costs_nothing(provider: str) -> None:
     drawn=st.data(),
 )
 def test_the_order_makes_no_difference(spent: list[tuple[str, TokenUsage]], drawn: st.DataObject) -> None:
-    """Neither to what each costs, nor to the sum, nor to whether it is known."""
+    """Neither to single costs, nor to the sum, nor to whether it is known."""
     shuffled = drawn.draw(st.permutations(spent))
     one, other = total_cost(replies(spent)), total_cost(replies(shuffled))
     assert (one.usd, one.status, one.by_model) == (other.usd, other.status, other.by_model)
@@ -124,7 +124,7 @@ def test_the_order_makes_no_difference(spent: list[tuple[str, TokenUsage]], draw
 
 @given(usage=usages(), minutes=st.integers(0, 10**6), drawn=st.data(), batch=st.booleans())
 def test_repricing_is_idempotent(usage: TokenUsage, minutes: int, drawn: st.DataObject, batch: bool) -> None:
-    """Whatever was there before, at whatever moment, as whatever model: the second time changes nothing."""
+    """Whatever was there before, at any time, for any model: the second time changes nothing."""
     model = drawn.draw(st.sampled_from(models()))
     as_model = drawn.draw(st.none() | st.sampled_from(models()))
     at = NOW - timedelta(minutes=minutes)
@@ -136,8 +136,8 @@ def test_repricing_is_idempotent(usage: TokenUsage, minutes: int, drawn: st.Data
 
 
 @given(usage=usages(), drawn=st.data())
-def test_what_is_unknown_is_never_nothing(usage: TokenUsage, drawn: st.DataObject) -> None:
-    """A cost of 0 is free, or of nothing; otherwise an unknown cost is None, and an exact one names no gap."""
+def test_unknown_is_never_zero(usage: TokenUsage, drawn: st.DataObject) -> None:
+    """A cost of 0 is free, or of no usage; otherwise an unknown cost is None, and an exact one names no gap."""
     model = drawn.draw(st.sampled_from((*models(), "nobody:x", "openai:no-such-model", "ollama:x", "vercel:y")))
     tier = drawn.draw(st.none() | st.sampled_from(["flex", "priority", "scale", "batch", "odd"]))
     priced = price_table().price(model, usage.model_copy(update={"service_tier": tier}), NOW)
@@ -161,14 +161,14 @@ def _amounts(rates: object) -> list[Decimal]:
     field=st.sampled_from([*BUCKETS, "reasoning_tokens", "reported_total", "cached_audio_input_tokens"]),
     value=st.sampled_from([-1, 2**63, 1.5, float("nan"), float("inf"), "many", [3]]),
 )
-def test_what_is_no_count_is_refused(field: str, value: object) -> None:
-    """Where a usage is made by hand: nothing that is no count gets as far as a sum."""
+def test_invalid_counts_are_refused(field: str, value: object) -> None:
+    """In a usage made by a program: no invalid count gets into a sum."""
     with pytest.raises(ValueError, match=field):
         TokenUsage.model_validate({field: value})
 
 
 @given(usage=usages())
-def test_no_price_without_a_version(usage: TokenUsage) -> None:
-    """Every figure says which table it is from, the one-call form's too."""
+def test_every_cost_has_a_version(usage: TokenUsage) -> None:
+    """It names its table, in the one-call form too."""
     for model in ("anthropic:claude-sonnet-4-6", "nobody:x"):
         assert cost(usage, model, NOW).pricing_version == price_table().version

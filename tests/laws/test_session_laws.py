@@ -1,4 +1,4 @@
-"""Laws of sessions: however a script is asked for, and however its bytes arrive, the history is the same."""
+"""Laws of sessions: the history does not depend on the driver or on how bytes arrive."""
 
 import asyncio
 from typing import Any
@@ -35,7 +35,7 @@ names = st.sampled_from(["add", "fail", "nobody"])
 calls = st.builds(Call, id=call_ids, name=names, input=arguments)
 thoughts = st.builds(Thought, text=words)
 speech: st.SearchStrategy[list[Part]] = st.lists(words, min_size=1, max_size=2).map(list)
-# Ollama knows one order only: thinking, text, calls. Scripts keep to it, so that both can tell them.
+# Ollama knows one order only: thinking, text, calls. Scripts keep to it, so both wires can express them.
 answers: st.SearchStrategy[list[Part]] = st.tuples(st.lists(thoughts, max_size=1), words).map(lambda t: [*t[0], t[1]])
 rounds: st.SearchStrategy[list[Part]] = st.tuples(answers, st.lists(calls, min_size=1, max_size=3)).map(
     lambda t: [*t[0], *t[1]]
@@ -48,17 +48,17 @@ scripts = st.lists(st.tuples(st.sampled_from([ANTHROPIC, OLLAMA]), turns), min_s
 Script = list[tuple[str, list[list[Part]]]]
 
 
-def written(model: str, parts: list[Part]) -> Reply:
+def write_reply(model: str, parts: list[Part]) -> Reply:
     return handwritten_anthropic(*parts) if model == ANTHROPIC else handwritten_ollama(*parts)
 
 
 def play_script(
     driver: Driver, script: Script, *, streamed: bool, chunk: int | None = None
 ) -> tuple[Any, dict[str, Wire]]:
-    """The session after the script, and what its providers were asked."""
+    """The session after the script, and the requests that its providers received."""
     replies: dict[str, list[Reply]] = {"anthropic": [], "ollama": []}
     for model, turn_parts in script:
-        replies[model.partition(":")[0]] += [written(model, parts) for parts in turn_parts]
+        replies[model.partition(":")[0]] += [write_reply(model, parts) for parts in turn_parts]
     wires = {provider: Wire(turn_parts, chunk=chunk) for provider, turn_parts in replies.items()}
     session = driver.session(wires, tools=[add, fail], system="Be brief.")
     for number, (model, _) in enumerate(script):
@@ -69,7 +69,7 @@ def play_script(
 
 @given(scripts)
 def test_ask_and_stream_give_equal_histories(script: Script) -> None:
-    """What a turn leaves behind does not depend on whether its caller watched."""
+    """The result of a turn does not depend on whether its caller watched."""
     asked_session, ask_wires = play_script(SyncDriver(), script, streamed=False)
     streamed_session, streamed_wires = play_script(SyncDriver(), script, streamed=True)
     assert asked_session.messages == streamed_session.messages
@@ -82,7 +82,7 @@ def test_ask_and_stream_give_equal_histories(script: Script) -> None:
 
 @given(scripts, st.booleans())
 def test_sync_and_async_give_equal_histories(script: Script, streamed: bool) -> None:
-    """The two drivers of the turn differ in their awaits alone, also in what they send."""
+    """The two drivers of the turn differ only in their awaits, also in what they send."""
     session, wires = play_script(SyncDriver(), script, streamed=streamed)
     driver = AsyncDriver()
     with driver.runner:
@@ -95,8 +95,8 @@ def test_sync_and_async_give_equal_histories(script: Script, streamed: bool) -> 
 
 
 @given(scripts, st.integers(1, 64))
-def test_how_the_bytes_are_cut_makes_no_difference(script: Script, chunk: int) -> None:
-    """Chunks of any size give the same history as one event a chunk."""
+def test_chunk_sizes_make_no_difference(script: Script, chunk: int) -> None:
+    """Chunks of any size give the same history as one event per chunk."""
     whole, _ = play_script(SyncDriver(), script, streamed=True)
     cut, _ = play_script(SyncDriver(), script, streamed=True, chunk=chunk)
     assert whole.messages == cut.messages
@@ -104,7 +104,7 @@ def test_how_the_bytes_are_cut_makes_no_difference(script: Script, chunk: int) -
 
 @given(scripts)
 def test_histories_obey_the_invariants_and_only_grow(script: Script) -> None:
-    """Every turn appends, every call is answered once, and each request goes on with the one before it."""
+    """Every turn appends, every call is answered once, and each request continues the one before it."""
     session, wires = play_script(SyncDriver(), script, streamed=False)
     assert rules.check(session.messages) == []
     assert [m.text for m in session.messages if m.role == "user"] == [f"Question {n}" for n in range(len(script))]
@@ -114,7 +114,7 @@ def test_histories_obey_the_invariants_and_only_grow(script: Script) -> None:
 
 
 @given(scripts)
-def test_a_stored_session_goes_on_as_the_one_that_stayed(script: Script) -> None:
+def test_a_stored_session_continues_like_the_original(script: Script) -> None:
     """After dump and load the next request, to either provider, is the same to the byte."""
     session, _ = play_script(SyncDriver(), script, streamed=False)
     back = Session.load(session.dump())
@@ -131,14 +131,15 @@ def _request(session: Session | AsyncSession, model: str) -> bytes:
 
 
 @given(scripts, st.integers(0, 40))
-def test_whoever_leaves_finds_what_the_events_told(script: Script, after: int) -> None:
-    """Leave a stream after any number of events: the history holds every finished message that was told, in order,
-    and at most one cancelled reply more; and the next turn can be sent."""
+def test_an_abandoned_stream_leaves_what_its_events_reported(script: Script, after: int) -> None:
+    """After any number of events, the history holds every finished message that was reported, in order, and at most one
+    cancelled reply more; and the next turn can be sent.
+    """
     model, turn_parts = script[0]
     provider = model.partition(":")[0]
     histories = []
     for driver in (SyncDriver(), AsyncDriver()):
-        wire = Wire([written(model, parts) for parts in turn_parts])
+        wire = Wire([write_reply(model, parts) for parts in turn_parts])
         session = driver.session({provider: wire}, model, tools=[add, fail])
         seen = asyncio.run(_left(session, after)) if isinstance(driver, AsyncDriver) else _left_sync(session, after)
         complete = [event.message for event in seen if event.type == "message_complete"]
@@ -155,7 +156,7 @@ def test_whoever_leaves_finds_what_the_events_told(script: Script, after: int) -
 
 
 def _unfinished_text(seen: list[Any]) -> str:
-    """The text that was told of a reply whose end was not."""
+    """The reported text of a reply whose end was not reported."""
     text = ""
     for event in seen:
         text = (

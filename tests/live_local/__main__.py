@@ -1,8 +1,8 @@
-"""That no test rests on the words of a model: `python -m tests.live_local` runs those that use the embedded model
-under each precision of this CPU, with one and with two threads, and with their prompts in three wordings.
+"""No test depends on the words of a model: `python -m tests.live_local` runs those that use the embedded one in each
+precision of this CPU, with one and with two threads, and with their prompts in three wordings.
 
-The model answers otherwise in each of them, and every test must pass in all. Prints a table; exits with 1 if a test
-fails, or if none runs.
+The model's answers differ between them, and every test must pass in all. Prints a table; exits with 1 if a test fails,
+or if none runs.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from tests.live_local.wording import VARIABLE, table
 ROOT = Path(__file__).resolve().parents[2]
 PYTEST = (sys.executable, "-m", "pytest", "-q", "--numprocesses=0", "-p", "no:cacheprovider", "-m", "live_local")
 CAPABILITIES = {"FP32": "f32", "BF16": "bf16", "FP16": "f16"}
-"""The runtime's names of what a CPU can compute in."""
+"""The runtime's names for the precisions of a CPU."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,14 +42,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def precisions() -> list[str]:
-    """What this CPU computes in, by the runtime's own account."""
+    """The precisions of this CPU, as the runtime reports them."""
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  # else it reports the import
     can = importlib.import_module("openvino").Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
     return [ours for theirs, ours in CAPABILITIES.items() if theirs in can]
 
 
 def collect() -> list[str]:
-    """The ids of the tests that are marked live_local."""
+    """The ids of the tests with the marker live_local."""
     done = subprocess.run([*PYTEST, "--collect-only"], capture_output=True, text=True, check=False, cwd=ROOT)
     return [line for line in done.stdout.splitlines() if "::" in line]
 

@@ -1,8 +1,8 @@
-"""What the live tests share. None of them asserts what the model chooses: its words, their number, or why it stopped.
+"""Shared by the live tests. None of them asserts what the model chooses: its words, their number, or why it stopped.
 
-What may be asserted is what the runtime enforces: the limit of tokens, and the grammar of what is written. A grammar
-leaves little or much to the model. `forced` leaves it nothing. JSON objects leave it white space, as much as it likes,
-so a limit may cut any of them: `check_call` takes that for what it is.
+A test may assert what the runtime enforces: the limit of tokens, and the grammar of the output. A grammar may leave the
+model little or much choice. `forced` leaves none. JSON objects leave any amount of white space, so a limit may cut any
+of them: `check_call` allows for that.
 """
 
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ from dragoman.transport.local import LocalTransport
 MODEL = "local:smollm2-135m"
 
 FREE_ENDS = (StopReason.END_TURN, StopReason.MAX_TOKENS)
-"""How a text may end that no grammar and no stop sequence limits."""
+"""The possible ends of a text without a grammar and a stop sequence."""
 
 LONG = " ".join(["word"] * 400)
-"""No token of the model holds two words, so writing this takes at least 400."""
+"""No token of the model has two words, so writing this takes at least 400."""
 
 
-def forced(text: str) -> dict[str, Any]:
-    """Return the JSON Schema of this string alone. Its only JSON is what the model writes, and then it must stop."""
+def forced_schema(text: str) -> dict[str, Any]:
+    """Return the JSON Schema of this string only. Its only JSON is what the model writes, and then it must stop."""
     return {"enum": [text]}
 
 

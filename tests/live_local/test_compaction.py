@@ -1,4 +1,4 @@
-"""The embedded model summarises, and goes on from its own summary."""
+"""The embedded model summarises, and continues from its own summary."""
 
 import pytest
 
@@ -6,18 +6,18 @@ from dragoman.adapter.contract import AdapterOptions
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus
 from dragoman.session import Session
-from tests.live_local.conftest import MODEL, forced
+from tests.live_local.conftest import MODEL, forced_schema
 from tests.live_local.wording import reword
 
 pytestmark = pytest.mark.live_local
 
 SUMMARY = "The sky is blue."
-FORCED = AdapterOptions(extra={"local": {"output_schema": forced(SUMMARY)}})
-"""What is compacted is written in free words, and nothing would be no summary: so the grammar leaves these alone."""
+FORCED = AdapterOptions(extra={"local": {"output_schema": forced_schema(SUMMARY)}})
+"""A summary is free text, and may be empty, which is no summary: so the grammar allows only these."""
 
 
-def test_a_long_talk_is_compacted_and_goes_on() -> None:
-    """The whole history stays, what is sent is the summary and the rest, and the bill is known."""
+def test_a_long_conversation_is_compacted_and_continues() -> None:
+    """The whole history stays, the summary and the rest are sent, and the cost is known."""
     history = []
     for number in range(6):
         history += [Message.user(f"Fact {number}: " + "the sky is blue today. " * 10), Message.assistant("Noted.")]

@@ -1,6 +1,6 @@
-"""The embedded model answers with message bodies, held to them by the grammar of its runtime.
+"""The embedded model answers with message bodies, which the grammar of its runtime enforces.
 
-The grammar cannot say all that a body must be, and the limit may cut any answer: then the error says so.
+The grammar cannot express all rules of a body, and the limit may cut any answer: then the error says so.
 """
 
 import asyncio
@@ -24,15 +24,15 @@ CUT = "the reply ended with max_tokens"
 
 
 def body_or_fault(wanted: MessageBodySchema, answer: Callable[[], Message]) -> MessageBody | str:
-    """Return the body that the answer is, or what is wrong with it."""
+    """Return the body of the answer, or the fault."""
     try:
         return wanted.read(answer())
     except MessageBodyError as error:
         return str(error)
 
 
-def test_it_answers_with_a_body() -> None:
-    """Of one text part, as was asked for; its stream is right from beginning to end."""
+def test_the_model_answers_with_a_body() -> None:
+    """Of one text part, as requested; its stream is valid from start to end."""
 
     def answer() -> Message:
         with Session(MODEL) as session:
@@ -47,8 +47,8 @@ def test_it_answers_with_a_body() -> None:
             assert CUT in str(fault)
 
 
-def test_it_writes_a_named_part() -> None:
-    """Of the name and the type that were asked for, unless it is cut, or put at an address that is none."""
+def test_the_model_writes_a_named_part() -> None:
+    """Of the requested name and type, unless it is cut, or refers to an invalid address."""
     wanted = schema({"name": "/capital.txt", "contentType": "text/plain", "required": True})
 
     async def answer() -> Message:
@@ -62,7 +62,7 @@ def test_it_writes_a_named_part() -> None:
             assert CUT in fault or "a content URL is absolute" in fault
 
 
-def test_an_answer_that_is_cut_is_no_body() -> None:
-    """And is told as such, with how it ended: five tokens do not hold what the grammar demands of the smallest."""
+def test_a_truncated_answer_is_no_body() -> None:
+    """The error says how it ended: five tokens do not hold the smallest answer of the grammar."""
     with Session(MODEL) as session, pytest.raises(MessageBodyError, match=CUT):
         session.ask(reword(QUESTION), output_schema=CHAT, max_output_tokens=5)

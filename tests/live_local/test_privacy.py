@@ -1,4 +1,4 @@
-"""What runs in this process stays in it."""
+"""Nothing leaves this process."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The embedded model speaks: whole, streamed, limited and counted."""
+"""The embedded model writes text: whole, streamed, limited and counted."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from dragoman.canonical.usage import CostStatus
 from dragoman.transport.local import AsyncLocalTransport
 from dragoman.transport.local.files import model_file
 from dragoman.transport.local.model import get_model
-from tests.live_local.conftest import FREE_ENDS, LONG, Asker, forced
+from tests.live_local.conftest import FREE_ENDS, LONG, Asker, forced_schema
 from tests.live_local.wording import reword
 
 pytestmark = pytest.mark.live_local
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.live_local
 QUESTION = "What is the capital of France?"
 
 
-def test_it_answers_counts_and_costs_nothing(ask: Asker) -> None:
+def test_a_reply_has_counts_and_costs_nothing(ask: Asker) -> None:
     """The counts are the runtime's own, and the price is zero and known."""
     reply = ask(reword(QUESTION), max_output_tokens=12)
     assert reply.stop_reason in FREE_ENDS
@@ -37,7 +37,7 @@ def test_it_answers_counts_and_costs_nothing(ask: Asker) -> None:
 
 
 def test_the_prompt_is_counted_as_the_model_reads_it(ask: Asker) -> None:
-    """The template and the tokens stand in the model's file: the count is the same on every machine."""
+    """The template and the tokens are in the model's file: the count is the same on every machine."""
     reply = ask(QUESTION, max_output_tokens=1)
     assert reply.usage is not None
     assert (reply.usage.input_tokens, reply.usage.output_tokens) == (37, 1)
@@ -45,9 +45,9 @@ def test_the_prompt_is_counted_as_the_model_reads_it(ask: Asker) -> None:
 
 @pytest.mark.parametrize("text", ["one two three four five six seven", "🌱 and λόγος and 🌳 and ῥῆμα"])
 def test_streams_and_the_whole_reply_agree(ask: Asker, text: str) -> None:
-    """Sync, async and unstreamed are one message, and its pieces join to it. The grammar leaves one text only."""
+    """Sync, async and unstreamed are one message, and its pieces join to it. The grammar allows one text only."""
     context = ask.context()
-    options: dict[str, Any] = {"output_schema": forced(text), "max_output_tokens": 100}
+    options: dict[str, Any] = {"output_schema": forced_schema(text), "max_output_tokens": 100}
     wire = ask.adapter.to_wire(
         [Message.user(reword(QUESTION))], [], AdapterOptions(context=context, stream=True, **options)
     )
@@ -71,14 +71,14 @@ def test_streams_and_the_whole_reply_agree(ask: Asker, text: str) -> None:
         assert "".join(pieces) == whole.text
 
 
-def test_it_stops_where_it_is_told_to(ask: Asker) -> None:
-    """By a count of tokens, and before a stop sequence, which it does not say. The grammar makes it come to both."""
-    cut = ask(reword(QUESTION), output_schema=forced(LONG), max_output_tokens=5)
+def test_a_reply_stops_at_its_limits(ask: Asker) -> None:
+    """At a count of tokens, and before a stop sequence, which is not part of it. The grammar makes it reach both."""
+    cut = ask(reword(QUESTION), output_schema=forced_schema(LONG), max_output_tokens=5)
     assert cut.stop_reason is StopReason.MAX_TOKENS
     assert cut.usage is not None
     assert cut.usage.output_tokens == 5
     assert json.dumps(LONG).startswith(cut.text)
-    stopped = ask(reword(QUESTION), output_schema=forced("one two three four five"), stop_sequences=("four",))
+    stopped = ask(reword(QUESTION), output_schema=forced_schema("one two three four five"), stop_sequences=("four",))
     assert stopped.stop_reason is StopReason.STOP_SEQUENCE
     assert stopped.text == '"one two three '
 
@@ -94,7 +94,7 @@ def test_sampling_draws_from_what_is_allowed(ask: Asker) -> None:
 
 
 def test_a_schema_binds_the_answer(ask: Asker) -> None:
-    """The text is JSON that obeys it, whatever the model would rather say, unless the limit cuts it."""
+    """The text is JSON that obeys it, unless the limit cuts it."""
     schema = {
         "type": "object",
         "properties": {"city": {"type": "string", "maxLength": 20}, "large": {"type": "boolean"}},
@@ -111,26 +111,26 @@ def test_a_schema_binds_the_answer(ask: Asker) -> None:
     assert chosen.stop_reason is StopReason.END_TURN
 
 
-def test_a_generation_that_nobody_wants_ends(ask: Asker) -> None:
-    """The runtime learns at its next piece that nobody listens, and leaves the other four hundred words unwritten."""
-    wire = ask.adapter.to_wire([Message.user(reword(QUESTION))], [], AdapterOptions(output_schema=forced(LONG)))
+def test_an_abandoned_generation_ends(ask: Asker) -> None:
+    """The runtime learns at its next piece that nobody reads, and leaves the other four hundred words unwritten."""
+    wire = ask.adapter.to_wire([Message.user(reword(QUESTION))], [], AdapterOptions(output_schema=forced_schema(LONG)))
     lines: list[dict[str, Any]] = []
     unwanted = 0
 
-    def wanted() -> bool:
+    def is_wanted() -> bool:
         nonlocal unwanted
         unwanted += len(lines) >= 3
         return len(lines) < 3
 
     body = loads_object(wire.body, what="the request")
-    get_model("smollm2-135m", lambda _: None).run(body, lines.append, wanted, math.inf)
+    get_model("smollm2-135m", lambda _: None).run(body, lines.append, is_wanted, math.inf)
     assert [line["type"] for line in lines] == ["start", "text", "text"]
     assert unwanted < 10  # at the next piece, for what the runtime had held back, and when it had returned
 
 
 def test_leaving_a_stream_frees_the_model(ask: Asker) -> None:
-    """Again and again: each stream begins, and the next request is served."""
-    options = AdapterOptions(stream=True, output_schema=forced(LONG))
+    """Repeatedly: each stream starts, and the next request is served."""
+    options = AdapterOptions(stream=True, output_schema=forced_schema(LONG))
     wire = ask.adapter.to_wire([Message.user(reword(QUESTION))], [], options)
     for _ in range(2):
         with ask.transport.stream(ask.adapter, wire) as reply:
@@ -139,9 +139,9 @@ def test_leaving_a_stream_frees_the_model(ask: Asker) -> None:
     assert ask(reword(QUESTION), max_output_tokens=1).stop_reason in FREE_ENDS
 
 
-def test_cancelling_an_async_stream_frees_the_model_and_the_loop_runs_on(ask: Asker) -> None:
+def test_cancelling_an_async_stream_frees_the_model_and_the_loop(ask: Asker) -> None:
     """Another task gets its turn while the model writes: after the third of some four hundred lines."""
-    options = AdapterOptions(stream=True, output_schema=forced(LONG))
+    options = AdapterOptions(stream=True, output_schema=forced_schema(LONG))
     wire = ask.adapter.to_wire([Message.user(reword(QUESTION))], [], options)
 
     async def main() -> None:
@@ -166,8 +166,8 @@ def test_cancelling_an_async_stream_frees_the_model_and_the_loop_runs_on(ask: As
     assert ask(reword(QUESTION), max_output_tokens=1).stop_reason in FREE_ENDS
 
 
-def test_what_it_cannot_serve_is_a_typed_error(ask: Asker) -> None:
-    """Refused before anything is written, with the runtime's own words, and late is late."""
+def test_an_unsupported_request_is_a_typed_error(ask: Asker) -> None:
+    """Refused before anything is written, with the runtime's own words; a timeout is one too."""
     with pytest.raises(InvalidRequestError, match="max_new_tokens"):
         ask(QUESTION, max_output_tokens=0)
     with pytest.raises(InvalidRequestError, match="nonsense"):
@@ -176,7 +176,7 @@ def test_what_it_cannot_serve_is_a_typed_error(ask: Asker) -> None:
         ask(QUESTION, temperature=1.0, seed=-1)
     with pytest.raises(ContextOverflowError, match="8192"):
         ask("word " * 9000)
-    wire = ask.adapter.to_wire([Message.user(QUESTION)], [], AdapterOptions(output_schema=forced(LONG)))
+    wire = ask.adapter.to_wire([Message.user(QUESTION)], [], AdapterOptions(output_schema=forced_schema(LONG)))
     with pytest.raises(RequestTimeoutError):
         ask.transport.send(ask.adapter, wire, timeout=0.001)
 

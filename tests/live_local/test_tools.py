@@ -49,7 +49,7 @@ TOOLS = (READ, ADD)
 
 
 def check_schema(reply: Message) -> None:
-    """Check that the reply is one call of a tool that it has, by the tool's schema unless the limit cut it."""
+    """Check that the reply is one call of one of its tools, by the tool's schema unless the limit cut it."""
     (call,) = reply.tool_uses
     check_call(reply, call.name)
     definition = next(tool for tool in TOOLS if tool.name == call.name)
@@ -58,8 +58,8 @@ def check_schema(reply: Message) -> None:
 
 
 @pytest.mark.parametrize("choice", ["required", NamedTool("add")])
-def test_a_forced_call_is_one_that_its_schema_allows(ask: Asker, choice: object) -> None:
-    """Whatever was said, exactly one call comes, and its arguments are valid."""
+def test_a_forced_call_obeys_its_schema(ask: Asker, choice: object) -> None:
+    """Whatever the prompt, exactly one call comes, and its arguments are valid."""
     reply = ask(reword("Hello there!"), TOOLS, tool_choice=choice, max_output_tokens=80)
     check_schema(reply)
     if isinstance(choice, NamedTool):
@@ -73,31 +73,31 @@ def test_a_forced_call_is_one_that_its_schema_allows(ask: Asker, choice: object)
         ("Please look at data/config.json and say which port it uses.", "data/config.json"),
     ],
 )
-def test_it_calls_where_it_is_asked_to(ask: Asker, words: str, path: str) -> None:
-    """With tool_choice left open, a message that speaks of a tool's object is answered by a call of it.
+def test_the_model_calls_if_the_prompt_asks_for_it(ask: Asker, words: str, path: str) -> None:
+    """With tool_choice left open, a message about a tool's object is answered by a call of it.
 
-    The tool is found by words, and the grammar has one path to offer: the only one of the message.
+    The tool is found by words, and the grammar offers one path: the only one of the message.
     """
     check_call(ask(reword(words), TOOLS), "read_file", {"path": path})
 
 
-def test_it_calls_a_tool_that_has_nothing_to_copy(ask: Asker) -> None:
-    """The numbers are the model's, within what the schema allows."""
+def test_the_model_calls_a_tool_with_nothing_to_copy(ask: Asker) -> None:
+    """The numbers are the model's, within the schema."""
     reply = ask(reword("Add 4 and 5."), TOOLS)
     check_schema(reply)
     check_call(reply, "add")
 
 
 @pytest.mark.parametrize(("words", "options"), [("Hello!", {}), ("Read README.md.", {"tool_choice": "none"})])
-def test_it_speaks_where_no_call_is_due(ask: Asker, words: str, options: dict[str, object]) -> None:
-    """Small talk is answered in words, and so is everything where calls are forbidden."""
+def test_the_model_answers_in_words_if_no_call_is_due(ask: Asker, words: str, options: dict[str, object]) -> None:
+    """To small talk, and to everything if calls are forbidden."""
     reply = ask(reword(words), TOOLS, max_output_tokens=12, **options)
     assert reply.tool_uses == ()
     assert reply.stop_reason in FREE_ENDS
 
 
 def test_a_streamed_call_is_the_whole_one(ask: Asker) -> None:
-    """Its fragments join to its input, and sync, async and unstreamed call the same: the grammar has one path."""
+    """Its fragments join to its input, and sync, async and unstreamed call the same: the grammar offers one path."""
     context = ask.context()
     messages = [Message.user(reword("Read notes.txt."))]
     wire = ask.adapter.to_wire(messages, TOOLS, AdapterOptions(context=context, stream=True))
@@ -121,7 +121,7 @@ def test_a_streamed_call_is_the_whole_one(ask: Asker) -> None:
         assert ends == ([] if call.raw_input is not None else [call.input])
 
 
-def test_a_call_that_the_length_cut_runs_nothing(ask: Asker) -> None:
+def test_a_truncated_call_runs_nothing(ask: Asker) -> None:
     """Its arguments stay text. Sixty tokens hold the call's head, and not the path, of which none holds two steps."""
     path = "/".join(["step"] * 80) + ".txt"
     (call,) = ask(f"Read the file {path}", TOOLS, max_output_tokens=60).tool_uses
@@ -130,8 +130,8 @@ def test_a_call_that_the_length_cut_runs_nothing(ask: Asker) -> None:
     assert call.raw_input is not None
 
 
-def test_a_file_by_its_path_is_prompted_as_larger_models_are(ask: Asker) -> None:
-    """Nothing is known of it, so it is left the choice, and the grammar alone sees to the form of its calls."""
+def test_a_model_file_is_prompted_like_larger_models(ask: Asker) -> None:
+    """Nothing is known about it, so it may choose, and only the grammar ensures the form of its calls."""
     by_path = Asker(f"local:{model_file('smollm2-135m')}")
     options = {"parallel_tool_calls": False, "max_output_tokens": 80}
     forced = by_path(reword("Read README.md."), TOOLS, tool_choice="required", **options)
@@ -145,7 +145,7 @@ def test_a_file_by_its_path_is_prompted_as_larger_models_are(ask: Asker) -> None
 
 
 def from_anthropic() -> list[Message]:
-    """A call as Anthropic's wire brings it, with its result: a handwritten reply in the documented form."""
+    """A call as Anthropic's wire delivers it, with its result: a handwritten reply in the documented form."""
     theirs = get_adapter("anthropic:claude-opus-5-5")
     body = (
         b'{"id":"msg_1","type":"message","role":"assistant","model":"claude-opus-5-5","content":['
@@ -163,8 +163,8 @@ def from_anthropic() -> list[Message]:
     ]
 
 
-def test_it_goes_on_where_another_provider_left_off(ask: Asker) -> None:
-    """It reads the others' calls and results, calls itself, and answers in words. The grammar has one path to offer."""
+def test_a_history_of_another_provider_is_continued(ask: Asker) -> None:
+    """The model reads its calls and results, calls itself, and answers in words. The grammar offers one path."""
     history = [*from_anthropic(), Message.user(reword("Read notes.txt. When does the new port go live?"))]
     called = ask(history, TOOLS)
     check_call(called, "read_file", {"path": "notes.txt"})
@@ -188,8 +188,8 @@ def test_several_results_and_an_error_are_answered_in_words(ask: Asker) -> None:
     assert reply.stop_reason in FREE_ENDS
 
 
-def test_a_session_runs_the_tool_and_brings_the_answer() -> None:
-    """The whole loop, as a user has it. The grammar has one path to offer; a call that the limit cut runs nothing."""
+def test_a_session_runs_the_tool_and_returns_the_answer() -> None:
+    """The whole loop, as a user has it. The grammar offers one path; a call that the limit cut runs nothing."""
     read: list[str] = []
 
     @tool(side_effects="read")

@@ -1,4 +1,4 @@
-"""The table of wordings, which the other tests take their prompts from."""
+"""The table of wordings, from which the other tests take their prompts."""
 
 import re
 from pathlib import Path
@@ -11,8 +11,8 @@ from tests.live_local.wording import VARIABLE, reword, reword_within, table
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_each_prompt_has_as_many_wordings_and_is_in_use() -> None:
-    """A prompt that nobody asks any more is taken out of the table."""
+def test_each_prompt_has_equally_many_wordings_and_is_used() -> None:
+    """An unused prompt is removed from the table."""
     assert {len(others) for others in table().values()} == {2}
     script = ROOT / "src" / "dragoman" / "cli" / "demo_script.py"
     users = [*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "docs").glob("*.md"), script]
@@ -21,15 +21,14 @@ def test_each_prompt_has_as_many_wordings_and_is_in_use() -> None:
 
 
 @pytest.mark.parametrize("prompt", [prompt for prompt in table() if find_pieces("path", prompt)])
-def test_what_a_tool_is_called_with_stays(prompt: str) -> None:
-    """The paths of a prompt are those of its other wordings."""
+def test_paths_in_a_prompt_stay_in_its_wordings(prompt: str) -> None:
     assert [sorted(find_pieces("path", other)) for other in table()[prompt]] == [
         sorted(find_pieces("path", prompt))
     ] * 2
 
 
-def test_the_environment_picks_the_wording(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a prompt, and of the prompts within a snippet; what is not in the table is a mistake of the test."""
+def test_the_environment_selects_the_wording(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a prompt, and of the prompts within a snippet; a prompt outside the table is a mistake of the test."""
     first, second = table()["Say hello."]
     monkeypatch.delenv(VARIABLE, raising=False)
     assert reword("Say hello.") == "Say hello."

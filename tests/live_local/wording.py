@@ -1,6 +1,6 @@
-"""The prompts of the live tests in other words, so that no test rests on what a model answers to one of them.
+"""The prompts of the live tests in other words, so that no test depends on what a model answers to one of them.
 
-DRAGOMAN_TEST_WORDING picks the wording: 0, the default, is the prompt as the test has it; 1 and 2 are those of
+DRAGOMAN_TEST_WORDING selects the wording: 0, the default, is the prompt in the test; 1 and 2 are those of
 wordings.toml. `python -m tests.live_local` tries all of them.
 """
 
@@ -21,7 +21,7 @@ def table() -> dict[str, list[str]]:
 
 
 def reword(prompt: str) -> str:
-    """Return the prompt in the wording that was picked. Raises KeyError for a prompt that is not in the table."""
+    """Return the prompt in the selected wording. Raises KeyError for a prompt that is not in the table."""
     return [prompt, *table()[prompt]][int(os.environ.get(VARIABLE) or 0)]
 
 

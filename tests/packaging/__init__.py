@@ -1,1 +1,1 @@
-"""What users install: the wheel and the sdist, and the oldest versions of what they need."""
+"""What users install: the wheel and the sdist, and the oldest versions of their requirements."""

@@ -1,9 +1,9 @@
 """The oldest versions that pyproject.toml allows, tried out: `python -m tests.packaging.floors`.
 
-uv resolves every requirement at its floor (`--resolution lowest-direct`), first those that are required, then those of
-the extras as well. Each set is installed into a fresh environment; there every module of ours is imported, and some of
-the tests run: a floor under which they fail is too low. Exits with 1 where a step fails. pytest and what the tests
-themselves need come in at their own floors, where an extra names one, or else at the newest version.
+uv resolves every requirement at its lower bound (`--resolution lowest-direct`), first the required ones, then those of
+the extras as well. Each set is installed into a fresh environment, which imports each of our modules and runs some of
+the tests: if they fail, a bound is too low. Exits with 1 if a step fails. pytest and the requirements of the tests have
+their own lower bounds if an extra names one, otherwise the newest version.
 """
 
 import argparse
@@ -23,14 +23,15 @@ EXTRA_SUITES = (
     "tests/unit/transport/test_vendor.py", "tests/unit/tools/test_mcp.py",
     "tests/unit/session/middleware/test_telemetry_spans.py",
     "tests/cassettes/test_clients.py", "tests/store/test_turns.py",
-    "--deselect=tests/unit/session/middleware/test_telemetry_spans.py::test_the_words_are_those_of_the_conventions",
+    "--deselect=tests/unit/session/middleware/test_telemetry_spans.py::test_span_names_are_those_of_the_conventions",
     "--deselect=tests/cassettes/test_clients.py::test_a_miss_is_remembered",
 )  # fmt: skip
-"""One for each library that we speak to. The words of OpenTelemetry's conventions are those of their newest version;
-the oldest client of OpenAI hands a cassette's miss on as an error of its own."""
+"""One for each library that we use. The words of OpenTelemetry's conventions are those of their newest version; the
+oldest client of OpenAI raises a cassette's miss as an error of its own.
+"""
 
 LEFT_OUT = ("local", "redaction")
-"""Extras whose packages are large, and have no test among those that run here."""
+"""Extras with large packages, and without a test among those that run here."""
 
 IMPORTED = """
 import importlib, pkgutil, sys
@@ -74,7 +75,7 @@ def main() -> int:
 
 
 def attempt(title: str, folder: Path, extras: Sequence[str], suites: Sequence[str]) -> bool:
-    """Whether the floors hold; each step is told."""
+    """Whether the bounds hold; each step is printed."""
     sys.stdout.write(f"{title}\n")
     folder.mkdir(parents=True, exist_ok=True)
     for name, command in steps(folder, extras, suites):
@@ -93,7 +94,7 @@ def attempt(title: str, folder: Path, extras: Sequence[str], suites: Sequence[st
 
 
 def requirements(extras: Sequence[str]) -> list[str]:
-    """What a user with these extras is promised to need."""
+    """What a user with these extras has to install."""
     optional = PROJECT["project"]["optional-dependencies"]
     requested = [*PROJECT["project"]["dependencies"], *(one for name in extras for one in optional[name])]
     return [one for one in requested if not one.startswith("dragoman[")]

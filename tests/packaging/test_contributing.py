@@ -1,4 +1,4 @@
-"""What stands at the root for those who contribute: it names commands that exist, and nothing that does not."""
+"""The pages at the root for contributors: they name commands and files that exist."""
 
 import re
 from pathlib import Path
@@ -19,8 +19,8 @@ def read(page: str) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_link_leads_to_a_file(page: str) -> None:
-    """Each file that is linked is in the checkout; the covenant is the one address."""
+def test_links_lead_to_files(page: str) -> None:
+    """Each linked file is in the checkout; the covenant is the only address."""
     links = re.findall(r"\]\(([^)]+)\)", read(page))
     assert links or page == "SECURITY.md"
     away = [link for link in links if "://" in link]
@@ -30,12 +30,12 @@ def test_a_link_leads_to_a_file(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_names_no_address(page: str) -> None:
-    """Nobody's mail is written down: reports go by the forge."""
+    """Nobody's mail is written down: reports go through the forge."""
     assert re.findall(r"\b[\w.+-]+@[\w-]+\.\w+", read(page)) == []
 
 
-def test_a_command_exists() -> None:
-    """Modules that are run are in the checkout, and tools are ones that it brings along."""
+def test_commands_exist() -> None:
+    """Modules that are run are in the checkout, and tools are in its environment."""
     text = read("CONTRIBUTING.md")
     modules = re.findall(r"python -m (tests[\w.]*)", text)
     assert "tests.packaging" in modules
@@ -51,8 +51,8 @@ def _runs(name: str) -> bool:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda path: path.stem)
-def test_a_form_is_one(form: Path) -> None:
-    """What the forge asks of an issue form: a name, a description, and fields with labels and ids of their own."""
+def test_issue_forms_are_valid(form: Path) -> None:
+    """As the forge requires: a name, a description, and fields with labels and unique ids."""
     data: dict[str, Any] = yaml.safe_load(form.read_text(encoding="utf-8"))
     assert data["name"]
     assert data["description"]
@@ -63,8 +63,8 @@ def test_a_form_is_one(form: Path) -> None:
     assert any(field.get("validations", {}).get("required") for field in fields)
 
 
-def test_hooks_run_what_is_here() -> None:
-    """Nothing is fetched from elsewhere for a commit: each hook is a tool of the lint group, run by uv."""
+def test_hooks_run_local_tools() -> None:
+    """Nothing is fetched for a commit: each hook is a tool of the lint group, run by uv."""
     data = yaml.safe_load(read(".pre-commit-config.yaml"))
     (local,) = data["repos"]
     assert local["repo"] == "local"

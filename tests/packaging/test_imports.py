@@ -1,4 +1,4 @@
-"""Each library that is imported is one that pyproject.toml asks for."""
+"""Each imported library is a requirement in pyproject.toml."""
 
 import ast
 import re
@@ -12,10 +12,10 @@ BROUGHT_BY = {
     "_pytest": "pytest", "anyio": "httpx", "opentelemetry": "opentelemetry-api", "pydantic_core": "pydantic",
     "vcr": "vcrpy", "yaml": "pyyaml",
 }  # fmt: skip
-"""Where a requirement brings a module of another name, or is bound to bring another package along."""
+"""Requirements that bring a module of another name, or another package."""
 
 
-def imported(file: Path) -> Iterator[str]:
+def imported_libraries(file: Path) -> Iterator[str]:
     """The libraries that a file imports by a statement, at its top or further down."""
     for node in ast.walk(ast.parse(file.read_bytes())):
         match node:
@@ -25,8 +25,8 @@ def imported(file: Path) -> Iterator[str]:
                 yield module.partition(".")[0]
 
 
-def test_every_library_is_asked_for() -> None:
-    """A library that only the development environment holds would be missing at a user's."""
+def test_every_imported_library_is_required() -> None:
+    """A library that only the development environment has would be missing for users."""
     project = PROJECT["project"]
     declared = {
         re.split(r"[\[<>=]", one)[0].lower()
@@ -40,7 +40,7 @@ def test_every_library_is_asked_for() -> None:
         (name, str(file.relative_to(ROOT)))
         for package in WHEEL["packages"]
         for file in (ROOT / package).rglob("*.py")
-        for name in imported(file)
+        for name in imported_libraries(file)
         if name not in ours
     }
     assert {name for name, _ in found} >= {"httpx", "pydantic", "sqlalchemy"}

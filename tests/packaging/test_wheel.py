@@ -37,7 +37,7 @@ def test_the_wheel_holds_the_packages_and_their_data(built: Path) -> None:
     ],
 )
 def test_data_is_in_the_wheel(built: Path, needed: str) -> None:
-    """What is read at run time and is no Python: tables, templates, recordings, migrations."""
+    """Everything that is read at run time and is no Python: tables, templates, recordings, migrations."""
     assert any(name.startswith(needed) for name in wheel.names(built))
 
 
@@ -50,8 +50,8 @@ def test_data_is_in_the_wheel(built: Path, needed: str) -> None:
         ("notes.txt", "no file of a package"),
     ],
 )
-def test_what_does_not_belong_is_told(built: Path, tmp_path: Path, name: str, message: str) -> None:
-    """The check itself sees each kind of stowaway."""
+def test_unexpected_files_are_reported(built: Path, tmp_path: Path, name: str, message: str) -> None:
+    """The check itself finds each kind."""
     other = tmp_path / built.name
     with zipfile.ZipFile(built) as packed, zipfile.ZipFile(other, "w") as copy:
         for each in packed.infolist():
@@ -61,8 +61,8 @@ def test_what_does_not_belong_is_told(built: Path, tmp_path: Path, name: str, me
 
 
 @pytest.mark.parametrize("name", ["dragoman/py.typed", "dragoman_adapters/py.typed", "dragoman/canonical/message.py"])
-def test_what_is_missing_is_told(built: Path, tmp_path: Path, name: str) -> None:
-    """The check itself sees what a wheel lacks."""
+def test_missing_files_are_reported(built: Path, tmp_path: Path, name: str) -> None:
+    """The check itself finds them."""
     other = tmp_path / built.name
     with zipfile.ZipFile(built) as packed, zipfile.ZipFile(other, "w") as copy:
         for each in packed.infolist():
@@ -71,8 +71,8 @@ def test_what_is_missing_is_told(built: Path, tmp_path: Path, name: str) -> None
     assert f"the wheel lacks {name}" in wheel.faults(other)
 
 
-def test_importing_from_the_wheel_touches_nothing(built: Path, tmp_path: Path) -> None:
-    """No socket, no process, no key: the program that the installed wheel is tried with, on the wheel's own files."""
+def test_importing_from_the_wheel_has_no_side_effects(built: Path, tmp_path: Path) -> None:
+    """No socket, no process, no key: the program that tries the installed wheel, on the wheel's own files."""
     with zipfile.ZipFile(built) as packed:
         packed.extractall(tmp_path)
     place = repr(str(tmp_path))
@@ -84,8 +84,8 @@ assert dragoman.__file__.startswith({place})
     assert completed.returncode == 0, completed.stderr
 
 
-def test_every_requirement_has_a_floor() -> None:
-    """`python -m tests.packaging.floors` tries the floors; here, that each requirement of a user has one."""
+def test_every_requirement_has_a_lower_bound() -> None:
+    """`python -m tests.packaging.floors` tries the bounds; here, that each requirement of a user has one."""
     project = wheel.PROJECT["project"]
     wanted = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
     assert [one for one in wanted if ">=" not in one and not one.startswith("dragoman[")] == []

@@ -1,4 +1,6 @@
-"""The workflows run what a person can run, on what pyproject.toml promises. actionlint and zizmor check the rest."""
+"""The workflows run commands that a person can run, for what pyproject.toml promises. actionlint and zizmor check the
+rest.
+"""
 
 import re
 from collections.abc import Iterator
@@ -25,14 +27,14 @@ def steps(path: Path) -> Iterator[dict[str, Any]]:
         yield from job.get("steps", ())
 
 
-def test_all_are_there() -> None:
-    """One that is renamed would no longer be trusted to publish, nor be called by another one."""
+def test_all_workflows_are_there() -> None:
+    """A renamed one would no longer be trusted to publish, nor be called by another one."""
     assert [path.stem for path in WORKFLOWS] == ["api", "cassettes", "ci", "docs", "prices", "propose", "release"]
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_a_step_is_a_command_of_this_repository(path: Path) -> None:
-    """One line that calls a script, a module or a tool that is here: no logic that cannot be run by hand."""
+    """One line that calls a local script, module or tool: no logic that cannot be run by hand."""
     for command in (step["run"].strip() for step in steps(path) if "run" in step):
         assert "\n" not in command
         assert "${{" not in command
@@ -50,7 +52,7 @@ def _runs(name: str) -> bool:
 
 
 def test_an_action_has_one_version() -> None:
-    """Each is pinned to a whole hash, with its version behind it, and to the same one everywhere."""
+    """Each is pinned to a whole hash, followed by its version, and to the same one everywhere."""
     pinned: dict[str, set[str]] = {}
     for line in (line for path in WORKFLOWS for line in path.read_text(encoding="utf-8").splitlines()):
         if found := re.search(r"uses: (?!\$/)(.*)", line):
@@ -62,7 +64,7 @@ def test_an_action_has_one_version() -> None:
 
 
 def test_every_promised_python_is_tried() -> None:
-    """The matrix and the classifiers name the same versions, and the oldest is the one that is required."""
+    """The matrix and the classifiers name the same versions, and the oldest is the required one."""
     matrix = read(FOLDER / "ci.yml")["jobs"]["tests"]["strategy"]["matrix"]
     classified = [line.rpartition(" ")[2] for line in PROJECT["project"]["classifiers"] if "Python :: 3." in line]
     assert matrix["python"] == classified

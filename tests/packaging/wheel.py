@@ -1,4 +1,4 @@
-"""Building the package, and what must be in it."""
+"""Building the package, and its required content."""
 
 import os
 import stat
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 WHEEL: dict[str, Any] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
 MOMENT = "1790000000"
-"""SOURCE_DATE_EPOCH of the builds that are compared, in seconds since 1970, unless the environment sets another one."""
+"""SOURCE_DATE_EPOCH of the compared builds, in seconds since 1970, unless the environment sets another one."""
 
 
 def build(source: Path, target: Path, *kinds: str) -> tuple[Path, ...]:
@@ -33,7 +33,7 @@ def build(source: Path, target: Path, *kinds: str) -> tuple[Path, ...]:
 def unpack_sdist(sdist: Path, folder: Path) -> Path:
     """The sdist unpacked, as another machine would check it out: other times and stricter rights on every file.
 
-    What the sdist adds to a checkout is taken away.
+    Files that the sdist adds to a checkout are removed.
     """
     with tarfile.open(sdist) as packed:
         packed.extractall(folder, filter="data")
@@ -56,9 +56,10 @@ def names(archive: Path) -> frozenset[str]:
 
 
 def expected() -> frozenset[str]:
-    """What a wheel must hold, beside its metadata: every file of our packages, and the data folders beside them.
+    """The required content of a wheel, besides its metadata: every file of our packages, and the data folders next to
+    them.
 
-    What stands in .gitignore is not part of them; that is bytecode alone.
+    Files in .gitignore are excluded; that is bytecode only.
     """
     found: set[str] = set()
     for package in WHEEL["packages"]:
@@ -77,7 +78,7 @@ def _files(folder: Path, place: str) -> set[str]:
 
 
 def faults(wheel: Path) -> list[str]:
-    """What is wrong with the wheel's contents, as sentences."""
+    """Faults of the wheel's content, as sentences."""
     contents = names(wheel)
     information = f"{PROJECT['project']['name']}-{PROJECT['project']['version']}.dist-info/"
     ours = {name for name in contents if not name.startswith(information)}

@@ -1,4 +1,4 @@
-"""`python -m tests.screenshots FOLDER`: the page of the docs, in light and dark, on a telephone and on a desk."""
+"""`python -m tests.screenshots FOLDER`: the page of the docs, light and dark, on a phone and on a desktop."""
 
 import logging
 import sys
@@ -11,7 +11,7 @@ from tests.unit.view.handwritten_conversation import conversation
 
 SIZES = {"phone": (390, 844), "desktop": (1280, 900)}
 PLACES = {"phone": "m10", "desktop": ""}
-"""What is in view: on a telephone, the first answer after a swap."""
+"""The visible part: on a phone, the first answer after a swap."""
 MOST_BYTES = 150_000
 
 

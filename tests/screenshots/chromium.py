@@ -1,4 +1,4 @@
-"""Headless Chromium, driven over its own pipe: a fresh profile, and each request that it makes is told."""
+"""Headless Chromium, controlled through its own pipe: a fresh profile, and each of its requests is reported."""
 
 import base64
 import json
@@ -22,16 +22,16 @@ _OPTIONS = (
 _END = b"\0"
 _CHUNK = 1 << 16
 _PATIENCE = 120.0
-"""Seconds without a word; a machine under load may take long to start it."""
+"""Seconds of silence; a loaded machine may take long to start it."""
 
 
 def find_chromium() -> str | None:
-    """Where it is, if it is installed."""
+    """Its path, if it is installed."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 class Browser:
-    """One tab. ``requests`` are the addresses that it asked for, ``faults`` what its console told of errors."""
+    """One tab. ``requests`` are the addresses that it requested, ``faults`` the errors on its console."""
 
     def __init__(self, commands: int, replies: int) -> None:
         self._commands, self._replies = commands, replies
@@ -55,20 +55,20 @@ class Browser:
             self._handle_event(self._read_message())
 
     def run(self, script: str) -> Any:
-        """The value of an expression in the page; its policy does not bind this."""
+        """The value of an expression in the page; the page's policy does not apply to it."""
         result = self.send_command("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in result:
             raise AssertionError(result["exceptionDetails"])
         return result["result"].get("value")
 
     def press(self, key: str) -> None:
-        """A key, as a person strikes it."""
+        """Presses a key as a person does."""
         text = {"text": key} if len(key) == 1 else {}
         self.send_command("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
         self.send_command("Input.dispatchKeyEvent", type="keyUp", key=key)
 
     def set_viewport(self, width: int, height: int, *, dark: bool = False, media: str = "") -> None:
-        """Sets the size of the window in pixels, and what the system prefers."""
+        """Sets the size of the window in pixels, and the preferred colour scheme."""
         self.send_command(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
         )
@@ -77,11 +77,11 @@ class Browser:
         self.send_command("Emulation.setEmulatedMedia", media=media, features=[feature, calm])
 
     def screenshot(self) -> bytes:
-        """What is seen, as a PNG."""
+        """The visible part, as a PNG."""
         return base64.b64decode(self.send_command("Page.captureScreenshot", format="png")["data"])
 
     def send_command(self, method: str, **params: Any) -> dict[str, Any]:
-        """Gives a command and waits for its answer."""
+        """Sends a command and waits for its answer."""
         number = next(self._numbers)
         message = {"id": number, "method": method, "params": params}
         os.write(self._commands, json.dumps(message | ({"sessionId": self._session} if self._session else {})).encode())
@@ -126,7 +126,7 @@ def browser(path: str) -> Iterator[Browser]:
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        # The pipe's ends have to be 3 and 4 there, which a shell arranges without threads in this process.
+        # The pipe's ends have to be 3 and 4 there; a shell arranges that without threads in this process.
         command = f'exec "$@" 3</dev/fd/{theirs_in} 4>/dev/fd/{theirs_out}'
         process = subprocess.Popen(
             ["/bin/sh", "-c", command, "sh", path, *_OPTIONS, f"--user-data-dir={profile}"],

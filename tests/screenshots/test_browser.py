@@ -1,4 +1,4 @@
-"""The page in a real browser: what its script does, and that nothing is fetched and nothing planted in it runs."""
+"""The page in a real browser: its script works, nothing is fetched and no payload runs."""
 
 import http.server
 import threading
@@ -29,99 +29,99 @@ def tab() -> Iterator[Browser]:
     path = find_chromium()
     if path is None:
         pytest.skip("no Chromium is installed: apt-get install chromium")
-    with browser(path) as opened:
-        opened.set_viewport(1280, 900)
-        yield opened
+    with browser(path) as open_page:
+        open_page.set_viewport(1280, 900)
+        yield open_page
 
 
 @pytest.fixture
-def opened(tab: Browser, tmp_path: Path) -> Browser:
+def open_page(tab: Browser, tmp_path: Path) -> Browser:
     path = tmp_path / "page.html"
     path.write_text(page(conversation(), title="The gauge"), encoding="utf-8")
     tab.open(path)
     return tab
 
 
-def test_the_script_runs_and_nothing_else_is_asked_for(opened: Browser) -> None:
-    """The policy lets the page's own style and script through; the page itself is the one thing that is loaded."""
-    assert opened.run("document.documentElement.dataset.ready") == "true"
-    assert opened.run("getComputedStyle(document.querySelector('.turn.user')).borderRadius") == "10px"
-    assert opened.run("document.querySelector('img').naturalWidth") == 560
-    outside = [url for url in opened.requests if not url.startswith("data:")]
+def test_the_script_runs_and_nothing_else_is_requested(open_page: Browser) -> None:
+    """The policy allows the page's own style and script; only the page itself is loaded."""
+    assert open_page.run("document.documentElement.dataset.ready") == "true"
+    assert open_page.run("getComputedStyle(document.querySelector('.turn.user')).borderRadius") == "10px"
+    assert open_page.run("document.querySelector('img').naturalWidth") == 560
+    outside = [url for url in open_page.requests if not url.startswith("data:")]
     assert [url.rpartition("/")[2] for url in outside] == ["page.html"]
-    assert opened.faults == []
+    assert open_page.faults == []
 
 
-def test_keys_walk_through_the_messages(opened: Browser) -> None:
-    """Forth and back, from swap to swap, and to the raw wire, which is put together when it is looked at."""
+def test_keys_move_between_messages(open_page: Browser) -> None:
+    """Forwards and backwards, from swap to swap, and to the raw wire, which is assembled on demand."""
     for key, where in (("j", "m1"), ("j", "m2"), ("j", "m3"), ("j", "m6"), ("k", "m3"), ("s", "s10"), ("s", "s12")):
-        opened.press(key)
-        assert opened.run(HERE) == where
-    opened.run("document.querySelector('#m8').scrollIntoView()")
+        open_page.press(key)
+        assert open_page.run(HERE) == where
+    open_page.run("document.querySelector('#m8').scrollIntoView()")
     for _ in range(5):
-        opened.press("j")
-    assert opened.run(HERE) == "m8"
-    opened.press("r")
-    opened.run(PUT_TOGETHER)
-    body = opened.run("JSON.parse(document.querySelector('#r8').textContent)")
+        open_page.press("j")
+    assert open_page.run(HERE) == "m8"
+    open_page.press("r")
+    open_page.run(PUT_TOGETHER)
+    body = open_page.run("JSON.parse(document.querySelector('#r8').textContent)")
     assert body["model"] == "claude-opus-5-5"
     assert len(body["messages"]) == 5
-    opened.press("?")
-    assert opened.run("document.querySelector('#help').open") is True
+    open_page.press("?")
+    assert open_page.run("document.querySelector('#help').open") is True
 
 
-def test_searching_and_filtering(opened: Browser) -> None:
-    """What does not hold the words is hidden, what is folded around them opens, and Escape ends it."""
-    opened.press("/")
-    opened.send_command("Input.insertText", text="no such words")
-    assert opened.run(SHOWN) == ""
-    opened.run("document.querySelector('#search').select()")
-    opened.send_command("Input.insertText", text="TIDE DOES NOT")
-    assert opened.run(SHOWN) == "m3"
-    assert opened.run("document.querySelector('#m3 .thinking').open") is True
-    assert opened.run("document.querySelector('#found').textContent") == "1 of 10"
-    assert opened.run("CSS.highlights.get('found').size") == 1
-    opened.press("Escape")
-    assert opened.run(SHOWN).count("m") == 10
-    assert opened.run("document.querySelector('#m3 .thinking').open") is False
-    opened.run("document.querySelector('[data-kind=call]').click()")
-    assert opened.run(SHOWN) == "m3 m6 m12"
-    opened.run("document.querySelector('[data-kind=thinking]').click()")
-    assert opened.run(SHOWN) == "m3 m8 m10"
+def test_searching_hides_other_messages(open_page: Browser) -> None:
+    """Messages without the words are hidden, folded ones with them open, and Escape ends it."""
+    open_page.press("/")
+    open_page.send_command("Input.insertText", text="no such words")
+    assert open_page.run(SHOWN) == ""
+    open_page.run("document.querySelector('#search').select()")
+    open_page.send_command("Input.insertText", text="TIDE DOES NOT")
+    assert open_page.run(SHOWN) == "m3"
+    assert open_page.run("document.querySelector('#m3 .thinking').open") is True
+    assert open_page.run("document.querySelector('#found').textContent") == "1 of 10"
+    assert open_page.run("CSS.highlights.get('found').size") == 1
+    open_page.press("Escape")
+    assert open_page.run(SHOWN).count("m") == 10
+    assert open_page.run("document.querySelector('#m3 .thinking').open") is False
+    open_page.run("document.querySelector('[data-kind=call]').click()")
+    assert open_page.run(SHOWN) == "m3 m6 m12"
+    open_page.run("document.querySelector('[data-kind=thinking]').click()")
+    assert open_page.run(SHOWN) == "m3 m8 m10"
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_dark_and_light(tab: Browser, opened: Browser, dark: bool) -> None:
-    """As the system prefers it, until it is told otherwise; a text can be read either way."""
+def test_dark_and_light_follow_the_system(tab: Browser, open_page: Browser, dark: bool) -> None:
+    """Until they are set explicitly; text is readable in both."""
     paper = "getComputedStyle(document.body).backgroundColor"
     tab.set_viewport(1280, 900, dark=dark)
     try:
-        first = opened.run(paper)
+        first = open_page.run(paper)
         assert first == ("rgb(22, 23, 26)" if dark else "rgb(251, 250, 247)")
-        opened.press("d")
-        assert opened.run(paper) != first
-        opened.press("d")
-        assert opened.run(paper) == first
+        open_page.press("d")
+        assert open_page.run(paper) != first
+        open_page.press("d")
+        assert open_page.run(paper) == first
     finally:
         tab.set_viewport(1280, 900)
 
 
 @pytest.mark.parametrize("width", [320, 390, 768])
-def test_it_fits_a_telephone(tab: Browser, opened: Browser, width: int) -> None:
+def test_the_page_fits_a_phone(tab: Browser, open_page: Browser, width: int) -> None:
     """Nothing makes the page wider than the window."""
     tab.set_viewport(width, 844)
     try:
-        assert opened.run("document.documentElement.scrollWidth") <= width
+        assert open_page.run("document.documentElement.scrollWidth") <= width
     finally:
         tab.set_viewport(1280, 900)
 
 
-def test_on_paper_the_tools_are_left_out(tab: Browser, opened: Browser) -> None:
-    """And it is dark on light, whatever the screen was."""
+def test_printing_leaves_the_controls_out(tab: Browser, open_page: Browser) -> None:
+    """And is dark on light, whatever the screen shows."""
     tab.set_viewport(1280, 900, dark=True, media="print")
     try:
-        assert opened.run("getComputedStyle(document.querySelector('.bar')).display") == "none"
-        assert opened.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert open_page.run("getComputedStyle(document.querySelector('.bar')).display") == "none"
+        assert open_page.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     finally:
         tab.set_viewport(1280, 900)
 
@@ -150,8 +150,8 @@ def server() -> Iterator[str]:
         thread.join()
 
 
-def test_what_is_planted_never_runs(tab: Browser, tmp_path: Path) -> None:
-    """All payloads at once, in every field that holds a text."""
+def test_payloads_never_run(tab: Browser, tmp_path: Path) -> None:
+    """All at once, in every field that holds a text."""
     history = [read_message(plant(message, " ".join(PAYLOADS[:5]))) for message in dump_history(everything())]
     (tmp_path / "page.html").write_text(page(history, title=PAYLOADS[4]), encoding="utf-8")
     tab.open(tmp_path / "page.html")
@@ -161,8 +161,8 @@ def test_what_is_planted_never_runs(tab: Browser, tmp_path: Path) -> None:
     assert tab.faults == []
 
 
-def test_nothing_is_fetched_from_where_a_message_points(tab: Browser, server: str, tmp_path: Path) -> None:
-    """Media that are elsewhere stay there; and even if an element got in, the policy would stop it."""
+def test_remote_media_are_not_fetched(tab: Browser, server: str, tmp_path: Path) -> None:
+    """Even if an element got in, the policy would stop it."""
     link = MediaSource(kind="url", data=f"{server}/a.gif")
     text = page([Message.user([ImageBlock(source=link)]), Message.user(f"<img src='{server}/b.gif'>")])
     (tmp_path / "page.html").write_text(text, encoding="utf-8")

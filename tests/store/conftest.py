@@ -1,4 +1,4 @@
-"""Each test that asks for `store` or `place` runs on every database."""
+"""Each test that uses `store` or `place` runs on every database."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,6 +48,6 @@ def store(place: str) -> Iterator[Store]:
 
 @pytest.fixture
 def lasting_store(lasting_place: str) -> Iterator[Store]:
-    """For what is long, and the same in memory as on disk."""
+    """For long tests that do the same in memory as on disk."""
     with Store(lasting_place, synchronous="normal") as opened:
         yield opened

@@ -1,4 +1,4 @@
-"""Databases for the tests: SQLite on disk and in memory, and PostgreSQL where one is given.
+"""Databases for the tests: SQLite on disk and in memory, and PostgreSQL if there is one.
 
 PostgreSQL: set DRAGOMAN_TEST_POSTGRES_URL to a database that the tests may fill, such as
 ``postgresql://postgres@127.0.0.1:5432/dragoman_test``. Each test gets a schema of its own, which is dropped after it.

@@ -1,7 +1,7 @@
 """A program of its own for each part of one conversation: `python -m tests.store.resuming URL PART`.
 
-It prints, as a line of JSON, the bodies that its provider was sent, the calls that the session then knows, and what the
-store holds of calls. The providers' answers are written by hand.
+It prints, as a line of JSON, the bodies that its provider received, the calls that the session then knows, and the
+calls in the store. The providers' answers are written by hand.
 """
 
 import json
@@ -28,7 +28,7 @@ def look(at: str) -> str:
 
 
 class Provider:
-    """Gives its replies in turn, streamed where that is asked for, and keeps what it was sent, byte for byte."""
+    """Gives its replies in order, streamed on request, and records what it received, byte for byte."""
 
     def __init__(self, *replies: Reply) -> None:
         self.replies = list(replies)
@@ -66,18 +66,18 @@ def begin(store: Store) -> Provider:
     return provider
 
 
-def _resumed(store: Store, name: str, provider: Provider, model: str) -> Session:
+def _resume(store: Store, name: str, provider: Provider, model: str) -> Session:
     return Session.resume(SESSION, store, model=model, tools=[look], providers={name: provider.settings})
 
 
 def answer(store: Store) -> Provider:
-    """Another provider goes on, with the answer to one of the calls, and calls a tool itself; one call stays open."""
+    """Another provider continues, with the answer to one of the calls, and calls a tool itself; one call stays open."""
     provider = Provider(
         handwritten_ollama("b is fine."),
         handwritten_ollama(Call("", "look", {"at": "d"})),
         handwritten_ollama("d as well."),
     )
-    with _resumed(store, "ollama", provider, OLLAMA) as session:
+    with _resume(store, "ollama", provider, OLLAMA) as session:
         waiting = session.messages[-1].tool_uses[0]
         session.ask(Message.tool(waiting.id, "b: fine"))
         session.ask("And d?")
@@ -85,9 +85,9 @@ def answer(store: Store) -> Provider:
 
 
 def come_back(store: Store) -> Provider:
-    """The first provider again, told of all that was said meanwhile."""
+    """The first provider again, with everything that happened in between."""
     provider = Provider(handwritten_anthropic("All fine."))
-    with _resumed(store, "anthropic", provider, ANTHROPIC) as session:
+    with _resume(store, "anthropic", provider, ANTHROPIC) as session:
         session.ask("So?")
     return provider
 

@@ -1,4 +1,4 @@
-"""What is kept beside a message can be written anew, and nothing else changes with it."""
+"""The annotations of a message can be replaced, and nothing else changes."""
 
 import pytest
 
@@ -8,8 +8,8 @@ from dragoman.store import ConflictError, SessionNotFoundError, Store, StoreErro
 SAID = [Message.user("one", id="m1"), Message.user("two", id="m2")]
 
 
-def test_what_stands_beside_a_message_is_written_anew(store: Store) -> None:
-    """In one version more; the messages and what stands beside the others stay as they are."""
+def test_annotations_of_a_message_are_replaced(store: Store) -> None:
+    """In a new version; the messages and the other annotations stay."""
     store.create("ollama:x", SAID, session_id="s1", extensions={"m1": {"a": 1}, "m2": {"b": 2}})
     assert store.annotate("s1", "m2", {"c": [3]}, expected_version=1) == 2
     found = store.load("s1")
@@ -18,8 +18,8 @@ def test_what_stands_beside_a_message_is_written_anew(store: Store) -> None:
     assert store.append("s1", [Message.user("three", id="m3")], expected_version=2) == 3
 
 
-def test_what_cannot_be_annotated_changes_nothing(store: Store) -> None:
-    """Another version, a message or a session that is not there."""
+def test_an_invalid_annotation_changes_nothing(store: Store) -> None:
+    """Another version, a missing message or a missing session."""
     store.create("ollama:x", SAID, session_id="s1", extensions={"m2": {"b": 2}})
     with pytest.raises(ConflictError):
         store.annotate("s1", "m2", {"c": 3}, expected_version=0)

@@ -1,4 +1,4 @@
-"""The awaited twin does the same."""
+"""AsyncStore does the same as Store."""
 
 import inspect
 
@@ -9,7 +9,7 @@ from dragoman.canonical.message import Message
 from dragoman.store import AsyncStore, ConflictError, Store
 
 
-def test_the_twins_have_the_same_calls() -> None:
+def test_both_stores_have_the_same_calls() -> None:
     """With the same arguments; `create` passes them on by name."""
     for name, method in inspect.getmembers(Store, inspect.isfunction):
         if name.startswith("_"):
@@ -21,8 +21,8 @@ def test_the_twins_have_the_same_calls() -> None:
         assert awaited(getattr(AsyncStore, name)), name
 
 
-def test_every_call_is_awaited(place: str) -> None:
-    """From making a session to deleting it."""
+def test_every_call_can_be_awaited(place: str) -> None:
+    """From creating a session to deleting it."""
 
     async def main() -> None:
         async with AsyncStore(Store(place, synchronous="normal")) as store:
@@ -42,19 +42,19 @@ def test_every_call_is_awaited(place: str) -> None:
     anyio.run(main)
 
 
-def test_many_turns_at_once_are_all_kept(place: str) -> None:
+def test_many_concurrent_turns_are_all_stored(place: str) -> None:
     """Fifty tasks, one session."""
 
     async def main() -> None:
         async with AsyncStore(Store(place, synchronous="normal")) as store:
             session = await store.create()
 
-            async def say(number: int) -> None:
+            async def append_turn(number: int) -> None:
                 await store.append(session.id, [Message.user(str(number))], expected_version=None)
 
             async with anyio.create_task_group() as tasks:
                 for number in range(50):
-                    tasks.start_soon(say, number)
+                    tasks.start_soon(append_turn, number)
             found = await store.load(session.id)
             assert sorted(int(message.text) for message in found.messages) == list(range(50))
             assert found.version == 50
@@ -63,7 +63,7 @@ def test_many_turns_at_once_are_all_kept(place: str) -> None:
 
 
 def test_a_cancelled_call_is_finished_first(place: str) -> None:
-    """The turn is kept, so the version tells whether it was."""
+    """The turn is stored, so the version shows whether it was."""
 
     async def main() -> None:
         async with AsyncStore(Store(place, synchronous="normal")) as store:

@@ -14,12 +14,12 @@ from tests.store.turns import everything, reply, tool_turn
 
 
 class CrashError(Exception):
-    """What a driver, a signal or a full disk may do."""
+    """A failure of a driver, a signal or a full disk."""
 
 
 @contextmanager
-def failing_at(store: Store, number: int, when: str) -> Iterator[list[str]]:
-    """Raises at the given statement: before it runs, after it ran, or where the transaction is committed."""
+def fail_at(store: Store, number: int, when: str) -> Iterator[list[str]]:
+    """Raises at the given statement: before it runs, after it ran, or at the commit."""
     seen: list[str] = []
 
     def strike(_: Any, __: Any, statement: str, *___: Any) -> None:
@@ -75,13 +75,13 @@ def prepared(store: Store) -> None:
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("name", WORKS)
 def test_a_failure_at_every_statement_leaves_the_old_state(store: Store, name: str, when: str) -> None:
-    """The first, the second, and so on until none is left; then the whole of it is there."""
+    """The first, the second, and so on until none is left; then all of it is there."""
     prepared(store)
     before = everything(store)
     number = 0
     while True:
         number += 1
-        with failing_at(store, number, when) as seen:
+        with fail_at(store, number, when) as seen:
             try:
                 WORKS[name](store)
             except CrashError:
@@ -94,12 +94,12 @@ def test_a_failure_at_every_statement_leaves_the_old_state(store: Store, name: s
 
 
 @pytest.mark.parametrize(("number", "when"), [(1, "before"), (1, "after"), (2, "before"), (2, "after"), (0, "commit")])
-def test_a_turn_of_one_statement_is_there_as_a_whole_or_not_at_all(store: Store, number: int, when: str) -> None:
-    """PostgreSQL keeps such a turn with its statement: whoever fails after that has kept it."""
+def test_a_turn_of_one_statement_is_stored_as_a_whole_or_not_at_all(store: Store, number: int, when: str) -> None:
+    """PostgreSQL commits such a turn with its statement: a later failure has stored it."""
     prepared(store)
     before = everything(store)
     turn = [Message.user("One."), reply("Two.")]
-    with failing_at(store, number, when), suppress(CrashError):
+    with fail_at(store, number, when), suppress(CrashError):
         store.append("there", turn, expected_version=1)
     found = store.load("there")
     if found.version == 1:
@@ -111,18 +111,18 @@ def test_a_turn_of_one_statement_is_there_as_a_whole_or_not_at_all(store: Store,
 
 @pytest.mark.parametrize("name", WORKS)
 def test_a_failure_at_the_commit_leaves_the_old_state(store: Store, name: str) -> None:
-    """The last moment at which nothing has happened yet."""
+    """The last moment at which nothing is stored yet."""
     prepared(store)
     before = everything(store)
-    with failing_at(store, 0, "commit"), pytest.raises(CrashError):
+    with fail_at(store, 0, "commit"), pytest.raises(CrashError):
         WORKS[name](store)
     assert everything(store) == before
     WORKS[name](store)
     assert everything(store) != before
 
 
-def test_an_error_of_the_database_is_the_stores_own(store: Store) -> None:
-    """With what the database said, and without what anybody else did."""
+def test_an_error_of_the_database_is_a_store_error(store: Store) -> None:
+    """With the message of the database, and without data of others."""
     prepared(store)
     with store._database.engine.begin() as connection:
         connection.exec_driver_sql("DROP TABLE tool_ids")

@@ -1,4 +1,4 @@
-"""Strings of strangers stay data, and a row that was changed by hand gives a message of plain data or a typed error."""
+"""Hostile strings stay data, and a row that was changed by hand gives a message of plain data or a typed error."""
 
 import json
 from typing import Any
@@ -31,8 +31,7 @@ _SEEDS = (
 HOSTILE = tuple(dict.fromkeys([*_SEEDS, *(f"a{seed}b"[:MAX_ID] for seed in _SEEDS)]))
 
 
-def test_there_are_two_hundred_of_them() -> None:
-    """Counted, since it was promised."""
+def test_there_are_two_hundred_hostile_strings() -> None:
     assert len(HOSTILE) >= 200
 
 
@@ -42,7 +41,8 @@ def _near(name: str) -> str:
 
 def test_hostile_strings_stay_data(lasting_store: Store) -> None:
     """As the id of a session, a message, a call, a user and a team; as title, model and tool name; as filter and
-    search; each finds what has exactly that name."""
+    search; each finds what has exactly that name.
+    """
     store = lasting_store
     for name in HOSTILE:
         turn = [
@@ -91,7 +91,7 @@ def test_an_id_that_no_index_can_hold_is_refused(store: Store, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["\ud800", "a\udfffb"])
-def test_a_lone_surrogate_is_refused_wherever_it_stands(store: Store, name: str) -> None:
+def test_a_lone_surrogate_is_refused_everywhere(store: Store, name: str) -> None:
     """No database could hold it."""
     calls: list[Any] = [
         lambda: store.create(name), lambda: store.create(title=name), lambda: store.create(metadata={"a": name}),
@@ -122,8 +122,8 @@ _CHANGED: list[tuple[str, str]] = [
     ("column", "value"),
     sample((pytest.param(*row, id=f"{row[0]}-{number}") for number, row in enumerate(_CHANGED)), 4),
 )
-def test_a_row_that_is_no_message_any_more_is_refused(store: Store, column: str, value: str) -> None:
-    """With an error that names the row; other sessions can still be read."""
+def test_a_damaged_message_row_is_refused(store: Store, column: str, value: str) -> None:
+    """The error names the row; other sessions can still be read."""
     session = store.create(messages=[Message.user("one"), Message.user("two")])
     whole = store.create(messages=[Message.user("three")])
     change(
@@ -135,7 +135,7 @@ def test_a_row_that_is_no_message_any_more_is_refused(store: Store, column: str,
 
 
 @pytest.mark.parametrize(("column", "value"), [("schema_version", 99), ("schema_version", 0), ("created_at", 2**62)])
-def test_a_number_that_makes_no_sense_is_refused(store: Store, column: str, value: int) -> None:
+def test_an_impossible_number_is_refused(store: Store, column: str, value: int) -> None:
     """A version from the future, a time beyond the calendar."""
     session = store.create(messages=[Message.user("one")])
     change(store, f"UPDATE messages SET {column} = :value", value=value)
@@ -144,7 +144,7 @@ def test_a_number_that_makes_no_sense_is_refused(store: Store, column: str, valu
 
 
 @pytest.mark.parametrize("column", ["metadata_json", "routing_policy_json", "created_at"])
-def test_a_session_that_is_none_any_more_is_refused(store: Store, column: str) -> None:
+def test_a_damaged_session_row_is_refused(store: Store, column: str) -> None:
     """In a list as well."""
     session = store.create()
     value: Any = 2**62 if column == "created_at" else "[1]"
@@ -155,7 +155,7 @@ def test_a_session_that_is_none_any_more_is_refused(store: Store, column: str) -
 
 
 def test_class_names_and_reserved_keys_stay_plain_data(store: Store) -> None:
-    """Nothing that stands in a row is imported, called or looked up as an attribute."""
+    """Nothing in a row is imported, called or looked up as an attribute."""
     session = store.create(messages=[Message.user("one")])
     hostile = {
         "__class__": "os.system", "__reduce__": ["os.system", ["id"]], "py/object": "subprocess.Popen",
@@ -171,22 +171,21 @@ def test_class_names_and_reserved_keys_stay_plain_data(store: Store) -> None:
     assert json.loads(found.model_dump_json())["metadata"]["__class__"] == "os.system"
     assert found.model_extra is not None
     assert found.model_extra["py/object"] == "subprocess.Popen"
-    # And what the columns say cannot be overruled by what stands among the other fields.
+    # And the columns cannot be overruled by the other fields.
     change(store, "UPDATE messages SET fields_json = :value", value='{"role": "system", "id": "x", "content": "y"}')
     (found,) = store.load(session.id).messages
     assert (found.role, found.text) == ("user", "one")
 
 
-def test_the_map_of_ids_holds_whatever_is_written_there(store: Store) -> None:
-    """Text, and nothing else."""
+def test_the_map_of_ids_holds_text_only(store: Store) -> None:
     turn = tool_turn()
     session = store.create(messages=turn.messages, tool_ids=turn.tool_ids)
     change(store, "UPDATE tool_ids SET provider = '__class__', kind = 'other', provider_id = '\\q'")
     assert store.load(session.id).tool_ids == {"issued": {}, "sent": {"__class__": {turn.call: "\\q"}}}
 
 
-def test_no_table_is_left_out() -> None:
-    """What compares moments looks at every table of the schema."""
+def test_the_comparison_covers_every_table() -> None:
+    """The helper that compares states looks at every table of the schema."""
     from dragoman.store.schema import metadata
 
     assert set(TABLES) == set(metadata.tables)

@@ -1,4 +1,4 @@
-"""The store against a model of it that is too simple to be wrong."""
+"""The store against a model that is too simple to be wrong."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -169,7 +169,7 @@ def run(url: str, count: int) -> None:
 
 
 def test_sqlite_does_as_the_model(exhaustive: bool) -> None:
-    """Whatever is done in whatever order."""
+    """For any actions in any order."""
     run("sqlite://", 25 if exhaustive else 5)
 
 

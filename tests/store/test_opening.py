@@ -1,4 +1,4 @@
-"""Opening makes or migrates a database, and leaves alone what is not its own."""
+"""Opening creates or migrates a database, and leaves others alone."""
 
 import multiprocessing
 import sqlite3
@@ -24,8 +24,8 @@ from dragoman.store.schema import HEAD, SEARCH_TABLE, VERSION_TABLE, metadata
 from tests.store.turns import change, everything, rows, tool_turn
 
 
-def test_the_migrations_end_where_the_tables_are(place: str) -> None:
-    """What the steps make is what the code believes, but for SQLite's numbered rows and its index."""
+def test_the_migrations_end_at_the_current_tables(place: str) -> None:
+    """The result of the steps is what the code expects, except for SQLite's numbered rows and its index."""
     with Store(place) as store, store._database.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_type": True})
         found = [(change[0], _named(change)) for change in compare_metadata(context, metadata)]
@@ -52,13 +52,13 @@ def _named(change: Any) -> str:
 
 
 def test_the_newest_step_is_the_last_one() -> None:
-    """The shortcut past Alembic knows where the steps end."""
+    """The shortcut without Alembic knows where the steps end."""
     config = Config()
     config.set_main_option("script_location", str(Path(dragoman.store.__file__).parent / "migrations"))
     assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
 
 
-def test_opening_again_finds_what_was_there(lasting_place: str) -> None:
+def test_reopening_finds_the_content(lasting_place: str) -> None:
     """And changes nothing."""
     with Store(lasting_place) as store:
         session = store.create(messages=[Message.user("hi")])
@@ -70,7 +70,7 @@ def test_opening_again_finds_what_was_there(lasting_place: str) -> None:
 
 @pytest.mark.parametrize("found", [f"{int(HEAD) + 1:04}", "9999", "", "junk", "0001'; DROP TABLE sessions; --"])
 def test_a_newer_database_is_refused(lasting_place: str, found: str) -> None:
-    """With a word on what to do, and untouched."""
+    """The error says what to do, and nothing changes."""
     with Store(lasting_place) as store:
         store.create(session_id="kept")
         change(store, f"UPDATE {VERSION_TABLE} SET version_num = :found", found=found[:32])
@@ -83,7 +83,7 @@ def test_a_newer_database_is_refused(lasting_place: str, found: str) -> None:
 
 
 def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
-    """A name in common is no invitation."""
+    """Although a table has the same name."""
     file = tmp_path / "other.db"
     other = sqlite3.connect(file)
     other.execute("CREATE TABLE sessions (cookie TEXT)")
@@ -95,7 +95,7 @@ def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
-    """And stays what it was."""
+    """And does not change."""
     file = tmp_path / "notes.txt"
     file.write_text("Dear diary, " * 100)
     with pytest.raises(StoreError, match="not a database"):
@@ -109,21 +109,21 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     "url", ["", "chats.db", "mysql://root:hunter2@h/x", "sqlite+aiosqlite:///x", "http://[", "a:b"]
 )
 def test_a_wrong_url_is_refused(url: str) -> None:
-    """Without repeating the password that may be in it."""
+    """Without repeating the password that it may hold."""
     with pytest.raises(ConfigurationError) as refused:
         Store(url)
     assert "hunter2" not in str(refused.value)
 
 
-def test_a_server_that_is_not_there_is_a_store_error() -> None:
-    """One class for all that a database can do wrong; the password stays unsaid."""
+def test_a_missing_server_is_a_store_error() -> None:
+    """One class for all database errors; the password is not shown."""
     with pytest.raises(StoreError, match="the database failed") as refused:
         Store("postgresql://ann:hunter2@127.0.0.1:1/x", timeout=1)
     assert "hunter2" not in str(refused.value)
 
 
-def test_a_store_shows_where_it_is_but_no_password(tmp_path: Path) -> None:
-    """In a log, say."""
+def test_a_store_shows_its_place_without_a_password(tmp_path: Path) -> None:
+    """In a log, for example."""
     store = Store("sqlite://")
     assert repr(store) == "Store('sqlite://')"
     store._database.url = make_url("postgresql://ann:hunter2@h/x")
@@ -131,8 +131,8 @@ def test_a_store_shows_where_it_is_but_no_password(tmp_path: Path) -> None:
     store.close()
 
 
-def test_without_a_url_there_is_a_file_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the folder where the platform keeps such data."""
+def test_the_default_is_a_file_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the data folder of the platform."""
     monkeypatch.setattr("platformdirs.user_data_path", lambda *names, **_: tmp_path / "data" / names[0])
     with Store() as store:
         session = store.create()
@@ -141,8 +141,8 @@ def test_without_a_url_there_is_a_file_of_the_user(tmp_path: Path, monkeypatch: 
         assert store.record(session.id) == session
 
 
-def test_sqlite_is_set_up_to_keep_what_it_acknowledges(tmp_path: Path) -> None:
-    """WAL, foreign keys, a busy timeout, and a sync with each commit unless that was given up."""
+def test_sqlite_is_configured_to_keep_acknowledged_turns(tmp_path: Path) -> None:
+    """WAL, foreign keys, a busy timeout, and a sync with each commit unless that was turned off."""
     for synchronous, number in (("full", 2), ("normal", 1)):
         with Store(f"sqlite:///{tmp_path}/a.db", synchronous=synchronous) as store:  # type: ignore[arg-type]
             assert rows(store, "PRAGMA journal_mode") == [("wal",)]
@@ -157,7 +157,7 @@ def _without_fts5(*event: Any) -> tuple[str, Any]:
 
 
 def test_without_full_text_search_the_store_works() -> None:
-    """A SQLite that was built without FTS5 has no index, and every search reads."""
+    """A SQLite without FTS5 has no index, and every search reads the texts."""
     listen(Engine, "before_cursor_execute", _without_fts5, retval=True)
     try:
         with Store("sqlite://") as store:
@@ -169,38 +169,38 @@ def test_without_full_text_search_the_store_works() -> None:
         remove(Engine, "before_cursor_execute", _without_fts5)
 
 
-def test_a_database_that_others_hold_is_busy(tmp_path: Path) -> None:
-    """After the time that the store was given, and never as an error of the database's."""
+def test_a_locked_database_is_busy(tmp_path: Path) -> None:
+    """After the time limit of the store, and never as an error of the database."""
     file = tmp_path / "a.db"
     with Store(f"sqlite:///{file}", timeout=0.2) as store:
         session = store.create()
         holder = sqlite3.connect(file, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreBusyError, match=r"over 0\.2 s"):
+        with pytest.raises(StoreBusyError, match=r"more than 0\.2 s"):
             store.append(session.id, [Message.user("x")], expected_version=0)
-        assert store.load(session.id).version == 0  # reading goes on meanwhile
+        assert store.load(session.id).version == 0  # reading still works
         holder.execute("ROLLBACK")
         holder.close()
         assert store.append(session.id, [Message.user("x")], expected_version=0) == 1
 
 
-def test_a_row_that_others_hold_is_busy(server_place: str) -> None:
+def test_a_locked_row_is_busy(server_place: str) -> None:
     """The same on PostgreSQL, which locks rows."""
     with Store(server_place, timeout=0.2) as store:
         session = store.create()
         with store._database.engine.begin() as holder:
             holder.exec_driver_sql("UPDATE sessions SET title = 'held'")
-            with pytest.raises(StoreBusyError, match=r"over 0\.2 s"):
+            with pytest.raises(StoreBusyError, match=r"more than 0\.2 s"):
                 store.append(session.id, [Message.user("x")], expected_version=0)
 
 
-def _cuttable(place: str) -> URL:
-    """A name for its connections that no test beside this one has."""
+def _named_connections(place: str) -> URL:
+    """A name for its connections that no concurrent test has."""
     return make_url(place).update_query_dict({"application_name": f"cut {uuid4()}"})
 
 
 def _cut(store: Store) -> None:
-    """What a restart of the server, or a proxy, does to connections that lie in the pool. They are gone on return."""
+    """Closes pooled connections as a restart of the server or a proxy does. They are gone on return."""
     url = store._database.url
     engine = create_engine(url.update_query_dict({"application_name": "other"}), poolclass=NullPool)
     with engine.connect() as connection:
@@ -208,9 +208,9 @@ def _cut(store: Store) -> None:
         assert all(connection.execute(named, {"name": url.query["application_name"]}).scalars())
 
 
-def test_a_connection_that_was_closed_meanwhile_is_made_anew(server_place: str) -> None:
+def test_a_closed_connection_is_replaced(server_place: str) -> None:
     """Nobody has to know how long a server keeps them."""
-    with Store(_cuttable(server_place), pool_size=1) as store:
+    with Store(_named_connections(server_place), pool_size=1) as store:
         session = store.create()
         _cut(store)
         assert store.append(session.id, [Message.user("x")], expected_version=0) == 1
@@ -221,11 +221,11 @@ def test_a_connection_that_was_closed_meanwhile_is_made_anew(server_place: str) 
     [("commit", tool_turn().messages), ("before_cursor_execute", [Message.user("x")])],
     ids=["commit", "statement"],
 )
-def test_a_connection_that_breaks_in_the_commit_leaves_a_doubt_that_is_said(
+def test_a_connection_that_breaks_in_the_commit_is_reported_as_doubt(
     server_place: str, moment: str, turn: list[Message]
 ) -> None:
-    """Nobody can know whether the turn was kept, so nobody claims it was not."""
-    with Store(_cuttable(server_place), pool_size=1) as store:
+    """Nobody can know whether the turn was stored, so the error does not claim that it was not."""
+    with Store(_named_connections(server_place), pool_size=1) as store:
         session = store.create()
 
         def cut(*_: Any) -> None:
@@ -268,7 +268,7 @@ def _open(url: str, barrier: object, outcomes: object) -> None:
 
 
 def test_programs_may_open_a_new_database_at_once(lasting_place: str) -> None:
-    """One of them makes the tables, and all of them can use it."""
+    """One of them creates the tables, and all of them can use it."""
     spawn = multiprocessing.get_context("spawn")
     barrier, outcomes = spawn.Barrier(4), spawn.Queue()
     programs = [spawn.Process(target=_open, args=(lasting_place, barrier, outcomes)) for _ in range(4)]

@@ -1,4 +1,4 @@
-"""A conversation in three programs, on two providers: the ids stay, and what was sent is sent again to the letter."""
+"""A conversation in three programs, on two providers: the ids stay, and earlier content is sent again byte for byte."""
 
 import json
 import subprocess
@@ -20,15 +20,16 @@ def run(url: str, part: str) -> dict[str, Any]:
 
 
 def sent_messages(body: str) -> str:
-    """The messages of a request, as they stand in it, without the bracket that ends them."""
+    """The messages of a request, as they are in it, without the closing bracket."""
     start = body.index('"messages":') + len('"messages":')
     _, length = json.JSONDecoder().raw_decode(body[start:])
     return body[start : start + length - 1]
 
 
-def test_a_session_with_pending_calls_goes_on_in_other_programs(lasting_place: str) -> None:
-    """Stored by one program, answered by the next on another provider, and brought back: the same ids, and each
-    request begins with the bytes of the provider's last one."""
+def test_a_session_with_pending_calls_continues_in_other_programs(lasting_place: str) -> None:
+    """Stored by one program, answered by the next on another provider, and brought back: the same ids, and each request
+    starts with the bytes of the provider's last one.
+    """
     first, second, last = (run(lasting_place, part) for part in PARTS)
     assert [part["model"] for part in (first, second, last)] == [ANTHROPIC, OLLAMA, ANTHROPIC]
 
@@ -47,7 +48,7 @@ def test_a_session_with_pending_calls_goes_on_in_other_programs(lasting_place: s
         assert sent_messages(later).startswith(sent_messages(earlier))
         assert len(sent_messages(later)) > len(sent_messages(earlier))
 
-    # The provider that made the calls is told of them by its own names, and of the other one's by the same each time.
+    # The provider that made the calls receives its own names for them, and stable ones for the other provider's.
     request_messages = json.loads(last["bodies"][0])["messages"]
     blocks = [block for message in request_messages for block in message["content"] if isinstance(block, dict)]
     called = [block["id"] for block in blocks if block["type"] == "tool_use"]

@@ -1,4 +1,4 @@
-"""Sessions are made, listed, searched, forked, carried elsewhere and deleted."""
+"""Sessions are created, listed, searched, forked, exported and deleted."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -16,8 +16,8 @@ from tests.sampling import examples
 from tests.store.turns import TABLES, Clock, everything, reply, rows, tool_turn
 
 
-def test_a_session_is_made_with_its_first_turn(store: Store) -> None:
-    """In one transaction, so that a program that dies leaves no empty session behind."""
+def test_a_session_is_created_with_its_first_turn(store: Store) -> None:
+    """In one transaction, so a program that dies leaves no empty session behind."""
     turn = tool_turn()
     made = store.create(
         "a:b", turn.messages, session_id="mine", tool_ids=turn.tool_ids, title="T", workspace="C:\\work",
@@ -27,11 +27,11 @@ def test_a_session_is_made_with_its_first_turn(store: Store) -> None:
     assert found.record == made
     assert (made.version, made.model, made.workspace, made.routing_policy) == (1, "a:b", "C:\\work", {"rules": []})
     assert len(found.messages) == 4
-    with pytest.raises(ConflictError, match="'mine' is there already"):
+    with pytest.raises(ConflictError, match="'mine' exists already"):
         store.create(session_id="mine")
 
 
-def test_a_list_is_paged_from_the_last_used_on(place: str) -> None:
+def test_a_list_is_paged_by_last_use(place: str) -> None:
     """Every session once, however small the pages."""
     with Store(place, clock=Clock()) as store:
         made = [store.create(session_id=f"s{number}") for number in range(7)]
@@ -49,7 +49,7 @@ def test_a_list_is_paged_from_the_last_used_on(place: str) -> None:
 
 
 def test_sessions_of_one_moment_are_paged_once_each(place: str) -> None:
-    """A clock that stands still loses nobody."""
+    """A clock that stands still loses none."""
     with Store(place, clock=lambda: datetime(2026, 11, 21, tzinfo=UTC)) as store:
         made = {store.create().id for _ in range(10)}
         first = store.list(limit=4)
@@ -70,25 +70,25 @@ def test_a_list_is_filtered(store: Store) -> None:
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "WzFd", "bm9uZQ==", "WyJhIiwgImIiXQ==", "\ud800", "W1sxXSwgImIiXQ=="])
-def test_a_made_up_cursor_is_refused(store: Store, cursor: str) -> None:
-    """It is data of a stranger, and no part of the query."""
-    with pytest.raises(StoreError, match="no cursor"):
+def test_a_forged_cursor_is_refused(store: Store, cursor: str) -> None:
+    """It is untrusted data, and no part of the query."""
+    with pytest.raises(StoreError, match="not a cursor"):
         store.list(cursor=cursor)
 
 
-def test_a_page_has_a_size(store: Store) -> None:
-    """Nobody asks for minus one session, or for all there are by mistake."""
+def test_a_page_size_is_limited(store: Store) -> None:
+    """Minus one session is an error, and so are all of them."""
     for limit in (0, -1, 1001):
         with pytest.raises(StoreError, match="limit"):
             store.list(limit=limit)
         with pytest.raises(StoreError, match="limit"):
             store.search("x", limit=limit)
-    with pytest.raises(StoreError, match="no moment"):
+    with pytest.raises(StoreError, match="needs a time zone"):
         store.list(since=datetime(2026, 1, 1))  # noqa: DTZ001 - the point
 
 
-def test_text_is_found_whatever_its_case_and_script(store: Store) -> None:
-    """As it stands, anywhere in a text block or a tool's answer; thinking and arguments are not searched."""
+def test_text_is_found_in_any_case_and_script(store: Store) -> None:
+    """Anywhere in a text block or a tool's answer; thinking and arguments are not searched."""
     call = ToolUseBlock(id="c", name="grep", input={"pattern": "argument"})
     messages = [
         Message.user("Wo ist die STRASSE nach Łódź?"),
@@ -107,7 +107,7 @@ def test_text_is_found_whatever_its_case_and_script(store: Store) -> None:
 
 
 def test_the_newest_hits_come_first(store: Store) -> None:
-    """As many as were asked for."""
+    """As many as requested."""
     start = datetime(2026, 11, 21, tzinfo=UTC)
     messages = [Message.user(f"word {number}", created_at=start + timedelta(days=number)) for number in range(9)]
     store.create(messages=messages)
@@ -115,7 +115,7 @@ def test_the_newest_hits_come_first(store: Store) -> None:
 
 
 def test_a_search_without_the_index_finds_the_same(store: Store) -> None:
-    """Where SQLite has no full-text search, the texts themselves are read."""
+    """If SQLite has no full-text search, the texts themselves are read."""
     store.create(messages=[Message.user(prompt) for prompt in ("abcabc", 'quo"te', "ab", "a%b_c", "abcd NEAR OR abc*")])
     for text in ("abc", 'quo"', "ab", "%b_", "near or", "abc*", '"'):
         with_index = store.search(text)
@@ -124,8 +124,8 @@ def test_a_search_without_the_index_finds_the_same(store: Store) -> None:
         store._indexed = store._database.is_sqlite
 
 
-def test_a_fork_goes_its_own_way(store: Store) -> None:
-    """It begins with the same messages and ids, so that requests keep their prefix; neither changes the other."""
+def test_a_fork_is_independent(store: Store) -> None:
+    """It starts with the same messages and ids, so requests keep their prefix; neither changes the other."""
     turn = tool_turn()
     session = store.create("a:b", turn.messages, tool_ids=turn.tool_ids, title="T", user_id="u", metadata={"k": 1})
     store.append(session.id, [Message.user("later"), reply("!")], expected_version=1, attempts=[reply("broken")])
@@ -139,7 +139,7 @@ def test_a_fork_goes_its_own_way(store: Store) -> None:
     assert (made.version, made.model, made.title, made.user_id, made.metadata) == (0, "a:b", "T", "u", {"k": 1})
     assert (made.parent_session_id, made.parent_message_id) == (session.id, turn.messages[1].id)
     assert (found.attempts, found.inherited) == ((), 2)
-    # The result came later, so in the fork the call waits for one.
+    # The result came later, so in the fork the call is still pending.
     assert rows(store, "SELECT status, result_message_id FROM tool_calls WHERE session_id = 'fork'") == [
         ("pending", None)
     ]
@@ -164,12 +164,12 @@ def test_an_empty_session_can_be_forked(store: Store) -> None:
     assert store.load(store.fork(session.id).id).messages == ()
     with pytest.raises(SessionNotFoundError, match="no message 'x'"):
         store.fork(session.id, "x")
-    with pytest.raises(ConflictError, match="there already"):
+    with pytest.raises(ConflictError, match="exists already"):
         store.fork(session.id, new_session_id=session.id)
 
 
-def test_deleting_takes_everything_along(store: Store) -> None:
-    """Messages, calls, ids, attempts and what could be searched; forks and other sessions stay."""
+def test_deleting_removes_everything(store: Store) -> None:
+    """Messages, calls, ids, attempts and searchable text; forks and other sessions stay."""
     turn = tool_turn("findable")
     session = store.create(messages=turn.messages, tool_ids=turn.tool_ids, attempts=[reply("broken")])
     kept = store.create(session_id="kept", messages=[Message.user("findable, too")])
@@ -185,7 +185,7 @@ def test_deleting_takes_everything_along(store: Store) -> None:
     }  # fmt: skip
 
 
-def test_what_was_deleted_is_overwritten(tmp_path: Path) -> None:
+def test_deleted_data_is_overwritten(tmp_path: Path) -> None:
     """SQLite would leave it in free pages of the file, for anyone to read."""
     file = tmp_path / "sessions.db"
     with Store(f"sqlite:///{file}") as store:
@@ -194,7 +194,7 @@ def test_what_was_deleted_is_overwritten(tmp_path: Path) -> None:
     assert b"xyzzy" not in file.read_bytes()
 
 
-def test_a_session_is_carried_elsewhere_as_lines(store: Store) -> None:
+def test_a_session_is_exported_and_imported_as_lines(store: Store) -> None:
     """Into another store under its own id, or into the same one under another."""
     turn = tool_turn()
     fields = {"title": "T\0", "metadata": {"k": [1]}, "routing_policy": {"r": 1}, "user_id": "u", "workspace": "/w"}
@@ -209,15 +209,15 @@ def test_a_session_is_carried_elsewhere_as_lines(store: Store) -> None:
             assert other.import_lines(lines).id == session_id
             assert other.load(session_id) == store.load(session_id)
             assert list(other.export(session_id)) == lines
-        with pytest.raises(ConflictError, match="there already"):
+        with pytest.raises(ConflictError, match="exists already"):
             store.import_lines(lines)
         copied = store.import_lines([line.encode() + b"\n" for line in lines] + ["\n"], session_id=f"{session_id}-2")
         assert {message.session_id for message in store.load(copied.id).messages} == {copied.id}
         assert len(store.load(copied.id).messages) == len(store.load(session_id).messages)
 
 
-def test_lines_that_are_no_session_are_refused(store: Store) -> None:
-    """Cut off, of another kind, of a newer version, unsafe: nothing of them is kept."""
+def test_invalid_lines_are_refused(store: Store) -> None:
+    """Truncated, of another kind, of a newer version, unsafe: nothing of them is stored."""
     session = store.create("a:b", [Message.user("one"), reply("two")])
     lines = list(store.export(session.id))
     store.delete(session.id)
@@ -227,7 +227,7 @@ def test_lines_that_are_no_session_are_refused(store: Store) -> None:
         ([], UnreadableError, "line 1"),
         (["nonsense"], UnreadableError, "line 1"),
         (["[1]"], UnreadableError, "line 1"),
-        (['{"a": 1}'], UnreadableError, "no session of a store"),
+        (['{"a": 1}'], UnreadableError, "not an exported session"),
         (lines[:-1], UnreadableError, "not all of the session"),
         ([*lines, lines[-1]], UnreadableError, "not all of the session"),
         ([json.dumps({**header, "dragoman_store": 2}), *lines[1:]], StoreVersionError, "upgrade"),
@@ -248,8 +248,8 @@ def test_lines_that_are_no_session_are_refused(store: Store) -> None:
 
 @examples(40)
 @given(strategies.histories())
-def test_any_history_is_carried_as_lines(history: list[Message]) -> None:
-    """Foreign ids, orphans, unknown blocks and all."""
+def test_any_history_is_exported_as_lines(history: list[Message]) -> None:
+    """With foreign ids, orphans and unknown blocks."""
     with Store("sqlite://") as store:
         unique = list({message.id: message for message in history}.values())
         session = store.create(messages=unique)

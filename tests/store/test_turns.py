@@ -1,4 +1,4 @@
-"""A turn is kept as a whole, as it was, or not at all."""
+"""A turn is stored as a whole, unchanged, or not at all."""
 
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -22,7 +22,7 @@ def of(session_id: str, messages: list[Message]) -> tuple[Message, ...]:
     return tuple(message.model_copy(update={"session_id": session_id}) for message in messages)
 
 
-def test_a_turn_comes_back_as_it_was(store: Store) -> None:
+def test_a_turn_comes_back_unchanged(store: Store) -> None:
     """Messages in order, the map of tool ids, the model that answers next, and the version to append on."""
     session = store.create("anthropic:claude-opus-5-5", title="Files", metadata={"tags": ["a"]})
     turn = tool_turn()
@@ -36,8 +36,8 @@ def test_a_turn_comes_back_as_it_was(store: Store) -> None:
     assert (found.record.title, found.record.metadata) == ("Files", {"tags": ["a"]})
 
 
-def test_turns_stand_in_the_order_of_their_versions(store: Store) -> None:
-    """Whatever their messages' ids and times say."""
+def test_turns_are_ordered_by_their_versions(store: Store) -> None:
+    """Whatever the ids and times of their messages."""
     session = store.create()
     messages = [
         Message.user(str(number), created_at=datetime(2026, 1, 30 - number, tzinfo=UTC)) for number in range(20)
@@ -50,7 +50,7 @@ def test_turns_stand_in_the_order_of_their_versions(store: Store) -> None:
 
 
 def test_a_turn_on_an_old_version_is_a_conflict(store: Store) -> None:
-    """Two programs went on from the same version: the second is told, and nothing is overwritten."""
+    """Two programs continued from the same version: the second gets an error, and nothing is overwritten."""
     session = store.create()
     store.append(session.id, [Message.user("first")], expected_version=0)
     before = everything(store)
@@ -61,14 +61,14 @@ def test_a_turn_on_an_old_version_is_a_conflict(store: Store) -> None:
     assert everything(store) == before
 
 
-def test_without_an_expected_version_a_turn_is_added_to_what_is_there(store: Store) -> None:
-    """For programs that write beside each other into one log."""
+def test_without_an_expected_version_a_turn_is_appended(store: Store) -> None:
+    """For concurrent programs that write into one log."""
     session = store.create()
     assert [store.append(session.id, [Message.user(prompt)], expected_version=None) for prompt in "abc"] == [1, 2, 3]
 
 
 def test_the_same_message_twice_is_a_conflict(store: Store) -> None:
-    """A turn that was kept, though its program never heard of it, is not kept twice."""
+    """A turn that was stored without acknowledgement is not stored twice."""
     session = store.create()
     message = Message.user("once")
     store.append(session.id, [message], expected_version=None)
@@ -80,7 +80,7 @@ def test_the_same_message_twice_is_a_conflict(store: Store) -> None:
     assert everything(store) == before
 
 
-def test_a_session_that_is_not_there_is_named(store: Store) -> None:
+def test_a_missing_session_is_named(store: Store) -> None:
     """In every call that needs one."""
     calls: list[Any] = [
         store.load, store.record, store.delete, store.fork, store.export,
@@ -93,7 +93,7 @@ def test_a_session_that_is_not_there_is_named(store: Store) -> None:
 
 
 def test_calls_and_results_are_rows_of_their_own(store: Store) -> None:
-    """Who called, what answered, and how it went; a call waits for its result across turns."""
+    """With caller, answer and status; a call waits for its result across turns."""
     session = store.create()
     turn = tool_turn()
     question, call_message, answer, done = turn.messages
@@ -108,8 +108,8 @@ def test_calls_and_results_are_rows_of_their_own(store: Store) -> None:
     assert rows(store, "SELECT completed_at - created_at >= 0 FROM tool_calls")[0][0]
 
 
-def test_how_a_call_ended_is_its_status(store: Store) -> None:
-    """Failed by an error result, cancelled with the reply that broke off, and each use of a repeated id by itself."""
+def test_a_call_has_a_final_status(store: Store) -> None:
+    """Failed by an error result, cancelled with the reply that broke off, and each use of a repeated id separately."""
     session = store.create()
     calls = [ToolUseBlock(id=name, name="run") for name in ("twice", "fails", "twice")]
     broken = Message.assistant([ToolUseBlock(id="cut", name="run")])
@@ -132,8 +132,8 @@ def test_how_a_call_ended_is_its_status(store: Store) -> None:
     ]
 
 
-def test_usage_stands_in_columns(store: Store) -> None:
-    """For reports: exact money, the four buckets, who and what; unknown is NULL and never 0."""
+def test_usage_has_columns(store: Store) -> None:
+    """For reports: exact money, the four buckets, user and model; unknown is NULL and never 0."""
     session = store.create()
     known = reply("Known.", usage=reply("").usage.model_copy(update={"cost_usd": Decimal("0.1234567890123456789012")}))  # type: ignore[union-attr]
     store.append(session.id, [Message.user("?"), known], expected_version=0)
@@ -149,8 +149,8 @@ def test_usage_stands_in_columns(store: Store) -> None:
     assert (unknown, Decimal(exact)) == (None, Decimal("0.1234567890123456789012"))
 
 
-def test_attempts_stand_beside_the_history(store: Store) -> None:
-    """Replies that broke and were billed are kept with their turn, and are no part of what was said."""
+def test_attempts_are_stored_outside_the_history(store: Store) -> None:
+    """Replies that broke and were billed are stored with their turn, and are no part of its messages."""
     session = store.create()
     broken = [reply("", usage=reply("").usage).model_copy(update={"content": ()}) for _ in range(3)]
     store.append(session.id, [Message.user("?"), reply("!")], expected_version=0, attempts=broken[:1])
@@ -161,16 +161,16 @@ def test_attempts_stand_beside_the_history(store: Store) -> None:
     assert rows(store, "SELECT sum(output_tokens) FROM attempts") == [(126,)]
 
 
-def test_extensions_come_back_beside_their_messages(store: Store) -> None:
-    """They travel with the message, and are no part of it."""
+def test_extensions_come_back_with_their_messages(store: Store) -> None:
+    """They are stored with the message, and are no part of it."""
     message = Message.user("Labelled.")
     session = store.create(messages=[message], extensions={message.id: {"labels": ["secret"], "n": {"a\0": [1.5]}}})
     assert store.load(session.id).extensions == {message.id: {"labels": ["secret"], "n": {"a\0": [1.5]}}}
-    with pytest.raises(StoreError, match="no message of this turn"):
+    with pytest.raises(StoreError, match="not a message of this turn"):
         store.append(session.id, [Message.user("x")], expected_version=1, extensions={"other": {}})
 
 
-def test_what_a_newer_version_wrote_is_kept_verbatim(store: Store) -> None:
+def test_data_of_a_newer_version_are_kept_verbatim(store: Store) -> None:
     """Unknown fields at every level and unknown kinds of blocks."""
     session = store.create()
     raw = {
@@ -187,20 +187,20 @@ def test_what_a_newer_version_wrote_is_kept_verbatim(store: Store) -> None:
 
 
 def test_a_map_that_contradicts_the_stored_one_is_a_conflict(store: Store) -> None:
-    """An id that a provider has seen never changes, so the turn that would change it is refused as a whole."""
+    """An id that a provider has seen never changes, so the whole turn is refused."""
     turn = tool_turn()
     session = store.create(messages=turn.messages, tool_ids=turn.tool_ids)
     before = everything(store)
     other = {"issued": {turn.call: ["anthropic", "toolu_2"]}, "sent": {}}
-    with pytest.raises(ConflictError, match="another name"):
+    with pytest.raises(ConflictError, match="another native id"):
         store.append(session.id, [Message.user("x")], expected_version=1, tool_ids=other)
-    with pytest.raises(StoreError, match="no dump"):
+    with pytest.raises(StoreError, match="not a dump"):
         store.append(session.id, [Message.user("x")], expected_version=1, tool_ids={"issued": {"a": 1}})
     assert everything(store) == before
 
 
-def test_a_map_grows_by_what_is_new_in_it(store: Store) -> None:
-    """Over a thousand ids, given whole with each turn, come back in their order: the latest use of an id counts."""
+def test_a_map_grows_by_its_new_ids(store: Store) -> None:
+    """Over a thousand ids, given with each turn, come back in order: the latest use of an id counts."""
     ids = ToolIdMap()
     session = store.create()
     for version, size in enumerate((1200, 1, 700)):
@@ -214,8 +214,8 @@ def test_a_map_grows_by_what_is_new_in_it(store: Store) -> None:
 
 @examples(60)
 @given(st.lists(strategies.messages, max_size=4), st.lists(strategies.messages, max_size=2))
-def test_any_messages_come_back_as_they_were(messages: list[Message], broken: list[Message]) -> None:
-    """Whatever canonical data can hold, byte for byte; a message of no session becomes one of the session's."""
+def test_any_messages_come_back_unchanged(messages: list[Message], broken: list[Message]) -> None:
+    """Any canonical data, byte for byte; a message of no session becomes one of the session's."""
     with Store("sqlite://") as store:
         session = store.create(messages=messages, attempts=broken)
         found = store.load(session.id)

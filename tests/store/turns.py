@@ -43,7 +43,7 @@ def reply(content: str, **fields: Any) -> Message:
 
 @dataclass
 class ToolTurn:
-    """A question, a call, its result and the reply, with the map that knows the call's native id."""
+    """A question, a call, its result and the reply, with the map that has the call's native id."""
 
     messages: list[Message]
     tool_ids: ToolIdMap
@@ -60,12 +60,12 @@ def tool_turn(content: str = "Read it.", *, tool_ids: ToolIdMap | None = None, n
 
 
 def rows(store: Store, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
-    """What the database holds, as SQL sees it."""
+    """The rows in the database, read by SQL."""
     return store._database.read(lambda connection: [tuple(row) for row in connection.execute(text(query), parameters)])
 
 
 def change(store: Store, statement: str, **parameters: Any) -> None:
-    """What somebody does to the rows by hand."""
+    """Changes rows by hand."""
     store._database.write(lambda connection: connection.execute(text(statement), parameters))
 
 
@@ -73,5 +73,5 @@ TABLES = ("sessions", "messages", "attempts", "tool_calls", "tool_ids")
 
 
 def everything(store: Store) -> dict[str, list[tuple[Any, ...]]]:
-    """Every row of every table, to compare one moment with another."""
+    """Every row of every table, to compare two states."""
     return {table: sorted(rows(store, f"SELECT * FROM {table}"), key=repr) for table in TABLES}

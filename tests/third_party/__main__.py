@@ -1,8 +1,8 @@
-"""A stranger's way: `python -m tests.third_party`, from the tutorial to a passed kit in a fresh environment.
+"""A third party's way: `python -m tests.third_party`, from the tutorial to a passed kit in a fresh environment.
 
-The package is made of nothing but the blocks of docs/adapters.md. It is installed beside this checkout's wheel into an
-empty environment by uv, from its cache where that suffices; then it is found by its entry point, tried by
-`dragoman conform` and by pytest, and a session is made of it. Exits with 1 where any step fails.
+The package consists of the blocks of docs/adapters.md only. uv installs it with this checkout's wheel into an empty
+environment, from its cache if possible; then it is found by its entry point, tried by `dragoman conform` and by pytest,
+and used in a session. Exits with 1 if any step fails.
 """
 
 import argparse

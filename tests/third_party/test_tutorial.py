@@ -1,5 +1,5 @@
 """The tutorial's package is the one that is kept here, and it passes the kit; `python -m tests.third_party` installs it
-into a fresh environment, from the page alone.
+into a fresh environment, from the page only.
 """
 
 import importlib.metadata
@@ -31,8 +31,8 @@ acme = acme_adapter.conformance:TestAcme
 
 
 @pytest.fixture
-def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The page's files, on the path as an installer would leave them."""
+def _installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The page's files, on the path as an installer would put them."""
     tutorial.write_files(tmp_path)
     dist_info = tmp_path / "acme_adapter-0.1.0.dist-info"
     dist_info.mkdir()
@@ -48,7 +48,7 @@ def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
         del sys.modules[name]
 
 
-def test_the_package_is_what_the_page_says() -> None:
+def test_the_package_is_that_of_the_page() -> None:
     """File by file, and none is missing on either side."""
     kept = {
         str(path.relative_to(tutorial.PACKAGE)): path.read_text(encoding="utf-8")
@@ -58,8 +58,8 @@ def test_the_package_is_what_the_page_says() -> None:
     assert tutorial.tutorial_files() == kept
 
 
-@pytest.mark.usefixtures("_installed")
-def test_it_is_found_by_its_entry_point() -> None:
+@pytest.mark.usefixtures("_installed_package")
+def test_the_adapter_is_found_by_its_entry_point() -> None:
     """By its name, by its package's and by its distribution's."""
     assert type(get_adapter("acme:acme-large")).__module__ == "acme_adapter.adapter"
     assert importlib.metadata.distribution("acme-adapter").version == "0.1.0"
@@ -68,8 +68,8 @@ def test_it_is_found_by_its_entry_point() -> None:
         assert suite is import_module("acme_adapter.conformance").TestAcme
 
 
-@pytest.mark.usefixtures("_installed")
-def test_it_passes_the_kit() -> None:
+@pytest.mark.usefixtures("_installed_package")
+def test_the_adapter_passes_the_kit() -> None:
     """Every law, on each of its models."""
     (suite,) = find_suites("acme")
     subjects = suite.subjects()

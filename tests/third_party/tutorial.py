@@ -1,4 +1,4 @@
-"""The files of the tutorial: what a reader of docs/adapters.md has when every titled block is saved under its title."""
+"""The files of the tutorial: every titled block of docs/adapters.md, saved under its title."""
 
 import re
 from pathlib import Path

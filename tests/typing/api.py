@@ -1,4 +1,4 @@
-"""What a type checker sees of the public names. Nothing here runs; test_typing.py lets mypy and pyright read it.
+"""The public names as a type checker sees them. Nothing here runs; test_typing.py lets mypy and pyright read it.
 
 A line that must not pass carries the code of mypy's error: an unused ``type: ignore`` is an error too.
 """
@@ -8,17 +8,22 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, assert_type
 
+import dragoman
 from dragoman import (
     Adapter,
     AdapterCapabilities,
     AdapterOptions,
     ImageBlock,
     Loss,
+    MediaSource,
     Message,
+    MessageComplete,
     RequestContext,
     Role,
     SideEffects,
+    StopReason,
     TextBlock,
+    TextDelta,
     ThinkingBlock,
     ToolDefinition,
     ToolResultBlock,
@@ -27,14 +32,17 @@ from dragoman import (
     WireRequest,
     WireResponse,
     get_adapter,
+    limits,
+    testing,
+    transport,
 )
+from dragoman import errors as all_errors
+from dragoman import events as all_events
 from dragoman.adapter.facts.capabilities import Support
-from dragoman.canonical.blocks import ContentBlock, MediaSource
-from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent, TextDelta
+from dragoman.blocks import ContentBlock
 from dragoman.canonical.ids import ModelId
-from dragoman.canonical.message import MessageMetadata, StopReason
-from dragoman.canonical.rules import check
-from dragoman.canonical.serialization import read_message, write_message
+from dragoman.events import ErrorEvent, StreamEvent
+from dragoman.messages import MessageMetadata, check, read_message, write_message
 
 
 def messages() -> None:
@@ -123,3 +131,17 @@ def events(event: StreamEvent) -> str:
             return str(event.error)
         case _:
             return event.type
+
+
+def doors(error: dragoman.BudgetExceededError, refused: all_errors.PolicyDeniedError) -> None:
+    assert_type(error.per, str)
+    assert_type(refused.hook, str)
+    assert_type(all_errors.ConflictError("no").expected, int | None)
+    assert_type(all_events.TextDelta("m", 0, "Hi").text, str)
+
+    dragoman.Sesion("openai:gpt-6.1-sol")  # type: ignore[attr-defined]
+    all_errors.RateLimitErorr("no")  # type: ignore[attr-defined]
+    all_events.TextDetla()  # type: ignore[attr-defined]
+    limits.Limmits()  # type: ignore[attr-defined]
+    testing.ScriptedProvidr()  # type: ignore[attr-defined]
+    transport.Fetchr()  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What a type checker sees of sessions and the kits. Nothing here runs; test_typing.py lets mypy and pyright read it.
+"""Sessions and the kits as a type checker sees them. Nothing here runs; test_typing.py lets mypy and pyright read it.
 
 A line that must not pass carries the code of mypy's error: an unused ``type: ignore`` is an error too.
 """
@@ -13,7 +13,7 @@ from dragoman.events import EventBus, Subscription
 from dragoman.formats import from_cmf, to_cmf
 from dragoman.limits import Limit, Limits
 from dragoman.pricing import PriceTable, price_table
-from dragoman.routing import Router
+from dragoman.routing import Router, When
 from dragoman.session import AsyncReplyStream, Budget, Cost, Preview, Reply, ReplyStream, SessionEvent, ToolAnswered
 from dragoman.store import AsyncStore, SessionRecord, Store
 from dragoman.testing import ScriptedProvider, block_network, scripted_reply
@@ -115,9 +115,11 @@ def around(store: Store, bus: EventBus) -> None:
     assert_type(from_cmf({}), list[Message])
     assert_type(to_cmf([]).losses, tuple[Loss, ...])
     Limits([Limit("anthropic:*", requests=1)])
+    assert_type(When(cost_under_usd="0.10", cost_over_usd=0).cost_under_usd, Decimal | None)
 
     store.append("sess_1", [])  # type: ignore[call-arg]
     bus.subscribe("turn.completed")  # type: ignore[arg-type]
+    When(cost_under_usd=0.1)  # type: ignore[arg-type]
 
 
 def batches(batch: Batches, handle: BatchHandle) -> None:

@@ -1,1 +1,1 @@
-"""What is renewed on a schedule, and what a reviewer reads about it: prices and recordings."""
+"""What is renewed on a schedule, and the reports for its reviewers: prices and recordings."""

@@ -1,7 +1,7 @@
 """What a new recording changes: `python -m tests.upkeep.cassettes REF`, as Markdown for a pull request.
 
-Ids, times and the cut of a stream differ with every recording, and say nothing. Compared are the status, what was said,
-and the names of the fields on the wire: a field that came or went is a change of the server's API, or of our requests.
+Ids, times and the chunks of a stream differ in every recording, and mean nothing. The status, the text, and the names
+of the fields on the wire are compared: an added or removed field is a change of the server's API, or of our requests.
 """
 
 import json
@@ -20,18 +20,18 @@ FOLDER = "cassettes"
 
 def main() -> None:
     (ref,) = sys.argv[1:]
-    before = {path: describe(text) for path, text in repository.at(ref, FOLDER, ".yaml")}
-    after = {path: describe(text) for path, text in repository.now(FOLDER, ".yaml")}
+    before = {path: describe(text) for path, text in repository.files_at(ref, FOLDER, ".yaml")}
+    after = {path: describe(text) for path, text in repository.current_files(FOLDER, ".yaml")}
     sys.stdout.writelines(f"{line}\n" for line in compare(before, after))
 
 
 def describe(text: str) -> list[str]:
-    """A cassette file as lines: each exchange's status, what was said, and the fields of request and reply."""
+    """A cassette file as lines: each exchange's status, its text, and the fields of request and reply."""
     return [line for number, each in enumerate(loads(text).exchanges, 1) for line in _exchange(number, each)]
 
 
 def compare(before: Mapping[str, list[str]], after: Mapping[str, list[str]]) -> Iterator[str]:
-    """The changes as Markdown, file by file; one sentence if nothing that matters has changed."""
+    """The changes as Markdown, file by file; one sentence if nothing relevant has changed."""
     changed = [path for path in sorted({*before, *after}) if before.get(path) != after.get(path)]
     if not changed:
         yield "Every recording has the same statuses, words and fields as before."

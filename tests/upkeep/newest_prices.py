@@ -1,9 +1,9 @@
 """Takes the newest release of the price data: `python -m tests.upkeep.newest_prices`. Needs uv and the network.
 
 The release is pinned in `.ci/requirements.txt` and installed, and `pricing/refresh.py` writes the price files with the
-day on which the release was published. If a tag of this repository has the price files as they were, that table is
-kept under `pricing/versions` first, so that costs of that version can still be explained. Nothing changes if the newest
-release is the recorded one.
+day on which the release was published. If a tag of this repository has the previous price files, that table is first
+kept under `pricing/versions`, so that costs of that version can still be explained. Nothing changes if the newest
+release is the pinned one.
 """
 
 import re
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def read_lock(text: str) -> Release:
-    """The one package of a `pylock.toml`: its version, the day on which it was published first, and its hashes."""
+    """The only package of a `pylock.toml`: its version, the day on which it was first published, and its hashes."""
     (package,) = tomllib.loads(text)["packages"]
     files = [package["sdist"], *package["wheels"]]
     return Release(
@@ -65,7 +65,7 @@ def pin(requirements: str, release: Release) -> str:
 
 
 def _was_released() -> bool:
-    """Whether the newest tag has the price files as they are now."""
+    """Whether the newest tag has the current price files."""
     tag = subprocess.run(
         ["git", "describe", "--tags", "--abbrev=0"], cwd=ROOT, capture_output=True, text=True, check=False
     )  # fmt: skip

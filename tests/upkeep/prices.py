@@ -28,7 +28,9 @@ def models(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def compare(before: Mapping[str, dict[str, Any]], after: Mapping[str, dict[str, Any]]) -> Iterator[str]:
-    """The changes as Markdown: a table of what a model had and has, then the names that came and went."""
+    """The changes as Markdown: a table of the models' old and new prices, then the names that were added and
+    removed.
+    """
     rows = [
         (name, key, before[name][key], after[name][key])
         for name in sorted(before.keys() & after.keys())
@@ -47,11 +49,11 @@ def compare(before: Mapping[str, dict[str, Any]], after: Mapping[str, dict[str, 
 
 
 def _both(ref: str) -> tuple[Iterable[tuple[str, str]], Iterable[tuple[str, str]]]:
-    return repository.at(ref, FOLDER, ".toml"), repository.now(FOLDER, ".toml")
+    return repository.files_at(ref, FOLDER, ".toml"), repository.current_files(FOLDER, ".toml")
 
 
 def _words(value: object) -> str:
-    """A value on one line, without what would end a cell of the table."""
+    """A value on one line, without characters that would end a cell of the table."""
     match value:
         case None:
             return "none"

@@ -1,4 +1,4 @@
-"""Files of an earlier commit, as the repository's history has them."""
+"""Files of an earlier commit, from the repository's history."""
 
 import subprocess
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def at(ref: str, folder: str, suffix: str) -> Iterator[tuple[str, str]]:
+def files_at(ref: str, folder: str, suffix: str) -> Iterator[tuple[str, str]]:
     """The path and the text of each file in a folder of a commit or tag, in order.
 
     Raises subprocess.CalledProcessError if there is no such commit.
@@ -17,8 +17,8 @@ def at(ref: str, folder: str, suffix: str) -> Iterator[tuple[str, str]]:
             yield path, _git("show", f"{ref}:{path}")
 
 
-def now(folder: str, suffix: str) -> Iterator[tuple[str, str]]:
-    """The same of the checkout as it is, committed or not."""
+def current_files(folder: str, suffix: str) -> Iterator[tuple[str, str]]:
+    """The same for the current checkout, committed or not."""
     for path in sorted((ROOT / folder).rglob(f"*{suffix}")):
         yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""What a reviewer of a new recording reads: what was said, and which fields came or went; not ids and times."""
+"""The report for reviewers of a new recording: the text, and added or removed fields; not ids and times."""
 
 import json
 
@@ -17,7 +17,7 @@ data: [DONE]
 """
 
 
-def recorded(response: RecordedResponse) -> str:
+def recording(response: RecordedResponse) -> str:
     request = RecordedRequest("POST", "/v1/chat/completions", b'{"model": "m", "messages": [{"role": "user"}]}')
     return dump_exchanges([Exchange(request, response)], server="s")
 
@@ -25,7 +25,7 @@ def recorded(response: RecordedResponse) -> str:
 def answer(words: str, identity: str = "chatcmpl-1", **more: object) -> list[str]:
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": words}}
     body = {"id": identity, **HANDWRITTEN_REPLY, "choices": [choice], **more}
-    return describe(recorded(RecordedResponse(200, json.dumps(body).encode(), {"content-type": "application/json"})))
+    return describe(recording(RecordedResponse(200, json.dumps(body).encode(), {"content-type": "application/json"})))
 
 
 def test_only_ids_and_times_differ() -> None:
@@ -43,20 +43,20 @@ def test_other_words_and_fields_are_listed() -> None:
 
 
 def test_another_status_is_listed() -> None:
-    """It stands in the first line of an exchange."""
-    failed = describe(recorded(RecordedResponse(500, b"{}")))
+    """In the first line of an exchange."""
+    failed = describe(recording(RecordedResponse(500, b"{}")))
     lines = list(compare({"a.yaml": answer("Paris.")}, {"a.yaml": failed}))
     assert "+1. openai-chat chat.completions -> 500" in lines
 
 
-def test_a_file_that_came_or_went_is_named() -> None:
-    """With everything in it."""
+def test_added_and_removed_files_are_named() -> None:
+    """With their whole content."""
     lines = answer("Paris.")
     assert next(compare({}, {"a.yaml": lines})) == "### `a.yaml` is new"
     assert next(compare({"a.yaml": lines}, {})) == "### `a.yaml` is gone"
 
 
 def test_fields_of_a_stream_are_those_of_its_events() -> None:
-    """However it was cut."""
+    """For any chunks."""
     stream = RecordedResponse(200, HANDWRITTEN_STREAM, {"content-type": "text/event-stream"})
-    assert "reply field choices[].delta.content" in describe(recorded(stream))
+    assert "reply field choices[].delta.content" in describe(recording(stream))

@@ -1,4 +1,4 @@
-"""The release that is pinned is the one whose prices are written."""
+"""The pinned release is the one whose prices are written."""
 
 import re
 from datetime import date
@@ -37,7 +37,7 @@ def test_one_pin_changes_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("times", [0, 2])
 def test_an_unclear_pin_is_refused(times: int) -> None:
-    """Requirements that do not name it once are not those that CI installs."""
+    """Requirements that do not name it exactly once are not those that CI installs."""
     block = re.search(r"^genai-prices==.*\n(?:    --hash.*\n)+", PINS.read_text(encoding="utf-8"), re.MULTILINE)
     assert block is not None
     with pytest.raises(ValueError, match=f"pinned {times} times"):

@@ -1,4 +1,4 @@
-"""What a reviewer of new price data reads: each model whose price, match or variants are others than before."""
+"""The report for reviewers of new price data: each model whose price, match or variants changed."""
 
 from tests.upkeep.prices import compare, models
 
@@ -27,23 +27,23 @@ def test_nothing_changed() -> None:
 
 
 def test_a_changed_price_is_a_row() -> None:
-    """With the whole of what held, dates and tiers."""
+    """With all its rates, dates and tiers."""
     *_, row = lines(BEFORE, BEFORE.replace('input = "2"', 'input = "2.5"'))
     was = "until 2026-01-01, input 1; from 2026-01-01, input 2, over tokens 1000, input 3"
     assert row == f"| `acme:one` | prices | {was} | {was.replace('input 2', 'input 2.5')} |"
 
 
-def test_what_would_end_a_cell_is_escaped() -> None:
-    """A regular expression may hold one."""
+def test_cell_separators_are_escaped() -> None:
+    """A regular expression may contain one."""
     *_, row = lines(BEFORE, BEFORE.replace("^(a|b)$", "^a$"))
     assert row == r"| `acme:two` | match | regex ^(a\|b)$ | regex ^a$ |"
 
 
-def test_models_that_came_and_went_are_named() -> None:
+def test_added_and_removed_models_are_named() -> None:
     """By provider and id."""
     assert lines(BEFORE, BEFORE.replace('"two"', '"three"')) == ["\nNew models: `acme:three`.", "\nGone: `acme:two`."]
 
 
 def test_a_table_without_models_is_left_out() -> None:
-    """The index and the overlay are of another form."""
+    """The index and the overlay have another form."""
     assert models(['date = 2026-01-01\n[acme]\ntools = { web_fetch = "0" }']) == {}

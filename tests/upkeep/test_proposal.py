@@ -1,4 +1,4 @@
-"""`.ci/proposal` and `.ci/propose`: what one job has changed is what the other one pushes."""
+"""`.ci/proposal` and `.ci/propose`: one job makes a change, the other one pushes it."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ if [ "$2" = list ]; then echo "$GH_OPEN"; fi
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A repository with the scripts, a file, and a place to push to."""
+    """A repository with the scripts, a file, and a remote to push to."""
     place = tmp_path / "checkout"
     (place / ".ci").mkdir(parents=True)
     for script in ("proposal", "propose"):
@@ -43,7 +43,7 @@ def git(folder: Path, *words: str) -> str:
 
 
 def run(place: Path, *command: str, open_ones: int = 0) -> str:
-    """The script's log of calls to gh, or the outputs that it tells the workflow."""
+    """The script's log of calls to gh, or its outputs for the workflow."""
     log, outputs = place.parent / "log", place.parent / "outputs"
     environment = {
         **os.environ, "PATH": f"{place.parent}{os.pathsep}{os.environ['PATH']}", "GH_LOG": str(log),
@@ -76,7 +76,7 @@ def test_a_change_goes_from_one_job_to_the_other(checkout: Path) -> None:
     assert "pr create --head renew/file --title A title --body-file proposal/body.md" in calls
 
 
-def test_an_open_pull_request_is_renewed(checkout: Path) -> None:
+def test_an_open_pull_request_is_updated(checkout: Path) -> None:
     """The branch is replaced, and no second request is opened."""
     for text in ("one\n", "two\n"):
         (checkout / "file").write_text(text, encoding="utf-8")
@@ -91,7 +91,7 @@ def test_an_open_pull_request_is_renewed(checkout: Path) -> None:
     assert len(git(origin, "log", "--format=%s", "renew/file").splitlines()) == 2
 
 
-def test_a_long_text_is_cut_and_says_so(checkout: Path) -> None:
+def test_a_long_text_is_cut_with_a_remark(checkout: Path) -> None:
     """A pull request takes 65,536 characters."""
     run(checkout, "proposal", sys.executable, "-c", "print('x' * 70_000)")
     text = (checkout / "proposal" / "body.md").read_text(encoding="utf-8")

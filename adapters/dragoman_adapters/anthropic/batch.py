@@ -37,7 +37,7 @@ class AnthropicBatchApi(BatchApi):
         return b'{"custom_id":' + wirejson.dumps(wire_id) + b',"params":' + request.body + b"}"
 
     def headers(self, requests: Sequence[WireRequest]) -> dict[str, str]:
-        """The oldest version, which accepts what newer ones do, and sampling parameters too."""
+        """Return the oldest version, which accepts what newer ones do, and sampling parameters too."""
         oldest = min(request.headers["anthropic-version"] for request in requests)
         same = [replace(each, headers={**each.headers, "anthropic-version": oldest}) for each in requests]
         return super().headers(same)
@@ -92,9 +92,9 @@ class AnthropicBatchApi(BatchApi):
         )
 
 
-def _decode_status(word: str, counts: Any) -> BatchStatus:
+def _decode_status(native: str, counts: Any) -> BatchStatus:
     """Return the state of an ended batch: complete if it has any answer, else what all its requests have in common."""
-    if word != "ended":
+    if native != "ended":
         return BatchStatus.IN_PROGRESS
     if not sum_counts(counts, "succeeded", "errored"):
         if sum_counts(counts, "canceled"):

@@ -46,13 +46,13 @@ ToolId = Callable[[str], str]
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     """Encode the whole body, with keys in the provider's documented order."""
-    system, listed = _split_system(request.turns, request.provider)
+    system, turns = _split_system(request.turns, request.provider)
     usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
     encoded: dict[str, Any] = {"model": request.target.model}
     encoded |= encode_options(request, tools=bool(usable))
     if system:
         encoded["system"] = _encode_system(request, system)
-    encoded["messages"] = request.encode_history(listed, partial(_encode_messages, request))
+    encoded["messages"] = request.encode_history(turns, partial(_encode_messages, request))
     if usable:
         encoded["tools"] = [encode_tool(definition, request.provider) for definition in usable]
     return encoded

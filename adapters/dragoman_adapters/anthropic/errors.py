@@ -44,6 +44,6 @@ def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         request_id=native.get("request_id") or origin.headers.get("request-id"),
     )
     kind = BY_TYPE.get(str(inner.get("type")))
-    if kind in (InvalidRequestError, None) and any(word in failure.text.lower() for word in _OVERFLOW):
+    if kind in (InvalidRequestError, None) and any(phrase in failure.text.lower() for phrase in _OVERFLOW):
         kind = ContextOverflowError
     return failure.error(kind)

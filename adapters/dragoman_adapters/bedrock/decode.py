@@ -135,9 +135,17 @@ def decode_block(native: Native, tool_use_id: str) -> ContentBlock:
         case "json":
             return TextBlock(text=wirejson.dumps_text(value))
         case "toolUse" if is_call(native):
-            given = value["input"]
-            raw = None if isinstance(given, dict) else given if isinstance(given, str) else wirejson.dumps_text(given)
-            return ToolUseBlock(id=tool_use_id, name=value["name"], input=given if raw is None else {}, raw_input=raw)
+            arguments = value["input"]
+            raw = (
+                None
+                if isinstance(arguments, dict)
+                else arguments
+                if isinstance(arguments, str)
+                else wirejson.dumps_text(arguments)
+            )
+            return ToolUseBlock(
+                id=tool_use_id, name=value["name"], input=arguments if raw is None else {}, raw_input=raw
+            )
         case "reasoningContent" if "reasoningText" in value:
             thought = value["reasoningText"]
             return ThinkingBlock(text=thought["text"], signature=thought.get("signature") or None)
@@ -257,8 +265,8 @@ def decode_tools(native: Native, provider: str) -> list[ToolDefinition]:
             found.append(ToolDefinition(name=value.get("name") or kind, provider_raw={"by": provider, "native": item}))
             continue
         schema = (value.get("inputSchema") or {}).get("json")
-        given = {"input_schema": schema} if isinstance(schema, dict) else {}
-        definition = ToolDefinition(name=value["name"], description=value.get("description") or "", **given)
+        schema_field = {"input_schema": schema} if isinstance(schema, dict) else {}
+        definition = ToolDefinition(name=value["name"], description=value.get("description") or "", **schema_field)
         if note := diff_objects(value, encode.encode_tool(definition)[0]["toolSpec"]):
             definition = definition.model_copy(update={"provider_raw": {"by": provider, "residue": note}})
         found.append(definition)

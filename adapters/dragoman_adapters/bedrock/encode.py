@@ -45,8 +45,8 @@ _NO_CACHE_POINT_AFTER = {"document", "video"}
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> Native:
     """Encode the whole body, with keys in the provider's documented order."""
-    system, listed = _split_system(request)
-    encoded: Native = {"messages": request.encode_history(listed, partial(_encode_messages, request))}
+    system, turns = _split_system(request)
+    encoded: Native = {"messages": request.encode_history(turns, partial(_encode_messages, request))}
     if system:
         encoded["system"] = _encode_system(request, system)
     usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))

@@ -65,7 +65,7 @@ def decode_error(native: Mapping[str, Any], origin: ErrorContext, name: str) -> 
     if kind is None and status is not None:
         kind = _BY_STATUS.get(status)
     is_bad_request = kind is InvalidRequestError or (kind is None and status in (400, 413))
-    if is_bad_request and any(words in failure.text.lower() for words in _OVERFLOW):
+    if is_bad_request and any(phrase in failure.text.lower() for phrase in _OVERFLOW):
         kind = ContextOverflowError
     if kind is None and (status is None or status < 400):
         kind = ServerError

@@ -99,12 +99,12 @@ def _decode_stop_reason(
 def decode_usage(native: Any) -> TokenUsage | None:
     """Decode the usage: the billed units, or the tokens if there are no units.
 
-    The tokens include Cohere's own prompt around ours, which is not billed, and the number of them from a cache, which
-    does not change the price; ``raw`` keeps both. genai-prices bills by the units as well.
+    The tokens include Cohere's own prompt around ours, which is not billed. Tokens from a cache cost as much as others.
+    ``raw`` keeps both numbers. genai-prices bills by the units as well.
     """
     if (count := UsageReader.of(native)) is None:
         return None
-    units, tokens = (f"{position}.input_tokens" for position in ("billed_units", "tokens"))
+    units, tokens = (f"{group}.input_tokens" for group in ("billed_units", "tokens"))
     searches = count("billed_units.search_units")
     known: dict[str, Any] = {
         "reasoning_tokens": count.optional("tokens.reasoning_tokens"),
@@ -189,8 +189,8 @@ def _decode_tool_call(native: dict[str, Any], tool_use_id: str, *, cut: bool) ->
     if not isinstance(function, dict):
         return ProviderBlock(provider=PROVIDER, kind=native["type"], data=native)
     text = function.get("arguments") or ""
-    given, raw = ({}, text) if cut else wirejson.parse_arguments(text)
-    return ToolUseBlock(id=tool_use_id, name=function["name"], input=given, raw_input=raw)
+    arguments, raw_input = ({}, text) if cut else wirejson.parse_arguments(text)
+    return ToolUseBlock(id=tool_use_id, name=function["name"], input=arguments, raw_input=raw_input)
 
 
 def _decode_source(url: str) -> tuple[MediaSource, str | None]:
@@ -210,16 +210,16 @@ def _attach_citations(
     parts = [position for position, (field, _) in enumerate(pieces) if field == "content"]
     texts = [position for position in parts if isinstance(content[position], TextBlock)]
     unattached: list[dict[str, Any]] = []
-    found: dict[int, list[Citation]] = {}
+    citations_by_text: dict[int, list[Citation]] = {}
     for native in citations or ():
         index = native.get("content_index")
         text_position = parts[index] if index is not None and 0 <= index < len(parts) else next(iter(texts), -1)
         if native.get("type", "TEXT_CONTENT") == "TEXT_CONTENT" and text_position in texts:
-            found.setdefault(text_position, []).append(_decode_citation(native))
+            citations_by_text.setdefault(text_position, []).append(_decode_citation(native))
         else:
             unattached.append(native)
-    for text_position, given in found.items():
-        content[text_position] = content[text_position].model_copy(update={"citations": tuple(given)})
+    for text_position, text_citations in citations_by_text.items():
+        content[text_position] = content[text_position].model_copy(update={"citations": tuple(text_citations)})
     return content, unattached
 
 
@@ -283,8 +283,10 @@ def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
             found.append(ToolDefinition(name=item["type"], provider_raw={"by": provider, "native": item}))
             continue
         schema = function.get("parameters")
-        given = {"input_schema": schema} if isinstance(schema, dict) else {}
-        definition = ToolDefinition(name=function["name"], description=function.get("description") or "", **given)
+        schema_field = {"input_schema": schema} if isinstance(schema, dict) else {}
+        definition = ToolDefinition(
+            name=function["name"], description=function.get("description") or "", **schema_field
+        )
         ours = encode.encode_tool(definition)
         raw = {"function": diff_objects(function, ours["function"])}
         raw["residue"] = diff_objects({**item, "function": ours["function"]}, ours)

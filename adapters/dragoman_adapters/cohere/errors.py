@@ -46,5 +46,5 @@ def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
     else:
         kind = _BY_STATUS.get(origin.status, class_for_status(origin.status))
     if kind in (InvalidRequestError, ServerError):
-        kind = next((found for words, found in _BY_MESSAGE if words in failure.text.lower()), kind)
+        kind = next((found for phrase, found in _BY_MESSAGE if phrase in failure.text.lower()), kind)
     return failure.error(kind)

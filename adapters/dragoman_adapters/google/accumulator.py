@@ -43,8 +43,8 @@ class PartAccumulator:
         """
         call = self.part.get("functionCall") or self.part.get("function_call")
         if isinstance(call, dict) and (self.arguments is not None or (broken and not self.end_sent)):
-            given = self.arguments.current() if self.arguments is not None else call.get("args") or {}
-            unfinished = given if isinstance(given, str) else wirejson.dumps_text(given)
+            arguments = self.arguments.current() if self.arguments is not None else call.get("args") or {}
+            unfinished = arguments if isinstance(arguments, str) else wirejson.dumps_text(arguments)
             kept = {key: value for key, value in self.part.items() if key != "function_call"}
             named = {key: value for key, value in call.items() if key != "args"}
             return {**kept, "functionCall": {**named, RAW_INPUT: unfinished}}

@@ -95,8 +95,8 @@ def _function_call(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def finish_reason_name(native: Any, facts: Mapping[str, Any]) -> str | None:
     """Return the name of a finish reason, which may be given as a number; None if there is none."""
     if isinstance(native, int) and not isinstance(native, bool):
-        words = facts["finish_reasons"]
-        native = words[native] if 0 <= native < len(words) else f"reason {native}"
+        names = facts["finish_reasons"]
+        native = names[native] if 0 <= native < len(names) else f"reason {native}"
     return None if native is None or native in _UNSPECIFIED else str(native)
 
 
@@ -152,10 +152,10 @@ class _ModalityCounts:
         self._count = count
 
     def of(self, details: str, medium: str) -> int | None:
-        listed = self._count.objects(details)
-        if not listed:
+        counts = self._count.objects(details)
+        if not counts:
             return None
-        found = (each.get("tokenCount") for each in listed if _enum_name(each.get("modality"), _MODALITIES) == medium)
+        found = (each.get("tokenCount") for each in counts if _enum_name(each.get("modality"), _MODALITIES) == medium)
         return sum(self._count.count_at(details, each) for each in found)
 
     def new_items(self, medium: str) -> int | None:
@@ -169,11 +169,11 @@ class _ModalityCounts:
 
 def _service_tier(traffic: Any) -> str | None:
     """Return Vertex AI's kind of traffic, by the name of the tier that requests it if there is one."""
-    word = _enum_name(traffic, _TRAFFIC)
-    return word.removeprefix("ON_DEMAND_").lower() if word and word.startswith("ON_DEMAND_") else word
+    name = _enum_name(traffic, _TRAFFIC)
+    return name.removeprefix("ON_DEMAND_").lower() if name and name.startswith("ON_DEMAND_") else name
 
 
-def _enum_name(value: Any, words: tuple[str, ...]) -> str | None:
+def _enum_name(value: Any, names: tuple[str, ...]) -> str | None:
     if isinstance(value, int) and not isinstance(value, bool):
-        return words[value] or None if 0 <= value < len(words) else str(value)
+        return names[value] or None if 0 <= value < len(names) else str(value)
     return value if isinstance(value, str) and value else None

@@ -22,10 +22,10 @@ def encode_body(
     request: RequestBuilder, definitions: Sequence[ToolDefinition], capabilities_of: CapabilitiesOf
 ) -> dict[str, Any]:
     """Encode the whole body. The path holds the model and says whether to stream."""
-    system, listed = _split_system(request.turns)
+    system, turns = _split_system(request.turns)
     encoded: dict[str, Any] = {}
     encoded |= _encode_system(request, system)
-    encoded["contents"] = request.encode_history(listed, partial(encode_messages, request, capabilities_of))
+    encoded["contents"] = request.encode_history(turns, partial(encode_messages, request, capabilities_of))
     if usable := schemas.fit_tool_schemas(request, request.usable_tools(definitions)):
         encoded["tools"] = encode_tools(usable, request.provider)
     return encoded | encode_options(request, tools=bool(usable))

@@ -101,14 +101,14 @@ class _ContentsEncoder:
             content.flush_deferred()
             content.native_parts.append({"text": text})
             return
-        own = turn_notes(turn, self._request.provider)
-        content = self._content(role, own)
+        turn_note = turn_notes(turn, self._request.provider)
+        content = self._content(role, turn_note)
         if turn.role is Role.TOOL:
             self._encode_tool_results(turn, content)
             return
         content.flush_deferred()
         if turn.role is Role.ASSISTANT:
-            content.native_parts += self._encode_assistant(turn, own)
+            content.native_parts += self._encode_assistant(turn, turn_note)
         else:
             content.native_parts += encode_parts(self._request, turn)
 
@@ -123,13 +123,13 @@ class _ContentsEncoder:
             sent.insert(0, _Content("user", [{"text": CONTINUE_TEXT}]))
         return [content.to_native() for content in sent]
 
-    def _content(self, role: str, own: Note) -> _Content:
+    def _content(self, role: str, turn_note: Note) -> _Content:
         last = self._contents[-1] if self._contents else None
-        joins = own.get("joined", True) if own else True
+        joins = turn_note.get("joined", True) if turn_note else True
         if last is not None and last.role == role and joins:
             return last
         self._fill_empty()
-        self._contents.append(_Content(role, note=own))
+        self._contents.append(_Content(role, note=turn_note))
         return self._contents[-1]
 
     def _fill_empty(self) -> None:
@@ -140,17 +140,17 @@ class _ContentsEncoder:
             self._request.record_loss(LossKind.EMPTY_MESSAGE, reason, Severity.INFO)
             last.native_parts.append({"text": CONTINUE_TEXT})
 
-    def _encode_assistant(self, turn: Turn, own: Note) -> list[dict[str, Any]]:
+    def _encode_assistant(self, turn: Turn, turn_note: Note) -> list[dict[str, Any]]:
         """Encode an assistant's turn, and remember its calls for their results."""
         found: list[dict[str, Any]] = []
-        unsigned = bool(self._facts["signature"]) and not self._is_signed(turn, own)
+        unsigned = bool(self._facts["signature"]) and not self._is_signed(turn, turn_note)
         for index, block in enumerate(turn.blocks):
             if isinstance(block, ToolUseBlock):
-                call = _Call(block.name, self._wire_id(turn, index, own), len(self._calls))
+                call = _Call(block.name, self._wire_id(turn, index, turn_note), len(self._calls))
                 self._calls[block.id] = call
                 self._request.record_field_losses(turn, index, "arguments")
                 encoded = encode_blocks.apply_note(
-                    encode_blocks.encode_block(block, call.id), _block_note(own, turn, index)
+                    encode_blocks.encode_block(block, call.id), _block_note(turn_note, turn, index)
                 )
                 if unsigned and "thoughtSignature" not in encoded and "thought_signature" not in encoded:
                     encoded["thoughtSignature"] = self._facts["signature"]
@@ -161,36 +161,36 @@ class _ContentsEncoder:
                 unsigned = False  # one signature for each step is enough
                 found.append(encoded)
             else:
-                found += _encode_parts(self._request, turn, index, own)
+                found += _encode_parts(self._request, turn, index, turn_note)
         return found
 
-    def _is_signed(self, turn: Turn, own: Note) -> bool:
+    def _is_signed(self, turn: Turn, turn_note: Note) -> bool:
         """Whether the turn comes from a model of this provider that signs its calls: what needs a signature has one
         then.
         """
         issuer = turn.message.metadata.model or ""
         provider, _, model = issuer.partition(":")
-        if not own or provider != self._request.provider:
+        if not turn_note or provider != self._request.provider:
             return False
         return bool(self._capabilities_of(model).wire["signature"])
 
-    def _wire_id(self, turn: Turn, index: int, own: Note) -> str | None:
+    def _wire_id(self, turn: Turn, index: int, turn_note: Note) -> str | None:
         """Return the id of a call on the wire; None if this provider issued the call without one."""
         block, origin = turn.blocks[index], turn.origins[index]
         assert isinstance(block, ToolUseBlock)
-        if own:
+        if turn_note:
             canonical = turn.message.content[origin] if origin != SYNTHETIC else block
-            if isinstance(canonical, ToolUseBlock) and canonical.id not in own.get("tool_ids", {}):
+            if isinstance(canonical, ToolUseBlock) and canonical.id not in turn_note.get("tool_ids", {}):
                 return None
         return self._request.tool_id(block.id)
 
     def _encode_tool_results(self, turn: Turn, content: _Content) -> None:
-        own = turn_notes(turn, self._request.provider)
+        turn_note = turn_notes(turn, self._request.provider)
         for index, block in enumerate(turn.blocks):
             if not isinstance(block, ToolResultBlock):
-                content.native_parts += _encode_parts(self._request, turn, index, own)
+                content.native_parts += _encode_parts(self._request, turn, index, turn_note)
                 continue
-            note = _block_note(own, turn, index)
+            note = _block_note(turn_note, turn, index)
             call = self._calls.get(block.tool_use_id) or _Call(note.get("name", "unknown"), None, len(self._calls))
             if not note:
                 self._request.record_field_losses(turn, index, *UNSUPPORTED_FIELDS, *_UNSUPPORTED_RESULT_FIELDS)
@@ -235,17 +235,17 @@ def turn_notes(turn: Turn, provider: str) -> Note:
 
 def encode_parts(request: RequestBuilder, turn: Turn) -> Iterator[dict[str, Any]]:
     """Encode a turn without calls and results."""
-    own = turn_notes(turn, request.provider)
+    turn_note = turn_notes(turn, request.provider)
     for index in range(len(turn.blocks)):
-        yield from _encode_parts(request, turn, index, own)
+        yield from _encode_parts(request, turn, index, turn_note)
 
 
-def _encode_parts(request: RequestBuilder, turn: Turn, index: int, own: Note) -> Iterator[dict[str, Any]]:
+def _encode_parts(request: RequestBuilder, turn: Turn, index: int, turn_note: Note) -> Iterator[dict[str, Any]]:
     """Encode a block: two parts for a document with a title, none for an empty text of another provider."""
     block = turn.blocks[index]
-    if own:
+    if turn_note:
         request.record_field_losses(turn, index, "citations")
-        yield encode_blocks.apply_note(encode_blocks.encode_block(block), _block_note(own, turn, index))
+        yield encode_blocks.apply_note(encode_blocks.encode_block(block), _block_note(turn_note, turn, index))
         return
     resolution = _image_resolution(request, block)
     request.record_field_losses(turn, index, *UNSUPPORTED_FIELDS, *(() if resolution else ("resolution",)))
@@ -273,9 +273,9 @@ def _image_resolution(request: RequestBuilder, block: ContentBlock) -> str | Non
     return detail if detail in _RESOLUTIONS and request.target.capabilities.wire["media_resolution"] else None
 
 
-def _block_note(own: Note, turn: Turn, index: int) -> Note:
+def _block_note(turn_note: Note, turn: Turn, index: int) -> Note:
     origin = turn.origins[index]
-    note: Mapping[str, Any] = own.get("blocks", {}).get(str(origin), {}) if origin != SYNTHETIC else {}
+    note: Mapping[str, Any] = turn_note.get("blocks", {}).get(str(origin), {}) if origin != SYNTHETIC else {}
     return note
 
 

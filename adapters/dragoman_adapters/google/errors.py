@@ -57,14 +57,14 @@ def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
     """
     error = native.get("error")
     inner: dict[str, Any] = error if isinstance(error, dict) else {}
-    listed = inner.get("details")
-    details = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    native_details = inner.get("details")
+    details = [each for each in native_details if isinstance(each, dict)] if isinstance(native_details, list) else []
     reason = next((each["reason"] for each in details if isinstance(each.get("reason"), str)), None)
     status_name = inner.get("status") or (inner.get("code") if isinstance(inner.get("code"), str) else None)
     origin = replace(origin, headers=_add_retry_after(origin.headers, details))
     failure = origin.failure(message=inner.get("message") or error, code=reason or status_name or inner.get("code"))
     kind = BY_REASON.get(reason or "") or BY_STATUS.get(str(status_name).upper())
-    if kind in (InvalidRequestError, None) and any(words in failure.text.lower() for words in _OVERFLOW):
+    if kind in (InvalidRequestError, None) and any(phrase in failure.text.lower() for phrase in _OVERFLOW):
         kind = ContextOverflowError
     if kind is None and origin.status is None and isinstance(inner.get("code"), int):
         # In a stream the code is the HTTP status: the real one was sent before the error.

@@ -70,25 +70,25 @@ def _encode_tool_choice(request: RequestBuilder, *, tools: bool) -> dict[str, An
 def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
     """Encode thinking: a budget of tokens for older models, a level for newer ones, which accept a lone budget."""
     capabilities, take = request.target.capabilities, request.used.take
-    thinking, wanted, budget = take("thinking"), take("effort"), take("thinking_budget")
+    thinking, effort, budget = take("thinking"), take("effort"), take("thinking_budget")
     facts, model = capabilities.wire, request.target.model
     field = "thinkingLevel" if facts["thinking"] == "level" else "thinkingBudget"
     if not capabilities.supports_thinking:
-        for name, value in (("thinking", thinking), ("effort", wanted), ("thinking_budget", budget)):
+        for name, value in (("thinking", thinking), ("effort", effort), ("thinking_budget", budget)):
             if value not in (None, False, "none", 0):
                 request.record_option_loss(name, f"{model} does not think")
         return {}
-    if thinking is False or wanted == "none":
+    if thinking is False or effort == "none":
         if not capabilities.thinking_off:
             request.record_option_loss("thinking", f"{model} always thinks; as little as it can is asked for")
         return {field: facts["thinking_least"]}
     config: dict[str, Any] = {"includeThoughts": True} if thinking else {}
     levels: dict[str, Any] = facts["thinking_effort"]
-    if wanted is not None:
-        if wanted in levels:
-            config[field] = levels[wanted]
+    if effort is not None:
+        if effort in levels:
+            config[field] = levels[effort]
         else:
-            request.record_option_loss("effort", f"{wanted!r} is no level of {model}")
+            request.record_option_loss("effort", f"{effort!r} is no level of {model}")
     if budget is not None:
         if "thinkingLevel" in config:
             request.record_option_loss("thinking_budget", f"{model} takes a level or a budget, not both")

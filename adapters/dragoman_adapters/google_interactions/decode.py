@@ -50,13 +50,13 @@ def decode_message(
     )
 
 
-def _decode_stop_reason(word: str | None, status: MessageStatus, *, called: bool) -> StopReason | None:
+def _decode_stop_reason(native: str | None, status: MessageStatus, *, called: bool) -> StopReason | None:
     if status is MessageStatus.CANCELLED:
         return StopReason.CANCELLED
     if status is MessageStatus.ERROR:
         return StopReason.ERROR
-    found = STOP_REASONS.get(word or "completed", StopReason.ERROR)
-    return StopReason.TOOL_USE if called and word in ("completed", "requires_action", None) else found
+    reason = STOP_REASONS.get(native or "completed", StopReason.ERROR)
+    return StopReason.TOOL_USE if called and native in ("completed", "requires_action", None) else reason
 
 
 def decode_usage(native: Mapping[str, Any] | None, tier: str | None) -> TokenUsage | None:
@@ -91,10 +91,10 @@ def _decode_media_counts(count: UsageReader) -> dict[str, int | None]:
 
     def of(part: str, medium: str) -> int | None:
         path = f"{part}_tokens_by_modality"
-        listed = count.objects(path)
-        if not listed:
+        counts = count.objects(path)
+        if not counts:
             return None
-        return sum(count.count_at(path, each.get("tokens")) for each in listed if each.get("modality") == medium)
+        return sum(count.count_at(path, each.get("tokens")) for each in counts if each.get("modality") == medium)
 
     found: dict[str, int | None] = {}
     for medium in ("audio", "image"):
@@ -169,15 +169,15 @@ def decode_history(native: Mapping[str, Any], reader: HistoryReader) -> list[str
     if native.get("input") is None:
         return covered
     covered.append("input")
-    given = native["input"]
-    if isinstance(given, str):
-        reader.add(Role.USER, (TextBlock(text=given),), {"form": "text"})
-    elif isinstance(given, dict):
-        _add_contents(reader, [given], {"form": "content"})
-    elif given and all(each.get("type") in _CONTENTS for each in given):
-        _add_contents(reader, given, {"form": "contents"})
+    native_input = native["input"]
+    if isinstance(native_input, str):
+        reader.add(Role.USER, (TextBlock(text=native_input),), {"form": "text"})
+    elif isinstance(native_input, dict):
+        _add_contents(reader, [native_input], {"form": "content"})
+    elif native_input and all(each.get("type") in _CONTENTS for each in native_input):
+        _add_contents(reader, native_input, {"form": "contents"})
     else:
-        _add_steps(reader, given)
+        _add_steps(reader, native_input)
     return covered
 
 

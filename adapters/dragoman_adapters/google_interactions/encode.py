@@ -26,13 +26,13 @@ def has_stored_history(extra: Mapping[str, Any]) -> bool:
 
 def encode_body(request: RequestBuilder, definitions: Sequence[ToolDefinition]) -> dict[str, Any]:
     """Encode the whole body."""
-    listed = [turn for turn in request.turns if turn.role is not Role.SYSTEM]
+    turns = [turn for turn in request.turns if turn.role is not Role.SYSTEM]
     instruction = _encode_system(request)
     agent = "agent" in request.options.extra.get(request.provider, {})
     encoded: dict[str, Any] = {} if agent else {"model": request.target.model}
     if instruction:
         encoded["system_instruction"] = instruction
-    encoded["input"] = _encode_input(request, listed)
+    encoded["input"] = _encode_input(request, turns)
     if usable := schemas.fit_tool_schemas(request, request.usable_tools(definitions)):
         encoded["tools"] = [encode_tool(each, _own_note(each, request.provider)) for each in usable]
     return encoded | encode_options(request, tools=bool(usable))
@@ -56,15 +56,15 @@ def _encode_system(request: RequestBuilder) -> str:
     return "\n\n".join(text for _, _, text in texts)
 
 
-def encode_tool(definition: ToolDefinition, own: Note) -> dict[str, Any]:
+def encode_tool(definition: ToolDefinition, note: Note) -> dict[str, Any]:
     """Encode a function in the flat form; a server tool goes back unchanged."""
-    if "native" in own:
-        return dict(own["native"])
+    if "native" in note:
+        return dict(note["native"])
     encoded: dict[str, Any] = {"type": "function", "name": definition.name}
     if definition.description:
         encoded["description"] = definition.description
     encoded["parameters"] = definition.input_schema
-    return apply_diff(encoded, own.get("residue"))
+    return apply_diff(encoded, note.get("residue"))
 
 
 def _own_note(definition: ToolDefinition, provider: str) -> Note:
@@ -80,29 +80,31 @@ def _encode_input(request: RequestBuilder, turns: Sequence[Turn]) -> Any:
     steps: list[dict[str, Any]] = []
     names: dict[str, str] = {}
     for turn in turns:
-        own = turn_notes(turn, request.provider)
+        note = turn_notes(turn, request.provider)
         if turn.role is Role.ASSISTANT:
             names |= {block.id: block.name for block in turn.blocks if isinstance(block, ToolUseBlock)}
-            steps += _encode_assistant_turn(request, turn, own)
+            steps += _encode_assistant_turn(request, turn, note)
         elif turn.role is Role.TOOL:
-            _encode_tool_results(request, turn, own, names, steps)
+            _encode_tool_results(request, turn, note, names, steps)
         else:
-            _encode_user_turn(request, turn, own, steps)
+            _encode_user_turn(request, turn, note, steps)
     if not steps:
         return CONTINUE_TEXT
     form = turn_notes(turns[0], request.provider).get("form")
     if form is None or len(turns) > 1:
         return steps
-    listed = steps[0]["content"]
-    return {"text": lambda: listed[0]["text"], "content": lambda: listed[0], "contents": lambda: listed}[form]()
+    contents = steps[0]["content"]
+    if form == "contents":
+        return contents
+    return contents[0]["text"] if form == "text" else contents[0]
 
 
-def _encode_user_turn(request: RequestBuilder, turn: Turn, own: Note, steps: list[dict[str, Any]]) -> None:
-    contents = [each for index in range(len(turn.blocks)) for each in _encode_content(request, turn, index, own)]
-    if own.get("joined") and steps and steps[-1]["type"] == "user_input":
+def _encode_user_turn(request: RequestBuilder, turn: Turn, note: Note, steps: list[dict[str, Any]]) -> None:
+    contents = [each for index in range(len(turn.blocks)) for each in _encode_content(request, turn, index, note)]
+    if note.get("joined") and steps and steps[-1]["type"] == "user_input":
         steps[-1]["content"] += contents
-    elif contents or own:
-        steps.append(apply_diff({"type": "user_input", "content": contents}, own.get("beside")))
+    elif contents or note:
+        steps.append(apply_diff({"type": "user_input", "content": contents}, note.get("beside")))
     elif not steps or _is_output(steps[-1]):
         reason = "the user's message is empty: a word is put in its place"
         request.record_loss(LossKind.EMPTY_MESSAGE, reason, Severity.INFO)
@@ -110,29 +112,29 @@ def _encode_user_turn(request: RequestBuilder, turn: Turn, own: Note, steps: lis
 
 
 def _encode_tool_results(
-    request: RequestBuilder, turn: Turn, own: Note, names: Mapping[str, str], steps: list[dict[str, Any]]
+    request: RequestBuilder, turn: Turn, note: Note, names: Mapping[str, str], steps: list[dict[str, Any]]
 ) -> None:
     for index, block in enumerate(turn.blocks):
         if not isinstance(block, ToolResultBlock):
             continue
-        if not own:
+        if not note:
             request.record_field_losses(turn, index, *UNSUPPORTED_FIELDS)
         native = encode_blocks.encode_tool_result(
             block, names.get(block.tool_use_id, "unknown"), request.tool_id(block.tool_use_id)
         )
-        native = request.restore_block(turn, index, native) if own else native
-        if not own.get("inside"):
+        native = request.restore_block(turn, index, native) if note else native
+        if not note.get("inside"):
             steps.append(native)
-        elif own.get("joined") and steps and steps[-1]["type"] == "user_input":
+        elif note.get("joined") and steps and steps[-1]["type"] == "user_input":
             steps[-1]["content"].append(native)
         else:
-            steps.append(apply_diff({"type": "user_input", "content": [native]}, own.get("beside")))
+            steps.append(apply_diff({"type": "user_input", "content": [native]}, note.get("beside")))
 
 
-def _encode_assistant_turn(request: RequestBuilder, turn: Turn, own: Note) -> list[dict[str, Any]]:
+def _encode_assistant_turn(request: RequestBuilder, turn: Turn, note: Note) -> list[dict[str, Any]]:
     """Encode an assistant's turn. Neighbouring contents share one step, unless they were read as several."""
     steps: list[dict[str, Any]] = []
-    layout = _step_starts(turn, own)
+    layout = _step_starts(turn, note)
     for index, block in enumerate(turn.blocks):
         request.record_field_losses(turn, index, "arguments")
         wire_id = request.tool_id(block.id) if isinstance(block, ToolUseBlock) else None
@@ -140,14 +142,14 @@ def _encode_assistant_turn(request: RequestBuilder, turn: Turn, own: Note) -> li
         if own_step is None and layout is not None and block.type == "provider" and layout.get(index) == "step":
             own_step = encode_blocks.encode_block(block)
         if own_step is not None:
-            steps.append(request.restore_block(turn, index, own_step) if own else own_step)
+            steps.append(request.restore_block(turn, index, own_step) if note else own_step)
             continue
         starts_step = layout.get(index) == "first" if layout is not None else not (steps and _is_output(steps[-1]))
         if starts_step:
             steps.append({"type": "model_output", "content": []})
-        steps[-1]["content"] += _encode_content(request, turn, index, own)
+        steps[-1]["content"] += _encode_content(request, turn, index, note)
     if layout is not None:
-        return _apply_step_notes(steps, own)
+        return _apply_step_notes(steps, note)
     for index in turn.texts_after_calls():
         request.record_block_loss(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
     # Nothing may be between a call and its result, so all calls come last.
@@ -160,13 +162,14 @@ def _is_output(step: Mapping[str, Any]) -> bool:
     return bool(step["type"] == "model_output")
 
 
-def _step_starts(turn: Turn, own: Note) -> dict[int, str] | None:
-    """Return the blocks that begin a step or are one; None if the turn is not as it was read."""
-    if "steps" not in own or turn.origins != tuple(range(len(turn.message.content))):
+def _step_starts(turn: Turn, note: Note) -> dict[int, str] | None:
+    """Return by index which block is the ``first`` of a step, and which is a ``step`` alone; None if the turn has
+    changed since it was read."""
+    if "steps" not in note or turn.origins != tuple(range(len(turn.message.content))):
         return None
     found: dict[int, str] = {}
     position = 0
-    for step in own["steps"]:
+    for step in note["steps"]:
         count = step.get("contents", 1)
         if count:
             found[position] = "first" if "contents" in step else "step"
@@ -174,21 +177,21 @@ def _step_starts(turn: Turn, own: Note) -> dict[int, str] | None:
     return found
 
 
-def _apply_step_notes(steps: list[dict[str, Any]], own: Note) -> list[dict[str, Any]]:
-    """Return the steps with those that held no content, and with their other fields."""
+def _apply_step_notes(steps: list[dict[str, Any]], note: Note) -> list[dict[str, Any]]:
+    """Return the steps with the fields that they were read with, and with the steps that were read without content."""
     remaining = iter(steps)
     return [
         apply_diff(
             {"type": "model_output", "content": []} if step.get("contents") == 0 else next(remaining),
             step.get("beside"),
         )
-        for step in own["steps"]
+        for step in note["steps"]
     ]
 
 
-def _encode_content(request: RequestBuilder, turn: Turn, index: int, own: Note) -> Iterator[dict[str, Any]]:
+def _encode_content(request: RequestBuilder, turn: Turn, index: int, note: Note) -> Iterator[dict[str, Any]]:
     block = turn.blocks[index]
-    if own and turn.origins[index] != SYNTHETIC:
+    if note and turn.origins[index] != SYNTHETIC:
         encoded = request.restore_block(turn, index, encode_blocks.encode_block(block))
         if "annotations" not in encoded:
             request.record_field_losses(turn, index, "citations")

@@ -21,5 +21,5 @@ def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         code=inner.get("code") or inner.get("type"),
     )
     is_http_error = origin.status is not None and origin.status >= 400
-    kind = next((kind for words, kind in _BY_MESSAGE if words in failure.text.lower()), None)
+    kind = next((kind for phrase, kind in _BY_MESSAGE if phrase in failure.text.lower()), None)
     return failure.error(kind or (None if is_http_error else ServerError))

@@ -82,6 +82,10 @@ class PartAccumulator:
         return "content", self._native
 
 
+_MAX_TRIES = 16
+"""How often the arguments of one call are parsed before they have ended: each time takes all of them."""
+
+
 class CallAccumulator:
     """A tool call. Its id and name come once, or with every delta; its arguments come in fragments or whole.
 
@@ -100,11 +104,21 @@ class CallAccumulator:
         """Fragments that arrived before the name: the start event of a call needs its name."""
         self._object: dict[str, Any] | None = None
         self._kind = "function"
+        self._tries = 0
         self._native = FieldAccumulator()
 
     @property
     def is_custom(self) -> bool:
         return self._kind == "custom"
+
+    def may_be_complete(self) -> bool:
+        """Whether it is worth parsing the arguments: they look complete, and it was not tried too often before."""
+        if self._object is not None:
+            return True
+        if self.is_custom or not self.fragments or not self.fragments[-1].rstrip().endswith("}"):
+            return False
+        self._tries += 1
+        return self._tries <= _MAX_TRIES
 
     def add(self, delta: Mapping[str, Any]) -> str:
         """Add a delta. Returns its fragment of the arguments."""

@@ -57,8 +57,8 @@ def decode_message(
     finish = choice.get("finish_reason")
     cut = {*cut, *truncated_calls(pieces, finish)}
     content, notes = _decode_blocks(pieces, reply.call_id, reply.provider, dialect, decode_blocks.diff_reply_piece, cut)
-    listed = lookup_path(native, dialect.source_list) if dialect.source_list else None
-    content = _attach_citations(content, [*(native_message.get("annotations") or ()), *(listed or ())])
+    sources = lookup_path(native, dialect.source_list) if dialect.source_list else None
+    content = _attach_citations(content, [*(native_message.get("annotations") or ()), *(sources or ())])
     raw: dict[str, Any] = {
         "reply": _uncovered_values(native, _COVERED_REPLY_FIELDS),
         "choice": _uncovered_values(choice, _COVERED_CHOICE_FIELDS),
@@ -244,8 +244,8 @@ def _decode_tool(
     function: dict[str, Any], native: dict[str, Any], provider: str, raw: dict[str, Any]
 ) -> ToolDefinition:
     schema = function.get("parameters")
-    given = {"input_schema": schema} if isinstance(schema, dict) else {}
-    definition = ToolDefinition(name=function["name"], description=function.get("description") or "", **given)
+    schema_field = {"input_schema": schema} if isinstance(schema, dict) else {}
+    definition = ToolDefinition(name=function["name"], description=function.get("description") or "", **schema_field)
     marked = definition.model_copy(update={"provider_raw": {"by": provider, **raw}})
     if note := decode_blocks.diff_piece(("tools", native), ("tools", encode.encode_tool(marked, provider))):
         raw = {**raw, "residue": note}

@@ -57,6 +57,8 @@ class ChatStreamDecoder(StreamDecoder):
             TextAccumulator | DetailAccumulator | CallAccumulator | AudioAccumulator | PartAccumulator
         ] = []
         self._rest = FieldAccumulator()
+        self._open_calls: list[int] = []
+        """The positions of the calls that have not ended."""
         self._logprobs = FieldAccumulator()
         self._reasoning: str | None = None
         self._usage: TokenUsage | None = None
@@ -238,6 +240,29 @@ class ChatStreamDecoder(StreamDecoder):
         fragment = call.add(delta)
         if fragment:
             call.pending.append(fragment)
+        if self._open_calls == [position]:
+            yield from self._call_events(position, call)
+        else:
+            yield from self._parallel_calls()
+
+    def _parallel_calls(self) -> Iterator[StreamEvent]:
+        """Yield the events of parallel calls, one call after the other: the index of the blocks never goes down.
+
+        A call waits for the one before it until that one's arguments are a complete JSON object.
+        """
+        while self._open_calls:
+            position = self._open_calls[0]
+            call = self._pieces_so_far[position]
+            assert isinstance(call, CallAccumulator)
+            yield from self._call_events(position, call)
+            if len(self._open_calls) == 1 or not call.may_be_complete():
+                return
+            yield from self._end_call(position, call)
+            if not call.ended:
+                return
+
+    def _call_events(self, position: int, call: CallAccumulator) -> Iterator[StreamEvent]:
+        """Yield the start of a call, once, and the fragments that have arrived since."""
         if not call.name:
             return
         call_id = self._reply.call_id(position, call.id)
@@ -245,8 +270,8 @@ class ChatStreamDecoder(StreamDecoder):
             call.started = True
             yield ToolUseStart(self._reply.message_id, position, call_id, call.name)
         if not call.is_custom:  # the input of a custom tool is not JSON
-            for accumulator in call.pending:
-                yield ToolUseInputDelta(self._reply.message_id, position, call_id, accumulator)
+            for fragment in call.pending:
+                yield ToolUseInputDelta(self._reply.message_id, position, call_id, fragment)
         call.pending.clear()
 
     def _open_call(self, field: str, delta: dict[str, Any]) -> tuple[int, CallAccumulator]:
@@ -264,20 +289,28 @@ class ChatStreamDecoder(StreamDecoder):
                 break
         call = CallAccumulator(field, index)
         self._pieces_so_far.append(call)
-        return len(self._pieces_so_far) - 1, call
+        self._open_calls.append(len(self._pieces_so_far) - 1)
+        return self._open_calls[-1], call
 
     def _end_calls(self) -> Iterator[StreamEvent]:
         """Return the end events of the calls with complete arguments. A truncated call has none."""
-        for position, call in enumerate(self._pieces_so_far):
-            if not isinstance(call, CallAccumulator) or call.ended or not call.started:
-                continue
-            piece = call.piece()
-            last = position == len(self._pieces_so_far) - 1
-            cut = last and bool(decode.truncated_calls([piece], self._choice.get("finish_reason")))
-            block, _ = decode_blocks.decode_block(piece, self._reply.call_id(position, call.id), self.provider, cut=cut)
-            if isinstance(block, ToolUseBlock) and block.raw_input is None:
-                call.ended = True
-                yield ToolUseEnd(self._reply.message_id, position, block.id, block.input)
+        last = len(self._pieces_so_far) - 1
+        for position in tuple(self._open_calls):
+            call = self._pieces_so_far[position]
+            assert isinstance(call, CallAccumulator)
+            yield from self._call_events(position, call)
+            if call.started:
+                yield from self._end_call(position, call, last=position == last)
+
+    def _end_call(self, position: int, call: CallAccumulator, *, last: bool = False) -> Iterator[StreamEvent]:
+        """Yield the end of a call with complete arguments. ``last``: it is the last piece of a reply that ended."""
+        piece = call.piece()
+        cut = last and bool(decode.truncated_calls([piece], self._choice.get("finish_reason")))
+        block, _ = decode_blocks.decode_block(piece, self._reply.call_id(position, call.id), self.provider, cut=cut)
+        if isinstance(block, ToolUseBlock) and block.raw_input is None:
+            call.ended = True
+            self._open_calls.remove(position)
+            yield ToolUseEnd(self._reply.message_id, position, block.id, block.input)
 
     def _finish(self) -> Iterator[StreamEvent]:
         if not self._pieces_so_far and not self._choice.get("finish_reason"):

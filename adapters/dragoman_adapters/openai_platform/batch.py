@@ -109,10 +109,10 @@ class OpenAIBatchApi(BatchApi):
 def _decode_problem(native: dict[str, Any]) -> str | None:
     """Return the reasons why the file was refused, line by line."""
     faults = native.get("errors")
-    listed = faults.get("data") if isinstance(faults, dict) else None
-    if not isinstance(listed, list):
+    items = faults.get("data") if isinstance(faults, dict) else None
+    if not isinstance(items, list):
         return None
-    lines = [f"line {each.get('line')}: {each.get('message')}" for each in listed if isinstance(each, dict)]
+    lines = [f"line {each.get('line')}: {each.get('message')}" for each in items if isinstance(each, dict)]
     return "; ".join(lines[:10])[:1_000] or None
 
 

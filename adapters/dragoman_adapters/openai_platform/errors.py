@@ -113,16 +113,16 @@ def _fault_text(fault: Any) -> str:
 
 
 def _error_class(failure: Failure, code: Any, kind_word: Any) -> type[ProviderError] | None:
-    for word in (code, kind_word):
-        if found := BY_CODE.get(str(word).lower()):
+    for name in (code, kind_word):
+        if found := BY_CODE.get(str(name).lower()):
             return found
     status = failure.status
     if status is None and isinstance(code, int) and 400 <= code <= 599:
         status = code  # routers send the HTTP status as the code
     kind = BY_TYPE.get(str(kind_word)) if status is None else class_for_status(status)
     text = failure.text.lower()
-    if kind in (InvalidRequestError, None) and any(words in text for words in _OVERFLOW_MESSAGES):
+    if kind in (InvalidRequestError, None) and any(phrase in text for phrase in _OVERFLOW_MESSAGES):
         return ContextOverflowError
-    if kind is InvalidRequestError and any(words in text for words in _BAD_KEY_MESSAGES):
+    if kind is InvalidRequestError and any(phrase in text for phrase in _BAD_KEY_MESSAGES):
         return AuthenticationError
     return kind

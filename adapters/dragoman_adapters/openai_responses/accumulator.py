@@ -110,10 +110,10 @@ class ItemAccumulator:
         for (field, position), pieces in self.fragments.items():
             joined = "".join(pieces)
             if field in _TEXT_PARTS:
-                listed = list(native[field])
-                key = "refusal" if listed[position].get("type") == "refusal" else "text"
-                listed[position] = {**listed[position], key: joined}
-                native[field] = listed
+                parts = list(native[field])
+                key = "refusal" if parts[position].get("type") == "refusal" else "text"
+                parts[position] = {**parts[position], key: joined}
+                native[field] = parts
             else:
                 native[field] = joined
         if cut and self.kind == "function_call" and not (self.closed and not self.queue):

@@ -145,7 +145,7 @@ def _drop_trailing_reasoning(
     """Leave out reasoning at the end, and ids of items whose reasoning is missing.
 
     Reasoning must be followed by the item that it led to, and an item with an id requires its reasoning. Without ids,
-    items are plain content, which is complete.
+    items are plain content, and need no reasoning.
     """
     while items and _is_reasoning(items[-1][1]):
         index, _ = items.pop()

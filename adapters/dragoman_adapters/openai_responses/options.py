@@ -54,10 +54,10 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
 def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
     """Encode effort and summary, as far as the model has them."""
     take, capabilities = request.used.take, request.target.capabilities
-    thinking, wanted = take("thinking"), take("effort")
+    thinking, effort_option = take("thinking"), take("effort")
     if take("thinking_budget") is not None:
         request.record_option_loss("thinking_budget", f"{request.target.model} takes an effort, not a budget")
-    requested = "none" if thinking is False else wanted
+    requested = "none" if thinking is False else effort_option
     if not capabilities.supports_thinking:
         if thinking or requested not in (None, "none"):
             request.record_option_loss("thinking" if thinking else "effort", f"{request.target.model} has none")
@@ -94,7 +94,7 @@ def _nearest_effort(requested: str, levels: Sequence[str]) -> str | None:
 
 
 def _encode_text_format(request: RequestBuilder, *, tools: bool) -> dict[str, Any] | None:
-    """Encode the output schema, named after its title. It is binding only if it has a strict form."""
+    """Encode the output schema, named after its title. The provider enforces it only in its strict form."""
     if not structured_output.should_send_schema(request, tools=tools):
         return None
     schema = schemas.fit_output_schema(request)
@@ -109,16 +109,16 @@ def _encode_text_format(request: RequestBuilder, *, tools: bool) -> dict[str, An
 def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
     """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``."""
     reasoning = native.get("reasoning") or {}
-    form = (native.get("text") or {}).get("format") or {}
+    text_format = (native.get("text") or {}).get("format") or {}
     has_tools = bool(native.get("tools"))
-    is_native = form.get("type") == "json_schema" and structured_output.supports_native_schema(
+    is_native = text_format.get("type") == "json_schema" and structured_output.supports_native_schema(
         target.capabilities, tools=has_tools
     )
     options = AdapterOptions(
         **OPTIONS.decode(native),
         tool_choice=_decode_tool_choice(native.get("tool_choice")),
         parallel_tool_calls=native.get("parallel_tool_calls"),
-        output_schema=form.get("schema") if is_native else None,
+        output_schema=text_format.get("schema") if is_native else None,
         effort=reasoning.get("effort"),
         thinking=True if reasoning.get("summary") else None,
         stream=native.get("stream") or False,

@@ -85,14 +85,14 @@ class BatchApi(ABC):
 
     @abstractmethod
     def results(self, batch_id: str) -> Steps[tuple[WireRequest, ...]]:
-        """The downloads that hold the answers, as JSON lines, in any order."""
+        """Return the downloads that hold the answers, as JSON lines, in any order."""
 
     @abstractmethod
     def decode_line(self, line: bytes) -> BatchLine:
         """One line of a download. Raises MalformedReplyError."""
 
     def headers(self, requests: Sequence[WireRequest]) -> dict[str, str]:
-        """The headers of the whole batch. Raises InvalidRequestError if its requests need different ones."""
+        """Return the headers of the whole batch. Raises InvalidRequestError if its requests need different ones."""
         first = dict(requests[0].headers)
         if any(dict(request.headers) != first for request in requests):
             raise InvalidRequestError(
@@ -114,7 +114,7 @@ class BatchApi(ABC):
 
 
 def sum_counts(native: Any, *names: str) -> int | None:
-    """The sum of these counts, or None if none of them is known."""
+    """Return the sum of these counts, or None if none of them is known."""
     found = [native[name] for name in names if isinstance(native, dict) and type(native.get(name)) is int]
     return sum(found) if found else None
 

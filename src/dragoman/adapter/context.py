@@ -22,13 +22,13 @@ class Prices(Protocol):
     """A price table, as adapters see it."""
 
     def price(self, model_id: str, usage: TokenUsage, at: datetime) -> Usage:
-        """The usage with its cost; ``cost_usd`` is None if the table has no price."""
+        """Return the usage with its cost; ``cost_usd`` is None if the table has no price."""
         ...
 
 
 @cache
 def bundled_prices() -> Prices:
-    """The table registered as ``bundled`` under the entry-point group ``dragoman.prices``."""
+    """Return the table registered as ``bundled`` under the entry-point group ``dragoman.prices``."""
     (entry,) = entry_points(group="dragoman.prices", name="bundled")
     table: Prices = entry.load()()
     return table
@@ -66,8 +66,8 @@ class RequestContext:
 
     @classmethod
     def for_model(cls, model: str, **fields: Any) -> Self:
-        """A fresh session with an empty id map and the bundled prices. Raises UnknownProviderError on a malformed
-        model id, as `get_adapter` does."""
+        """Return the context of a fresh session, with an empty id map and the bundled prices. Raises
+        UnknownProviderError on a malformed model id, as `get_adapter` does."""
         try:
             ModelId.parse(model)
         except ValueError as error:

@@ -1,4 +1,6 @@
-"""All errors. A class stands for one meaning, whether it came as an HTTP status or inside a stream.
+"""The root of all errors, and the errors of requests and replies; `dragoman.errors` has those of all packages.
+
+A class stands for one meaning, whether it came as an HTTP status or inside a stream.
 
 DragomanError
 ├── ConfigurationError          the program is set up wrongly
@@ -337,7 +339,7 @@ _BY_STATUS: dict[int, type[ProviderError]] = {
 
 
 def class_for_status(status: int) -> type[ProviderError]:
-    """The class of an HTTP status without a more precise code (docs/reference/contract.md#errors)."""
+    """Return the class of an HTTP status without a more precise code (docs/reference/contract.md#errors)."""
     if found := _BY_STATUS.get(status):
         return found
     if status >= 500:

@@ -30,7 +30,7 @@ def get_adapter(model: str) -> Adapter:
 
 
 def providers() -> tuple[str, ...]:
-    """The names of all providers, sorted."""
+    """Return the names of all providers, sorted."""
     return tuple(sorted({*_entries(), *sources.extra_adapters()}))
 
 

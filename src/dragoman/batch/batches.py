@@ -30,7 +30,7 @@ StateCallback = Callable[[BatchState], Any]
 
 
 class _Batches(Generic[TransportT]):
-    """What the sync and the async driver share."""
+    """The shared part of the sync and the async driver."""
 
     _asynchronous: bool
 
@@ -63,7 +63,7 @@ class _Batches(Generic[TransportT]):
         try:
             created: Any = transport_for(self.adapter, asynchronous=self._asynchronous, **settings)
         except TypeError as error:
-            raise ConfigurationError(f"the settings of the transport do not fit: {error}") from None
+            raise ConfigurationError(f"the transport settings are wrong: {error}") from None
         transport: TransportT = created
         return transport
 
@@ -82,7 +82,7 @@ class _Batches(Generic[TransportT]):
 
     def _check_model(self, handle: BatchHandle) -> str:
         if handle.model != str(self.adapter.model_id):
-            raise ConfigurationError(f"the batch is one of {handle.model}, and asked for is {self.adapter.model_id}")
+            raise ConfigurationError(f"the batch belongs to {handle.model}, not to {self.adapter.model_id}")
         return handle.batch_id
 
     def _open_results(self, handle: BatchHandle, state: BatchState) -> ResultReader:
@@ -101,7 +101,7 @@ class Batches(_Batches[Transport]):
     _asynchronous = False
 
     def submit(self, requests: Requests) -> BatchHandle:
-        """Submits the requests: prompts by id, or `BatchRequest` objects.
+        """Submit the requests: prompts by id, or `BatchRequest` objects.
 
         Makes one attempt: after a NetworkError the batch may exist or not, which the provider's own list shows. Raises
         InvalidRequestError for an empty batch, one over the provider's limits, or a repeated id, and any ProviderError.
@@ -115,7 +115,7 @@ class Batches(_Batches[Transport]):
         return self._drive(self._wire.poll(self._check_model(handle)), self._transport)
 
     def cancel(self, handle: BatchHandle) -> BatchState:
-        """Cancels the batch. Answers given by then can be fetched, and are billed."""
+        """Cancel the batch. Answers given by then can be fetched, and are billed."""
         return self._drive(self._wire.cancel(self._check_model(handle)), self._transport)
 
     def wait(
@@ -126,7 +126,7 @@ class Batches(_Batches[Transport]):
         timeout: float | None = None,
         progress: StateCallback | None = None,
     ) -> BatchState:
-        """Polls at the given interval in seconds until the batch has ended. Raises BatchPendingError after ``timeout``
+        """Poll at the given interval in seconds until the batch has ended. Raises BatchPendingError after ``timeout``
         seconds.
         """
         started = time.monotonic()
@@ -141,13 +141,13 @@ class Batches(_Batches[Transport]):
             time.sleep(every)
 
     def fetch(self, handle: BatchHandle) -> list[BatchResult]:
-        """A Message or a BatchError for each request, in the order of the requests.
+        """Return a Message or a BatchError for each request, in the order of the requests.
 
         Raises BatchPendingError before the batch has ended, and StreamTruncatedError if answers are missing.
         """
         state = self.poll(handle)
         reader = self._open_results(handle, state)
-        return reader.in_order([*self._read(handle, state, reader), *reader.iter_missing(state)])
+        return reader.sort_results([*self._read(handle, state, reader), *reader.iter_missing(state)])
 
     def results(self, handle: BatchHandle) -> Iterator[tuple[str, BatchResult]]:
         """As `fetch`, but yields each result with its id as it arrives: for batches that are too large for memory."""
@@ -229,7 +229,7 @@ class AsyncBatches(_Batches[AsyncTransport]):
         state = await self.poll(handle)
         reader = self._open_results(handle, state)
         found = [each async for each in self._read(handle, state, reader)]
-        return reader.in_order([*found, *reader.iter_missing(state)])
+        return reader.sort_results([*found, *reader.iter_missing(state)])
 
     async def results(self, handle: BatchHandle) -> AsyncIterator[tuple[str, BatchResult]]:
         state = await self.poll(handle)

@@ -1,4 +1,4 @@
-"""What a later process needs to fetch a submitted batch."""
+"""The handle of a submitted batch: all that a later process needs to fetch it."""
 
 from datetime import UTC, datetime
 from typing import Literal

@@ -39,13 +39,13 @@ class EncodedBatch:
 def batch_wire(adapter: Adapter) -> BatchApi:
     wire = adapter.batch_api
     if wire is None:
-        raise ConfigurationError(f"no batch API is spoken for {adapter.model_id}: send its requests one by one")
+        raise ConfigurationError(f"{adapter.model_id} has no batch API: send the requests one by one")
     return wire
 
 
 def encode_batch(adapter: Adapter, requests: Requests, options: AdapterOptions) -> EncodedBatch:
-    """Encodes the requests. Raises InvalidRequestError for an empty batch, one over the provider's limits, or a
-    repeated id, and what the adapter raises for a request that it cannot encode.
+    """Encode the requests. Raises InvalidRequestError for an empty batch, one over the provider's limits, or a repeated
+    id, and what the adapter raises for a request that it cannot encode.
     """
     wire = batch_wire(adapter)
     batch_requests = _to_requests(requests)
@@ -75,7 +75,7 @@ def encode_batch(adapter: Adapter, requests: Requests, options: AdapterOptions) 
     size = sum(map(len, lines)) + 3 * len(lines)
     if size > wire.max_bytes:
         raise _invalid_request(
-            wire, f"the batch has {size:,} bytes, and {wire.max_bytes:,} are the most: make two of it"
+            wire, f"the batch has {size:,} bytes, more than the limit of {wire.max_bytes:,}: split it"
         )
     return EncodedBatch(tuple(entries), lines, wire.headers(wire_requests), losses)
 
@@ -88,19 +88,19 @@ def _to_requests(requests: Requests) -> list[BatchRequest]:
 
 def _check_ids(wire: BatchApi, ids: list[str]) -> None:
     if not ids:
-        raise _invalid_request(wire, "a batch without a request cannot be handed in")
+        raise _invalid_request(wire, "a batch needs at least one request")
     if len(ids) > wire.max_requests:
         raise _invalid_request(
-            wire, f"{len(ids):,} requests, and {wire.max_requests:,} are the most: make several batches"
+            wire, f"{len(ids):,} requests are more than the limit of {wire.max_requests:,}: split the batch"
         )
     if duplicates := sorted({name for name in ids if ids.count(name) > 1} if len(set(ids)) < len(ids) else ()):
         raise _invalid_request(
-            wire, f"the id {duplicates[0]!r:.80} stands in the batch twice: answers are told apart by it"
+            wire, f"the id {duplicates[0]!r:.80} occurs twice in the batch: each request needs its own id"
         )
 
 
 def _wire_ids(wire: BatchApi, ids: list[str]) -> list[str]:
-    """The ids unchanged if the provider accepts all of them, else the requests' numbers."""
+    """Return the ids unchanged if the provider accepts all of them, else the requests' numbers."""
     return ids if all(map(wire.accepts, ids)) else [f"request-{number}" for number in range(1, len(ids) + 1)]
 
 

@@ -47,7 +47,7 @@ BatchResult = Message | BatchError
 _STATUS_ERRORS: dict[BatchStatus, tuple[type[ProviderError], str]] = {
     BatchStatus.CANCELLED: (RequestCancelledError, "the batch was cancelled before this request"),
     BatchStatus.EXPIRED: (ServerError, "the batch expired before this request: submit it again"),
-    BatchStatus.FAILED: (InvalidRequestError, "the provider did not take the batch"),
+    BatchStatus.FAILED: (InvalidRequestError, "the provider rejected the batch"),
 }
 
 
@@ -72,7 +72,7 @@ class ResultReader:
         self._pending = {entry.wire_id: entry for entry in handle.entries}
 
     def read(self, line: bytes) -> tuple[str, BatchResult] | None:
-        """The request's id and its answer. None for a blank line, a second answer, or an unknown request.
+        """Return the request's id and its answer. None for a blank line, a second answer, or an unknown request.
 
         Raises MalformedReplyError if it is not a line of results.
         """
@@ -83,7 +83,7 @@ class ResultReader:
         return None if entry is None else (entry.custom_id, self._to_result(entry, line_result.outcome))
 
     def iter_missing(self, state: BatchState) -> Iterator[tuple[str, BatchResult]]:
-        """The requests that no download has mentioned, with the reason.
+        """Yield the requests that no download has mentioned, with the reason.
 
         Raises StreamTruncatedError if the provider says that the batch is complete.
         """
@@ -103,9 +103,9 @@ class ResultReader:
             state.problem or default_message, provider=self._wire.provider, model=self._wire.model, code=state.status
         )
 
-    def in_order(self, results: Iterable[tuple[str, BatchResult]]) -> list[BatchResult]:
+    def sort_results(self, results: Iterable[tuple[str, BatchResult]]) -> list[BatchResult]:
         by_id = dict(results)
-        return [by_id[name] for name in self._handle.custom_ids]
+        return [by_id[custom_id] for custom_id in self._handle.custom_ids]
 
     def _to_result(self, entry: BatchEntry, outcome: WireResponse | ProviderError) -> BatchResult:
         if isinstance(outcome, ProviderError):

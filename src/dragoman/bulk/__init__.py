@@ -54,7 +54,7 @@ class BulkSettings(TypedDict, total=False):
 
 
 def bulk(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSettings]) -> BulkReport:
-    """Sends a prompt for every row to each model. Returns a report that reads the rows with their answers.
+    """Send a prompt for every row to each model. Returns a report that reads the rows with their answers.
 
     ``prompts`` is a file (.jsonl, .csv, .parquet), a list of texts or of rows, or a function that returns the same rows
     on every call. ``template`` is the prompt, with {column} for a column of the row; the default is the column
@@ -98,5 +98,5 @@ async def bulk_async(prompts: Prompts, model: str | Sequence[str], **settings: U
             source=open_source(prompts), models=models, **{**arguments, "output": output, "manifest": manifest}
         )
     except TypeError as error:
-        raise ConfigurationError(f"the settings of the run do not fit: {error}") from None
+        raise ConfigurationError(f"the settings of the run are wrong: {error}") from None
     return await run_bulk(config)

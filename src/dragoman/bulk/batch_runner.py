@@ -28,7 +28,7 @@ class BatchRunner(ModelRunner):
     async def run(self, rows: Source) -> None:
         requester = self.requester
         if requester.adapter.batch_api is None:
-            raise ConfigurationError(f"no batch API is spoken for {requester.model}: run it without batch")
+            raise ConfigurationError(f"{requester.model} has no batch API: run it without batch")
         settings = {name: value for name, value in requester.settings.items() if name != "timeout"}
         async with AsyncBatches(requester.model, options=requester.options, **settings) as batches:
             # Earlier batches come first: their rows may have failed, and be due again.
@@ -42,7 +42,7 @@ class BatchRunner(ModelRunner):
         if self.tracker.stopped is None and await self.write_batcher.run_in_thread(
             self.write_batcher.manifest.pending_batches, self.model_no
         ):
-            self.tracker.stopped = "batches are under way: run it again to fetch them"
+            self.tracker.stopped = "batches are not finished: run the same call again to fetch them"
 
     async def _chunks(self, rows: Source, most: int) -> AsyncIterator[list[PendingRow]]:
         chunk: list[PendingRow] = []
@@ -63,7 +63,7 @@ class BatchRunner(ModelRunner):
             yield chunk
 
     async def _submit(self, batches: AsyncBatches, chunk: list[PendingRow]) -> None:
-        """Submits as much of the chunk as the budget allows."""
+        """Submit as much of the chunk as the budget allows."""
         requests: list[BatchRequest] = []
         claims: list[Claim] = []
         budget, requester = self.tracker.budget, self.requester
@@ -97,7 +97,7 @@ class BatchRunner(ModelRunner):
         )
 
     async def _fetch_ended(self, batches: AsyncBatches) -> int:
-        """Fetches the batches that have ended. Returns the number of the others."""
+        """Fetch the batches that have ended. Returns the number of the others."""
         unfinished = 0
         manifest = self.write_batcher.manifest
         for number, handle in await self.write_batcher.run_in_thread(manifest.pending_batches, self.model_no):

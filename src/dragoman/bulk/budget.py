@@ -16,12 +16,12 @@ _DEFAULT_OUTPUT_TOKENS = 256
 
 
 def budget_account(budget: Budget | Decimal | str | int | None) -> BudgetAccount | None:
-    """The account of a budget; a bare amount is US dollars. Raises ConfigurationError."""
+    """Return the account of a budget; a bare amount is US dollars. Raises ConfigurationError."""
     if budget is None:
         return None
     resolved = budget if isinstance(budget, Budget) else Budget(usd=budget)
     if resolved.per != "session":
-        raise ConfigurationError(f"a bulk run counts as one session, and this budget is per {resolved.per}")
+        raise ConfigurationError(f"a bulk run needs a budget per session, not per {resolved.per}")
     return BudgetAccount(resolved)
 
 
@@ -39,12 +39,13 @@ class RunBudget:
         return self._budgets.reserve(adapter, messages, (), options)
 
     def record_spend(self, usd: Decimal | None, tokens: int) -> None:
-        """Counts spending that has no reservation: of earlier processes of this run, and without an answer."""
+        """Count spending that has no reservation: of earlier processes of this run, and without an answer."""
         if self._account is not None:
             self._account.spent += Spend(usd or Decimal(0), tokens)
 
     def estimate(self, adapter: Adapter, messages: Sequence[Message], options: AdapterOptions) -> Decimal | None:
-        """The expected cost in US dollars: the prompt, and a reply of average length. None if the price is unknown."""
+        """Return the expected cost in US dollars: the prompt, and a reply of average length. None if the price is
+        unknown."""
         model = str(adapter.model_id)
         max_output = options.max_output_tokens or adapter.default_output_tokens
         expected_output = min(max_output, round(self._average_output.get(model, _DEFAULT_OUTPUT_TOKENS)))

@@ -22,7 +22,7 @@ class ConcurrencyController:
 
     def __init__(self, max_limit: int, *, initial: int = 8, timing: Timing | None = None) -> None:
         if max_limit < 1:
-            raise ConfigurationError("the concurrency is at least 1")
+            raise ConfigurationError("concurrency must be at least 1")
         self.max_limit = max_limit
         self.limit = float(min(initial, max_limit))
         self.in_flight = 0
@@ -38,7 +38,7 @@ class ConcurrencyController:
         self._released = asyncio.Event()
 
     async def acquire(self) -> int:
-        """Waits until one more request may be sent. Returns its number for `on_success` and `on_throttle`."""
+        """Wait until one more request may be sent. Returns its number for `on_success` and `on_throttle`."""
         while True:
             wait = self._paused_until - self.timing.clock()
             if wait > 0:
@@ -59,12 +59,12 @@ class ConcurrencyController:
         return self._sent
 
     def release(self) -> None:
-        """Ends one request, successful or not."""
+        """End one request, successful or not."""
         self.in_flight -= 1
         self._released.set()
 
     def on_success(self, number: int, headers: Mapping[str, str], tokens: int) -> None:
-        """Counts a success. ``tokens`` are what it used, to predict how many requests the remaining quota allows."""
+        """Count a success. ``tokens`` are what it used, to predict how many requests the remaining quota allows."""
         self._average_tokens = tokens if not self._average_tokens else 0.9 * self._average_tokens + 0.1 * tokens
         if number > self._halved_at:
             self.limit = min(self.max_limit, self.limit + (1.0 if self._slow_start else 1.0 / self.limit))

@@ -25,7 +25,7 @@ from dragoman.adapter.errors import (
 from dragoman.bulk.concurrency import ConcurrencyController
 from dragoman.bulk.progress import ProgressTracker
 from dragoman.bulk.prompt import PromptBuilder, build_messages, prompt_digest
-from dragoman.bulk.requester import Reply, Requester, WorkerLostError
+from dragoman.bulk.requester import Requester, RowReply, WorkerLostError
 from dragoman.bulk.rows import Row, Source
 from dragoman.bulk.state.manifest import now_micros
 from dragoman.bulk.state.records import Claim, KnownRow, LostRequest, Outcome, State, answered_outcome, failed_outcome
@@ -77,7 +77,7 @@ class ModelRunner:
         self._failure: BaseException | None = None
 
     async def run(self, rows: Source) -> None:
-        """Returns when every row has an outcome, or when the run has stopped and nothing is in flight.
+        """Return when every row has an outcome, or when the run has stopped and nothing is in flight.
 
         Raises errors that every row would meet, such as AuthenticationError, and StoreError.
         """
@@ -96,7 +96,7 @@ class ModelRunner:
             raise self._failure
 
     async def iter_pending(self, rows: Source) -> AsyncGenerator[PendingRow, None]:
-        """The rows without an outcome, and with ``retry_errors`` those that failed.
+        """Yield the rows without an outcome, and with ``retry_errors`` those that failed.
 
         Raises ConfigurationError if the prompt of a row has changed since it was sent.
         """
@@ -120,15 +120,14 @@ class ModelRunner:
                 yield PendingRow(row_no, texts, prompt_error, None)
             elif previous.state is not State.FAILED and previous.digest != prompt_digest(texts):
                 raise ConfigurationError(
-                    f"row {row_no + 1:,} is not what it was when this run asked it: give the changed rows a run of"
-                    " their own"
+                    f"row {row_no + 1:,} has changed since this run sent it: use a new run for changed rows"
                 )
             elif previous.state is State.FAILED and self._retry_errors:
                 self.tracker.reopen_row(self.requester.model)
                 yield PendingRow(row_no, texts, prompt_error, previous)
 
     async def _start_row(self, pending: PendingRow) -> bool:
-        """Starts one row. Returns False when the run must stop."""
+        """Start one row. Returns False when the run must stop."""
         number = await self.controller.acquire()
         if self._failure is not None or self.tracker.stopped is not None:
             self.controller.release()
@@ -149,7 +148,7 @@ class ModelRunner:
         return True
 
     async def _reserve(self, messages: list[Message]) -> Reservation | None:
-        """Reserves the most that the request can cost; None when the budget ends the run.
+        """Reserve the most that the request can cost; None when the budget ends the run.
 
         While others are in flight it waits: they may cost less than they reserved.
         """
@@ -185,7 +184,7 @@ class ModelRunner:
     async def _request(
         self, pending: PendingRow, messages: list[Message], reservation: Reservation, number: int
     ) -> Outcome | None:
-        """Tries until there is an answer or a permanent error; None if the run stops first."""
+        """Try until there is an answer or a permanent error; None if the run stops first."""
         estimate = (
             None
             if pending.prompt_error is not None
@@ -249,14 +248,15 @@ class ModelRunner:
         return Claim(self.model_no, pending.row_no, prompt_digest(pending.texts), estimate, now_micros())
 
     def previous_loss(self, pending: PendingRow) -> LostRequest | None:
-        """What an earlier failed request for this row was billed."""
+        """Return the cost of an earlier failed request for this row."""
         previous = pending.previous
         if previous is None or previous.cost_usd is None:
             return None
         return LostRequest(self.model_no, pending.row_no, previous.sent_at, "failed", previous.cost_usd)
 
     def _retry_delay(self, error: DragomanError, tries: int, refusals: int) -> float | None:
-        """Seconds until the next try, or None for no retry. Refusals are free, so more of them are allowed."""
+        """Return the seconds until the next try, or None for no retry. Refusals are free, so more of them are
+        allowed."""
         if not isinstance(error, ProviderError) or self.tracker.stopped is not None:
             return None
         policy, timing = self.requester.retry, self.controller.timing
@@ -269,20 +269,20 @@ class ModelRunner:
             )
         return policy.wait(error, {}, tries, now=timing.now(), roll=timing.roll())
 
-    def _on_reply(self, reply: Reply, reservation: Reservation, number: int) -> None:
+    def _on_reply(self, reply: RowReply, reservation: Reservation, number: int) -> None:
         usage = reply.message.usage
         reservation.settle(usage)
         self.controller.on_success(number, reply.headers, 0 if usage is None else usage.total_tokens)
         if usage is not None:
             self.tracker.budget.observe_output_tokens(self.requester.model, usage.output_tokens)
 
-    async def _settle_limits(self, grant: Grant | None, result: Reply | DragomanError) -> None:
-        """Reports the result to the program's own limits."""
+    async def _settle_limits(self, grant: Grant | None, result: RowReply | DragomanError) -> None:
+        """Report the result to the program's own limits."""
         if grant is None or self._limits is None:
             return
-        if isinstance(result, Reply):
+        if isinstance(result, RowReply):
             await self._limits.observe_async(self.requester.model, result.headers)
-            if result.message.usage is not None:  # otherwise the reservation stands
+            if result.message.usage is not None:  # otherwise the reservation stays
                 await self._limits.settle_async(grant, result.message.usage)
             return
         if isinstance(result, ProviderError):
@@ -290,7 +290,7 @@ class ModelRunner:
         await self._limits.settle_async(grant, None)
 
     async def _acquire_limits(self, messages: list[Message]) -> Grant | None:
-        """Waits until the program's own limits admit the request. Nothing has been sent yet."""
+        """Wait until the program's own limits admit the request. Nothing has been sent yet."""
         if self._limits is None:
             return None
         adapter, options = self.requester.adapter, self.requester.options

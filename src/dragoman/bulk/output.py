@@ -20,27 +20,27 @@ ANSWER_COLUMNS = ("answer", "model", "cost", "tokens", "error", "seconds")
 """The columns that are added to a row. ``cost`` is in US dollars, ``tokens`` are all that were billed; null is unknown.
 """
 
-_NOT_SENT = "not asked yet"
-_IN_PROGRESS = {State.IN_FLIGHT: "under way", State.BATCHED: "in a batch that has not been fetched yet"}
+_NOT_SENT = "not sent yet"
+_IN_PROGRESS = {State.IN_FLIGHT: "in progress", State.BATCHED: "in a batch that is not fetched yet"}
 _TYPES: Mapping[type, str] = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
 _OWN_TYPES = {"cost": "DECIMAL(38, 18)", "tokens": "BIGINT", "seconds": "DOUBLE"}
 
 
 def join_rows(rows: Source, manifest: Manifest, models: Mapping[str, int], prefix: str) -> Iterator[Row]:
-    """Yields each row with its answers. Raises ConfigurationError if a row has one of these columns already."""
+    """Yield each row with its answers. Raises ConfigurationError if a row has one of these columns already."""
     readers = {model: _AnswerReader(manifest.iter_answers(number)) for model, number in models.items()}
     for row_no, row in enumerate(rows):
         for model, reader in readers.items():
             answer_columns = {prefix + name: value for name, value in _answer_columns(model, reader.at(row_no)).items()}
             if taken := sorted(answer_columns.keys() & row.keys()):
                 raise ConfigurationError(
-                    f"the rows have a column {taken[0]!r} already: give the columns of the answers a prefix"
+                    f"the rows already have a column {taken[0]!r}: set a prefix for the added columns"
                 )
             yield row | answer_columns
 
 
 def write_rows(path: Path, rows: Iterable[Row], source: Source, prefix: str) -> None:
-    """Writes the file. Raises ConfigurationError if it cannot hold the rows."""
+    """Write the file. Raises ConfigurationError if it cannot hold the rows."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     suffix = validate_suffix(path)
     try:
@@ -93,7 +93,7 @@ def _csv(path: Path, rows: Iterable[Row], columns: list[str]) -> None:
 
 
 def _parquet(path: Path, rows: Iterable[Row], types: Mapping[str, str], prefix: str) -> None:
-    """Writes JSON lines, which DuckDB reads with the source's column types, or with those of the values."""
+    """Write JSON lines, which DuckDB reads with the source's column types, or with those of the values."""
     lines = path.with_name(path.name + ".jsonl")
     value_types: dict[str, set[type]] = {}
     try:
@@ -125,7 +125,7 @@ def _duckdb_type(value_types: set[type]) -> str:
 
 
 def _column_names(source: Source) -> list[str]:
-    """Every column that any row has, in order of first appearance."""
+    """Return every column that any row has, in order of first appearance."""
     if source.types:
         return list(source.types)
     return list(dict.fromkeys(name for row in source for name in row))
@@ -144,7 +144,7 @@ def _cell(value: Any) -> Any:
 def _to_text(value: Any) -> str:
     """Text for values that JSON has no type for, such as money and times."""
     if isinstance(value, bytes | bytearray):
-        raise ConfigurationError("a column holds bytes, which no answer can be written beside: leave it out")
+        raise ConfigurationError("a column holds bytes, which the output cannot hold: leave it out")
     return f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 

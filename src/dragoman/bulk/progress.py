@@ -55,7 +55,7 @@ class ProgressTracker:
         self._notified_at = 0.0
 
     def restore(self, model: str, rows: int, done: int, errors: int, priced: int, usd: Decimal | None) -> None:
-        """Adds what earlier processes did for the model; ``priced`` is the number of answers that ``usd`` covers."""
+        """Add what earlier processes did for the model; ``priced`` is the number of answers that ``usd`` covers."""
         self._done += done
         self._errors += errors
         self._remaining[model] = rows - done
@@ -63,7 +63,7 @@ class ProgressTracker:
             self._costs[model] = (priced, usd)
 
     def record_loss(self, lost: LostRequest) -> None:
-        """Adds money that was, or may have been, spent without an answer."""
+        """Add money that was, or may have been, spent without an answer."""
         self.add_lost_cost(lost.estimate_usd)
         self.budget.record_spend(lost.estimate_usd, 0)
 
@@ -75,7 +75,7 @@ class ProgressTracker:
         self.in_flight += 1
 
     def reopen_row(self, model: str) -> None:
-        """Uncounts a failed row that is sent again."""
+        """Uncount a failed row that is sent again."""
         self._done -= 1
         self._errors -= 1
         self._remaining[model] += 1
@@ -93,7 +93,7 @@ class ProgressTracker:
         self._notify_throttled()
 
     async def wait_for_one(self) -> None:
-        """Waits until a request in flight has ended."""
+        """Wait until a request in flight has ended."""
         self._finished.clear()
         await self._finished.wait()
 
@@ -116,7 +116,7 @@ class ProgressTracker:
         )
 
     def notify(self) -> None:
-        """Calls the callback now."""
+        """Call the callback now."""
         if self._callback is not None:
             self._callback(self.snapshot)
 

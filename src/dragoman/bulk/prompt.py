@@ -20,16 +20,19 @@ class Template:
         try:
             parts = list(Formatter().parse(text))
         except ValueError as error:
-            raise ConfigurationError(f"{text!r:.80} is no template: {error}; write {{{{ for a brace") from None
+            raise ConfigurationError(
+                f"{text!r:.80} is not a valid template: {error}; write {{{{ for a literal brace"
+            ) from None
         for _, column, format_spec, conversion in parts:
             if column == "" or format_spec or conversion:
                 raise ConfigurationError(
-                    f"{text!r:.80} is no template: a placeholder is {{column}} and no more; write {{{{ for a brace"
+                    f"{text!r:.80} is not a valid template: a placeholder is just {{column}}; write "
+                    f"{{{{ for a literal brace"
                 )
         self._parts = [(before, column) for before, column, _, _ in parts]
 
     def fill(self, row: Row) -> str:
-        """The text for a row. Raises RequestError if the row lacks the column, or has null there."""
+        """Return the text for a row. Raises RequestError if the row lacks the column, or has null there."""
         return "".join(before + ("" if column is None else _column_text(row, column)) for before, column in self._parts)
 
 
@@ -41,7 +44,7 @@ class PromptBuilder:
         self._system = None if system is None else Template(system)
 
     def render(self, row: Row) -> tuple[str, ...]:
-        """The prompt, followed by the system prompt if there is one. Raises RequestError."""
+        """Return the prompt, followed by the system prompt if there is one. Raises RequestError."""
         prompt = self._prompt.fill(row)
         if not prompt.strip():
             raise RequestError("the prompt is empty")
@@ -54,7 +57,7 @@ def build_messages(texts: tuple[str, ...]) -> list[Message]:
 
 
 def prompt_digest(texts: tuple[str, ...]) -> str:
-    """Identifies the rendered prompt, so that a later process notices a changed row."""
+    """Identify the rendered prompt, so that a later process notices a changed row."""
     return blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
@@ -63,5 +66,5 @@ def _column_text(row: Row, column: str) -> str:
         raise RequestError(f"the row has no column {column!r:.80}; it has {', '.join(map(str, row))!s:.200}")
     value: Any = row[column]
     if value is None:
-        raise RequestError(f"the row has nothing in its column {column!r:.80}")
+        raise RequestError(f"the column {column!r:.80} of the row is empty")
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

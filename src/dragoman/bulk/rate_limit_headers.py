@@ -42,7 +42,7 @@ def remaining_requests(headers: Mapping[str, str], tokens: float, now: datetime)
 
 
 def seconds_until_reset(value: str, now: datetime) -> float | None:
-    """Seconds from now until a duration or time in a header, at most an hour; None if it is neither."""
+    """Return the seconds from now until a duration or time in a header, at most an hour; None if it is neither."""
     value = value.strip()
     parts = _PART.findall(value)
     if parts and "".join(number + unit for number, unit in parts) == value:

@@ -77,7 +77,7 @@ class BulkReport:
         return sum(line.errors for line in self.models)
 
     def __iter__(self) -> Iterator[Row]:
-        """The rows with their answers, in order, with the columns of the output file."""
+        """Return the rows with their answers, in order, with the columns of the output file."""
         return join_rows(self._source, self._manifest, self._models, self._prefix)
 
     def table_rows(self) -> list[tuple[str, ...]]:
@@ -85,7 +85,7 @@ class BulkReport:
         return [_TITLES, *map(_format_row, self.models)]
 
     def __str__(self) -> str:
-        """The models as a text table."""
+        """Return the models as a text table."""
         cells = self.table_rows()
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         return "\n".join(f"{row[0]:<{widths[0]}}" + _align_right(row[1:], widths[1:]) for row in cells)
@@ -196,7 +196,7 @@ def _seconds(manifest: Manifest, model_no: int, count: int, share: float) -> flo
 
 
 def _count_agreement(manifest: Manifest, one: int, other: int) -> tuple[int, int]:
-    """The number of rows on which two models agree, and of those that both have answered."""
+    """Return the number of rows on which two models agree, and of those that both have answered."""
     left, right = answers.alias("mine"), answers.alias("its")
     both = and_(
         left.c.run_no == manifest.run_no,

@@ -21,7 +21,7 @@ class WorkerLostError(NetworkError):
     """The worker that sent the request is gone: whether it was answered is unknown."""
 
 
-class Reply(NamedTuple):
+class RowReply(NamedTuple):
     message: Message
     headers: Mapping[str, str]
 
@@ -52,8 +52,8 @@ class Requester(ABC):
         self.retry: RetryPolicy = config.settings.get("retry") or _RUN_RETRY
 
     @abstractmethod
-    async def ask(self, messages: Sequence[Message]) -> Reply:
-        """Sends one request. Raises ProviderError, and what the adapter raises for a request that it cannot encode."""
+    async def ask(self, messages: Sequence[Message]) -> RowReply:
+        """Send one request. Raises ProviderError, and what the adapter raises for a request that it cannot encode."""
 
     @abstractmethod
     async def close(self) -> None: ...
@@ -72,15 +72,15 @@ class LocalRequester(Requester):
         try:
             self._transport: AsyncTransport = transport_for(self.adapter, asynchronous=True, **settings)
         except TypeError as error:
-            raise ConfigurationError(f"the settings of {self.adapter.provider} do not fit: {error}") from None
+            raise ConfigurationError(f"the settings of {self.adapter.provider} are wrong: {error}") from None
 
-    async def ask(self, messages: Sequence[Message]) -> Reply:
+    async def ask(self, messages: Sequence[Message]) -> RowReply:
         context = RequestContext(model=self.model, prices=self._prices, started_at=datetime.now(UTC))
         request = self.adapter.to_wire(messages, (), replace(self.options, context=context))
         log_losses(request.losses, session_id=context.session_id, adapter=self.adapter.provider)
         timeout = math.inf if self._timeout is None else self._timeout or None
         response = await self._transport.send(self.adapter, request, timeout=timeout)
-        return Reply(self.adapter.from_wire_response(response, context), response.headers)
+        return RowReply(self.adapter.from_wire_response(response, context), response.headers)
 
     async def close(self) -> None:
         await self._transport.close()

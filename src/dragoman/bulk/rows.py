@@ -41,18 +41,16 @@ class Source(Protocol):
 
 
 def open_source(prompts: Prompts) -> Source:
-    """Opens the source. Raises ConfigurationError if it can be read only once, or is a file of an unknown kind."""
+    """Open the source. Raises ConfigurationError if it can be read only once, or is a file of an unknown kind."""
     if isinstance(prompts, str | Path):
         path = Path(prompts)
         if not path.is_file():
-            raise ConfigurationError(
-                f"there is no file {str(prompts)!r:.200}; a list holds prompts, a text names a file"
-            )
+            raise ConfigurationError(f"there is no file {str(prompts)!r:.200}; to pass prompts, use a list")
         return _SOURCE_TYPES[validate_suffix(path)](path)
     if isinstance(prompts, Iterator):
         raise ConfigurationError(
-            "rows are read more than once, and this can be read but once: give a file, a list, or the function that"
-            " makes it"
+            "rows are read more than once, but an iterator can be read only once: pass a file, a list, or a"
+            " function that returns a new iterator"
         )
     return MemorySource(prompts)
 
@@ -114,13 +112,13 @@ class CsvSource:
             reader = csv.reader(file, strict=True)
             header = self._next(reader, [])
             if len(set(header)) < len(header):
-                raise ConfigurationError(f"{self.name}: a column stands in the header twice")
+                raise ConfigurationError(f"{self.name}: a column occurs twice in the header")
             while (row := self._next(reader, None)) is not None:
                 if not row:
                     continue
                 if len(row) != len(header):
                     raise ConfigurationError(
-                        f"{self.name}, line {reader.line_num}: {len(row)} columns, and the header has {len(header)}"
+                        f"{self.name}, line {reader.line_num}: {len(row)} columns, but the header has {len(header)}"
                     )
                 yield dict(zip(header, row, strict=True))
 
@@ -131,7 +129,7 @@ class CsvSource:
         try:
             return next(reader, end)
         except csv.Error as error:
-            raise ConfigurationError(f"{self.name}, line {reader.line_num} is no CSV: {error}") from None
+            raise ConfigurationError(f"{self.name}, line {reader.line_num} is not valid CSV: {error}") from None
 
 
 class ParquetSource:
@@ -180,7 +178,7 @@ _SOURCE_TYPES: dict[str, Callable[[Path], Source]] = {
 
 
 def connect_duckdb() -> "DuckDBPyConnection":
-    """An in-memory database that keeps rows in order. Raises MissingExtraError without duckdb."""
+    """Return an in-memory database that keeps rows in order. Raises MissingExtraError without duckdb."""
     try:
         import duckdb as duckdb_module
     except ModuleNotFoundError:
@@ -200,7 +198,7 @@ def _parse_line(line: str, location: str) -> Any:
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{location} is no JSON: {error!s:.200}") from None
+        raise ConfigurationError(f"{location} is not valid JSON: {error!s:.200}") from None
 
 
 def _to_row(value: Any, location: str) -> Row:
@@ -208,4 +206,4 @@ def _to_row(value: Any, location: str) -> Row:
         return {PROMPT: value}
     if isinstance(value, Mapping):
         return dict(value)
-    raise ConfigurationError(f"{location} is neither an object nor a text")
+    raise ConfigurationError(f"{location} must be an object or a string")

@@ -64,7 +64,7 @@ class RunConfig:
     controller: Callable[[int], ConcurrencyController] = ConcurrencyController
 
     def fingerprint(self) -> dict[str, Any]:
-        """The settings that must stay the same for a run to be resumed.
+        """Return the settings that must stay the same for a run to be resumed.
 
         Options that are not set do not count, so that a version with more options resumes the run as well.
         """
@@ -77,8 +77,8 @@ class RunConfig:
 
 
 async def run_bulk(config: RunConfig) -> BulkReport:
-    """Does what is left of the run. Raises errors that every row would meet, ConfigurationError and StoreError;
-    outcomes so far are kept, and the same call resumes from there.
+    """Finish the run. Raises errors that every row would meet, ConfigurationError and StoreError; outcomes so far are
+    kept, and the same call resumes from there.
     """
     _check_config(config)
     prompt_builder = PromptBuilder(config.template, config.system)
@@ -96,7 +96,7 @@ async def run_bulk(config: RunConfig) -> BulkReport:
                 stack.push_async_callback(requester.close)
         models = [requester.model for requester in requesters]
         if len(set(models)) < len(models):
-            raise ConfigurationError("a model is named twice: each answers a row once")
+            raise ConfigurationError("a model is named twice: name each model once")
         manifest = Manifest(config.manifest, config.name)
         try:
             numbers = manifest.open_run(config.fingerprint(), models)
@@ -166,7 +166,7 @@ def _model_configs(config: RunConfig, prices: Prices) -> list[ModelConfig]:
 
 
 def _create_worker_pool(config: RunConfig, prices: Prices) -> "WorkerPool | None":
-    """The workers that send the requests, or None if this process does."""
+    """Return the workers that send the requests, or None if this process does."""
     if config.ray is None:
         return None
     from dragoman.bulk.workers.cluster import Cluster
@@ -187,18 +187,18 @@ def _prices(config: RunConfig) -> Prices:
     if not config.batch:
         return prices
     if not isinstance(prices, PriceTable):
-        raise ConfigurationError("batches are priced by a price table: give prices=price_table(...), or none")
+        raise ConfigurationError("batches need a price table: pass prices=price_table(...), or omit prices")
     return BatchPrices(prices)
 
 
 def _check_config(config: RunConfig) -> None:
     if not config.models:
-        raise ConfigurationError("a bulk run needs a model")
+        raise ConfigurationError("a bulk run needs at least one model")
     if config.output is not None:
         validate_suffix(config.output)
     if config.ray is not None and config.batch:
-        raise ConfigurationError("batches are handed in by this process: batch needs no cluster")
+        raise ConfigurationError("batch and ray cannot be combined: this process submits the batches itself")
     if config.ray is None and config.workers is not None:
-        raise ConfigurationError("workers are those of a cluster: say which one (ray)")
+        raise ConfigurationError("workers needs a Ray cluster: pass ray too")
     if config.options.stream or config.options.context is not None:
-        raise RequestError("the options of a bulk run have no stream and no context")
+        raise RequestError("the options of a bulk run cannot have stream or context")

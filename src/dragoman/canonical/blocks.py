@@ -201,7 +201,7 @@ class ResourceBlock(FrozenModel):
     @model_validator(mode="after")
     def _check_one_body(self) -> Self:
         if self.content is not None and self.blob is not None:
-            raise ValueError("a resource has content or blob, not both")
+            raise ValueError("a resource can have content or blob, not both")
         return self
 
 
@@ -222,7 +222,7 @@ class ResourceRefBlock(FrozenModel):
     @model_validator(mode="after")
     def _check_range(self) -> Self:
         if self.range_start is not None and self.range_end is not None and self.range_end < self.range_start:
-            raise ValueError(f"range_end {self.range_end} lies before range_start {self.range_start}")
+            raise ValueError(f"range_end {self.range_end} is less than range_start {self.range_start}")
         return self
 
 
@@ -278,7 +278,7 @@ class ToolResultBlock(FrozenModel):
     def _check_depth(self) -> Self:
         if _nesting(self) > MAX_NESTED_RESULTS:
             raise PydanticCustomError(
-                "too_deep", "tool results are nested over {limit} levels deep", {"limit": MAX_NESTED_RESULTS}
+                "too_deep", "tool results are nested more than {limit} levels deep", {"limit": MAX_NESTED_RESULTS}
             )
         return self
 
@@ -318,7 +318,7 @@ def _reject_unknown(value: Any, info: ValidationInfo) -> Any:
     if isinstance(value, UnknownBlock) or (info.context or {}).get("reading"):
         return value
     raise PydanticCustomError(
-        "unknown_kind", "no kind of block has this type; the kinds are {kinds}", {"kinds": ", ".join(_KINDS)}
+        "unknown_kind", "unknown type of block; the types are {kinds}", {"kinds": ", ".join(_KINDS)}
     )
 
 
@@ -356,7 +356,7 @@ def _as_blocks(value: Any) -> Any:
         return value
     if isinstance(value, SINGLE_VALUES) or not isinstance(value, Iterable):
         raise PydanticCustomError(
-            "no_blocks", "content is a text or a list of blocks, not a {kind}", {"kind": type(value).__name__}
+            "no_blocks", "content must be a text or a list of blocks, not a {kind}", {"kind": type(value).__name__}
         )
     return value
 

@@ -17,10 +17,10 @@ def render_html(messages: Sequence[Any]) -> str | None:
 
 
 @cache
-def _renderer() -> Callable[[Sequence[Any]], str] | None:
+def _renderer() -> Callable[[Sequence[Any]], str | None] | None:
     for entry in entry_points(group="dragoman.renderers", name="html"):
         try:
-            renderer: Callable[[Sequence[Any]], str] = entry.load()
+            renderer: Callable[[Sequence[Any]], str | None] = entry.load()
         except ImportError:
             return None
         return renderer

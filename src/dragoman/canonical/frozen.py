@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 def _refuse(self: object, *_: Any, **__: Any) -> NoReturn:
     kind = "dict" if isinstance(self, dict) else "list"
-    raise TypeError(f"this {kind} is read-only: change a copy, as thaw() gives it")
+    raise TypeError(f"this {kind} is read-only: change the copy that thaw() returns")
 
 
 class FrozenDict(dict[str, Any]):

@@ -118,7 +118,7 @@ def expand_braces(pattern: str) -> list[str]:
             chosen = (text[start + 1 : end] for start, end in zip(starts, ends, strict=True))
             pending += reversed([text[:opening] + choice + text[closing + 1 :] for choice in chosen])
         if len(expanded) + len(pending) > MAX_ALTERNATIVES:
-            raise ValueError(f"the braces unfold into over {MAX_ALTERNATIVES} patterns: write several patterns")
+            raise ValueError(f"the braces expand to more than {MAX_ALTERNATIVES} patterns: write several patterns")
     return expanded
 
 

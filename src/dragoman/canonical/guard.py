@@ -32,7 +32,7 @@ def check_text(value: str) -> str:
         raise PydanticCustomError(
             "surrogate",
             "a lone surrogate at character {position} cannot be encoded: decode the text again, "
-            "with errors='replace' if need be",
+            "for example with errors='replace'",
             {"position": position},
         )
     if len(value) > MAX_BODY_BYTES:
@@ -132,7 +132,7 @@ class _Copier:
         if depth > self._max_depth:
             raise PydanticCustomError(
                 "too_deep",
-                "{path} is nested over {limit} levels deep",
+                "{path} is nested more than {limit} levels deep",
                 {"path": _format_path(path), "limit": self._max_depth},
             )
 
@@ -142,7 +142,7 @@ def _number(node: Any, path: _Path) -> int | float:
         if node.bit_length() > MAX_INTEGER_BITS:
             raise PydanticCustomError(
                 "integer_too_long",
-                "{path} is an integer of over {limit} bits, which JSON parsers refuse",
+                "{path} is an integer of more than {limit} bits, which JSON parsers refuse",
                 {"path": _format_path(path), "limit": MAX_INTEGER_BITS},
             )
         return int(node)
@@ -150,7 +150,7 @@ def _number(node: Any, path: _Path) -> int | float:
         if not math.isfinite(node):
             raise PydanticCustomError(
                 "not_finite",
-                "{path} is {value}, which JSON cannot carry",
+                "{path} is {value}, which JSON cannot represent",
                 {"path": _format_path(path), "value": str(float(node))},
             )
         return float(node)
@@ -176,12 +176,12 @@ def _format_path(path: _Path) -> str:
     while path is not None:
         path, step = path
         steps.append(f"[{step}]" if isinstance(step, int) else f".{step}")
-    shown = "$" + "".join(reversed(steps))
+    text = "$" + "".join(reversed(steps))
     half = _MAX_SHOWN_PATH // 2
-    return shown if len(shown) <= _MAX_SHOWN_PATH else f"{shown[:half]}…{shown[-half:]}"
+    return text if len(text) <= _MAX_SHOWN_PATH else f"{text[:half]}…{text[-half:]}"
 
 
-_TOO_LARGE = "{path} takes the value over {limit} bytes: store the data elsewhere and refer to it by URL"
+_TOO_LARGE = "{path} makes the value larger than {limit} bytes: store the data elsewhere and refer to it by URL"
 
 Text = Annotated[str, AfterValidator(check_text)]
 """A string that every encoder can write."""

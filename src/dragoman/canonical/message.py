@@ -19,6 +19,7 @@ from dragoman.canonical.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from dragoman.canonical.display import render_html
 from dragoman.canonical.guard import Count, JsonObject, Text
 from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.routing import RoutingDecisionRecord
@@ -101,6 +102,10 @@ class MessageMetadata(FrozenModel):
     """For a summary: the ids of the earlier messages that it replaces, which may be summaries themselves."""
 
 
+_MAX_REPR = 60
+"""Characters of the text that the repr of a message shows."""
+
+
 class Message(FrozenModel):
     """A role and an ordered tuple of blocks. Immutable: change one with `model_copy(update=...)`.
 
@@ -121,13 +126,11 @@ class Message(FrozenModel):
     @classmethod
     def _to_utc(cls, value: datetime) -> datetime:
         if value.tzinfo is None:
-            raise PydanticCustomError("naive_time", "created_at needs a time zone; canonical times are UTC")
+            raise PydanticCustomError("naive_time", "created_at needs a time zone, such as UTC")
         try:
             return value.astimezone(UTC)
         except OverflowError:
-            raise PydanticCustomError(
-                "time_out_of_range", "created_at lies outside the years 1 to 9999 in UTC"
-            ) from None
+            raise PydanticCustomError("time_out_of_range", "created_at must be in the years 1 to 9999 in UTC") from None
 
     @model_validator(mode="after")
     def _check_size(self) -> Self:
@@ -137,7 +140,7 @@ class Message(FrozenModel):
             if size > guard.MAX_BODY_BYTES:
                 raise PydanticCustomError(
                     "too_large",
-                    "content[{index}] takes the message over {limit} bytes",
+                    "content[{index}] makes the message larger than {limit} bytes",
                     {"index": index, "limit": guard.MAX_BODY_BYTES},
                 )
         return self
@@ -196,6 +199,18 @@ class Message(FrozenModel):
         from dragoman.canonical.message_view.view import iter_views
 
         return iter_views(self, hook, extensions, calls=calls)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        """One line: the role, the beginning of the content, and what kinds of blocks it has."""
+        text = self.text if len(self.text) <= _MAX_REPR else f"{self.text[:_MAX_REPR]}…"
+        kinds = ", ".join(dict.fromkeys(block.type for block in self.content if not isinstance(block, TextBlock)))
+        return f"Message({self.role}, {text!r}{f', {kinds}' if kinds else ''})"
+
+    def _repr_html_(self) -> str | None:
+        return render_html([self])
 
     @property
     def text(self) -> str:

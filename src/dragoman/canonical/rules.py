@@ -40,13 +40,13 @@ def _check_message(index: int, message: Message) -> list[str]:
     if not content and role not in (Role.SYSTEM, Role.DEVELOPER):
         violations.append("has no content")
     violations += [
-        f"content[{position}]: a {role} message holds no {block.type}"
+        f"content[{position}]: a {role} message cannot hold a {block.type}"
         for position, block in enumerate(content)
         if block.type not in ALLOWED_BLOCKS[role] and not isinstance(block, UnknownBlock)
     ]
     if role is Role.TOOL:
         if len(content) != 1:
-            violations.append(f"holds {len(content)} blocks; a tool message holds exactly one tool_result")
+            violations.append(f"holds {len(content)} blocks; a tool message must hold exactly one tool_result")
         if metadata.parent_tool_use_id is None:
             violations.append("metadata.parent_tool_use_id is missing")
     if role is Role.ASSISTANT and metadata.status is MessageStatus.COMPLETE:
@@ -73,7 +73,7 @@ def _check_references(history: Sequence[Message]) -> list[str]:
             if not isinstance(result, ToolResultBlock):
                 continue
             if result.tool_use_id not in called:
-                violations.append(f"[{index}] the result of {result.tool_use_id!r} answers no call before it")
+                violations.append(f"[{index}] the result of {result.tool_use_id!r} answers no earlier call")
             elif called[result.tool_use_id] != message.session_id:
                 violations.append(f"[{index}] the result of {result.tool_use_id!r} answers a call of another session")
             if result.tool_use_id in answered:

@@ -35,7 +35,7 @@ def read_message(data: Mapping[str, Any] | str | bytes, *, upgrades: Mapping[int
     if isinstance(raw, Mapping):
         raw = dict(raw)
     if not isinstance(raw, dict):
-        raise ValueError(f"a message is a JSON object, not a {type(raw).__name__}")
+        raise ValueError(f"a message must be a JSON object, not a {type(raw).__name__}")
     # Known fields have their own validation; this covers the unknown ones.
     raw = upgrade(copy_json(raw, MAX_DOCUMENT_DEPTH), UPGRADES if upgrades is None else upgrades)
     message = Message.model_validate(raw, extra="allow", context=READING)
@@ -61,7 +61,7 @@ def upgrade(raw: dict[str, Any], upgrades: Mapping[int, Upgrade], *, current: in
     """Upgrade a raw message to the current schema version."""
     version = raw.get("schema_version", 1)
     if not isinstance(version, int) or isinstance(version, bool):
-        raise ValueError(f"schema_version is a {type(version).__name__}, not an integer")
+        raise ValueError(f"schema_version must be an integer, not a {type(version).__name__}")
     if version > current:
         raise ValueError(f"schema version {version} is newer than {current}: upgrade dragoman to read it")
     while version < current:

@@ -43,7 +43,7 @@ class ToolDefinition(FrozenModel):
             [] if _NAME.fullmatch(self.name) else [f"name: {self.name!r} is not snake_case of at most 64 characters"]
         )
         if self.input_schema.get("type") != "object":
-            found.append("$.type: a tool's input is an object")
+            found.append("$.type: a tool's input must be an object")
         return found + schema_problems(self.input_schema)
 
 
@@ -62,7 +62,7 @@ KEYWORDS = frozenset(
 def schema_problems(schema: Any, path: str = "$") -> list[str]:
     """Return every violation of the schema subset as ``path: problem``."""
     if not isinstance(schema, dict):
-        return [f"{path}: a schema is an object, not {type(schema).__name__}"]
+        return [f"{path}: a schema must be an object, not {type(schema).__name__}"]
     found = [f"{path}: the keyword {key!r} is outside the subset" for key in schema if key not in KEYWORDS]
     kinds = schema.get("type", [])
     found += [
@@ -75,20 +75,20 @@ def schema_problems(schema: Any, path: str = "$") -> list[str]:
         for name, inner in properties.items():
             found += schema_problems(inner, f"{path}.properties.{name}")
     else:
-        found.append(f"{path}.properties: not an object")
+        found.append(f"{path}.properties: must be an object")
     if "items" in schema:
         found += schema_problems(schema["items"], f"{path}.items")
     found += _required_problems(schema, properties, path)
     if not isinstance(schema.get("additionalProperties", True), bool):
         found.append(f"{path}.additionalProperties: only true or false is in the subset")
     if not isinstance(schema.get("enum", []), list):
-        found.append(f"{path}.enum: not a list")
+        found.append(f"{path}.enum: must be a list")
     return found
 
 
 def _required_problems(schema: dict[str, Any], properties: Any, path: str) -> list[str]:
     required = schema.get("required", [])
     if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
-        return [f"{path}.required: not a list of names"]
+        return [f"{path}.required: must be a list of names"]
     known = properties if isinstance(properties, dict) else {}
     return [f"{path}.required: {name!r} is not among the properties" for name in required if name not in known]

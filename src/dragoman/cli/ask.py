@@ -16,9 +16,9 @@ def ask(
     model: Annotated[str, typer.Argument(help="provider:model, e.g. local:smollm2-135m")],
     prompt: Annotated[str, typer.Argument(help="The question; - reads it from standard input.")],
     system: Annotated[str | None, typer.Option(help="A system prompt.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="The most tokens the answer may take.")] = None,
-    base_url: Annotated[str | None, typer.Option(help="Another address for the provider.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Leave out the line on tokens and cost.")] = False,
+    max_tokens: Annotated[int | None, typer.Option(help="The maximum number of tokens in the answer.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="A base URL for the provider.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the line with tokens and cost.")] = False,
 ) -> None:
     """Sends one prompt to a model. The answer goes to stdout, tokens and cost to stderr."""
     question = sys.stdin.read() if prompt == "-" else prompt

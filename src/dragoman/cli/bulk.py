@@ -23,36 +23,49 @@ _UNFINISHED = 3
 
 def bulk(
     file: Annotated[Path, typer.Argument(help="The rows: .jsonl, .csv or .parquet.", exists=True, dir_okay=False)],
-    model: Annotated[list[str], typer.Option("--model", "-m", help="provider:model; more than once to compare.")],
+    model: Annotated[
+        list[str], typer.Option("--model", "-m", help="provider:model; repeat the option to compare models.")
+    ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Where the answers go; FILE.answers.jsonl and so on if not said."),
+        typer.Option(
+            "--output", "-o", help="The output file; the default is FILE.answers.jsonl (or the suffix of FILE)."
+        ),
     ] = None,
     template: Annotated[
-        str | None, typer.Option("--prompt", "-p", help="What is said, with {column}s; the column prompt if not said.")
+        str | None,
+        typer.Option(
+            "--prompt", "-p", help="The prompt, with placeholders such as {column}; the default is the column prompt."
+        ),
     ] = None,
-    system: Annotated[str | None, typer.Option(help="A system prompt, with {column}s.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="The most tokens an answer may take.")] = None,
-    temperature: Annotated[float | None, typer.Option(help="As the model takes it.")] = None,
-    budget: Annotated[str | None, typer.Option(help="US dollars that the whole run may cost.")] = None,
-    concurrency: Annotated[int, typer.Option(help="The most requests under way at once, for each model.")] = 64,
+    system: Annotated[str | None, typer.Option(help="A system prompt, with placeholders such as {column}.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="The maximum number of tokens in an answer.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="The sampling temperature.")] = None,
+    budget: Annotated[str | None, typer.Option(help="The maximum cost of the whole run in US dollars.")] = None,
+    concurrency: Annotated[int, typer.Option(help="The maximum number of concurrent requests for each model.")] = 64,
     manifest: Annotated[
-        str | None, typer.Option(help="A SQLite file or a database URL; OUTPUT.manifest if not said.")
+        str | None, typer.Option(help="A SQLite file or a database URL; the default is OUTPUT.manifest.")
     ] = None,
     name: Annotated[str, typer.Option(help="The run's name in a manifest that holds several.")] = "bulk",
     retry_errors: Annotated[
-        bool, typer.Option("--retry-errors", help="Ask rows again that ended in an error.")
+        bool, typer.Option("--retry-errors", help="Send rows that ended in an error again.")
     ] = False,
     batch: Annotated[
-        bool, typer.Option("--batch", help="Through the provider's batch API: cheaper, within a day.")
+        bool, typer.Option("--batch", help="Use the provider's batch API: cheaper, but it may take a day.")
     ] = False,
     wait: Annotated[bool, typer.Option(help="Wait for batches; otherwise the same command fetches them later.")] = True,
     ray: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="The Ray cluster whose workers ask; local begins one here.")
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="The address of a Ray cluster whose workers send the requests; local starts one here.",
+        ),
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="How many of them; one for each node if not said.")] = None,
-    prefix: Annotated[str, typer.Option(help="Put before the names of the columns that are added.")] = "",
-    base_url: Annotated[str | None, typer.Option(help="Another address for the first model's provider.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="The number of workers in the cluster; the default is one for each node.")
+    ] = None,
+    prefix: Annotated[str, typer.Option(help="A prefix for the names of the added columns.")] = "",
+    base_url: Annotated[str | None, typer.Option(help="A base URL for the first model's provider.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
 ) -> None:
     """Sends a prompt for each row of a file, and writes the rows with their answers in the same order.
@@ -107,7 +120,7 @@ def progress_line(progress: "Progress") -> str:
     if progress.errors:
         parts.append(f"{progress.errors:,} errors")
     if progress.rate is not None:
-        parts.append(f"{progress.rate:,.1f} a second")
+        parts.append(f"{progress.rate:,.1f} per second")
     if progress.cost_usd is not None:
         parts.append(f"${progress.cost_usd:.4f}")
     if progress.projected_cost_usd is not None:
@@ -129,8 +142,8 @@ def _print_report(report: "BulkReport", output_path: Path) -> None:
     out.print(table)
     lost = report.lost
     if count := lost.killed + lost.network + lost.failed:
-        cost = "at an unknown cost" if lost.usd is None else f"at some ${lost.usd:.6f}"
-        out.print(f"[yellow]{count:,} requests may have been paid for in vain[/], {cost}", soft_wrap=True)
+        cost = "at an unknown cost" if lost.usd is None else f"about ${lost.usd:.6f}"
+        out.print(f"[yellow]{count:,} requests may have been billed without an answer[/], {cost}", soft_wrap=True)
     if report.stopped is not None:
         out.print(f"[yellow]not finished:[/] {escape(report.stopped)}", soft_wrap=True)
     elif report.errors:

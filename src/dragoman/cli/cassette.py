@@ -22,7 +22,7 @@ def list_(paths: Paths) -> None:
     """One line per file: the number of exchanges, the providers, the date."""
     from rich.table import Table
 
-    table = Table("file", "exchanges", "server", "recorded", "asked", box=None, pad_edge=False)
+    table = Table("file", "exchanges", "server", "recorded", "requests", box=None, pad_edge=False)
     for path in iter_cassettes(paths):
         recording = _load(path)
         operations = dict.fromkeys(_operations(recording))
@@ -50,8 +50,8 @@ def show(path: Annotated[Path, typer.Argument(help="A cassette file.")]) -> None
 @app.command()
 def check(
     paths: Paths,
-    days: Annotated[int, typer.Option(help="Recordings older than so many days are reported as stale.")] = 180,
-    strict: Annotated[bool, typer.Option(help="Stale files and unreadable replies fail as well.")] = False,
+    days: Annotated[int, typer.Option(help="Report recordings older than this number of days as stale.")] = 180,
+    strict: Annotated[bool, typer.Option(help="Also fail for stale files and unreadable replies.")] = False,
 ) -> None:
     """Checks every file: secrets and damage fail, stale recordings are reported."""
     from dragoman.testing.cassettes.check import check as remarks
@@ -87,10 +87,8 @@ def scrub(paths: Paths) -> None:
 @app.command("import")
 def import_(
     paths: Annotated[list[Path], typer.Argument(help="Files of vcrpy, pydantic-ai, LangChain or Ruby's VCR.")],
-    into: Annotated[Path, typer.Option(help="The folder in which ours are written.")],
-    clean: Annotated[
-        bool, typer.Option("--scrub", help="Mask what looks like a secret, instead of refusing it.")
-    ] = False,
+    into: Annotated[Path, typer.Option(help="The folder for the new cassettes.")],
+    clean: Annotated[bool, typer.Option("--scrub", help="Mask apparent secrets instead of refusing the file.")] = False,
 ) -> None:
     """Converts cassettes of other recorders to ours."""
     from dragoman.testing.cassettes.file import dumps
@@ -117,7 +115,7 @@ def _iter_files(paths: list[Path], suffixes: tuple[str, ...]) -> Iterator[tuple[
     """Each file, with its path relative to the named folder."""
     for path in paths:
         if not path.exists():
-            raise ConfigurationError(f"{path} is not there")
+            raise ConfigurationError(f"{path} does not exist")
         if not path.is_dir():
             yield path, Path(path.name)
             continue
@@ -140,5 +138,5 @@ def _operations(recording: "Recording") -> Iterator[str]:
 
     for exchange in recording.exchanges:
         wire = request_target(exchange.request)
-        provider = exchange.request.provider or wire.reads or "somebody"
+        provider = exchange.request.provider or wire.reads or "unknown"
         yield f"{provider} {wire.operation}"

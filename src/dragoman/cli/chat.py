@@ -14,12 +14,12 @@ from dragoman.cli.io.terminal import EventPrinter, console, show_preview, usage_
 from dragoman.cli.loading import load_local
 from dragoman.session import Session
 
-HELP = """/model MODEL     let another model answer from here on
-/preview MODEL   what that would lose and cost
-/compact         let a summary stand for the older part of the talk; /compact WORDS says what it should heed
-/cost            what the session has cost so far
-/save FILE       write the session to a file; `dragoman chat --load FILE` goes on with it
-/help            these lines
+HELP = """/model MODEL     switch to another model
+/preview MODEL   show what that switch would lose and cost
+/compact         replace the older part of the conversation by a summary; /compact WORDS instructs its writer
+/cost            show the cost of the session so far
+/save FILE       write the session to a file; `dragoman chat --load FILE` continues it
+/help            show this list
 /quit            leave; so does Ctrl-D. Ctrl-C cancels the answer and keeps the session"""
 
 
@@ -27,7 +27,7 @@ def chat(
     model: Annotated[str, typer.Argument(help="provider:model, e.g. local:smollm2-135m")],
     system: Annotated[str | None, typer.Option(help="A system prompt.")] = None,
     load: Annotated[Path | None, typer.Option(help="A session that /save wrote.", exists=True, dir_okay=False)] = None,
-    base_url: Annotated[str | None, typer.Option(help="Another address for the provider.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="A base URL for the provider.")] = None,
 ) -> None:
     """Chats with a model; /help lists the other commands."""
     out = console()
@@ -67,14 +67,14 @@ def _turn(out: Console, session: Session, line: str) -> None:
                 out.print(f"[dim]{escape(usage_line(event.message))}[/]", soft_wrap=True)
     except KeyboardInterrupt:
         printer.end()
-        out.print("[yellow]cancelled; the session goes on[/]")
+        out.print("[yellow]cancelled; the session continues[/]")
     except DragomanError as error:
         printer.end()
         out.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
 
 
 def _command(out: Console, session: Session, line: str) -> bool:
-    """Runs a slash command; False ends the chat."""
+    """Run a slash command; False ends the chat."""
     name, _, argument = line[1:].partition(" ")
     if name in ("quit", "exit", "q"):
         return False
@@ -88,12 +88,12 @@ def _command(out: Console, session: Session, line: str) -> bool:
     }
     run = commands.get(name)
     if run is None:
-        out.print(f"[yellow]no command /{escape(name)}; /help lists them[/]")
+        out.print(f"[yellow]unknown command /{escape(name)}; /help lists the commands[/]")
         return True
     try:
         run()
     except KeyboardInterrupt:
-        out.print("[yellow]cancelled; the session goes on[/]")
+        out.print("[yellow]cancelled; the session continues[/]")
     except (DragomanError, OSError) as error:
         out.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
     return True

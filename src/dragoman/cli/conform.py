@@ -19,10 +19,12 @@ _PLURALS = {"holds": "hold", "broken": "broken", "not tried": "not tried"}
 def conform(
     package: Annotated[str, typer.Argument(help="A package, its distribution, or a provider that it registers.")],
     kit: Annotated[str | None, typer.Option(help="The suite as module:Class, if no entry point names it.")] = None,
-    model: Annotated[list[str] | None, typer.Option(help="Only these models; all listed ones otherwise.")] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(help="Test only these models; the default is all listed ones.")
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="Write the scorecard to this file, as one HTML page.")] = None,
-    histories: Annotated[int, typer.Option(help="How many histories of each kind are tried.", min=1)] = 25,
-    show_all: Annotated[bool, typer.Option("--all", help="Show the laws that hold as well.")] = False,
+    histories: Annotated[int, typer.Option(help="The number of histories of each kind to test.", min=1)] = 25,
+    show_all: Annotated[bool, typer.Option("--all", help="Also show the laws that hold.")] = False,
 ) -> None:
     """Tests the adapters of a package against the laws of the conformance kit, without their provider.
 

@@ -21,12 +21,12 @@ _MAX_REASONS = 12
 
 def convert(
     source: Annotated[Path, typer.Argument(help="A file, or a directory of them.")],
-    target: Annotated[Path, typer.Argument(help="A file; a directory where there are several conversations.")],
-    to: Annotated[str, typer.Option("--to", help=f"The shape to write: {', '.join(FORMATS)}, or a provider.")],
-    of: Annotated[str | None, typer.Option("--from", help="The shape to read; told by looking, without it.")] = None,
-    model: Annotated[str | None, typer.Option(help="The model's name, for lists of a provider's clients.")] = None,
-    only: Annotated[str | None, typer.Option(help="The one conversation of that name, of a source with many.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over files that are there.")] = False,
+    target: Annotated[Path, typer.Argument(help="A file, or a directory for several conversations.")],
+    to: Annotated[str, typer.Option("--to", help=f"The format to write: {', '.join(FORMATS)}, or a provider.")],
+    of: Annotated[str | None, typer.Option("--from", help="The format to read; detected by default.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model's name, for a provider's message lists.")] = None,
+    only: Annotated[str | None, typer.Option(help="The name of one conversation, if the source holds several.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Overwrite existing files.")] = False,
 ) -> None:
     """Converts conversations between common formats. Content that a format cannot carry is listed.
 
@@ -55,9 +55,7 @@ def convert(
 def _convert_directory(
     source: Path, target: Path, *, of: str | None, to: str, model: str | None, overwrite: bool
 ) -> list[tuple[Path, str]]:
-    """Converts every file below the source to the same path below the target. Returns the failures with their
-    reasons.
-    """
+    """Convert every file below the source to the same path below the target. Return the failures with their reasons."""
     failed: list[tuple[Path, str]] = []
     losses: list[Loss] = []
     files = list(iter_files(source, target))
@@ -74,7 +72,7 @@ def _convert_directory(
             failed.append((path, str(error)))
     converted_count = len(files) - len(failed)
     console().print(
-        f"{len(written_paths):,} conversations of {converted_count:,} files converted, {len(failed):,} files not"
+        f"{len(written_paths):,} conversations of {converted_count:,} files converted, {len(failed):,} files failed"
     )
     _print_losses(losses)
     return failed

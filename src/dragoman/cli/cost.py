@@ -41,19 +41,19 @@ def cost(
             " (.parquet, .csv, .jsonl)."
         ),
     ],
-    by: Annotated[list[By] | None, typer.Option(help="Group by it; more than once for a finer report.")] = None,
-    since: Annotated[datetime | None, typer.Option(help="Only replies from that moment on, in UTC.")] = None,
-    until: Annotated[datetime | None, typer.Option(help="Only replies before that moment, in UTC.")] = None,
-    again: Annotated[bool, typer.Option("--reprice", help="At today's table instead of as recorded.")] = False,
-    version: Annotated[str | None, typer.Option(help="Reprice by an older table, by its version.")] = None,
+    by: Annotated[list[By] | None, typer.Option(help="Group by this; repeat the option for a finer report.")] = None,
+    since: Annotated[datetime | None, typer.Option(help="Only replies from this moment on, in UTC.")] = None,
+    until: Annotated[datetime | None, typer.Option(help="Only replies before this moment, in UTC.")] = None,
+    again: Annotated[bool, typer.Option("--reprice", help="Use today's prices instead of the recorded costs.")] = False,
+    version: Annotated[str | None, typer.Option(help="Reprice with an older table, named by its version.")] = None,
     kept: Annotated[Path | None, typer.Option(help="The folder in which you keep older tables.")] = None,
     overlay: Annotated[Path | None, typer.Option(help="Reprice with your own prices, a TOML file.")] = None,
-    at: Annotated[datetime | None, typer.Option(help="Reprice everything at that moment's prices.")] = None,
-    as_model: Annotated[str | None, typer.Option(help="Reprice as if this model had been asked.")] = None,
+    at: Annotated[datetime | None, typer.Option(help="Reprice everything at the prices of this moment.")] = None,
+    as_model: Annotated[str | None, typer.Option(help="Reprice as if this model had answered.")] = None,
     attach: Annotated[
         bool, typer.Option("--attach", help="Let DuckDB read stores, which is faster for large ones.")
     ] = False,
-    plot: Annotated[Path | None, typer.Option(help="Draw it, too: a file .html, .svg or .png.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Also draw a chart: a file .html, .svg or .png.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON, with every digit.")] = False,
 ) -> None:
     """Adds up what replies cost. Sessions, messages and stores count as recorded, usages at the prices of their time.
@@ -99,7 +99,7 @@ def _print_table(groups: Sequence[str], lines: Sequence[CostLine], priced_by: st
         gaps = sorted(total_line.unpriced.items(), key=lambda gap: (-gap[1], gap[0]))
         gap_list = ", ".join(f"{name} ({count:,})" for name, count in gaps[:_MAX_GAPS])
         more = f", and {len(gaps) - _MAX_GAPS} more: see --json" if len(gaps) > _MAX_GAPS else ""
-        out.print(f"[yellow]not priced, in so many replies:[/] {escape(gap_list)}{more}", soft_wrap=True)
+        out.print(f"[yellow]without a price, with the number of replies:[/] {escape(gap_list)}{more}", soft_wrap=True)
     out.print(f"[dim]prices: {escape(priced_by)}[/]", soft_wrap=True)
 
 

@@ -32,8 +32,8 @@ def demo() -> None:
     out = console()
     cassette = Cassette.load(bundled_path("cassettes") / demo_script.CASSETTE)
     out.print(
-        f"[bold]One conversation, three providers' wires and a model in this process.[/]\n"
-        f"The first three answer from a recording of a real {escape(cassette.server)}, replayed without a network;"
+        f"[bold]One conversation, three providers' APIs and a model in this process.[/]\n"
+        f"The first three replay a recording of a real {escape(cassette.server)}, without a network;"
         f" the last one runs live.\n"
     )
     with httpx.Client(transport=CassetteTransport(cassette)) as client:
@@ -95,13 +95,13 @@ def _part(out: Console, session: Session, where: str, prompt: str) -> None:
 
 def _summary(out: Console, session: Session) -> None:
     usage = session.usage
-    out.rule("[bold]what it came to[/]", align="left", style="dim")
+    out.rule("[bold]summary[/]", align="left", style="dim")
     out.print(
         f"{len(session.messages)} messages, {usage.prompt_tokens:,} tokens read and {usage.output_tokens:,} written."
-        f" They cost {escape(str(session.cost))}, as both models ran on machines of one's own."
+        f" They cost {escape(str(session.cost))}, because both models ran on local machines."
         f" Elsewhere, at today's prices:"
     )
-    table = Table("model", "would have cost", box=None, pad_edge=False)
+    table = Table("model", "cost there", box=None, pad_edge=False)
     for model in COMPARED_MODELS:
         table.add_row(model, escape(str(session.cost_on(model))))
     out.print(table)

@@ -12,10 +12,10 @@ class Action(StrEnum):
     INSTALL = "install"
 
 
-def local(action: Annotated[Action, typer.Argument(help="install fetches the embedded model's file.")]) -> None:
+def local(action: Annotated[Action, typer.Argument(help="install downloads the file of the embedded model.")]) -> None:
     """Manages the embedded model, which needs the extra `dragoman[local]` and one file of 98 MB."""
     from dragoman.transport.local.install import install
 
     assert action is Action.INSTALL  # the only one so far
     path = install()
-    console().print(f"the embedded model is at {path}; ask it: dragoman ask local:smollm2-135m 'Hello!'")
+    console().print(f"the embedded model is at {path}; try it: dragoman ask local:smollm2-135m 'Hello!'")

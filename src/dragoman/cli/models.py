@@ -22,7 +22,9 @@ _LABELS = {Support.NATIVE: "yes", Support.EMULATED: "emulated", Support.ABSENT: 
 
 
 def models(
-    name: Annotated[str | None, typer.Argument(help="A provider, or provider:model; all where left out.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A provider, or provider:model; the default is all providers.")
+    ] = None,
 ) -> None:
     """Lists models and their capabilities. Other model names work as well, by the rules of their family."""
     if name is not None and ":" in name:
@@ -30,10 +32,10 @@ def models(
         return
     table = Table("model", "context", "output", *(title for title, _ in _COLUMNS), box=None, pad_edge=False)
     for provider in [name] if name else providers():
-        for listed in adapter_class(provider).listed_models:
-            capabilities = get_adapter(f"{provider}:{listed}").capabilities
+        for model_name in adapter_class(provider).listed_models:
+            capabilities = get_adapter(f"{provider}:{model_name}").capabilities
             table.add_row(
-                f"{provider}:{listed}",
+                f"{provider}:{model_name}",
                 f"{capabilities.max_context_tokens:,}",
                 f"{capabilities.max_output_tokens:,}",
                 *(_LABELS[getattr(capabilities, field)] for _, field in _COLUMNS),

@@ -16,12 +16,14 @@ def prices(
     model: Annotated[
         str,
         typer.Argument(
-            help="provider:model; `check` validates the whole table, `versions` lists those at hand, "
+            help="provider:model; `check` validates the whole table, `versions` lists the available tables,  "
             "`keep` stores it in the folder --kept."
         ),
     ],
-    at: Annotated[datetime | None, typer.Option(help="The day to look at, e.g. 2026-06-01; today by default.")] = None,
-    version: Annotated[str | None, typer.Option(help="An older price table, by the version on a usage.")] = None,
+    at: Annotated[
+        datetime | None, typer.Option(help="The day of the prices, e.g. 2026-06-01; the default is today.")
+    ] = None,
+    version: Annotated[str | None, typer.Option(help="An older price table, named by the version in a usage.")] = None,
     kept: Annotated[Path | None, typer.Option(help="The folder in which you keep older tables.")] = None,
 ) -> None:
     """Shows a model's prices in US dollars per million tokens."""
@@ -38,7 +40,7 @@ def prices(
             return
         case "keep":
             if kept is None:
-                raise ConfigurationError("say where: dragoman prices keep --kept FOLDER")
+                raise ConfigurationError("name the folder: dragoman prices keep --kept FOLDER")
             out.print(f"{save_table(table, kept)}", soft_wrap=True)
             return
     moment = (at or datetime.now(UTC)).replace(tzinfo=UTC) if at is None or at.tzinfo is None else at

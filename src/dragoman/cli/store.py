@@ -10,27 +10,28 @@ from rich.markup import escape
 from dragoman.cli.io.cost_sources import check_store_exists
 from dragoman.cli.io.terminal import console
 
-app = typer.Typer(help="Export a store for reports, and spread it over a cluster.", no_args_is_help=True)
+app = typer.Typer(help="Export a store for reports, or distribute it over a cluster.", no_args_is_help=True)
 
 _DAY = ["%Y-%m-%d"]
 
 
 @app.command()
 def export(
-    folder: Annotated[Path, typer.Argument(help="Where the files go: FOLDER/day=2026-11-21/part-0.parquet.")],
+    folder: Annotated[Path, typer.Argument(help="The folder for the files: FOLDER/day=2026-11-21/part-0.parquet.")],
     store: Annotated[
-        str | None, typer.Option("--store", "-s", help="A SQLite file or a database URL; your own store if not said.")
+        str | None,
+        typer.Option("--store", "-s", help="A SQLite file or a database URL; the default is your own store."),
     ] = None,
     since: Annotated[datetime | None, typer.Option(help="The first day, in UTC.", formats=_DAY)] = None,
     until: Annotated[datetime | None, typer.Option(help="The first day after, in UTC.", formats=_DAY)] = None,
-    text: Annotated[bool, typer.Option("--text", help="With what was said.")] = False,
-    overwrite: Annotated[bool, typer.Option("--all", help="Days that have not changed, too.")] = False,
+    text: Annotated[bool, typer.Option("--text", help="Include the texts.")] = False,
+    overwrite: Annotated[bool, typer.Option("--all", help="Also write days that have not changed.")] = False,
 ) -> None:
     """Writes the usage and cost of each reply as Parquet, one file per day, for `dragoman cost FOLDER`.
 
     Run it again to update the days that have changed.
     """
-    from dragoman.store import Store  # its extra is asked for where it is needed
+    from dragoman.store import Store  # the extra is needed only by this command
 
     with Store(_url(store)) as opened_store:
         result = opened_store.export_replies(
@@ -41,7 +42,7 @@ def export(
         f"{len(result.unchanged):,} unchanged",
     ]
     if result.removed:
-        parts.append(f"{len(result.removed):,} taken away")
+        parts.append(f"{len(result.removed):,} removed")
     console().print(f"{', '.join(parts)}: {escape(str(folder))}", soft_wrap=True)
 
 

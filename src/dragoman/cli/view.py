@@ -16,15 +16,20 @@ def view(
         str, typer.Argument(help="A session, cassette, store (a file or URL) or other history; or a session's id.")
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The page; here, by its name, if left out.")
+        Path | None,
+        typer.Option("--output", "-o", help="The file of the page; the default is the source's name in this folder."),
     ] = None,
-    of: Annotated[str | None, typer.Option("--from", help="The shape to read; told by looking, without it.")] = None,
-    only: Annotated[str | None, typer.Option(help="The one conversation of that name or id, of many.")] = None,
-    store: Annotated[str | None, typer.Option(help="The store that has the session, if it is not yours.")] = None,
-    model: Annotated[str | None, typer.Option(help="The model's name, for lists of a provider's clients.")] = None,
-    title: Annotated[str | None, typer.Option(help="What stands at the top.")] = None,
-    raw: Annotated[bool, typer.Option(help="With the raw requests and replies.")] = True,
-    open_browser: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+    of: Annotated[str | None, typer.Option("--from", help="The format to read; detected by default.")] = None,
+    only: Annotated[
+        str | None, typer.Option(help="The name or id of one conversation, if the source holds several.")
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option(help="The store that holds the session; the default is your own store.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="The model's name, for a provider's message lists.")] = None,
+    title: Annotated[str | None, typer.Option(help="The title of the page.")] = None,
+    raw: Annotated[bool, typer.Option(help="Include the raw requests and replies.")] = True,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
     """Writes a conversation as one HTML page. It is self-contained and uses no network."""
     from dragoman.view import page
@@ -42,7 +47,7 @@ def view(
     if path.is_dir():
         path = path / f"{loaded.file_name}.html"
     if output is None and path.exists():
-        raise ConfigurationError(f"{path} is there already: say where with --output")
+        raise ConfigurationError(f"{path} exists already: name another file with --output")
     path.write_text(text, encoding="utf-8", newline="")
     console().print(f"{escape(str(path))}, {len(loaded.messages):,} messages", soft_wrap=True)
     if open_browser:

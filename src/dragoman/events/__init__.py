@@ -1,14 +1,32 @@
-"""Session events, delivered to subscribers without blocking the session."""
+"""Events: the parts of a reply as they stream, and session events, delivered without blocking the session.
+
+A stream yields `TextDelta`, `MessageComplete` and the other members of `StreamEvent`. An `EventBus` delivers `Event`
+objects, with a payload such as `TurnStarted`.
+"""
 
 from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.errors import EventError, EventOverflowError
+from dragoman.canonical.events import (
+    ErrorEvent,
+    MessageComplete,
+    MessageStart,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseEnd,
+    ToolUseInputDelta,
+    ToolUseStart,
+    UsageUpdate,
+)
 from dragoman.events.bus import EventBus
 from dragoman.events.catalogue import (
     CATALOGUE,
     LlmCallCompleted,
     LlmCallFailed,
     LlmCallStarted,
+    ModelSwapped,
+    ModelSwapRefused,
     PolicyDeclassified,
     PolicyDenied,
     PolicyEvaluation,
@@ -33,6 +51,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CATALOGUE",
     "Actor",
+    "ErrorEvent",
     "Event",
     "EventBus",
     "EventError",
@@ -41,6 +60,10 @@ __all__ = [
     "LlmCallCompleted",
     "LlmCallFailed",
     "LlmCallStarted",
+    "MessageComplete",
+    "MessageStart",
+    "ModelSwapRefused",
+    "ModelSwapped",
     "Payload",
     "PolicyDeclassified",
     "PolicyDenied",
@@ -48,16 +71,23 @@ __all__ = [
     "PolicyHeadersWritten",
     "RouteDecided",
     "Sensitivity",
+    "StreamEvent",
     "Subscription",
     "Telemetry",
+    "TextDelta",
+    "ThinkingDelta",
     "ToolCalled",
     "ToolCompleted",
     "ToolFailed",
     "ToolInputInvalid",
+    "ToolUseEnd",
+    "ToolUseInputDelta",
+    "ToolUseStart",
     "TurnCancelled",
     "TurnCompleted",
     "TurnStarted",
     "UnknownPayload",
+    "UsageUpdate",
     "history_to_umf",
     "read_event",
     "read_json_lines",
@@ -65,10 +95,16 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import OpenTelemetry only when it is used."""
-    if name == "Telemetry":
-        from dragoman.events.telemetry import Telemetry
+if not TYPE_CHECKING:  # a type checker would believe that every name exists
 
-        return Telemetry
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        """Import OpenTelemetry only when it is used."""
+        if name == "Telemetry":
+            from dragoman.events.telemetry import Telemetry
+
+            return Telemetry
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

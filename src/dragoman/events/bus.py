@@ -74,7 +74,7 @@ class EventBus:
         Raises EventError if the handler is not callable, and for an unknown actor or sensitivity.
         """
         if not callable(handler):
-            raise EventError(f"a handler is called with each event: a {type(handler).__name__} cannot be called")
+            raise EventError(f"a handler must be callable, not a {type(handler).__name__}")
         filter_ = Filter(
             types=(types,) if isinstance(types, str) else None if types is None else tuple(types),
             session_ids=None if session_ids is None else frozenset(session_ids),
@@ -156,9 +156,7 @@ class EventBus:
         """
         here = running_loop()
         if any(one.runs_in(here) for one in self._subscriptions):
-            raise EventError(
-                "handlers run in this event loop, which must not stand still: await the method's async twin"
-            )
+            raise EventError("handlers run in this event loop, which a sync method would block: await the async method")
         return self._wait(timeout)
 
     async def flush_async(self, timeout: float | None = None) -> bool:
@@ -209,12 +207,16 @@ class EventBus:
             faults = ", ".join(".".join(map(str, fault["loc"])) or "the whole" for fault in error.errors())
             raise EventError(f"the payload {error.title} does not fit: {faults}") from None
         if not isinstance(payload_object, Payload):
-            raise EventError(f"a {type(payload_object).__name__} is no payload of the catalogue; what streams never is")
+            raise EventError(
+                f"a {type(payload_object).__name__} is not a payload of the catalogue; events of streams never are"
+            )
         return payload_object
 
     def _resolve_sensitivity(self, payload: Payload, requested: Sensitivity | str | None) -> Sensitivity:
         if self.types.get(payload.type) is not type(payload):
-            raise EventError(f"{payload.type} is not in the catalogue: give its class to the bus, EventBus(own=[...])")
+            raise EventError(
+                f"{payload.type} is not in the catalogue: pass its class to the bus, EventBus(payload_types=[...])"
+            )
         resolved = payload.floor if requested is None else parse_word(Sensitivity, requested, "sensitivity")
         if not payload.floor.covers(resolved):
             raise EventError(f"{payload.type} is {payload.floor} at most, not {resolved}")
@@ -244,7 +246,7 @@ def _index_types(payloads: Iterable[type[Payload]]) -> dict[str, type[Payload]]:
     found: dict[str, type[Payload]] = {}
     for payload in payloads:
         if payload.type.partition(".")[0] in domains:
-            raise EventError(f"{payload.type} is in a domain of the catalogue: choose one of your own")
+            raise EventError(f"{payload.type} is in a domain of the catalogue: use your own domain")
         if payload.type in found:
             raise EventError(f"{payload.type} is declared twice")
         found[payload.type] = payload

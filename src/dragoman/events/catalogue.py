@@ -203,6 +203,33 @@ class RouteDecided(Payload):
     chain: tuple[PolicyEvaluation, ...]
 
 
+class ModelSwapped(Payload):
+    """The session is set to another model. ``losses``: how many things its next request cannot carry."""
+
+    type: ClassVar[str] = "model.swapped"
+    floor: ClassVar[Sensitivity] = Sensitivity.PSEUDONYMOUS
+    actor: ClassVar[Actor] = Actor.USER
+
+    previous_model: Text | None = None
+    model: Text
+    losses: Count = 0
+    estimated_input_tokens: Count | None = None
+
+
+class ModelSwapRefused(Payload):
+    """A swap was refused; the model stays. ``refusals`` are names of docs/reference/routing-and-events.md#validation;
+    a refusal without such a name counts in ``reason_count`` alone."""
+
+    type: ClassVar[str] = "model.swap_refused"
+    floor: ClassVar[Sensitivity] = Sensitivity.PSEUDONYMOUS
+    actor: ClassVar[Actor] = Actor.USER
+
+    previous_model: Text | None = None
+    model: Text
+    refusals: tuple[Text, ...] = ()
+    reason_count: Count = 0
+
+
 class PolicyDenied(Payload):
     """A plugin of the session's policy denied a step. Private, because its reason may quote the content."""
 
@@ -297,6 +324,8 @@ CATALOGUE: dict[str, type[Payload]] = {
         ToolFailed,
         ToolInputInvalid,
         RouteDecided,
+        ModelSwapped,
+        ModelSwapRefused,
         PolicyDenied,
         PolicyDeclassified,
         PolicyHeadersWritten,

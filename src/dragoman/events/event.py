@@ -48,12 +48,12 @@ _ORDER = {level: place for place, level in enumerate(Sensitivity)}
 WordT = TypeVar("WordT", bound=StrEnum)
 
 
-def parse_word(kind: type[WordT], given: str, what: str) -> WordT:
+def parse_word(kind: type[WordT], value: str, description: str) -> WordT:
     """Return a member of a closed list. Raises EventError, with the list, for any other word."""
     try:
-        return kind(given)
+        return kind(value)
     except ValueError:
-        raise EventError(f"{given!r:.80} is no {what}: there are {', '.join(kind)}") from None
+        raise EventError(f"unknown {description} {value!r:.80}: use one of {', '.join(kind)}") from None
 
 
 class Payload(FrozenModel):
@@ -72,9 +72,9 @@ class Payload(FrozenModel):
         super().__pydantic_init_subclass__(**settings)
         domain, _, what = cls.type.partition(".")
         if not (domain and what and cls.type == cls.type.lower()):
-            raise EventError(f"{cls.type!r:.80} is no type of event: write it as 'domain.what_happened'")
+            raise EventError(f"{cls.type!r:.80} is not a valid event type: write it as 'domain.what_happened'")
         if cls.type.startswith(RESERVED):
-            raise EventError(f"{cls.type!r:.80} begins as the events of streams do, which never go over the bus")
+            raise EventError(f"{cls.type!r:.80} starts like the events of streams, which never go over the bus")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def read_event(line: str | bytes, types: Mapping[str, type[Payload]]) -> Event:
             parent_event_id=data.get("parent_event_id"),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise EventError("the line is no event: it lacks a field, or holds something else") from None
+        raise EventError("the line is not an event: a field is missing or wrong") from None
 
 
 def _payload(kind: str, fields: dict[str, Any], types: Mapping[str, type[Payload]]) -> Payload | UnknownPayload:

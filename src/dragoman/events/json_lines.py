@@ -63,4 +63,4 @@ def read_json_lines(path: str | Path, types: Mapping[str, type[Payload]] = CATAL
             try:
                 yield read_event(line, types)
             except EventError as error:
-                logger.warning("line %d of %s is left out: %s", number, path, error)
+                logger.warning("line %d of %s is skipped: %s", number, path, error)

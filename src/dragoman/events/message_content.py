@@ -44,8 +44,8 @@ def _part(block: ContentBlock) -> dict[str, Any]:
         case ThinkingBlock(text=text):
             return {"type": "reasoning", "content": text}
         case ToolUseBlock(id=call_id, name=name):
-            given = block.input if block.raw_input is None else block.raw_input
-            return {"type": "tool_call", "id": call_id, "name": name, "arguments": given}
+            arguments = block.input if block.raw_input is None else block.raw_input
+            return {"type": "tool_call", "id": call_id, "name": name, "arguments": arguments}
         case ToolResultBlock(tool_use_id=call_id):
             return {"type": "tool_call_response", "id": call_id, "response": _response(block)}
         case _:

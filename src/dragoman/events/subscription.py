@@ -67,7 +67,7 @@ class Subscription:
         """Remove the handler. Idempotent. A running call of the handler is completed."""
         with self._changed:
             if missed := len(self._queue):
-                logger.warning("handler %s is taken off with %d events still waiting for it", self.name, missed)
+                logger.warning("handler %s is removed with %d events still waiting for it", self.name, missed)
             self._closed = True
             self._queue.clear()
             self._changed.notify_all()
@@ -83,7 +83,7 @@ class Subscription:
             if self._closed:
                 return True
             if self._is_loop_closed():
-                logger.warning("the event loop of handler %s is closed: the handler is taken off", self.name)
+                logger.warning("the event loop of handler %s is closed: the handler is removed", self.name)
                 self.close()
                 return True
             if len(self._queue) >= self._capacity:

@@ -70,7 +70,7 @@ def history_to_umf(messages: Sequence[Message], *, project_hash: str | None = No
 
 def _common(event_id: str, session_id: str, at: int, sequence: int, project_hash: str | None) -> _Fields:
     if not 0 <= sequence <= _LAST_SEQUENCE:
-        raise EventError("a sequence of UMF is a number of 32 bits, from 0")
+        raise EventError("a sequence of UMF must be a 32-bit number from 0")
     common: _Fields = {"event_id": event_id, "session_id": session_id}
     if project_hash is not None:
         common["project_hash"] = project_hash
@@ -142,7 +142,7 @@ def _text(blocks: Iterable[ContentBlock], message: Message) -> str:
 
 
 def _log_left_out(block: ContentBlock, message: Message) -> None:
-    logger.warning("UMF has no word for the %s block of message %s: it is left out", block.type, message.id)
+    logger.warning("UMF has no form for the %s block of message %s: it is left out", block.type, message.id)
 
 
 def _status(result: ToolResultBlock | None) -> str:

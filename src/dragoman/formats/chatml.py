@@ -48,7 +48,7 @@ def to_chatml(messages: Sequence[Message]) -> Conversion[str]:
 def from_chatml(text: str | bytes) -> list[Message]:
     """Read the messages of a ChatML text. A result has no known call. Raises FormatError."""
     if not isinstance(text, (str, bytes, bytearray)):
-        raise FormatError(f"ChatML is a text, not {kind_of(text)}")
+        raise FormatError(f"ChatML must be a text, not {kind_of(text)}")
     text = decode_text(text)
     try:
         check_text(text)
@@ -62,18 +62,18 @@ def from_chatml(text: str | bytes) -> list[Message]:
             raise FormatError(f"a turn begins with {START}", path=path)
         header = _HEADER.match(text, position + len(START))
         if header is None:
-            raise FormatError("a turn begins with its role, which is system, user, assistant or tool", path=path)
+            raise FormatError("a turn must begin with its role: system, user, assistant or tool", path=path)
         end = text.find("\n" + END, header.end() - 1)
         if end < 0:
             raise FormatError(f"the turn has no {END}", path=path)
         body = text[header.end() : end] if end >= header.end() else ""
         if START in body or END in body:
-            raise FormatError("a marker stands inside a turn", path=path)
+            raise FormatError("a marker occurs inside a turn", path=path)
         messages.append(_read(Role(header[1]), header[2], body))
         position = end + len(END) + 1
         if position < len(text):
             if text[position] != "\n" or position + 1 == len(text):
-                raise FormatError("one line break stands between two turns, and none behind the last", path=path)
+                raise FormatError("there must be one line break between two turns, and none after the last", path=path)
             position += 1
     return messages
 
@@ -111,7 +111,7 @@ def _turns(message: Message, names: dict[str, str], losses: LossCollector) -> li
             )  # fmt: skip
     elif not turns:
         losses.add(
-            message, -1, "nothing of the message can be said in ChatML: left out",
+            message, -1, "nothing of the message can be written in ChatML: left out",
             kind=LossKind.EMPTY_MESSAGE, severity=Severity.INFO,
         )  # fmt: skip
     return turns
@@ -123,7 +123,7 @@ def _speaker(message: Message, losses: LossCollector) -> str:
         losses.add(message, -1, reason, kind=LossKind.ROLE, severity=Severity.INFO)
         return "system"
     if message.role is Role.TOOL:
-        reason = "what stands beside results in a tool's message is written as the user's"
+        reason = "other content of a message with results is written as the user's"
         losses.add(message, -1, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
         return "user"
     return str(message.role)
@@ -135,16 +135,16 @@ def _text(message: Message, index: int, block: ContentBlock, losses: LossCollect
             losses.add(message, index, "ChatML has no citations: left out")
         return _break_markers(message, index, block.text, losses)
     if (flat := flatten_block(block)) is not None:
-        losses.add(message, index, f"ChatML has no word for this {block.type} block: written as text")
+        losses.add(message, index, f"ChatML has no form for this {block.type} block: written as text")
         return _break_markers(message, index, flat.text, losses)
     kind = LossKind.TOOLS if block.type == "tool_use" else None
-    losses.add(message, index, f"ChatML has no word for this {block.type} block: left out", kind=kind)
+    losses.add(message, index, f"ChatML has no form for this {block.type} block: left out", kind=kind)
     return None
 
 
 def _result(message: Message, index: int, block: ToolResultBlock, name: str | None, losses: LossCollector) -> str:
-    missing = "no failure and no call" if block.is_error else "no call"
-    losses.add(message, index, f"a result in ChatML tells of {missing}", kind=LossKind.TOOLS, severity=Severity.INFO)
+    missing = "neither the failure nor the call" if block.is_error else "no call"
+    losses.add(message, index, f"a result in ChatML names {missing}", kind=LossKind.TOOLS, severity=Severity.INFO)
     text = _break_markers(message, index, result_text(message, index, block, losses), losses)
     return _turn("tool", _UNFIT_FOR_NAMES.sub("_", name) if name else name, text)
 
@@ -152,7 +152,7 @@ def _result(message: Message, index: int, block: ToolResultBlock, name: str | No
 def _break_markers(message: Message, index: int, text: str, losses: LossCollector) -> str:
     broken, times = _MARKER.subn(r"<| \1|>", text)
     if times:
-        losses.add(message, index, "a marker of ChatML in a text is broken, as it would end the turn there")
+        losses.add(message, index, "a marker of ChatML in a text is split, because it would end the turn")
     return broken
 
 

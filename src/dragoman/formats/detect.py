@@ -62,10 +62,10 @@ def _detect_object(document: Entry) -> str | None:
         return "litellm"
     if isinstance(document.get("parts"), list) and "role" not in document and "kind" not in document:
         return "message-body"
-    listed = document.get("messages")
-    if not isinstance(listed, list):
+    entries = document.get("messages")
+    if not isinstance(entries, list):
         return _detect_list([document])
-    found = _detect_list(listed)
+    found = _detect_list(entries)
     if found == "openai-chat" and "system" in document:
         first = document["system"]
         is_bedrock = isinstance(first, list) and any(isinstance(each, Mapping) and "type" not in each for each in first)
@@ -169,8 +169,8 @@ def _is_anthropic(entry: Entry) -> bool:
 
 
 def _parts(entry: Entry, name: str = "content") -> Iterator[Entry]:
-    listed = entry.get(name)
-    return (part for part in listed if isinstance(part, Mapping)) if isinstance(listed, list) else iter(())
+    parts = entry.get(name)
+    return (part for part in parts if isinstance(part, Mapping)) if isinstance(parts, list) else iter(())
 
 
 _DETECTORS: tuple[tuple[str, Callable[[Entry], bool]], ...] = (

@@ -24,11 +24,11 @@ def parse(data: Any, *, format_name: str) -> Any:
     if not isinstance(data, (str, bytes, bytearray)):
         return data
     if len(data) > MAX_TEXT_BYTES:
-        raise FormatError(f"a document of {format_name} has at most {MAX_TEXT_BYTES} bytes")
+        raise FormatError(f"a document of {format_name} can have at most {MAX_TEXT_BYTES} bytes")
     try:
         return from_json(data.encode() if isinstance(data, str) else bytes(data), allow_inf_nan=False)
     except ValueError as error:
-        raise FormatError(_shorten(f"this is no JSON: {error}")) from None
+        raise FormatError(_shorten(f"this is not valid JSON: {error}")) from None
 
 
 def decode_text(data: str | bytes | bytearray) -> str:
@@ -85,12 +85,12 @@ def copy_json_at(value: Any, path: str = "$") -> Any:
 def iter_entries(data: Any, *, format_name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the objects of a document that is a list of them, or a single one, each with its path."""
     value = parse(data, format_name=format_name)
-    many = isinstance(value, (list, tuple))
-    for index, item in enumerate(value if many else [value]):
-        path = f"$[{index}]" if many else "$"
+    is_list = isinstance(value, (list, tuple))
+    for index, item in enumerate(value if is_list else [value]):
+        path = f"$[{index}]" if is_list else "$"
         copied = copy_json_at(item, path)
         if not isinstance(copied, dict):
-            raise FormatError(f"an entry of {format_name} is an object, not {kind_of(copied)}", path=path)
+            raise FormatError(f"an entry of {format_name} must be an object, not {kind_of(copied)}", path=path)
         yield path, copied
 
 
@@ -129,15 +129,15 @@ def _steps(value: Any, location: Sequence[str | int]) -> str:
 
     A key exists in the object, or is the last step if it is missing: any other word is such a name.
     """
-    shown = ""
-    for place, step in enumerate(location, 1):
+    path = ""
+    for number, step in enumerate(location, 1):
         if isinstance(step, int):
-            shown += f"[{step}]"
+            path += f"[{step}]"
             value = value[step] if isinstance(value, (list, tuple)) and step < len(value) else None
-        elif isinstance(value, dict) and (step in value or place == len(location)):
-            shown += f".{step}"
+        elif isinstance(value, dict) and (step in value or number == len(location)):
+            path += f".{step}"
             value = value.get(step)
-    return shown
+    return path
 
 
 def _shorten(reason: str) -> str:

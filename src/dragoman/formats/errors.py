@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from dragoman.adapter.errors import DragomanError
 from dragoman.canonical.message import Message
 
+_MAX_SHOWN = 4
+"""Violations in the message of an error, apart from the first."""
+
 
 class FormatError(DragomanError):
     """``path`` leads to the fault, as in ``$[3].message.content[0].text``; ``$`` is the document itself."""
@@ -24,7 +27,7 @@ class FormatError(DragomanError):
 
 @dataclass(frozen=True, slots=True)
 class BodyViolation:
-    """``path`` leads to the part, as in ``$[2]``; ``$`` is the body, if a part is missing."""
+    """``path`` leads to the part, as in ``$[2]``. It is ``$``, the body itself, if a part is missing."""
 
     path: str
     reason: str
@@ -34,9 +37,9 @@ class BodyViolation:
 
 
 class MessageBodyError(FormatError):
-    """``violations`` are all of them; while an answer arrives, those that are already certain.
+    """``violations`` has every violation. If the answer has not fully arrived, it has those that are already certain.
 
-    ``reply`` is the whole answer that a session received, or None if there is none or it is incomplete.
+    ``reply`` is the complete answer that a session received, or None.
     """
 
     def __init__(self, violations: Iterable[BodyViolation], *, ended: str | None = None) -> None:
@@ -54,7 +57,4 @@ class NotFetchedError(FormatError):
 
     def __init__(self, url: str, *, path: str = "$") -> None:
         self.url = url
-        super().__init__("the content lies at a URL: give fetch, which nothing is read without", path=path)
-
-
-_MAX_SHOWN = 4
+        super().__init__("the content is at a URL: pass fetch to read it", path=path)

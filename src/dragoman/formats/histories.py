@@ -8,7 +8,7 @@ from dragoman.canonical.message import Message
 def as_history(messages: Iterable[Message]) -> list[Message]:
     """Return the messages as a list. Raises TypeError for a single message, or an item that is not a message."""
     if isinstance(messages, (Message, str, bytes)):
-        raise TypeError(f"a history is a list of messages, not a {type(messages).__name__} alone")
+        raise TypeError(f"a history must be a list of messages, not a {type(messages).__name__}")
     history = list(messages)
     for index, message in enumerate(history):
         as_message(message, f"history[{index}]")

@@ -76,11 +76,11 @@ def to_native(provider: str, messages: Sequence[Message], *, model: str | None =
         earlier = to_native(provider, history[:-1], model=model)
         return Conversion(earlier.data, (*earlier.losses, *last))
     body = wirejson.loads_object(wire.body)
-    listed = _drop_trailing(body.get(fields.messages), trailing)
+    entries = _drop_trailing(body.get(fields.messages), trailing)
     trailing_ids = {message.id for message in trailing}
     losses = tuple(loss for loss in wire.losses if loss.message_id not in trailing_ids)
     instructions = {name: body[name] for name in fields.instructions if body.get(name)}
-    return Conversion({**instructions, fields.messages: listed} if instructions else listed, losses)
+    return Conversion({**instructions, fields.messages: entries} if instructions else entries, losses)
 
 
 def _adapter(provider: str, model: str | None) -> Adapter:
@@ -105,42 +105,42 @@ def _body(data: Any, fields: _HistoryFields, provider: str) -> dict[str, Any]:
     if isinstance(data, (list, tuple)):
         return {fields.messages: _copy_entries(data, "$")}
     if not isinstance(data, Mapping):
-        raise FormatError(f"a history of {provider} is a list of messages, not {kind_of(data)}")
+        raise FormatError(f"a history of {provider} must be a list of messages, not {kind_of(data)}")
     if fields.messages not in data:
-        raise FormatError(f"there is no {fields.messages}, which a history of {provider} holds")
+        raise FormatError(f"{fields.messages} is missing in a history of {provider}")
     path = f"$.{fields.messages}"
-    listed = data[fields.messages]
+    entries = data[fields.messages]
     rest = copy_json_at({name: value for name, value in data.items() if name != fields.messages})
-    if not isinstance(listed, (list, tuple)):
-        if isinstance(listed, str) and fields.messages == "input":
-            return {**rest, fields.messages: copy_json_at(listed, path)}
-        raise FormatError(f"a history of {provider} is a list of messages, not {kind_of(listed)}", path=path)
-    return {**rest, fields.messages: _copy_entries(listed, path)}
+    if not isinstance(entries, (list, tuple)):
+        if isinstance(entries, str) and fields.messages == "input":
+            return {**rest, fields.messages: copy_json_at(entries, path)}
+        raise FormatError(f"a history of {provider} must be a list of messages, not {kind_of(entries)}", path=path)
+    return {**rest, fields.messages: _copy_entries(entries, path)}
 
 
-def _copy_entries(listed: Sequence[Any], path: str) -> list[Any]:
-    entries = [copy_json_at(item, f"{path}[{index}]") for index, item in enumerate(listed)]
+def _copy_entries(items: Sequence[Any], path: str) -> list[Any]:
+    entries = [copy_json_at(item, f"{path}[{index}]") for index, item in enumerate(items)]
     for index, entry in enumerate(entries):
         if not isinstance(entry, dict):
-            raise FormatError(f"a message is an object, not {kind_of(entry)}", path=f"{path}[{index}]")
+            raise FormatError(f"a message must be an object, not {kind_of(entry)}", path=f"{path}[{index}]")
     return entries
 
 
 def _find_fault(body: dict[str, Any], fields: _HistoryFields, read: Callable[[Mapping[str, Any]], object]) -> str:
     """Return the path to the first entry that cannot be read: every longer prefix of the list contains it too."""
-    listed = body[fields.messages]
+    entries = body[fields.messages]
     path = f"$.{fields.messages}"
 
     def is_read(count: int) -> bool:
         try:
-            read({**body, fields.messages: listed[:count]})
+            read({**body, fields.messages: entries[:count]})
         except RequestError:
             return False
         return True
 
-    if not isinstance(listed, list) or not is_read(0):
+    if not isinstance(entries, list) or not is_read(0):
         return "$"
-    good, bad = 0, len(listed)
+    good, bad = 0, len(entries)
     while bad - good > 1:
         middle = (good + bad) // 2
         good, bad = (middle, bad) if is_read(middle) else (good, middle)
@@ -161,12 +161,12 @@ def _trailing_turn(history: Sequence[Message]) -> list[Message]:
     return [Message.user(_TRAILING_TEXT, **message_fields)]
 
 
-def _drop_trailing(listed: Any, trailing: Sequence[Message]) -> list[Any]:
-    if isinstance(listed, str):
+def _drop_trailing(native_entries: Any, trailing: Sequence[Message]) -> list[Any]:
+    if isinstance(native_entries, str):
         return [
-            {"role": "user", "content": listed}
+            {"role": "user", "content": native_entries}
         ]  # the only turn that a request of Responses may have as a plain text
-    entries = list(listed) if isinstance(listed, list) else []
+    entries = list(native_entries) if isinstance(native_entries, list) else []
     if trailing:
         while entries and _TRAILING_TEXT.encode() in wirejson.dumps(entries[-1]):
             entries.pop()

@@ -22,14 +22,14 @@ def to_messages(messages: Sequence[Message]) -> Conversion[list[dict[str, Any]]]
 
 def from_messages(document: Any) -> list[Message]:
     """Read messages of any version. Raises FormatError, with a path."""
-    listed = parse_json_or_lines(document, format_name=FORMAT)
+    entries = parse_json_or_lines(document, format_name=FORMAT)
     at = "$"
-    if isinstance(listed, dict) and SESSION in listed:
-        listed, at = listed.get("messages"), "$.messages"
-        if not isinstance(listed, list):
-            raise FormatError("a session has a list of messages", path=at)
+    if isinstance(entries, dict) and SESSION in entries:
+        entries, at = entries.get("messages"), "$.messages"
+        if not isinstance(entries, list):
+            raise FormatError("a session must have a list of messages", path=at)
     read: list[Message] = []
-    for path, native in iter_entries(listed, format_name=FORMAT):
+    for path, native in iter_entries(entries, format_name=FORMAT):
         entry_path = at + path.removeprefix("$")
         with validating(native, entry_path):
             try:

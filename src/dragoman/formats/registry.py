@@ -52,14 +52,14 @@ class Format:
 
 def _write_body(history: Sequence[Message], model: str | None) -> Conversion[Any]:
     if len(history) != 1:
-        raise ConfigurationError(f"a message body is one message, and these are {len(history)}: choose acp")
+        raise ConfigurationError(f"a message body holds one message, not {len(history)}: use acp")
     written = to_message_body(history[0])
     return Conversion(written.data.as_json(), written.losses)
 
 
 def _build_formats() -> dict[str, Format]:
     found = (
-        Format("messages", "Dragoman's own messages, whole", lambda data, _: from_messages(data),
+        Format("messages", "Dragoman's own messages", lambda data, _: from_messages(data),
               lambda history, _: to_messages(history)),
         Format("session", "a session of Dragoman, as Session.dump writes it", lambda data, _: from_messages(data)),
         Format("cmf", "CMF 2.0, with its extensions", lambda data, _: from_cmf(data),
@@ -68,12 +68,12 @@ def _build_formats() -> dict[str, Format]:
         Format("umf-events", "UMF's event log", lambda data, _: from_umf_events(data), suffix=".jsonl"),
         Format("chatml", "ChatML as one text", lambda data, _: from_chatml(decode_text(data)),
               lambda history, _: to_chatml(history), suffix=".chatml"),
-        Format("acp", "messages of ACP, in their final form", lambda data, _: from_acp(data),
+        Format("acp", "messages of ACP, in its final version", lambda data, _: from_acp(data),
               lambda history, _: to_acp(history)),
         Format("message-body", "ACP's message body: one message", lambda data, _: [from_message_body(data)],
         _write_body),
         Format("pydantic-ai", "pydantic-ai's message history", lambda data, _: from_pydantic_ai(data)),
-        Format("langchain", "LangChain's messages, dumped", lambda data, _: from_langchain(data)),
+        Format("langchain", "dumps of LangChain's messages", lambda data, _: from_langchain(data)),
         Format("litellm", "LiteLLM's message lists and replies", lambda data, model: from_litellm(data, model=model)),
         Format("llm", "the log of simonw/llm, a SQLite file", read_many=from_llm_logs),
         Format("vcr", "vcrpy's cassettes", read_many=lambda path: from_cassette(path.read_bytes())),
@@ -91,10 +91,10 @@ def get_format(name: str) -> Format:
         return FORMATS[name]
     if name not in providers():
         known = ", ".join(FORMATS)
-        raise ConfigurationError(f"there is no shape {name!r:.80}: there are {known}, and the names of providers")
+        raise ConfigurationError(f"there is no format {name!r:.80}: there are {known}, and the names of providers")
     return Format(
         name,
-        f"the list of messages that clients of {name} keep",
+        f"the message list of a client of {name}",
         lambda data, model: from_native(name, data, model=model),
         lambda history, model: to_native(name, history, model=model),
     )
@@ -106,7 +106,7 @@ def read_file(path: Path, name: str, model: str | None = None) -> list[Conversat
     if known.read_many is not None:
         return known.read_many(path)
     if known.read is None:
-        raise FormatError(f"{name} is written and never read")
+        raise FormatError(f"{name} can be written but not read")
     return [Conversation(path.stem, known.read(path.read_bytes(), model))]
 
 

@@ -67,18 +67,18 @@ class Budget:
         allow_unpriced: bool = False,
     ) -> None:
         if usd is None and tokens is None:
-            raise ConfigurationError("a budget has a limit in usd, in tokens, or in both")
+            raise ConfigurationError("a budget needs a limit in usd, in tokens, or in both")
         if isinstance(usd, float):
-            raise ConfigurationError("usd is a Decimal, an int or a text: a float is not exact")
+            raise ConfigurationError("usd must be a Decimal, an int or a string: a float is not exact")
         if per not in get_args(Per):
-            raise ConfigurationError(f"a budget is per {', '.join(get_args(Per))}, not per {per!r:.40}")
+            raise ConfigurationError(f"per must be one of {', '.join(get_args(Per))}, not {per!r:.40}")
         try:
             self.usd = None if usd is None else Decimal(usd)
         except ArithmeticError:
-            raise ConfigurationError(f"usd is an amount of dollars, not {usd!r:.40}") from None
+            raise ConfigurationError(f"usd must be an amount of dollars, not {usd!r:.40}") from None
         usd_is_valid = self.usd is None or (self.usd.is_finite() and self.usd >= 0)
         if not usd_is_valid or (tokens is not None and tokens < 0):
-            raise ConfigurationError("the limit of a budget is at least 0")
+            raise ConfigurationError("the limit of a budget must be at least 0")
         self.tokens = tokens
         self.per: Per = per
         self.allow_unpriced = allow_unpriced
@@ -174,7 +174,7 @@ class Reservation:
         """Replace the reservation by the usage. For a reply without usage, the estimated input counts."""
         if self.max_spend is not None and usage is None:
             logger.warning(
-                "a reply of %s came without counts: its budget counts the estimated input", self.max_spend.model
+                "a reply of %s has no token counts: the budget counts its estimated input", self.max_spend.model
             )
         self._end(Spend.of(usage) if usage is not None else self.max_spend.input_spend if self.max_spend else NO_SPEND)
 

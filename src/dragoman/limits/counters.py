@@ -27,7 +27,7 @@ class ClaimResult(NamedTuple):
 
 
 class Adjustment(NamedTuple):
-    """The difference between what a request used of a bucket and what it had claimed, in microseconds."""
+    """``delta``: what a request used of a bucket, minus what it had claimed, in microseconds."""
 
     claim: Claim
     delta: int
@@ -87,10 +87,10 @@ class LocalCounters:
             return ClaimResult(True, at, at - now, blocking)
 
     def settle(self, adjustments: Sequence[Adjustment], at: int) -> None:
-        """Replace what was claimed by what was used, for a request that started ``at`` that time.
+        """Replace the claimed time by the used time, for a request that started at ``at``.
 
-        The returned time is reduced by the time between that start and the last one: a gap in between cannot be used
-        any more.
+        If less was used, the bucket gets time back, but not the time between that start and the last start of any
+        request: nobody can start in the past.
         """
         with self._lock:
             now = self._now()

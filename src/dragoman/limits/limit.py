@@ -39,14 +39,14 @@ class Limit:
 
     def __post_init__(self) -> None:
         if self.requests is None and self.tokens is None:
-            raise ConfigurationError("a limit has a number of requests, of tokens, or of both")
+            raise ConfigurationError("a limit needs a number of requests, of tokens, or of both")
         for amount in (self.requests, self.tokens):
             if amount is not None and (isinstance(amount, bool) or not isinstance(amount, int) or amount < 1):
-                raise ConfigurationError(f"a limit is a whole number of at least 1, not {amount!r:.40}")
+                raise ConfigurationError(f"a limit must be a whole number of at least 1, not {amount!r:.40}")
         if not 0 < self.seconds <= _MAX_SECONDS:
-            raise ConfigurationError("the seconds of a limit are over 0, and at most a year")
+            raise ConfigurationError("the seconds of a limit must be more than 0, and at most a year")
         if not 0 < self.burst <= 1:
-            raise ConfigurationError("burst is a share of the limit: over 0, and at most 1")
+            raise ConfigurationError("burst is a share of the limit: more than 0, and at most 1")
 
     def matches(self, model: str) -> bool:
         return fnmatchcase(model, self.models)
@@ -94,7 +94,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a request needs of one bucket, in microseconds.
+    """The share of one bucket that a request needs, in microseconds.
 
     ``cost``: the time that it books. ``slack``: the minimum time from the end of earlier bookings to its start,
     negative within the burst. ``period``: how long the bucket is kept.

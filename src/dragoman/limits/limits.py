@@ -52,7 +52,7 @@ class Limits:
         timing: Timing | None = None,
     ) -> None:
         if not max_wait >= 0:
-            raise ConfigurationError("max_wait is a number of seconds from 0 on")
+            raise ConfigurationError("max_wait must be a number of seconds, at least 0")
         self.limits = (limits,) if isinstance(limits, Limit) else tuple(limits)
         self.max_wait = max_wait
         self.reply_tokens = reply_tokens

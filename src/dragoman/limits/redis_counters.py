@@ -43,7 +43,7 @@ class RedisCounters:
             self._client: Any = redis.Redis.from_url(self._url, **_client_settings())
         except ValueError:  # the URL is not shown: it may hold a password
             raise ConfigurationError(
-                "this is no URL of Redis: write redis://host:6379/0, or rediss:// for TLS"
+                "this is not a URL of Redis: write redis://host:6379/0, or rediss:// for TLS"
             ) from None
 
     def claim(self, claims: Sequence[Claim], max_wait_us: int) -> ClaimResult:
@@ -128,7 +128,9 @@ def _claim_result(values: Sequence[Any]) -> ClaimResult:
 
 
 def _unavailable(error: Exception) -> LimitsUnavailableError:
-    return LimitsUnavailableError(f"the counts of the limits cannot be reached: {mask_secrets(str(error))}")
+    return LimitsUnavailableError(
+        f"the server with the counts of the limits cannot be reached: {mask_secrets(str(error))}"
+    )
 
 
 @cache

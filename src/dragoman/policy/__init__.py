@@ -1,69 +1,38 @@
-"""Policy: what plugins may read of a message and its context, and what they may change."""
+"""Policy: plugins that judge messages, and what they may read and change.
+
+These are the names that most plugins and programs need. `dragoman.policy.extensions` has every extension,
+`dragoman.policy.views` what a view of a message consists of, `dragoman.policy.labels` and
+`dragoman.policy.data_policy` work with labels, and `dragoman.policy.slots` says who may read and write what.
+`dragoman.policy.plugins` has the plugins that come with the library.
+"""
 
 from dragoman.canonical.extensions.extensions import (
-    AgentExtension,
-    CompletionExtension,
-    CompletionStopReason,
-    CompletionTokens,
-    ConversationContext,
     DataPolicy,
-    DelegationExtension,
-    DelegationHop,
     Extensions,
-    FrameworkExtension,
     HttpExtension,
-    LLMExtension,
-    MCPExtension,
-    MetaExtension,
     ObjectSecurityProfile,
-    PromptMetadata,
-    ProvenanceExtension,
-    RequestExtension,
-    ResourceMetadata,
-    RetentionPolicy,
     SecurityExtension,
     SubjectExtension,
     SubjectType,
-    ToolMetadata,
 )
-from dragoman.canonical.glob import Glob
-from dragoman.canonical.message_view.kinds import ViewAction, ViewKind
-from dragoman.canonical.message_view.parts import CalledTool, UnknownPartError, called_tools
 from dragoman.canonical.message_view.view import MessageView, iter_views
-from dragoman.policy.data_policy import apply_data_labels, check_data_use, data_policies
 from dragoman.policy.errors import DeclassificationError, PolicyDeniedError, PolicyError, TierViolation
-from dragoman.policy.filtering import filter_extensions
-from dragoman.policy.labels import Declassification, declassify, inherit_labels, labels_of, with_labels
-from dragoman.policy.merging import merge_extensions
+from dragoman.policy.labels import Declassification
 from dragoman.policy.pipeline import Pipeline, PipelineResult
 from dragoman.policy.plugin import CheckResult, Hook, Mode, OnError, Plugin, PluginResult, Violation, hook
-from dragoman.policy.slots import SLOTS, Capability, Slot, Tier, expand_capabilities
+from dragoman.policy.slots import Capability, Tier
 from dragoman.policy.step import Step
 
 __all__ = [
-    "SLOTS",
-    "AgentExtension",
-    "CalledTool",
     "Capability",
     "CheckResult",
-    "CompletionExtension",
-    "CompletionStopReason",
-    "CompletionTokens",
-    "ConversationContext",
     "DataPolicy",
     "Declassification",
     "DeclassificationError",
-    "DelegationExtension",
-    "DelegationHop",
     "Extensions",
-    "FrameworkExtension",
-    "Glob",
     "Hook",
     "HttpExtension",
-    "LLMExtension",
-    "MCPExtension",
     "MessageView",
-    "MetaExtension",
     "Mode",
     "ObjectSecurityProfile",
     "OnError",
@@ -73,34 +42,13 @@ __all__ = [
     "PluginResult",
     "PolicyDeniedError",
     "PolicyError",
-    "PromptMetadata",
-    "ProvenanceExtension",
-    "RequestExtension",
-    "ResourceMetadata",
-    "RetentionPolicy",
     "SecurityExtension",
-    "Slot",
     "Step",
     "SubjectExtension",
     "SubjectType",
     "Tier",
     "TierViolation",
-    "ToolMetadata",
-    "UnknownPartError",
-    "ViewAction",
-    "ViewKind",
     "Violation",
-    "apply_data_labels",
-    "called_tools",
-    "check_data_use",
-    "data_policies",
-    "declassify",
-    "expand_capabilities",
-    "filter_extensions",
     "hook",
-    "inherit_labels",
     "iter_views",
-    "labels_of",
-    "merge_extensions",
-    "with_labels",
 ]

@@ -35,9 +35,9 @@ def apply_data_labels(
 
 def check_data_use(actions: Iterable[str], policies: Iterable[DataPolicy]) -> Violation | None:
     """Return the first violation of these data policies by the given actions, or None."""
-    listed = tuple(policies)
+    all_policies = tuple(policies)
     for action in actions:
-        if not all(policy.permits(action) for policy in listed):
+        if not all(policy.permits(action) for policy in all_policies):
             reason = f"data in this conversation may not be used for {action!r}"
             return Violation(reason, code="data_policy", plugin="data policy")
     return None

@@ -19,10 +19,10 @@ def apply_edit(original: Message, returned: Message, plugin: str) -> Message:
     arguments and the content, or drop them. The result shares nothing with ``returned``.
     """
     if not isinstance(returned, Message):
-        raise TierViolation(plugin, "message", Tier.IMMUTABLE, f"a {type(returned).__name__} is no Message")
+        raise TierViolation(plugin, "message", Tier.IMMUTABLE, f"expected a Message, not a {type(returned).__name__}")
     for name in _UNCHANGEABLE:
         if getattr(returned, name) != getattr(original, name):
-            raise TierViolation(plugin, f"message.{name}", Tier.IMMUTABLE, "a plugin changes the content alone")
+            raise TierViolation(plugin, f"message.{name}", Tier.IMMUTABLE, "a plugin may change only the content")
     if returned.content == original.content:
         return original
     _check_calls(original.content, returned.content, plugin)
@@ -69,7 +69,7 @@ def _check_calls(before: Sequence[ContentBlock], after: Sequence[ContentBlock], 
     for block in after:
         if isinstance(block, ToolUseBlock):
             if known.get(block.id) != block.name or block.id in seen:
-                raise TierViolation(plugin, "message.content", Tier.IMMUTABLE, "a call of a tool was made up")
+                raise TierViolation(plugin, "message.content", Tier.IMMUTABLE, "the plugin invented a tool call")
             seen.add(block.id)
         elif isinstance(block, ToolResultBlock) and block.tool_use_id not in result_ids:
-            raise TierViolation(plugin, "message.content", Tier.IMMUTABLE, "a tool's result was made up")
+            raise TierViolation(plugin, "message.content", Tier.IMMUTABLE, "the plugin invented a tool result")

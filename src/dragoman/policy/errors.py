@@ -1,9 +1,9 @@
-"""Errors between plugins and extensions.
+"""Errors of a policy: of its plugins, and of the labels that it protects.
 
 PolicyError
-├── PolicyDeniedError       a plugin denied a step: nothing of it was sent, run or shown
+├── PolicyDeniedError       a plugin denied a step: nothing was sent, run or shown
 ├── TierViolation           a plugin changed a slot that it may not change
-└── DeclassificationError   labels were not removed: no capability, or no reason
+└── DeclassificationError   labels were not removed: the grant, the actor or the reason is missing
 
 No message holds a value of a slot, because its reader may not be allowed to read the slot.
 """
@@ -30,8 +30,8 @@ class PolicyDeniedError(PolicyError):
     """A step was denied. ``hook`` names the step, ``plugin`` the plugin; ``code`` is for programs, ``reason`` for
     people.
 
-    ``description`` holds further details from the plugin. If the plugin failed and a failure denies, the cause is the
-    failure.
+    ``description`` holds further details from the plugin. If a failure of the plugin led to the denial, it is the
+    ``__cause__``.
     """
 
     def __init__(self, hook: str, plugin: str, code: str, reason: str, description: str = "") -> None:
@@ -44,4 +44,4 @@ class PolicyDeniedError(PolicyError):
 
 
 class DeclassificationError(PolicyError):
-    """Labels were not removed."""
+    """Labels were not removed: the policy does not grant it, or the actor or the reason is missing."""

@@ -20,7 +20,7 @@ def filter_extensions(extensions: Extensions | None, capabilities: Iterable[Capa
     if extensions is None:
         return None
     if not isinstance(extensions, Extensions):
-        raise TypeError(f"Extensions are filtered, not a {type(extensions).__name__}")
+        raise TypeError(f"expected Extensions, not a {type(extensions).__name__}")
     visible = {
         name: copy.deepcopy(getattr(extensions, name)) for name in Extensions.model_fields if _is_visible(name, granted)
     }

@@ -18,6 +18,8 @@ from dragoman.canonical.guard import Text
 from dragoman.policy.errors import DeclassificationError
 from dragoman.policy.slots import Capability, expand_capabilities
 
+__all__ = ["Declassification", "declassify", "inherit_labels", "labels_of", "with_labels"]
+
 
 class Declassification(FrozenModel):
     """The audit record: who removed which labels, why and when. ``subject`` names the data, such as a message's id."""
@@ -68,9 +70,9 @@ def declassify(
     Source: docs/reference/policy.md#declassification.
     """
     if Capability.DECLASSIFY_LABELS not in expand_capabilities(capabilities):
-        raise DeclassificationError(f"removing labels takes the capability {Capability.DECLASSIFY_LABELS}")
+        raise DeclassificationError(f"removing labels requires the capability {Capability.DECLASSIFY_LABELS}")
     if not actor.strip() or not reason.strip():
-        raise DeclassificationError("removing labels takes an actor and a reason, for the record")
+        raise DeclassificationError("removing labels requires an actor and a reason for the record")
     removed = labels_of(extensions) & _as_set(labels)
     if not removed:
         return extensions

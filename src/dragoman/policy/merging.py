@@ -41,14 +41,16 @@ def merge_extensions(
     if returned is None:
         return original
     if not isinstance(returned, Extensions):
-        raise TierViolation(plugin, "extensions", Tier.IMMUTABLE, f"a {type(returned).__name__} is no Extensions")
+        raise TierViolation(
+            plugin, "extensions", Tier.IMMUTABLE, f"expected Extensions, not a {type(returned).__name__}"
+        )
     comparison = _Merge(original or Extensions(), returned, granted, plugin, may_write)
     try:
         return comparison.merge(original)
     except TierViolation:
         raise
     except Exception as error:  # a class defined by the plugin may run any code while it is read
-        detail = f"what was returned cannot be read: {type(error).__name__}"
+        detail = f"the returned value cannot be read: {type(error).__name__}"
         raise TierViolation(plugin, "extensions", Tier.IMMUTABLE, detail) from None
 
 
@@ -98,16 +100,16 @@ class _Merge:
 
     def _require_write(self, name: str, slot: Slot) -> None:
         if not self._may_write:
-            raise self._violation(name, "this plugin may only look")
+            raise self._violation(name, "a plugin of this mode may only read")
         if slot.write is not None and slot.write not in self._granted:
-            raise self._violation(name, f"changing it takes {slot.write}")
+            raise self._violation(name, f"changing it requires {slot.write}")
 
     def _delegation(self, after: DelegationExtension) -> DelegationExtension:
         """Append the new hops here: fields derived from the chain are not taken from the plugin."""
         extended = self._original.delegation or DelegationExtension()
         known = len(extended.chain)
         if after.chain[:known] != extended.chain or len(after.chain) == known:
-            raise self._violation("delegation", "hops are only ever appended to the chain")
+            raise self._violation("delegation", "hops can only be appended to the chain")
         for hop in after.chain[known:]:
             extended = extended.with_new_hop(hop)
         if after.origin_subject_id not in (None, extended.origin_subject_id):
@@ -119,19 +121,19 @@ class _Merge:
             return
         before = before or SecurityExtension()
         if not isinstance(after, SecurityExtension):
-            raise self._violation("security.labels", "what stands in its place is no SecurityExtension")
+            raise self._violation("security.labels", "the new value is not a SecurityExtension")
         for name in ("classification", "subject", "objects", "data"):
-            value, shown = getattr(after, name, None), getattr(before, name)
-            if value is not None and value != {} and value != shown:
-                raise self._violation(_changed_path(name, shown, value), _NOT_CHANGEABLE)
+            value, original = getattr(after, name, None), getattr(before, name)
+            if value is not None and value != {} and value != original:
+                raise self._violation(_changed_path(name, original, value), _NOT_CHANGEABLE)
         labels = self._rebuild("security.labels", SecurityExtension, {"labels": getattr(after, "labels", ())}).labels
         if not before.labels <= labels:
-            raise self._violation("security.labels", "labels are only removed by an explicit declassification")
+            raise self._violation("security.labels", "only an explicit declassification removes labels")
         security = self._original.security or SecurityExtension()
         if labels <= security.labels:
             return
         if not self._may_write and Capability.APPEND_LABELS not in self._granted:
-            raise self._violation("security.labels", f"a plugin that only looks needs {Capability.APPEND_LABELS}")
+            raise self._violation("security.labels", f"a plugin that only reads needs {Capability.APPEND_LABELS}")
         changes["security"] = security.model_copy(update={"labels": security.labels | labels})
 
     def _custom(self, before: Any, after: Any, changes: dict[str, Any]) -> None:
@@ -152,11 +154,11 @@ class _Merge:
         return TierViolation(self._plugin, slot, SLOTS.get(slot, Slot(Tier.IMMUTABLE)).tier, detail)
 
 
-def _changed_path(name: str, shown: Any, value: Any) -> str:
+def _changed_path(name: str, original: Any, value: Any) -> str:
     """Return the path of the changed slot in the table."""
-    if isinstance(shown, SubjectExtension) and isinstance(value, SubjectExtension):
+    if isinstance(original, SubjectExtension) and isinstance(value, SubjectExtension):
         for field in SubjectExtension.model_fields:
-            if getattr(shown, field) != getattr(value, field, None):
+            if getattr(original, field) != getattr(value, field, None):
                 return f"security.subject.{field}"
     return f"security.{name}"
 

@@ -37,6 +37,6 @@ def check_access(
         if profile is None or profile.managed_by == "tool":
             continue
         if lacks_permissions(extensions.security.subject, profile):
-            reason = "the caller has not all of the permissions that this takes"
+            reason = "the caller lacks a permission that this requires"
             return Violation(reason, code="object_permissions", plugin="object profile")
     return None

@@ -93,12 +93,12 @@ class Pipeline:
         ]
         names = [each.name for each in declared]
         if repeated := {name for name in names if names.count(name) > 1}:
-            raise ConfigurationError(f"two plugins have the name {min(repeated)!r}: give each its own")
+            raise ConfigurationError(f"two plugins have the name {min(repeated)!r}: give each a different name")
         for setting, choices in ((signed, ("drop", "deny")), (unknown, ("deny", "drop"))):
             if setting not in choices:
-                raise ConfigurationError(f"{setting!r:.80}: the words are drop and deny")
+                raise ConfigurationError(f"{setting!r:.80}: use drop or deny")
         if denied_calls not in ("raise", "answer"):
-            raise ConfigurationError(f"{denied_calls!r:.80}: the words are raise and answer")
+            raise ConfigurationError(f"{denied_calls!r:.80}: use raise or answer")
         self.plugins = tuple(declared)
         self._by_hook = {
             hook: _HookPlugins.from_plugins(each for each in declared if hook in each.hooks) for hook in Hook
@@ -227,11 +227,11 @@ class _StepRun:
         if self._pipeline.unknown == "drop" and not self._already_seen:
             self.message = drop_unknown_parts(self.message)
             return
-        self.deny(Violation(f"a part of the kind {kind!r:.80} cannot be judged", code="unknown_part"))
+        self.deny(Violation(f"no plugin can judge a part of the kind {kind!r:.80}", code="unknown_part"))
 
-    def apply_answer(self, declared: PluginDeclaration, answer: Any, shown: Extensions | None = None) -> None:
-        """Merge a plugin's result, or deny the step. ``shown`` are the extensions that all concurrent plugins were
-        given.
+    def apply_answer(self, declared: PluginDeclaration, answer: Any, visible: Extensions | None = None) -> None:
+        """Merge a plugin's result, or deny the step. ``visible`` are the extensions that all concurrent plugins
+        received.
         """
         try:
             result = _as_result(answer)
@@ -239,7 +239,7 @@ class _StepRun:
             message, extensions = self.message, self.extensions
             if refusal is None:
                 message = self._message(declared, result.message)
-                extensions = self._extensions(declared, result.extensions, shown)
+                extensions = self._extensions(declared, result.extensions, visible)
         except Exception as error:
             self._handle_failure(declared, error)
             return
@@ -255,7 +255,7 @@ class _StepRun:
         if declared.mode is Mode.AUDIT:
             logger.warning("the plugin %s would deny %s: %s", declared.name, self._hook, violation.code)
             return None
-        raise TierViolation(declared.name, "step", Tier.IMMUTABLE, f"the mode {declared.mode} denies nothing")
+        raise TierViolation(declared.name, "step", Tier.IMMUTABLE, f"a plugin of mode {declared.mode} cannot deny")
 
     def _message(self, declared: PluginDeclaration, returned: Message | None) -> Message:
         if returned is None:
@@ -263,17 +263,20 @@ class _StepRun:
         message = apply_edit(self.message, returned, declared.name)
         if message is not self.message and not declared.mode.can_change:
             raise TierViolation(
-                declared.name, "message.content", Tier.IMMUTABLE, f"the mode {declared.mode} changes nothing"
+                declared.name,
+                "message.content",
+                Tier.IMMUTABLE,
+                f"a plugin of mode {declared.mode} cannot change anything",
             )
         return message
 
     def _extensions(
-        self, declared: PluginDeclaration, returned: Extensions | None, shown: Extensions | None
+        self, declared: PluginDeclaration, returned: Extensions | None, visible: Extensions | None
     ) -> Extensions | None:
         if returned is None:
             return self.extensions
         off_path = declared.mode is Mode.CONCURRENT
-        base = shown if off_path else self.extensions
+        base = visible if off_path else self.extensions
         may_write = declared.mode.can_change
         merged = merge_extensions(base, returned, declared.capabilities, plugin=declared.name, may_write=may_write)
         # Concurrent plugins can only add labels.
@@ -284,17 +287,17 @@ class _StepRun:
             raise error
         code, reason = _describe_failure(error)
         if declared.on_error is OnError.IGNORE:
-            logger.warning("%s goes on without the plugin %s: %s", self._hook, declared.name, reason)
+            logger.warning("%s continues without the plugin %s: %s", self._hook, declared.name, reason)
             return
         self.deny(Violation(reason, code=code, plugin=declared.name), error)
 
     def finish(self) -> Message:
         """Return the final message, without the signed thinking that a change made invalid."""
-        settled = drop_void_thinking(self._first, self.message)
-        if settled is not self.message and self._pipeline.signed == "deny":
-            reason = "a change would make signed thinking void, and it is set to be kept"
+        final = drop_void_thinking(self._first, self.message)
+        if final is not self.message and self._pipeline.signed == "deny":
+            reason = "a change would invalidate signed thinking, and the policy keeps it"
             self.deny(Violation(reason, code="signed_thinking"))
-        return settled
+        return final
 
     def deny(self, violation: Violation, cause: Exception | None = None) -> NoReturn:
         raise PolicyDeniedError(
@@ -304,10 +307,10 @@ class _StepRun:
 
 def _check_types(message: object, extensions: object) -> None:
     if not isinstance(message, Message):
-        raise TypeError(f"a Message is judged, not a {type(message).__name__}")
+        raise TypeError(f"expected a Message, not a {type(message).__name__}")
     if not (extensions is None or isinstance(extensions, Extensions)):
-        given = type(extensions).__name__
-        raise TypeError(f"extensions are Extensions, not a {given}: Extensions.model_validate reads a dict")
+        type_name = type(extensions).__name__
+        raise TypeError(f"extensions must be Extensions, not a {type_name}: Extensions.model_validate reads a dict")
 
 
 def _as_result(answer: Any) -> PluginResult:
@@ -335,7 +338,7 @@ class _CheckResultError(TypeError):
     """The text is our own, and quotes nothing that the plugin read."""
 
     def __init__(self, kind: str) -> None:
-        super().__init__(f"check returned a {kind}: a Violation, a Message, Extensions, a PluginResult or None is due")
+        super().__init__(f"check returned a {kind}: return a Violation, a Message, Extensions, a PluginResult or None")
 
 
 def _describe_failure(error: Exception) -> tuple[str, str]:

@@ -173,7 +173,7 @@ def hook(
     hook, and if the function does not accept a step.
     """
     if any(map(callable, hooks)):
-        raise ConfigurationError("hook says where a plugin is asked, as in @hook('cmf.llm_input')")
+        raise ConfigurationError("hook needs the name of a hook, as in @hook('cmf.llm_input')")
 
     def decorate(function: Callable[[Step], Any]) -> Plugin:
         plugin = _FunctionPlugin(function, when)
@@ -206,17 +206,17 @@ class PluginDeclaration:
         """Build the declaration of a plugin. Raises ConfigurationError if it is invalid."""
         if not isinstance(plugin, Plugin):
             raise ConfigurationError(
-                f"a {type(plugin).__name__} is no plugin: subclass dragoman.policy.Plugin, or decorate it with hook"
+                f"a {type(plugin).__name__} is not a plugin: subclass dragoman.policy.Plugin, or decorate it with hook"
             )
         name = plugin.name or type(plugin).__name__
         check = plugin._check if isinstance(plugin, _FunctionPlugin) else plugin.check
         hooks = frozenset(_parse_word(Hook, each, f"plugin {name!r}: hook") for each in _as_tuple(plugin.hooks))
         if not hooks:
-            raise ConfigurationError(f"plugin {name!r} names no hook: it would never be asked")
+            raise ConfigurationError(f"plugin {name!r} names no hook: it would never run")
         if plugin.timeout is not None and not plugin.timeout > 0:
-            raise ConfigurationError(f"plugin {name!r}: the timeout is in seconds, and more than 0")
+            raise ConfigurationError(f"plugin {name!r}: the timeout must be more than 0 seconds")
         if plugin.window is not None and plugin.window < 1:
-            raise ConfigurationError(f"plugin {name!r}: the window is in characters, and at least 1")
+            raise ConfigurationError(f"plugin {name!r}: the window must be at least 1 character")
         declared = cls(
             plugin=plugin,
             name=name,
@@ -239,11 +239,11 @@ def _find_fault(check: Callable[..., Any]) -> str | None:
     if getattr(check, "__func__", None) is Plugin.check:
         return "it has no check"
     if inspect.isgeneratorfunction(check) or inspect.isasyncgenfunction(check):
-        return "its check yields: it has to return what is to become of the step"
+        return "its check is a generator: it must return its result"
     try:
         inspect.signature(check).bind(None)
     except TypeError:
-        return "its check takes one argument, the step"
+        return "its check must take one argument, the step"
     except ValueError:  # written in C, without a signature
         pass
     return None

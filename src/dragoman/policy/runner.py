@@ -102,7 +102,7 @@ def _call_plugin(call: PluginCall) -> Any:
             if inspect.iscoroutine(answer):
                 answer.close()
             raise ConfigurationError(
-                f"plugin {call.declared.name!r} has to be awaited, which only an AsyncSession does"
+                f"plugin {call.declared.name!r} must be awaited, which only an AsyncSession can do"
             )
     except Exception as error:
         return error

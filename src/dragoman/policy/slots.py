@@ -1,6 +1,6 @@
 """Who may read and change which slot of the extensions, as one table.
 
-Nobody may read or change a slot that is not in the table. Source: docs/reference/cmf.md#tiers and
+A slot that is not in the table can be neither read nor changed. Source: docs/reference/cmf.md#tiers and
 docs/reference/cmf.md#capabilities.
 """
 
@@ -10,6 +10,8 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from dragoman.adapter.errors import ConfigurationError
+
+__all__ = ["SLOTS", "Capability", "Slot", "Tier", "expand_capabilities"]
 
 
 class Tier(StrEnum):
@@ -94,8 +96,8 @@ def expand_capabilities(capabilities: Iterable[Capability | str]) -> frozenset[C
 
     Raises ConfigurationError for an unknown name.
     """
-    listed = (capabilities,) if isinstance(capabilities, str) else capabilities
-    direct = {_parse_capability(name) for name in listed}
+    names = (capabilities,) if isinstance(capabilities, str) else capabilities
+    direct = {_parse_capability(name) for name in names}
     return frozenset(direct | {IMPLIED[name] for name in direct if name in IMPLIED})
 
 
@@ -105,4 +107,4 @@ def _parse_capability(name: str) -> Capability:
     except ValueError:
         near = get_close_matches(str(name), list(Capability), n=1)
         hint = f"did you mean {near[0]}?" if near else f"they are {', '.join(Capability)}"
-        raise ConfigurationError(f"{name!r} is no capability: {hint}") from None
+        raise ConfigurationError(f"{name!r} is not a capability: {hint}") from None

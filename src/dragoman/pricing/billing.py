@@ -10,14 +10,14 @@ _ZERO = Decimal(0)
 _BLANK = Usage()
 _BUCKETS = ("input_tokens", "cached_input_tokens", "cache_creation_input_tokens", "output_tokens")
 # A tool's count of calls has three possible names: web_search, web_search_requests, web_search_calls.
-_CALL_WORDS = ("_requests", "_calls", "_call")
+_CALL_SUFFIXES = ("_requests", "_calls", "_call")
 
 
 def apply_quote(usage: TokenUsage, quote: Quote, version: str, *, batch: bool) -> Usage:
-    """Return the usage with the cost by a quote; ``batch`` sets its pricing mode.
+    """Return the usage, priced by a quote. ``batch`` marks it as the usage of a batch.
 
-    ``unpriced`` names the buckets without a known price, tool calls as ``server_tools.<name>``, and then
-    the words of the reply that have no price. If nothing is known the cost is None, never 0.
+    ``unpriced`` names the buckets without a known price, tool calls as ``server_tools.<name>``, and then the counts
+    that the reply reported in an unreadable form. If no price is known, the cost is None, never 0.
     """
     total, known, unpriced = _price_tokens(usage, quote)
     unpriced += usage.unread
@@ -55,9 +55,9 @@ def _price_tokens(usage: TokenUsage, quote: Quote) -> tuple[Decimal, bool, list[
     buckets = quote.steps[0][1]
     if len(quote.steps) > 1:
         prompt = usage.prompt_tokens
-        for threshold, reached in quote.steps:
+        for threshold, step_buckets in quote.steps:
             if prompt > threshold:
-                buckets = reached
+                buckets = step_buckets
     total, known = _ZERO, False
     unpriced: list[str] = []
     for field, rate, parts in buckets:
@@ -80,9 +80,9 @@ def _price_tokens(usage: TokenUsage, quote: Quote) -> tuple[Decimal, bool, list[
 
 
 def _tool_name(name: str) -> str:
-    for word in _CALL_WORDS:
-        if name.endswith(word):
-            return name.removesuffix(word)
+    for suffix in _CALL_SUFFIXES:
+        if name.endswith(suffix):
+            return name.removesuffix(suffix)
     return name
 
 

@@ -1,7 +1,7 @@
 """Matches model names to models, with rules as data, case-insensitively.
 
-A rule holds lists of texts by kind, and any of them may match. ``dated`` is a name followed by a date
-(``-20260101``, ``@20260101`` or ``-2026-01-01``); ``all`` is a list of rules that must all match.
+A rule holds lists of texts by kind. A name matches the rule if any of these texts matches. ``dated`` is a name followed
+by a date (``-20260101``, ``@20260101`` or ``-2026-01-01``); ``all`` is a list of rules that must all match.
 """
 
 import re

@@ -66,9 +66,9 @@ class ProviderPrices:
     def _rows(self, raw: Mapping[str, Any]) -> Iterator[PriceRow]:
         source, checked = raw.get("source"), raw.get("checked")
         if not isinstance(source, str) or checked is None:
-            raise ValueError("say where the figures come from (source) and when they were compared (checked)")
+            raise ValueError("name the source of the figures (source) and the day of the comparison (checked)")
         if not isinstance(checked, date):
-            raise ValueError("checked is a date: in TOML without quotes, in Python date(2026, 11, 1)")
+            raise ValueError("checked must be a date: in TOML without quotes, in Python date(2026, 11, 1)")
         common = {"provider": self.name, "model": raw["id"], "source": source, "checked": checked}
         for row in raw.get("prices", ()):
             yield read_row(row, self._tools, **common)

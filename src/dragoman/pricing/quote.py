@@ -74,12 +74,12 @@ class PricedModel:
         row = self.rows[standard]
         if not (row.rates or row.request or row.free):
             return NO_QUOTE
-        stated = _stated_variants(usage, batch)
+        variants = _stated_variants(usage, batch)
         index = standard
-        if stated and not row.free:
-            found = self._index(at, stated[0]) if len(stated) == 1 else None
+        if variants and not row.free:
+            found = self._index(at, variants[0]) if len(variants) == 1 else None
             if found is None:
-                return Quote(tools=row.tools, unknown=", ".join(f"{kind}={value}" for kind, value in stated))
+                return Quote(tools=row.tools, unknown=", ".join(f"{kind}={value}" for kind, value in variants))
             index = found
         factor: Decimal | None = None
         for surcharge in self._surcharges:

@@ -61,7 +61,7 @@ def reprice(
     for an item of another type.
     """
     if table is not None and version is not None:
-        raise RequestError("give a table or the version of one, not both")
+        raise RequestError("pass a table or a version, not both")
     return _iter_repriced(items, table or price_table(version), at, as_model)
 
 
@@ -74,7 +74,7 @@ def _iter_repriced(
         elif isinstance(item, UsageRecord):
             yield _reprice_usage(item, table, at, as_model)
         else:
-            raise TypeError(f"messages are repriced, and what was Spent, not a {type(item).__name__}")
+            raise TypeError(f"reprice takes messages and UsageRecords, not a {type(item).__name__}")
 
 
 def _reprice_usage(record: UsageRecord, table: PriceTable, at: datetime | None, as_model: str | None) -> Usage:

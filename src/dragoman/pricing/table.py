@@ -46,7 +46,7 @@ class PriceTable:
         self._path = folder
         self._overlay = read_toml(Path(overlay)) if isinstance(overlay, (str, Path)) else overlay
         if not (self._overlay is None or isinstance(self._overlay, Mapping)):
-            raise ConfigurationError(f"an overlay is a table or the path of one, not a {type(overlay).__name__}")
+            raise ConfigurationError(f"an overlay must be a dict or the path of a file, not a {type(overlay).__name__}")
         self._providers: dict[str, ProviderPrices] = {}
         self._models: dict[str, PricedModel | None] = {}
 
@@ -133,7 +133,7 @@ class PriceTable:
         return tuple(row for row in model.rows if row.variant and row.is_active(moment)) if model else ()
 
     def providers(self) -> tuple[str, ...]:
-        """The providers with a file, or with the prices of others."""
+        """Return the providers with a file, or with the prices of others."""
         with_overlay = {name for layer in self._overlays for name in layer}
         return tuple(sorted({*self._files, *self._same_prices, *self._routers, *with_overlay}))
 
@@ -207,10 +207,10 @@ class PriceTable:
     @cached_property
     def _index(self) -> dict[str, Any]:
         if INDEX not in self._folder:
-            raise ConfigurationError(f"{self._path} has no {INDEX}: it is no price table")
+            raise ConfigurationError(f"{self._path} has no {INDEX}: it is not a price table")
         index = read_toml(self._folder[INDEX])
         if not isinstance(index.get("date"), date):
-            raise ConfigurationError(f"{self._path / INDEX} has no date: it cannot say which prices these are")
+            raise ConfigurationError(f"{self._path / INDEX} has no date: the version of the prices is unknown")
         return index
 
     @cached_property
@@ -245,9 +245,9 @@ class PriceTable:
         sections = {name: section for name, section in overlay.items() if name not in _OVERLAY_KEYS}
         for name, section in sections.items():
             if not isinstance(section, dict):
-                raise ConfigurationError(f"an overlay has one section a provider; {name!r} is none")
+                raise ConfigurationError(f"an overlay has one section for each provider; {name!r} is not a section")
             if name in self._same_prices:
-                raise ConfigurationError(f"{name} has the prices of {self._same_prices[name]}: overlay those")
+                raise ConfigurationError(f"{name} has the prices of {self._same_prices[name]}: put the overlay there")
         defaults = {"checked": overlay["checked"]} if "checked" in overlay else {}
         return {name: defaults | section for name, section in sections.items()}
 
@@ -256,7 +256,7 @@ def _in_utc(at: datetime) -> datetime:
     if at.tzinfo is UTC:
         return at
     if at.tzinfo is None:
-        raise RequestError("prices depend on the time: give it with a time zone, e.g. datetime.now(timezone.utc)")
+        raise RequestError("a time needs a time zone, because prices depend on it: e.g. datetime.now(timezone.utc)")
     return at.astimezone(UTC)
 
 
@@ -273,6 +273,6 @@ def _warn_of_difference(model_id: str, priced: Usage) -> None:
         return
     if abs(difference) > _MAX_DIFFERENCE:
         logger.warning(
-            "%s: the provider asks $%s for a reply, price table %s says $%s",
+            "%s: the provider charges $%s for a reply, but price table %s says $%s",
             model_id, priced.reported_cost_usd, priced.pricing_version, priced.cost_usd,
         )  # fmt: skip

@@ -29,7 +29,7 @@ def open_folder(path: Path) -> Traversable:
     except (OSError, BadZipFile, NotImplementedError) as error:
         raise _unreadable(path, error) from None
     if sum(info.file_size for info in archive.infolist()) > _MAX_BYTES:
-        raise ConfigurationError(f"{path} holds more than {_MAX_BYTES} bytes: that is no price table")
+        raise ConfigurationError(f"{path} holds more than {_MAX_BYTES} bytes: it is not a price table")
     archive.filename = str(path)
     return ZipPath(archive)
 

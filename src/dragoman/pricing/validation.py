@@ -34,7 +34,7 @@ def _faults(table: PriceTable) -> Iterator[str]:
     except ConfigurationError as error:
         yield str(error)
         return
-    yield from (f"{name}: has prices, and yet a reason for having none" for name in undecided)
+    yield from (f"{name}: has prices, but also a reason for having none" for name in undecided)
     for name in names:
         try:
             prices = table.provider(name)
@@ -46,7 +46,7 @@ def _faults(table: PriceTable) -> Iterator[str]:
             continue
         for other in prices.fallback:
             if other not in names:
-                yield f"{name}: falls back to {other}, which is not there"
+                yield f"{name}: falls back to {other}, which does not exist"
         for model in models:
             model_id = f"{name}:{model.id}"
             yield from (f"{model_id}: {fault}" for fault in _model_faults(model, newest))
@@ -59,7 +59,7 @@ def _model_faults(model: PricedModel, newest: date) -> Iterator[str]:
         yield from _row_faults(row, newest)
     for first, second in combinations(model.rows, 2):
         if _overlaps(first, second):
-            yield f"two rows hold at once: {_describe_row(first)} and {_describe_row(second)}"
+            yield f"two rows apply at once: {_describe_row(first)} and {_describe_row(second)}"
 
 
 def _oddities(model: PricedModel) -> Iterator[str]:
@@ -82,13 +82,13 @@ def _oddities(model: PricedModel) -> Iterator[str]:
 
 def _row_faults(row: PriceRow, newest: date) -> Iterator[str]:
     if not row.source.startswith("https://"):
-        yield f"the source is no link: {row.source!r}"
+        yield f"the source is not a link: {row.source!r}"
     if row.checked > newest:
         yield f"checked on {row.checked}, after the table's own date {newest}"
     if row.valid_from and row.valid_until and row.valid_from >= row.valid_until:
         yield f"ends before it begins: {_describe_row(row)}"
     if row.free and (row.rates or row.variant):
-        yield f"free, and yet with rates: {_describe_row(row)}"
+        yield f"free, but with rates: {_describe_row(row)}"
 
 
 def _row_oddities(row: PriceRow) -> Iterator[str]:
@@ -99,7 +99,7 @@ def _row_oddities(row: PriceRow) -> Iterator[str]:
             yield f"{name} is cheaper for longer prompts: {_describe_row(row)}"
     for dear, cheap in (("input", "cache_read"), ("cache_write_1h", "cache_write")):
         if {dear, cheap} <= row.rates.keys() and row.rates[dear].amount < row.rates[cheap].amount:
-            yield f"{cheap} is dearer than {dear}: {_describe_row(row)}"
+            yield f"{cheap} is more expensive than {dear}: {_describe_row(row)}"
 
 
 def _overlaps(first: PriceRow, second: PriceRow) -> bool:

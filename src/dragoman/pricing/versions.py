@@ -21,7 +21,8 @@ _VERSION = re.compile(r"\d{4}-\d{2}-\d{2}\+[0-9a-f]{8}")
 
 
 def price_table(version: str | None = None, archive: Path | None = None) -> PriceTable:
-    """Return the bundled table, or the one with this ``version``. Nothing is read before it is used.
+    """Return the bundled table, or the one with this ``version``. A provider's prices are read when they are first
+    used.
 
     Older versions are searched among the bundled ones, and in ``archive``: a folder that `save_table` wrote, or one
     table, as a zip archive or as a folder of TOML files. Overlays are not stored: load the version before the second
@@ -35,12 +36,12 @@ def price_table(version: str | None = None, archive: Path | None = None) -> Pric
 
 
 def cost(usage: TokenUsage, model: str, at: datetime | None = None, table: PriceTable | None = None) -> Usage:
-    """Return the usage with its cost, by default with the bundled prices of now.
+    """Return the usage with its cost, by default with the current prices of the bundled table.
 
     Raises TypeError if the first argument is not a usage.
     """
     if not isinstance(usage, TokenUsage):
-        raise TypeError(f"cost takes a usage and then its model, not a {type(usage).__name__} first")
+        raise TypeError(f"the first argument of cost must be a usage, not a {type(usage).__name__}")
     return (table or price_table()).price(model, usage, at or datetime.now(UTC))
 
 
@@ -71,12 +72,13 @@ def _load_older(version: str, archive: Path | None) -> PriceTable:
     paths = [path for path in paths if path.is_file() or (path / INDEX).is_file()]
     if not paths:
         raise ConfigurationError(
-            f"the price table {version!r} is not here: known are {', '.join(list_versions(archive))}. "
-            "Name the folder that you keep it in; for a table with an overlay, load the one below and lay it over again"
+            f"the price table {version!r} is not found: known are {', '.join(list_versions(archive))}. "
+            "Pass the folder that holds it as archive. An overlay is not stored: load the version before the second + "
+            "and call with_overlay again"
         )
     found = {table.version: table for table in map(PriceTable, paths)}
     if version not in found:
-        raise ConfigurationError(f"{paths[0]} says that it is the price table {version}, but is {', '.join(found)}")
+        raise ConfigurationError(f"{paths[0]} is named as the price table {version}, but holds {', '.join(found)}")
     return found[version]
 
 

@@ -25,7 +25,9 @@ class Aliases:
         """The aliases that are not bundled, in lower case."""
         for name, model in (custom or {}).items():
             if not (isinstance(name, str) and _ALIAS.fullmatch(name)):
-                raise ConfigurationError(f"{name!r:.80} is no alias: letters, digits, '-', '_' and '.', a letter first")
+                raise ConfigurationError(
+                    f"{name!r:.80} is not a valid alias: use letters, digits, '-', '_' and '.', starting with a letter"
+                )
             self.custom[name.lower()] = _model_id(name, model)
         self._models = {**_bundled_aliases(), **self.custom}
 
@@ -61,4 +63,4 @@ def _model_id(name: str, model: str) -> str:
     try:
         return str(ModelId.parse(model))
     except (ValueError, AttributeError):
-        raise ConfigurationError(f"the alias {name!r} stands for {model!r:.80}, which is no model id") from None
+        raise ConfigurationError(f"the alias {name!r} stands for {model!r:.80}, which is not a model id") from None

@@ -114,7 +114,7 @@ class Availability:
         if _is_unreachable(error):
             times = self._add_and_count(health, at, self.thresholds.unreachable, self.thresholds.unreachable_within)
             if times >= self.thresholds.unreachable:
-                return f"not reached {times} times within {self.thresholds.unreachable_within.total_seconds():g} s"
+                return f"unreachable {times} times within {self.thresholds.unreachable_within.total_seconds():g} s"
         if isinstance(error, NotFoundError):  # an unknown model name is not a fault of the provider
             return None
         down = [

@@ -29,7 +29,7 @@ def read_toml(text: str) -> dict[str, Any]:
     try:
         return read_mapping(tomllib.loads(text, parse_float=Decimal))
     except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"the routing configuration is no TOML: {error}") from None
+        raise ConfigurationError(f"the routing configuration is not valid TOML: {error}") from None
 
 
 def read_mapping(data: Mapping[str, Any]) -> dict[str, Any]:

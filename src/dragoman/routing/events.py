@@ -15,7 +15,7 @@ def to_event(decision: RouteDecision, elapsed_ms: float) -> RouteDecided:
 
 
 def own_model_event(model: str, reason: str) -> RouteDecided:
-    """The event of a turn without a router: the session's own model answers."""
+    """Return the event of a turn without a router: the session's own model answers."""
     link = Candidate(policy=RoutingPolicy.MANUAL_STICKY, model=model, reason=reason, verdict=Verdict.CHOSE)
     return RouteDecided(chosen_model=model, winner_index=0, elapsed_ms=0.0, chain=(_to_evaluation(link),))
 

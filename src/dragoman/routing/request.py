@@ -1,4 +1,4 @@
-"""The facts of a turn that routing uses: what would be sent, and which models were asked for."""
+"""The facts of a turn that routing uses: what would be sent, and which models were requested."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class RouteRequest:
     """One turn before it has a model. The facts cover everything that would be sent, history included.
 
     ``override`` is for this turn alone, ``sticky`` is the model that the session is set to, ``delegate`` the one that a
-    delegating model asked for; each is a model id or an alias. ``estimated_tokens`` is the size of the prompt, as a
+    delegating model requested; each is a model id or an alias. ``estimated_tokens`` is the size of the prompt, as a
     number or as a function of the model id, since models count differently. ``spent_usd`` is what was spent so far, in
     a period that the program defines; None is unknown.
     """
@@ -67,15 +67,15 @@ class RouteRequest:
         """Return the facts of a turn with ``prompt`` after ``history``; ``fields`` are all other facts."""
         options = options or AdapterOptions()
         messages = [*history, *prompt]
-        kinds = {kind for message in messages for kind in _block_types(message.content)}
+        block_types = {block_type for message in messages for block_type in _block_types(message.content)}
         facts: dict[str, Any] = {
             "text": next((block.text for _, _, block in _user_texts(prompt)), ""),
             "estimated_tokens": lambda model: get_adapter(model).estimate_input_tokens(messages, tools),
             "max_output_tokens": options.max_output_tokens,
-            "images": "image" in kinds,
-            "audio": "audio" in kinds,
-            "video": "video" in kinds,
-            "documents": "document" in kinds,
+            "images": "image" in block_types,
+            "audio": "audio" in block_types,
+            "video": "video" in block_types,
+            "documents": "document" in block_types,
             "tools": bool(tools),
             "system_prompt": any(message.role in _SYSTEM for message in messages),
             "output_schema": options.output_schema is not None,
@@ -99,8 +99,8 @@ class Recommendation(NamedTuple):
 class Recommender(Protocol):
     """Recommends a model for a request, or returns None.
 
-    It ranks below users' choices and rules. It is called at each turn, so that its recommendation is on record even if
-    it is outranked. If it raises, it recommends nothing.
+    It ranks below users' choices and rules. It is called at each turn, so that its recommendation is recorded even if
+    it is outranked. An exception counts as no recommendation.
     """
 
     def __call__(self, request: RouteRequest, /) -> Recommendation | tuple[str, float, str] | None: ...
@@ -129,7 +129,7 @@ def replace_text(prompt: Sequence[Message], text: str) -> tuple[Message, ...]:
             *content[block_index + 1 :],
         )
         if not kept:
-            raise RequestError("the message names a model and says nothing else")
+            raise RequestError("the message holds only the mention of a model")
         changed[index] = changed[index].model_copy(update={"content": kept})
         break
     return tuple(changed)

@@ -1,7 +1,7 @@
 """The routing chain (docs/reference/routing-and-events.md#chain).
 
 The router collects proposals for a turn's model in a fixed order and picks the first valid one. If none is valid, the
-turn does not start: it never picks a model that nobody proposed. There is no I/O, and the clock is a parameter.
+turn does not start: it never chooses a model that was not proposed. There is no I/O, and the clock is a parameter.
 """
 
 import logging
@@ -102,7 +102,8 @@ class Router:
     @property
     def configuration(self) -> dict[str, Any]:
         """The rules, own aliases and defaults as JSON values, to store with a session. Aliases are resolved to their
-        present models, so that they keep their meaning."""
+        current models, so they keep their meaning.
+        """
         return dump_configuration(
             RouterConfiguration(
                 rule=self.rules,
@@ -183,14 +184,12 @@ class Router:
     def _proposals(self, request: RouteRequest, mentioned: str | None) -> Iterator[Candidate]:
         yield from self._override_proposals(request, mentioned)
         sticky = self._resolve(request.sticky)
-        yield _candidate(
-            RoutingPolicy.MANUAL_STICKY, sticky, "the session was set to it", "the session is set to no model"
-        )
+        yield _candidate(RoutingPolicy.MANUAL_STICKY, sticky, "the session's model", "the session has no model")
         yield from self._rule_proposals(request)
         yield self._recommendation(request)
         delegate = self._resolve(request.delegate)
         yield _candidate(
-            RoutingPolicy.DELEGATE_REQUEST, delegate, "a delegating model asked for it", "nothing was delegated"
+            RoutingPolicy.DELEGATE_REQUEST, delegate, "a delegating model requested it", "nothing was delegated"
         )
         workspace, everywhere = self.workspace_default, self.global_default
         yield _candidate(
@@ -204,14 +203,14 @@ class Router:
         if request.override is not None:
             found = True
             yield Candidate(
-                policy=policy, model=self._resolve_existing(request.override), reason="asked for with this message"
+                policy=policy, model=self._resolve_existing(request.override), reason="requested in this message"
             )
         if mentioned is not None:
             found = True
             try:
                 model = self._resolve_existing(mentioned)
             except UnknownProviderError as error:
-                literal = f"to say @{mentioned:.80} literally, begin with a backslash"
+                literal = f"to write @{mentioned:.80} literally, begin with a backslash"
                 raise UnknownProviderError(f"the text begins with a mention: {error}; {literal}") from None
             yield Candidate(policy=policy, model=model, reason=f"the text begins with @{mentioned}")
         if not found:
@@ -225,10 +224,10 @@ class Router:
                 request, partial(self._estimate_tokens, request, model), partial(self._max_cost, request, model)
             ):
                 found = True
-                reason = f"the rule {rule.name!r} fits"
+                reason = f"the rule {rule.name!r} matches"
                 yield Candidate(policy=RoutingPolicy.RULE, model=model, reason=reason, rule_name=rule.name)
         if not found:
-            yield _candidate(RoutingPolicy.RULE, None, "", "no rule fits")
+            yield _candidate(RoutingPolicy.RULE, None, "", "no rule matches")
 
     def _recommendation(self, request: RouteRequest) -> Candidate:
         none_recommended = Candidate(policy=RoutingPolicy.PATTERN, model=None, reason="nothing is recommended")
@@ -245,8 +244,8 @@ class Router:
             logger.warning("the recommender failed: %s", type(error).__name__, exc_info=True)
             return replace(none_recommended, reason=f"the recommender failed: {type(error).__name__}")
         if not 0 <= confidence <= 1 or math.isnan(confidence):
-            logger.warning("the recommender's confidence is %s, not 0 to 1: it is left out", confidence)
-            return replace(none_recommended, reason="the recommender's confidence is none")
+            logger.warning("the recommender's confidence is %s, not 0 to 1: the recommendation is ignored", confidence)
+            return replace(none_recommended, reason="the recommender's confidence is not a number from 0 to 1")
         if confidence < self._min_confidence:
             reason = f"{model} is recommended with {confidence:.2f}, less than {self._min_confidence:.2f}"
             return replace(none_recommended, reason=reason, confidence=confidence, alternatives=alternatives)
@@ -299,10 +298,12 @@ def _name_rules(rules: Iterable[Rule] | Rule, aliases: Aliases) -> tuple[Rule, .
         rules = (rules,)
     for index, rule in enumerate(rules, 1):
         if not isinstance(rule, Rule):
-            raise ConfigurationError(f"rule {index} is a {type(rule).__name__}, not a Rule: from_toml reads a file")
+            raise ConfigurationError(
+                f"rule {index} is a {type(rule).__name__}, not a Rule: from_toml reads rules from a file"
+            )
         name = f"rule {index}" if rule.name is None else rule.name
         if name in named:
-            raise ConfigurationError(f"two rules are named {name!r:.80}: nobody could tell which one it was")
+            raise ConfigurationError(f"two rules are named {name!r:.80}: give each rule a different name")
         named[name] = rule.model_copy(update={"name": name, "model": aliases.resolve(rule.model)})
     return tuple(named.values())
 

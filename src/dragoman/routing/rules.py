@@ -5,7 +5,7 @@ A rule only picks a model. It is data, not code, and independent of other rules.
 
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 from pydantic_core import PydanticCustomError
@@ -18,7 +18,9 @@ from dragoman.routing.request import RouteRequest
 
 def _reject_float(value: Any) -> Any:
     if isinstance(value, float):
-        raise PydanticCustomError("not_exact", "money is a Decimal, an int or a text: a float is not exact")
+        raise PydanticCustomError(
+            "not_exact", "an amount of money must be a Decimal, an int or a string: a float is not exact"
+        )
     return value
 
 
@@ -59,6 +61,30 @@ class When(FrozenModel):
     """What was spent before, in a period that the program defines."""
     any_of: tuple["When", ...] = ()
     none_of: tuple["When", ...] = ()
+
+    if TYPE_CHECKING:  # the same fields, but amounts of money are also accepted as str and int
+
+        def __init__(
+            self,
+            *,
+            tokens_over: int | None = None,
+            tokens_under: int | None = None,
+            has_tools: bool | None = None,
+            has_images: bool | None = None,
+            has_audio: bool | None = None,
+            has_video: bool | None = None,
+            has_documents: bool | None = None,
+            has_output_schema: bool | None = None,
+            text_contains: tuple[str, ...] = (),
+            labels: frozenset[str] = frozenset(),
+            users: frozenset[str] = frozenset(),
+            teams: frozenset[str] = frozenset(),
+            cost_under_usd: Decimal | str | int | None = None,
+            cost_over_usd: Decimal | str | int | None = None,
+            spent_over_usd: Decimal | str | int | None = None,
+            any_of: tuple["When", ...] = (),
+            none_of: tuple["When", ...] = (),
+        ) -> None: ...
 
     def matches(
         self, request: RouteRequest, tokens: Callable[[], int | None], cost: Callable[[], Decimal | None]
@@ -118,10 +144,10 @@ def label_rules(models: Mapping[str, Iterable[str]]) -> tuple[Rule, ...]:
     aliases, not globs. Raises ConfigurationError if a label has a string in place of a list.
     """
     labels: dict[str, list[str]] = {}
-    for label, listed in models.items():
-        if isinstance(listed, str):
-            raise ConfigurationError(f"the models of the label {label!r:.80} are a list: [{listed!r:.80}]")
-        for model in listed:
+    for label, label_models in models.items():
+        if isinstance(label_models, str):
+            raise ConfigurationError(f"the models of the label {label!r:.80} must be a list: [{label_models!r:.80}]")
+        for model in label_models:
             labels.setdefault(model, []).append(label)
     return tuple(
         _label_rule(model, allowed_labels, models.keys() - set(allowed_labels))

@@ -1,7 +1,7 @@
 """Checks whether a model can take a turn (docs/reference/routing-and-events.md#validation).
 
 Each capability is checked only if the turn needs it. Thinking is never checked: a model without it answers without it.
-Media other than images are not checked either: what a model does not take becomes a loss, and rules can route it.
+Media other than images are not checked either: unsupported media become a loss, and rules can choose another model.
 """
 
 from collections.abc import Callable
@@ -48,5 +48,5 @@ def find_refusals(
     if request.system_prompt and not capabilities.supports_system_prompt:
         found.append(RefusalReason(Refusal.NO_SYSTEM_PROMPT_SUPPORT, "the turn has a system prompt"))
     if request.output_schema and not capabilities.supports_structured_output:
-        found.append(RefusalReason(Refusal.NO_STRUCTURED_OUTPUT_SUPPORT, "the turn asks for a schema"))
+        found.append(RefusalReason(Refusal.NO_STRUCTURED_OUTPUT_SUPPORT, "the turn has an output schema"))
     return tuple(found)

@@ -31,18 +31,18 @@ from dragoman.session.effects import (
     Wait,
 )
 from dragoman.session.events import SessionEvent
-from dragoman.session.reply import Reply
-from dragoman.session.reply_reader import ReplyReader
-from dragoman.session.reply_stream import AsyncReplyStream
+from dragoman.session.replies.reply import Reply
+from dragoman.session.replies.stream import AsyncReplyStream
 from dragoman.session.snapshot import SessionStore
-from dragoman.session.turn_run import TurnRun, encode, keep, tool_run
+from dragoman.session.turn.reply_reader import ReplyReader
+from dragoman.session.turn.run import TurnRun, encode, keep, tool_run
 from dragoman.tools import calls
 from dragoman.tools.calls import PreparedCall
 from dragoman.transport import AsyncStreamedReply, AsyncTransport
 
 if TYPE_CHECKING:
     from dragoman.policy import Declassification
-    from dragoman.session.answer import AnswerValidator
+    from dragoman.session.replies.answer import AnswerValidator
 
 ResultT = TypeVar("ResultT")
 
@@ -217,7 +217,7 @@ class AsyncSession(Conversation[AsyncTransport]):
                         async for event in events:
                             yield event
                     # Kept before the connection is released: that may take a while, and other tasks run meanwhile.
-                    async with aclosing(self._hand_out(run, reader)) as events:
+                    async with aclosing(self._finish_attempt(run, reader)) as events:
                         async for event in events:
                             yield event
             else:
@@ -231,7 +231,7 @@ class AsyncSession(Conversation[AsyncTransport]):
                 raise
             reader.fail(error)
         if run.effect is send:
-            async with aclosing(self._hand_out(run, reader)) as events:
+            async with aclosing(self._finish_attempt(run, reader)) as events:
                 async for event in events:
                     yield event
 
@@ -244,7 +244,9 @@ class AsyncSession(Conversation[AsyncTransport]):
             ) as events:
                 async for event in events:
                     reader.receive(event)
-                    for visible in reader.feed((await self._pass(send.stages, event)) if send.stages else (event,)):
+                    for visible in reader.feed(
+                        (await self._apply_stages(send.stages, event)) if send.stages else (event,)
+                    ):
                         yield visible
         except (GeneratorExit, asyncio.CancelledError):
             await self._abandon(run, reader.abandon())
@@ -268,9 +270,9 @@ class AsyncSession(Conversation[AsyncTransport]):
         else:
             event = MessageComplete(reply)
             reader.receive(event)
-            reader.feed(await self._pass(send.stages, event))
+            reader.feed(await self._apply_stages(send.stages, event))
 
-    async def _hand_out(self, run: TurnRun, reader: ReplyReader) -> AsyncGenerator[SessionEvent, None]:
+    async def _finish_attempt(self, run: TurnRun, reader: ReplyReader) -> AsyncGenerator[SessionEvent, None]:
         run.finish_attempt(reader)
         while isinstance(run.effect, (Keep, Perform)):
             async with aclosing(self._carry_out(run)) as events:
@@ -281,14 +283,14 @@ class AsyncSession(Conversation[AsyncTransport]):
         for observe in send.observers:
             await observe(headers).work_async()
 
-    async def _pass(self, stages: Sequence[Stage], event: StreamEvent) -> Sequence[StreamEvent]:
+    async def _apply_stages(self, stages: Sequence[Stage], event: StreamEvent) -> Sequence[StreamEvent]:
         events: Sequence[StreamEvent] = (event,)
         for stage in stages:
-            passed: list[StreamEvent] = []
+            results: list[StreamEvent] = []
             for each in events:
                 result = stage(each)
-                passed += (await result.work_async()) if isinstance(result, Perform) else result
-            events = passed
+                results += (await result.work_async()) if isinstance(result, Perform) else result
+            events = results
         return events
 
     async def _run_tools(self, adapter: Adapter, requested_calls: Sequence[ToolUseBlock]) -> list[ToolRun]:
@@ -311,6 +313,6 @@ class AsyncSession(Conversation[AsyncTransport]):
 
 
 async def _timed_run(prepared: PreparedCall) -> tuple[ToolResultBlock, float]:
-    """Return the result and the seconds that it took."""
+    """Return the result and the seconds that the call took."""
     started_at = perf_counter()
     return await calls.run_async(prepared, asyncio.to_thread), perf_counter() - started_at

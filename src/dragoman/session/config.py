@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dragoman.limits import Limits
     from dragoman.policy import Pipeline
     from dragoman.routing import Router
-    from dragoman.session.answer import AnswerValidator
+    from dragoman.session.replies.answer import AnswerValidator
 
 UserInput = str | ContentBlock | Iterable[ContentBlock] | Message
 """A prompt: a text, a block, several blocks, or a whole message."""
@@ -166,9 +166,9 @@ class TurnOptions(TypedDict, total=False):
     extra: Mapping[str, Mapping[str, Any]]
 
 
-def check_names(given: Iterable[str], known: Mapping[str, object], kind: str) -> None:
+def check_names(names: Iterable[str], known: Mapping[str, object], kind: str) -> None:
     """Raises ConfigurationError for a name that is not known."""
-    for name in given:
+    for name in names:
         if name not in known:
             raise ConfigurationError(f"unknown {kind}: {name!r:.60}{nearest_name(name, known)}")
 
@@ -183,7 +183,7 @@ def merge_options(
     merged = replace(options, stream=stream, **changes) if changes or stream != options.stream else options
     if merged.output_schema is None or isinstance(merged.output_schema, Mapping):
         return merged
-    from dragoman.session.answer import with_json_schema
+    from dragoman.session.replies.answer import with_json_schema
 
     return with_json_schema(merged)
 
@@ -193,6 +193,6 @@ def new_answer_validator(options: AdapterOptions, overrides: TurnOptions, *, ear
     schema = overrides.get("output_schema", options.output_schema)
     if schema is None or isinstance(schema, Mapping):
         return None
-    from dragoman.session.answer import AnswerValidator, require_body_schema
+    from dragoman.session.replies.answer import AnswerValidator, require_body_schema
 
     return AnswerValidator(require_body_schema(schema), early=early)

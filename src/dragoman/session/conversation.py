@@ -17,7 +17,7 @@ from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import TokenUsage
 from dragoman.limits.budget import BudgetAccounts, Budgets, Spend
 from dragoman.session import cost, snapshot
-from dragoman.session.compaction import Compaction, run_compaction
+from dragoman.session.compaction.compact import Compaction, run_compaction
 from dragoman.session.config import SessionConfig, SessionSettings, TurnOptions, UserInput, merge_options
 from dragoman.session.cost import Cost
 from dragoman.session.effects import Turn
@@ -28,12 +28,12 @@ from dragoman.session.middleware import Middleware
 from dragoman.session.middleware.no_policy import NoPolicy
 from dragoman.session.middleware.persistence import NoStore, Persistence, PersistenceMiddleware
 from dragoman.session.preview import Preview, preview
+from dragoman.session.replies.record import TurnRecord
 from dragoman.session.routes import Route, Routes
 from dragoman.session.snapshot import SessionStore, Snapshot
 from dragoman.session.transports import Transports, TransportT
-from dragoman.session.turn import Requests, TurnPlan, run_turn
-from dragoman.session.turn_record import TurnRecord
-from dragoman.session.turn_run import TurnRun
+from dragoman.session.turn.loop import Requests, TurnPlan, run_turn
+from dragoman.session.turn.run import TurnRun
 from dragoman.session.validation import check_class, check_messages
 from dragoman.tools.calls import DECLINED, PreparedCall
 from dragoman.tools.toolbox import Toolbox
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from dragoman.policy import Declassification
     from dragoman.session.middleware.policy_hooks import PolicyHooks
 
-TURN_IN_PROGRESS = "the session is in the middle of a turn, and takes one at a time: use another session beside it"
+TURN_IN_PROGRESS = "the session is in the middle of a turn and runs one at a time: use another session for a second one"
 
 
 class Conversation(Generic[TransportT]):
@@ -87,8 +87,9 @@ class Conversation(Generic[TransportT]):
         if system is not None:
             self._history.messages.insert(0, self._factory.new_message(Role.SYSTEM, system))
         self._accounts = BudgetAccounts(config.budgets)
-        self._persistence: Persistence | NoStore = NoStore() if config.store is None else Persistence(config.store)
+        self._persistence: Persistence | NoStore = self._new_persistence()
         self._policy: PolicyHooks | NoPolicy = NoPolicy()
+        self._on_swap: Callable[[str | None, Preview], object] = lambda previous, preview: None
         self._middlewares = self._build_middlewares()
         self._refuse_coroutines()
 
@@ -186,6 +187,7 @@ class Conversation(Generic[TransportT]):
         Raises SwapRefusedError with every reason if it cannot carry the history; the active model then stays.
         """
         result = self.preview(model)
+        self._on_swap(self.model, result)
         if not result.fits:
             raise SwapRefusedError(model, list(result.reasons))
         self._adapter = self._routes.find(model)
@@ -227,7 +229,7 @@ class Conversation(Generic[TransportT]):
         found = store.load(session_id)
         active_model = found.model or model
         if active_model is None and settings.get("router") is None:
-            raise ConfigurationError(f"the session {found.id} names no model: say which one goes on with it")
+            raise ConfigurationError(f"the session {found.id} has no model: pass model= to choose one")
         tool_ids = ToolIdMap.load(found.tool_ids, _tool_id_factory(settings))
         known = Snapshot(found.id, active_model, found.messages, tool_ids, found.attempts, found.extensions)
         session = cls._from_snapshot(known, model, settings, store)
@@ -253,6 +255,16 @@ class Conversation(Generic[TransportT]):
     def _annotate(self, message_id: str, extensions: Mapping[str, Any]) -> None:
         self._persistence.annotate(self._snapshot(), message_id, extensions)
 
+    def _new_persistence(self) -> "Persistence | NoStore":
+        config = self.config
+        if config.store is None:
+            return NoStore()
+        facts = {
+            "workspace": None if config.workspace is None else str(config.workspace),
+            "routing_policy": None if config.router is None else config.router.configuration,
+        }
+        return Persistence(config.store, facts=facts)
+
     def _build_middlewares(self) -> tuple[Middleware, ...]:
         """Return what wraps each turn, the innermost first. What is not configured is not imported."""
         config, middlewares = self.config, list(reversed(tuple(self.config.middleware)))
@@ -261,6 +273,7 @@ class Conversation(Generic[TransportT]):
             from dragoman.session.middleware.telemetry import Telemetry
 
             telemetry = Telemetry(config.events, self.session_id, config.clock, self.toolbox, self._history)
+            self._on_swap = telemetry.on_swap
         if config.policy is not None:
             from dragoman.session.middleware.policy import PolicyMiddleware
             from dragoman.session.middleware.policy_hooks import PolicyHooks
@@ -360,7 +373,7 @@ class Conversation(Generic[TransportT]):
         return Budgets(accounts, self.prices, self.config.clock)
 
     def _route_facts(self) -> dict[str, Any]:
-        """Facts of the session for the router. Before the first reply, the spend is 0."""
+        """Return the facts of the session for the router. Before the first reply, the spend is 0."""
         cost = self.cost
         spent = cost.usd if cost.replies else Decimal(0)
         return {"user_id": self.user_id, "team_id": self.team_id, "spent_usd": spent, "labels": self.labels}

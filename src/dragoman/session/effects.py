@@ -31,8 +31,8 @@ class Perform:
 class Stage(Protocol):
     """Filters one streamed reply, event by event. A reply that is not streamed is one message_complete event.
 
-    Returns the events that go on in place of this one, or, to wait for something, a `Perform` that results in them.
-    What a stage raises ends the reply, which is then `Broken`.
+    Returns the events that replace this one. A stage that has to wait returns a `Perform`, whose result is these
+    events. An exception of a stage ends the reply, which is then `Broken`.
     """
 
     def __call__(self, event: StreamEvent, /) -> Sequence[StreamEvent] | Perform: ...
@@ -42,7 +42,7 @@ class Stage(Protocol):
 class Admit:
     """Take the prompt into the conversation. The outcome is the prompt as it may be sent and kept.
 
-    ``adapter`` belongs to the model that reads it; None if the router chooses it afterwards.
+    ``adapter`` is that of the model that reads the prompt; None if the router has not chosen one yet.
     """
 
     prompt: tuple[Message, ...]
@@ -58,7 +58,8 @@ class Choose:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Read the files that the history refers to. The outcome is the history as that model may receive it."""
+    """Read the files that the history refers to. The outcome is the history as the model of ``adapter`` may receive
+    it."""
 
     adapter: Adapter
     history: Sequence[Message]
@@ -68,8 +69,8 @@ class Read:
 class Send:
     """Make one attempt of a request. The outcome is a `Replied`, `Failed`, `Broken` or `Abandoned`.
 
-    The driver encodes the request when every middleware has seen the effect. ``history`` are the messages as the
-    session stores them, ``messages`` the same with the content of files, as they are sent.
+    The driver encodes the request after every middleware has seen the effect. ``history`` has the messages as the
+    session stores them; ``messages`` has them as they are sent, with the content of files.
     """
 
     adapter: Adapter
@@ -88,7 +89,7 @@ class Send:
 class RunTools:
     """Run these calls concurrently. The outcome is one `ToolRun` for each, in the same order.
 
-    ``adapter`` belongs to the model that reads the results.
+    ``adapter`` is that of the model that reads the results.
     """
 
     adapter: Adapter
@@ -99,8 +100,8 @@ class RunTools:
 class Keep:
     """Add these messages to the history. The outcome is the messages as they were added.
 
-    The caller receives an event for each reply and for each tool result among them. ``calls`` are those that the
-    results answer.
+    The caller receives an event for each reply and for each tool result among them. ``calls`` are the tool calls that
+    these results answer.
     """
 
     messages: tuple[Message, ...]
@@ -109,7 +110,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait that many seconds before the next attempt."""
+    """Wait before the next attempt."""
 
     seconds: float
     timing: Timing
@@ -121,7 +122,7 @@ Turn = Generator[Effect, Any, None]
 
 @dataclass(frozen=True, slots=True)
 class Replied:
-    """The whole reply. ``response`` is None if a middleware gave the reply and nothing was sent."""
+    """The whole reply. ``response`` is None if a middleware provided the reply and nothing was sent."""
 
     message: Message
     response: ResponseDetails | None = None
@@ -136,7 +137,8 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A reply began and cannot be used. ``partial`` is what had arrived, ``seen`` whether the caller saw any of it."""
+    """A reply began and cannot be used. ``partial`` is what had arrived; ``seen`` says whether the caller saw any of
+    that."""
 
     error: Exception
     partial: Message | None
@@ -148,7 +150,7 @@ class Broken:
 class Abandoned:
     """The caller left. ``partial`` is what had arrived, with status cancelled.
 
-    ``billed`` is a message with the usage of the reply if nothing of it can be kept.
+    If no content can be kept, ``billed`` is a message with the usage of the reply.
     """
 
     partial: Message | None = None
@@ -160,12 +162,12 @@ SendOutcome = Replied | Failed | Broken | Abandoned
 
 
 class AbandonedTurnError(Exception):
-    """Ends a turn whose caller has left. A driver raises it at any effect but `Send`; no caller receives it."""
+    """Ends a turn whose caller has left: the outcome of any effect except `Send`. No caller receives it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolRun:
-    """One call with its result, as a message. ``latency_ms`` is that of this call alone."""
+    """One call with its result, as a message. ``latency_ms`` is the time of this call alone."""
 
     call: ToolUseBlock
     message: Message
@@ -173,6 +175,7 @@ class ToolRun:
     fault: Fault | None = None
     """Why the call was not run."""
     refusal: str = field(default="", repr=False)
+    """The error that the model received instead of a result."""
 
 
 def advance(turn: Turn, outcome: Any) -> Effect | None:
@@ -187,7 +190,8 @@ def intercept(turn: Turn, handle: Callable[[Effect], Generator[Effect, Any, Any]
     """Wrap a turn: each of its effects goes through ``handle``.
 
     ``handle`` yields the effect, changed or not, and returns its outcome, changed or not. It may yield other effects
-    first, or return an outcome without yielding any. What it raises is raised in the turn, at the effect.
+    first, or return an outcome without yielding any. Its exceptions are raised in the turn, where the turn yielded the
+    effect.
     """
     outcome: Any = None
     with closing(turn):

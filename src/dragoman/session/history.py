@@ -1,11 +1,11 @@
-"""The history of a session, with what was billed beside it."""
+"""The history of a session, and what else was billed."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.canonical.message import Message
-from dragoman.session.compaction_split import apply_summaries
+from dragoman.session.compaction.split import apply_summaries
 from dragoman.session.cost import Attempts
 
 

@@ -195,7 +195,7 @@ def _as_text(data: bytes, path: str) -> MediaSource:
     try:
         return MediaSource(kind="text", data=data.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        raise _file_error(path, "is no UTF-8 text: convert it, or give the block the media_type that it has") from None
+        raise _file_error(path, "is not UTF-8 text: convert it, or give the block its real media_type") from None
 
 
 def read_inside(root: Path, path: str, max_bytes: int = MAX_FILE_BYTES) -> bytes:
@@ -207,14 +207,14 @@ def read_inside(root: Path, path: str, max_bytes: int = MAX_FILE_BYTES) -> bytes
         try:
             # Checked before it is opened, because opening a device can have effects.
             if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-                raise _file_error(path, "is no regular file, and links are not followed: copy the file there")
+                raise _file_error(path, "is not a regular file, and links are not followed: copy the file there")
             handle = os.open(name, os.O_RDONLY | _FILE_FLAGS, dir_fd=folder)
         except OSError as error:
             raise _file_error(path, _describe_os_error(error)) from None
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
-            raise _file_error(path, "is no regular file")
+            raise _file_error(path, "is not a regular file")
         # One byte more than allowed: the size may be wrong, as it is under /proc, or change while we read.
         data = b"" if found.st_size > max_bytes else file.read(max_bytes + 1)
     if found.st_size > max_bytes or len(data) > max_bytes:
@@ -247,7 +247,7 @@ def _open_folder(path: str, root: Path, *folders: str) -> Iterator[int]:
 def _split_path(path: str) -> list[str]:
     """Return the parts of the path. Raises RequestError if it may lead out of the workspace."""
     if not path or "\0" in path or "\\" in path:
-        raise _file_error(path, "is no path: write it relative to the workspace, with forward slashes")
+        raise _file_error(path, "is not a path: write it relative to the workspace, with forward slashes")
     steps = PurePosixPath(path)
     if steps.is_absolute() or ".." in steps.parts or not steps.parts:
         raise _file_error(path, "does not lie inside the workspace: write it relative to the workspace, without '..'")
@@ -259,14 +259,14 @@ def _split_path(path: str) -> list[str]:
 def _resolve_root(workspace: str | Path) -> Path:
     root = Path(workspace).expanduser().resolve()
     if not root.is_dir():
-        raise ConfigurationError(f"the workspace {str(workspace)!r} is no folder")
+        raise ConfigurationError(f"the workspace {str(workspace)!r} is not a folder")
     return root
 
 
 def _guess_media_type(block: Media, path: str) -> str:
     known = _MEDIA_TYPES.get(PurePosixPath(path).suffix.lower())
     if known is None:
-        raise _file_error(path, "has an extension that tells no media type: give the block its media_type")
+        raise _file_error(path, "has an extension without a known media type: give the block its media_type")
     if not known.startswith(_FAMILIES[type(block)]):
         raise _file_error(path, f"is {known}, no {block.type}: use the block of its kind, or give it its media_type")
     return known
@@ -291,11 +291,11 @@ def _describe_os_error(error: OSError) -> str:
         case errno.ENOENT:
             return "is not there: put it into the workspace"
         case errno.ELOOP | errno.ENOTDIR | errno.EMLINK:
-            return "leads over a link or over something that is no folder: links are not followed, copy the file"
+            return "goes through a link or a file that is not a folder: links are not followed, so copy the file"
         case _:
             return f"cannot be read: {os.strerror(error.errno) if error.errno else type(error).__name__}"
 
 
 def _file_error(path: str, why: str) -> RequestError:
-    shown = path if len(path) <= _MAX_SHOWN_PATH else path[:_MAX_SHOWN_PATH] + "…"
-    return RequestError(f"the file {shown!r} {why}")
+    short_path = path if len(path) <= _MAX_SHOWN_PATH else path[:_MAX_SHOWN_PATH] + "…"
+    return RequestError(f"the file {short_path!r} {why}")

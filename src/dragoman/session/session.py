@@ -1,4 +1,4 @@
-"""Session: a conversation that asks, streams, runs tools and swaps models, synchronously."""
+"""Session: one conversation, with replies, streams, tools and swaps of models. The synchronous driver of a turn."""
 
 import inspect
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -32,18 +32,18 @@ from dragoman.session.effects import (
     Wait,
 )
 from dragoman.session.events import SessionEvent
-from dragoman.session.reply import Reply
-from dragoman.session.reply_reader import ReplyReader
-from dragoman.session.reply_stream import ReplyStream
+from dragoman.session.replies.reply import Reply
+from dragoman.session.replies.stream import ReplyStream
 from dragoman.session.snapshot import SessionStore
-from dragoman.session.turn_run import TurnRun, encode, keep, tool_run
+from dragoman.session.turn.reply_reader import ReplyReader
+from dragoman.session.turn.run import TurnRun, encode, keep, tool_run
 from dragoman.tools import calls
 from dragoman.tools.calls import PreparedCall
 from dragoman.transport import StreamedReply, Transport
 
 if TYPE_CHECKING:
     from dragoman.policy import Declassification
-    from dragoman.session.answer import AnswerValidator
+    from dragoman.session.replies.answer import AnswerValidator
 
 MAX_PARALLEL_TOOLS = 8
 
@@ -66,8 +66,8 @@ class Session(Conversation[Transport]):
         and RequestError if the prompt cannot be sent; with a router NoModelError, and UnknownProviderError if the
         prompt mentions an unknown model. If the turn gets no reply, the history is as before.
 
-        With a `MessageBodySchema` as ``output_schema`` the answer is a message body, which the schema's `read` gives;
-        MessageBodyError is raised with every violation, and the answer stays in the history.
+        With a `MessageBodySchema` as ``output_schema`` the answer is a message body: the schema's `read` parses it. An
+        answer that violates the schema raises MessageBodyError with every violation, and stays in the history.
         """
         run = self._start(self._new_turn(prompt, options, stream=False, model=model))
         validator = new_answer_validator(self.options, options, early=not self.toolbox.definitions)
@@ -81,10 +81,10 @@ class Session(Conversation[Transport]):
         """Return the same turn as a stream: the events of each reply, and ToolAnswered for each tool.
 
         Iterating raises ProviderError when an adapter's stream ends with an error event; ``error.partial`` is what had
-        arrived. Leaving the loop and closing the stream cancels the reply: what had arrived stays in the history with
-        status cancelled. Leaving at message_complete or tool_answered keeps the message of that event. If the answer
-        has to be a message body, the first event that makes a violation certain cancels it and raises
-        MessageBodyError; in a session with tools, this happens at its end.
+        arrived. Closing the stream before its end cancels the reply: what had arrived stays in the history with status
+        cancelled. Closing it at message_complete or tool_answered keeps the message of that event. If the answer has to
+        be a message body, the first event that makes a violation certain cancels the reply and raises MessageBodyError;
+        in a session with tools, the check is made at the end of the turn.
         """
         run = self._start(self._new_turn(prompt, options, stream=True, model=model))
         validator = new_answer_validator(self.options, options, early=not self.toolbox.definitions)
@@ -93,15 +93,17 @@ class Session(Conversation[Transport]):
     def compact(
         self, model: str | None = None, *, keep_last: int | None = None, instructions: str | None = None
     ) -> Message:
-        """Have the present model summarize the older part of the history; requests contain the summary instead of it.
+        """Have the current model summarize the older part of the history. Requests then contain the summary in its
+        place.
 
         Returns the summary: a user message with its model, usage and cost, and the ids of the messages that it
         replaces in ``metadata.summary_of``. ``messages`` keeps everything.
 
-        ``model`` is the one whose window the history has to fit: the present one, or one to `swap` to. ``keep_last`` is
-        how many of the newest messages stay whole; without it the newer half does, or what takes half of the window.
-        The system prompt, messages marked critical, and the call of every result that stays are kept as well.
-        ``instructions`` tell the writer what matters, e.g. the next topic of the conversation.
+        ``model`` is the one whose window the history has to fit: by default the current one, else one to `swap` to.
+        ``keep_last`` is the number of newest messages that are not summarized; by default the newer half, at most half
+        of the window. The system prompt, messages marked critical, and the call of every kept result are not summarized
+        either. ``instructions`` tell the model that writes the summary what matters, e.g. the next topic of the
+        conversation.
 
         Raises CompactionError, which says what to do, if the rest would not fit, the reply is not a summary, or there
         is nothing to compact. Raises ProviderError as `ask` does; the history is then as before.
@@ -114,8 +116,8 @@ class Session(Conversation[Transport]):
     def resume(
         cls, session_id: str, store: SessionStore, *, model: str | None = None, **settings: Unpack[SessionSettings]
     ) -> Self:
-        """Return a stored session, to continue on its model or on another; ``settings`` are as for a new one. Its next
-        turns are saved to the store.
+        """Return a stored session, to continue on its model or on another; ``settings`` are as for a new one. The
+        session saves its next turns to the store.
 
         Raises SessionNotFoundError, UnreadableError, and SwapRefusedError as `swap` does.
         """
@@ -134,9 +136,9 @@ class Session(Conversation[Transport]):
 
         There is exactly one record: ``audit`` receives it, it is saved with the session (in `dump` and in the store),
         the bus emits ``policy.declassified``, and it is returned. If the conversation has none of the labels, there is
-        no record, and None is returned. Checking the present history again does not restore the label; new data does.
-        A record is stored with a message: a session that is dumped without messages loses it, and has the labels of
-        its extensions again.
+        no record, and None is returned. Checking the same history again does not restore the label; new data does. A
+        record is stored with a message: a session that is dumped without messages loses it, and has the labels of its
+        extensions again.
 
         Raises DeclassificationError without the grant, or without an actor and a reason; ConfigurationError in the
         middle of a turn. If ``audit`` or the store raises, the labels stay.
@@ -148,11 +150,12 @@ class Session(Conversation[Transport]):
     def apply_policy(
         self, hook: str, message: Message, *, require: Callable[[Message], str | None] | None = None, **slots: Any
     ) -> Message:
-        """Return the message as the session's policy leaves it at that hook, such as ``resource_post_fetch``.
+        """Run the session's policy on a message, at a hook such as ``resource_post_fetch``. Return the message as
+        changed.
 
         ``slots`` are extensions of this message alone. ``require`` gets the message as the plugins left it and returns
-        the code of a refusal, ``left_out`` or ``redirected``, or None. A message without a session id becomes one of
-        this session. Without a policy it is not changed, and ``require`` is not called. Raises PolicyDeniedError.
+        the code of a refusal, ``left_out`` or ``redirected``, or None. A message without a session id gets that of this
+        session. Without a policy the message is not changed, and ``require`` is not called. Raises PolicyDeniedError.
         """
         checked = self._policy.fetch_check(hook, self._factory.adopt(message), require, **slots)
         result: Message = checked.work() if isinstance(checked, Perform) else checked
@@ -211,7 +214,7 @@ class Session(Conversation[Transport]):
             raise run.error
 
     def _carry_out(self, run: TurnRun) -> Generator[SessionEvent, None, None]:
-        """Carry out one effect, other than a `Send`, and tell the turn its outcome."""
+        """Carry out one effect, other than a `Send`, and send the turn its outcome."""
         outcome: Any = None
         try:
             match run.effect:
@@ -238,7 +241,7 @@ class Session(Conversation[Transport]):
         run.advance(outcome)
 
     def _abandon(self, run: TurnRun, outcome: Any) -> None:
-        """Tell the turn that the caller has left, and carry out what it still does, without events."""
+        """Send the turn the outcome for a caller who left, and carry out its last effects without events."""
         run.advance(outcome)
         while run.effect is not None:
             for _ in self._carry_out(run):
@@ -258,7 +261,7 @@ class Session(Conversation[Transport]):
                     self._observe(send, response.headers)
                     yield from self._read_stream(run, send, reader, response)
                     # Kept before the connection is released, which may take a while.
-                    yield from self._hand_out(run, reader)
+                    yield from self._finish_attempt(run, reader)
             else:
                 self._read_whole(send, reader, transport, request, arguments)
         except (GeneratorExit, KeyboardInterrupt):
@@ -270,7 +273,7 @@ class Session(Conversation[Transport]):
                 raise
             reader.fail(error)
         if run.effect is send:
-            yield from self._hand_out(run, reader)
+            yield from self._finish_attempt(run, reader)
 
     def _read_stream(
         self, run: TurnRun, send: Send, reader: ReplyReader, response: StreamedReply
@@ -278,7 +281,7 @@ class Session(Conversation[Transport]):
         try:
             for event in decode_stream(response.chunks, reader.decoder, idle_timeout=response.idle_timeout):
                 reader.receive(event)
-                yield from reader.feed(self._pass(send.stages, event) if send.stages else (event,))
+                yield from reader.feed(self._apply_stages(send.stages, event) if send.stages else (event,))
         except (GeneratorExit, KeyboardInterrupt):
             self._abandon(run, reader.abandon())
             raise
@@ -296,10 +299,10 @@ class Session(Conversation[Transport]):
         else:
             event = MessageComplete(reply)
             reader.receive(event)
-            reader.feed(self._pass(send.stages, event))
+            reader.feed(self._apply_stages(send.stages, event))
 
-    def _hand_out(self, run: TurnRun, reader: ReplyReader) -> Generator[SessionEvent, None, None]:
-        """Tell the turn the outcome of an attempt, and carry out what follows at once."""
+    def _finish_attempt(self, run: TurnRun, reader: ReplyReader) -> Generator[SessionEvent, None, None]:
+        """Send the turn the outcome of an attempt, and carry out the effects that follow without a wait."""
         run.finish_attempt(reader)
         while isinstance(run.effect, (Keep, Perform)):
             yield from self._carry_out(run)
@@ -308,30 +311,30 @@ class Session(Conversation[Transport]):
         for observe in send.observers:
             observe(headers).work()
 
-    def _pass(self, stages: Sequence[Stage], event: StreamEvent) -> Sequence[StreamEvent]:
-        """Return what the stages let through of an event."""
+    def _apply_stages(self, stages: Sequence[Stage], event: StreamEvent) -> Sequence[StreamEvent]:
+        """Return the events that the stages make of one event."""
         events: Sequence[StreamEvent] = (event,)
         for stage in stages:
-            passed: list[StreamEvent] = []
+            results: list[StreamEvent] = []
             for each in events:
                 result = stage(each)
-                passed += result.work() if isinstance(result, Perform) else result
-            events = passed
+                results += result.work() if isinstance(result, Perform) else result
+            events = results
         return events
 
     def _run_tools(self, adapter: Adapter, requested_calls: Sequence[ToolUseBlock]) -> list[ToolRun]:
         prepared = [self._approve_call(self.toolbox.prepare(call)) for call in requested_calls]
-        timed = self._run(prepared)
+        timed = self._run_calls(prepared)
         return [
             tool_run(call, result, seconds, self._files, adapter, self._factory.tool_message)
             for call, (result, seconds) in zip(prepared, timed, strict=True)
         ]
 
-    def _run(self, prepared: Sequence[PreparedCall]) -> list[tuple[ToolResultBlock, float]]:
+    def _run_calls(self, prepared: Sequence[PreparedCall]) -> list[tuple[ToolResultBlock, float]]:
         if len(prepared) == 1:
             return [_timed_run(prepared[0])]
         with ThreadPoolExecutor(max_workers=min(MAX_PARALLEL_TOOLS, len(prepared))) as pool:
-            started = [pool.submit(copy_context().run, _timed_run, item) for item in prepared]
+            started = [pool.submit(copy_context().run, _timed_run, call) for call in prepared]
             return [each.result() for each in started]
 
     def _approve_call(self, prepared: PreparedCall) -> PreparedCall:
@@ -341,12 +344,13 @@ class Session(Conversation[Transport]):
 
 
 def _timed_run(prepared: PreparedCall) -> tuple[ToolResultBlock, float]:
-    """Return the result and the seconds that it took."""
+    """Return the result and the seconds that the call took."""
     started_at = perf_counter()
     return calls.run(prepared), perf_counter() - started_at
 
 
 def ask(model: str, prompt: UserInput, *, system: str | None = None, **settings: Unpack[SessionSettings]) -> Reply[str]:
-    """Ask one question in a session of its own and return the answer. ``settings`` are those of `Session`."""
+    """Return the answer to one question, in a new session that is closed afterwards. ``settings`` are those of
+    `Session`."""
     with Session(model, system=system, **settings) as session:
         return session.ask(prompt)

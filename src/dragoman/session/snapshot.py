@@ -95,7 +95,7 @@ def read(data: bytes | str, mint: Callable[[], str]) -> Snapshot:
         raw: dict[str, Any] = wirejson.loads_object(data, what="the stored session")
         if raw.get("dragoman_session") != VERSION:
             raise ConfigurationError(
-                f"this is no stored session of version {VERSION}: its version is {raw.get('dragoman_session')!r:.80}"
+                f"this is not a stored session of version {VERSION}: its version is {raw.get('dragoman_session')!r:.80}"
             )
         return Snapshot(
             str(raw["session_id"]),
@@ -108,4 +108,4 @@ def read(data: bytes | str, mint: Callable[[], str]) -> Snapshot:
     except MalformedReplyError as error:
         raise ConfigurationError(error.message) from None
     except MALFORMED_ERRORS as error:
-        raise ConfigurationError(f"this is no stored session: {type(error).__name__}: {error!s:.400}") from None
+        raise ConfigurationError(f"this is not a stored session: {type(error).__name__}: {error!s:.400}") from None

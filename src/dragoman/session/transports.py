@@ -31,7 +31,7 @@ class Transports(Generic[TransportT]):
             try:
                 transport: Any = transport_for(adapter, asynchronous=self._asynchronous, **settings)
             except TypeError as error:
-                raise ConfigurationError(f"the settings in providers[{provider!r}] do not fit: {error}") from None
+                raise ConfigurationError(f"the settings in providers[{provider!r}] are invalid: {error}") from None
             self._open[provider] = transport
         return self._open[provider]
 
@@ -63,7 +63,8 @@ class Transports(Generic[TransportT]):
         return opened
 
     def _timeout(self, adapter: Adapter) -> float | None:
-        """Seconds for a request; None leaves it to the transport. A timeout setting of None means infinite."""
+        """Return the seconds for a request; None leaves it to the transport. A timeout setting of None means
+        infinite."""
         settings = self._settings(adapter.provider)
         if "timeout" not in settings:
             return None

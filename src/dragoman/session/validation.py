@@ -59,7 +59,7 @@ def nearest_name(name: str, known: Iterable[str]) -> str:
 
 def _check_callable(name: str, value: Any) -> None:
     if not callable(value):
-        raise ConfigurationError(f"{name}: {_describe(value)} cannot be called; give a function")
+        raise ConfigurationError(f"{name} must be a function, not {_describe(value)}")
 
 
 def check_class(name: str, value: Any) -> None:
@@ -69,13 +69,15 @@ def check_class(name: str, value: Any) -> None:
     module, class_name, example = _CLASSES[name]
     loaded = sys.modules.get(module)
     if loaded is None or not isinstance(value, getattr(loaded, class_name)):
-        raise ConfigurationError(f"{name}: {_describe(value)} is no {class_name}; one is made by {example}")
+        raise ConfigurationError(
+            f"{name} must be of the class {class_name}, not {_describe(value)}: create one with {example}"
+        )
 
 
 def _check_list(name: str, value: Any, *element_class: type) -> None:
     """A single object is not accepted in place of a list."""
     if isinstance(value, (str, bytes, Mapping, *element_class)) or not isinstance(value, Iterable):
-        raise ConfigurationError(f"{name}: {_describe(value)} is no list; write {name}=[...]")
+        raise ConfigurationError(f"{name} must be a list, not {_describe(value)}: write {name}=[...]")
 
 
 def check_messages(messages: Iterable[Any]) -> list[Message]:
@@ -85,7 +87,7 @@ def check_messages(messages: Iterable[Any]) -> list[Message]:
     for index, message in enumerate(found):
         if not isinstance(message, Message):
             raise ConfigurationError(
-                f"messages[{index}]: {_describe(message)} is no Message; dragoman.formats reads those of "
+                f"messages[{index}]: {_describe(message)} is not a Message: dragoman.formats reads those of "
                 "other libraries"
             )
     return found
@@ -95,7 +97,9 @@ def _check_store(store: Any) -> None:
     """An AsyncStore is refused, because sessions do not await it; its ``store`` is accepted."""
     append = getattr(store, "append", None)
     if not callable(append) or inspect.iscoroutinefunction(append):
-        raise ConfigurationError(f"store: {_describe(store)} is no Store; one is made by Store('sqlite:///chats.db')")
+        raise ConfigurationError(
+            f"store must be a Store, not {_describe(store)}: create one with Store('sqlite:///chats.db')"
+        )
 
 
 def _describe(value: Any) -> str:

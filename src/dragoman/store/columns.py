@@ -21,7 +21,7 @@ MALFORMED_DATA_ERRORS = (ValueError, TypeError, KeyError, AttributeError, Overfl
 
 
 def encode_text(value: str) -> str:
-    """Encodes U+0000, which PostgreSQL's text cannot hold, as ``\\0``, and doubles ``\\``.
+    """Encode U+0000, which PostgreSQL's text cannot hold, as ``\\0``, and double ``\\``.
 
     Raises StoreError if the text has a lone surrogate.
     """
@@ -49,10 +49,10 @@ def decode_optional(stored: str | None) -> str | None:
 
 
 def encode_id(value: str, what: str) -> str:
-    """Encodes an id. Raises StoreError if no index can hold it."""
+    """Encode an id. Raises StoreError if no index can hold it."""
     stored = encode_text(value)
     if not 0 < len(stored) <= MAX_ID:
-        raise StoreError(f"{what} has {len(value)} characters: an id in the store has 1 to {MAX_ID}")
+        raise StoreError(f"{what} has {len(value)} characters: an id in the store must have 1 to {MAX_ID}")
     return stored
 
 
@@ -61,9 +61,9 @@ def encode_optional_id(value: str | None, what: str) -> str | None:
 
 
 def to_micros(time: datetime) -> int:
-    """Microseconds since 1970, UTC. Raises StoreError if the time has no zone."""
+    """Return the microseconds since 1970, UTC. Raises StoreError if the time has no zone."""
     if time.tzinfo is None:
-        raise StoreError("a time without a zone is no moment: give it tzinfo=UTC")
+        raise StoreError("a time needs a time zone: set tzinfo=UTC")
     return (time - _EPOCH) // _MICROSECOND
 
 
@@ -72,7 +72,7 @@ def from_micros(stored: int) -> datetime:
 
 
 def encode_json(value: Any) -> str:
-    """The value as JSON text. Raises StoreError if it is not JSON."""
+    """Return the value as JSON text. Raises StoreError if it is not JSON."""
     try:
         return wirejson.dumps_text(copy_json(value, MAX_DOCUMENT_DEPTH))
     except (ValueError, RequestError) as error:
@@ -88,7 +88,7 @@ def decode_json_object(stored: str | None) -> dict[str, Any] | None:
     """As `decode_json`. Raises ValueError if it is not an object."""
     value = decode_json(stored)
     if value is not None and not isinstance(value, dict):
-        raise ValueError(f"a JSON object is due, not a {type(value).__name__}")
+        raise ValueError(f"expected a JSON object, not a {type(value).__name__}")
     return value
 
 
@@ -97,5 +97,5 @@ def encode_optional_json(value: Mapping[str, Any] | None) -> str | None:
 
 
 def unreadable_error(what: str, error: Exception) -> UnreadableError:
-    """The error for a malformed row or line. It does not show the content."""
+    """Return the error for a malformed row or line. It does not show the content."""
     return UnreadableError(f"{what} cannot be read: {type(error).__name__}: {error!s:.300}")

@@ -72,11 +72,11 @@ class Database:
         _open_databases.add(self)
 
     def read(self, work: Callable[[Connection], Result]) -> Result:
-        """Runs a read-only transaction on a snapshot of the database, and returns its result."""
+        """Run a read-only transaction on a snapshot of the database, and return its result."""
         return self._run(work, Mode.READ)
 
     def write(self, work: Callable[[Connection], Result], *, single_statement: bool = False) -> Result:
-        """Runs a transaction that is committed as a whole, or not at all if this raises, and returns its result.
+        """Run a transaction that is committed as a whole, or not at all if this raises, and return its result.
 
         ``single_statement``: only the first statement writes. PostgreSQL makes a statement atomic anyway, which saves
         two round trips.
@@ -108,7 +108,8 @@ class Database:
                     raise _to_store_error(error) from error
                 if time.monotonic() >= deadline or _sqlstate(error) == _POSTGRES_LOCK_TIMEOUT:
                     raise StoreBusyError(
-                        f"others have held the database for over {self.timeout:g} s: give the store a longer timeout"
+                        f"other programs locked the database for more than {self.timeout:g} s: set a longer timeout "
+                        "for the store"
                     ) from error
             except SQLAlchemyError as error:
                 raise _to_store_error(error) from error
@@ -128,7 +129,7 @@ class Database:
         except DBAPIError as error:
             if sent and error.connection_invalidated:
                 raise StoreError(
-                    "the connection broke while the turn was being kept: load the session to see whether it was"
+                    "the connection broke while the turn was being stored: load the session to see whether it was"
                 ) from error
             raise
 
@@ -199,30 +200,30 @@ def parse_url(url: str | URL) -> URL:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
         raise ConfigurationError(
-            "this is no database URL: write sqlite:///chats.db, sqlite:// (in memory) or postgresql://host/name"
+            "this is not a database URL: write sqlite:///chats.db, sqlite:// (in memory) or postgresql://host/name"
         ) from None
     if parsed.drivername in ("postgres", "postgresql"):
         parsed = parsed.set(drivername="postgresql+psycopg")
     if parsed.drivername not in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg"):
-        raise ConfigurationError(f"the store speaks sqlite and postgresql, not {parsed.drivername!r:.80}")
+        raise ConfigurationError(f"the store supports sqlite and postgresql, not {parsed.drivername!r:.80}")
     return parsed
 
 
 def default_url() -> URL:
-    """The file sessions.db in the user's data folder. Creates a missing folder for that user only."""
+    """Return the file sessions.db in the user's data folder. Creates a missing folder for that user only."""
     from platformdirs import user_data_path
 
     folder = Path(user_data_path("dragoman", appauthor=False))
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise StoreError(f"the data folder {folder} cannot be made: {error.strerror}") from None
+        raise StoreError(f"the data folder {folder} cannot be created: {error.strerror}") from None
     return URL.create("sqlite", database=str(folder / "sessions.db"))
 
 
 @contextmanager
 def store_errors(message: str) -> Iterator[None]:
-    """Converts database errors to StoreError with the given message."""
+    """Convert database errors to StoreError with the given message."""
     try:
         yield
     except SQLAlchemyError as error:
@@ -237,7 +238,7 @@ def _begin_transaction(connection: Connection) -> None:
 
 
 def _check_connection_open(connection: Any, _: Any, __: Any) -> None:
-    """Detects a connection that the server has closed, so that the pool replaces it. This costs nothing; a statement
+    """Detect a connection that the server has closed, so that the pool replaces it. This costs nothing; a statement
     sent into a closed connection may look like one that was committed.
     """
     with getattr(selectors, "PollSelector", selectors.SelectSelector)() as selector:
@@ -260,7 +261,8 @@ def _is_transient(error: DBAPIError) -> bool:
 
 
 def _database_message(error: SQLAlchemyError) -> str:
-    """The first line of the database's message; it never contains the parameters, which hold the conversation."""
+    """Return the first line of the database's message; it never contains the parameters, which hold the
+    conversation."""
     lines = str(getattr(error, "orig", None) or error).splitlines()
     return mask_secrets(lines[0] if lines else type(error).__name__)
 

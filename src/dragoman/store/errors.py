@@ -1,12 +1,12 @@
-"""What can go wrong with a store.
+"""Errors of a store.
 
 DragomanError
-└── StoreError                  the store could not do it; nothing of it was done
-    ├── ConflictError           someone else was first: load the session and decide again
+└── StoreError                  the operation failed; nothing changed
+    ├── ConflictError           another writer was first: load the session again before the next try
     ├── SessionNotFoundError    no session, or no message in it, has that id
-    ├── StoreBusyError          others held the database for longer than the store waits
+    ├── StoreBusyError          other programs locked the database for longer than the store waits
     ├── StoreVersionError       the file, or the line, was written by a newer version
-    └── UnreadableError         a row or a line holds something that is no message
+    └── UnreadableError         a row or a line does not hold a valid message
 """
 
 from dragoman.adapter.errors import DragomanError

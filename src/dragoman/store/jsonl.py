@@ -41,7 +41,7 @@ def write(stored: StoredSession) -> Iterator[str]:
 
 
 def read(lines: Iterable[str | bytes]) -> StoredSession:
-    """Reads the output of `write`; empty lines are skipped. Raises UnreadableError, naming the line, for malformed or
+    """Read the output of `write`; empty lines are skipped. Raises UnreadableError, naming the line, for malformed or
     missing lines, and StoreVersionError for a newer version.
     """
     numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
@@ -51,7 +51,7 @@ def read(lines: Iterable[str | bytes]) -> StoredSession:
         raise StoreVersionError(f"the lines are of version {version}: upgrade dragoman to read them")
     try:
         if version != VERSION:
-            raise ValueError("this is no session of a store")
+            raise ValueError("this is not an exported session of a store")
         record = SessionRecord.model_validate(header["session"], extra="ignore")
         tool_ids = dict(header["tool_ids"])
         expected_counts = (int(header["messages"]), int(header["attempts"]))
@@ -87,5 +87,5 @@ def _parse_object(number: int, line: str | bytes) -> dict[str, Any]:
     except MALFORMED_DATA_ERRORS as error:
         raise unreadable_error(f"line {number}", error) from None
     if not isinstance(value, dict):
-        raise UnreadableError(f"line {number} is no JSON object")
+        raise UnreadableError(f"line {number} is not a JSON object")
     return value

@@ -14,7 +14,7 @@ _ADVISORY_LOCK = 0x647261676F6D616E
 
 
 def migrate(database: Database) -> None:
-    """Migrates the database. If several programs open it at once, the first one migrates and the others wait.
+    """Migrate the database. If several programs open it at once, the first one migrates and the others wait.
 
     Raises StoreVersionError if a newer version wrote it, and StoreError if another program did.
     """
@@ -30,22 +30,22 @@ def _upgrade(connection: Connection) -> None:
         return
     if version is None:
         _refuse_foreign(connection)
-    with store_errors("the store could not be migrated, and stays as it was"):
+    with store_errors("the store could not be migrated, and is unchanged"):
         _run_migrations(connection)
 
 
 def _version(connection: Connection) -> str | None:
-    """The database's migration; None without our tables. Raises StoreVersionError."""
+    """Return the database's migration; None without our tables. Raises StoreVersionError."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     with store_errors(f"the table {VERSION_TABLE} cannot be read"):
         rows = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars().all()
     version = str(rows[0]) if len(rows) == 1 else ""
     if not re.fullmatch("[0-9]{4}", version):
-        raise StoreVersionError("the store does not say which version wrote it: restore it from a copy")
+        raise StoreVersionError("the store does not say which version wrote it: restore it from a backup")
     if version > HEAD:
         raise StoreVersionError(
-            f"the store is of version {version}, and this dragoman knows versions up to {HEAD}: upgrade "
+            f"the store is of version {version}, but this dragoman supports versions up to {HEAD}: upgrade "
             "dragoman to open"
             " it. Nothing was changed"
         )

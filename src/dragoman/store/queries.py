@@ -84,7 +84,7 @@ def search(
     sqlite: bool,
     indexed: bool,
 ) -> tuple[SearchHit, ...]:
-    """The newest hits first."""
+    """Return the hits, the newest first."""
     encode_text(query)
     folded_query = fold(query)
     if not folded_query:
@@ -106,7 +106,7 @@ def _rows(connection: Connection, selected: Select[Any]) -> list[RowMapping]:
 
 def _check_limit(limit: int) -> int:
     if not 1 <= limit <= MAX_ROWS:
-        raise StoreError(f"limit is from 1 to {MAX_ROWS}")
+        raise StoreError(f"limit must be from 1 to {MAX_ROWS}")
     return limit
 
 
@@ -121,4 +121,4 @@ def _decode_cursor(cursor: str) -> tuple[int, str]:
             return at, encode_text(decode_text(last_id))
     except MALFORMED_DATA_ERRORS:
         pass
-    raise StoreError("this is no cursor of this store: begin with the first page")
+    raise StoreError("this is not a cursor of this store: start with the first page")

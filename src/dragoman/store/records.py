@@ -15,8 +15,8 @@ from dragoman.canonical.message import Message
 class SessionRecord(FrozenModel):
     """One session, without its messages.
 
-    ``version`` counts its turns; `Store.append` compares it. ``metadata`` is the caller's own. A fork names the session
-    and the last message that it was copied from.
+    ``version`` counts its turns; `Store.append` compares it. ``metadata`` is the caller's own. ``parent_session_id``
+    and ``parent_message_id`` name the session that a fork was copied from, and the last message that was copied.
     """
 
     id: Text
@@ -38,9 +38,9 @@ class SessionRecord(FrozenModel):
 class StoredSession:
     """A session at one moment.
 
-    ``tool_ids`` is the input of `ToolIdMap.load`. ``attempts`` are replies that broke and were billed. ``extensions``
-    are by message id. The first ``inherited`` messages are copies from the session that this one was forked from, which
-    was billed for them.
+    ``tool_ids`` is the input of `ToolIdMap.load`. ``attempts`` are replies that broke and were billed. The keys of
+    ``extensions`` are message ids. The first ``inherited`` messages are copies from the session that this one was
+    forked from, which was billed for them.
     """
 
     record: SessionRecord

@@ -77,7 +77,7 @@ def record_from_row(row: RowMapping) -> SessionRecord:
 
 
 def attempt_row(message: Message, session_id: str, seq: int) -> dict[str, Any]:
-    """The columns that messages and attempts share. ``session_id`` is the encoded id of the session's row."""
+    """Return the columns that messages and attempts share. ``session_id`` is the encoded id of the session's row."""
     raw: dict[str, Any] = from_json(write_message(message))
     content, metadata = raw.pop("content", []), raw.pop("metadata", {})
     for repeated in ("id", "role", "created_at", "schema_version"):
@@ -119,7 +119,7 @@ def message_row(
 
 
 def message_from_row(row: RowMapping) -> Message:
-    """The message, whatever an earlier version or another program wrote. Raises UnreadableError.
+    """Return the message, whatever an earlier version or another program wrote. Raises UnreadableError.
 
     A message without a session belongs to the session that contains it.
     """

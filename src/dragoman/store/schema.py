@@ -90,7 +90,7 @@ def _of_session() -> Column[str]:
 
 
 def _message_columns() -> list[Column[Any]]:
-    """The columns that messages and attempts share."""
+    """Return the columns that messages and attempts share."""
     return [
         Column("id", String(MAX_ID), nullable=False),
         _of_session(),
@@ -180,13 +180,13 @@ id.
 
 
 def distribution_column(table: Table) -> str:
-    """The distribution column of a table: the session's id, so that a session's rows are on one machine."""
+    """Return the distribution column of a table: the session's id, so that a session's rows are on one machine."""
     return "id" if table is sessions else "session_id"
 
 
 def citus_statements() -> tuple[str, ...]:
-    """The statements that distribute the store's tables over a Citus cluster, in the required order: the sessions
-    first, then each other table together with its sessions' rows, so that foreign keys hold.
+    """Return the statements that distribute the store's tables over a Citus cluster, in the required order: the
+    sessions first, then each other table together with its sessions' rows, so that foreign keys hold.
 
     Run them once, on the coordinator, after a `Store` has created the tables; existing rows are moved. The version
     table is not distributed. Each table's keys begin with the session's id, as Citus requires.

@@ -21,12 +21,12 @@ _MAX_PIECES = 32
 
 
 def fold(value: str) -> str:
-    """The text without differences of case and of form (NFKC)."""
+    """Return the text without differences of case and of form (NFKC)."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", value).casefold()).replace("\0", " ")
 
 
 def search_text(message: Message) -> str | None:
-    """The text of text blocks, including those of tool results; None if there is none."""
+    """Return the text of text blocks, including those of tool results; None if there is none."""
     return "\n".join(fold(part) for part in _texts(message.content)) or None
 
 
@@ -39,7 +39,7 @@ def _texts(content: Iterable[ContentBlock]) -> Iterable[str]:
 
 
 def contains_condition(folded_query: str, *, sqlite: bool, indexed: bool) -> ColumnElement[bool]:
-    """The condition on messages. Nothing in ``folded_query`` is a pattern, an operator or SQL."""
+    """Return the condition on messages. Nothing in ``folded_query`` is a pattern, an operator or SQL."""
     if not sqlite:
         # LIKE, because an index with gin_trgm_ops supports it.
         return messages.c.search_text.contains(folded_query, autoescape=True)

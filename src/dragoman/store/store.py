@@ -84,7 +84,7 @@ class Store:
         user_id: str | None = None,
         team_id: str | None = None,
     ) -> SessionRecord:
-        """A new session, optionally with its first turn: its version is then 1, and 0 otherwise.
+        """Return a new session, optionally with its first turn: its version is then 1, and 0 otherwise.
 
         ``metadata`` is the caller's own JSON. The other arguments are those of `append`. Raises ConflictError if the id
         is taken, and StoreError if an argument cannot be stored.
@@ -121,7 +121,7 @@ class Store:
         extensions: Extensions | None = None,
         attempts: Sequence[Message] = (),
     ) -> int:
-        """Stores one turn, and returns the session's new version.
+        """Store one turn, and return the session's new version.
 
         ``expected_version`` is the version that the turn was made on; None appends to any version. ``tool_ids`` is the
         session's whole map: its new entries are added. ``model`` is the one that answers next; None keeps the current
@@ -142,7 +142,7 @@ class Store:
     def annotate(
         self, session_id: str, message_id: str, extensions: Mapping[str, Any], *, expected_version: int | None
     ) -> int:
-        """Replaces the extensions of a message of the session, and returns the session's new version.
+        """Replace the extensions of a message of the session, and return the session's new version.
 
         Raises as `append` does, and StoreError if the session has no such message.
         """
@@ -154,17 +154,17 @@ class Store:
         )
 
     def load(self, session_id: str) -> StoredSession:
-        """The session at one moment. Raises SessionNotFoundError, and UnreadableError for a malformed row."""
+        """Return the session at one moment. Raises SessionNotFoundError, and UnreadableError for a malformed row."""
         return self._database.read(lambda connection: queries.load(connection, session_id))
 
     def record(self, session_id: str) -> SessionRecord:
-        """The session without its messages. Raises SessionNotFoundError."""
+        """Return the session without its messages. Raises SessionNotFoundError."""
         return self._database.read(lambda connection: queries.record(connection, session_id))
 
     def fork(
         self, session_id: str, at_message_id: str | None = None, *, new_session_id: str | None = None
     ) -> SessionRecord:
-        """A new session with the messages of another one, up to and including that message; None copies all.
+        """Return a new session with the messages of another one, up to and including that message; None copies all.
 
         Messages and tool calls keep their ids, so that requests keep their prefix. A call whose result comes later is
         pending again. Raises SessionNotFoundError, and ConflictError if ``new_session_id`` is taken.
@@ -226,7 +226,7 @@ class Store:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> Iterator[Message]:
-        """Every reply and attempt that was billed, without its content: for cost reports.
+        """Return every reply and attempt that was billed, without its content: for cost reports.
 
         ``user_id`` and ``team_id`` are those of the reply; ``since`` is inclusive, ``until`` exclusive. Replies are
         read in batches: one that is stored in the meantime may be among them.
@@ -239,7 +239,7 @@ class Store:
     def total_spend(
         self, *, user_id: str | None = None, team_id: str | None = None, since: datetime | None = None
     ) -> CostLine:
-        """The recorded cost of all replies, or of those of a user or team."""
+        """Return the recorded cost of all replies, or of those of a user or team."""
         return sum_lines(
             cost_line((), reply.usage) for reply in self.billed_replies(user_id=user_id, team_id=team_id, since=since)
         )
@@ -253,7 +253,7 @@ class Store:
         text: bool = False,
         overwrite: bool = False,
     ) -> ExportResult:
-        """Writes the replies of `billed_replies` as Parquet, one file per day (`dragoman.store.reports.export`), for
+        """Write the replies of `billed_replies` as Parquet, one file per day (`dragoman.store.reports.export`), for
         reports with DuckDB; ``since`` is the first day, in UTC, ``until`` the first one after. The folder then matches
         the store: changed days are replaced, each as a whole, and with ``overwrite`` the others, too.
 
@@ -265,13 +265,13 @@ class Store:
         return export(self._database.read, Path(folder), since=since, until=until, text=text, overwrite=overwrite)
 
     def export(self, session_id: str) -> Iterator[str]:
-        """The session as JSON lines, without line ends; all of it is read before the first line. Raises as `load` does,
-        at once.
+        """Return the session as JSON lines, without line ends; all of it is read before the first line. Raises as
+        `load` does, at once.
         """
         return json_lines.write(self.load(session_id))
 
     def import_lines(self, lines: Iterable[str | bytes], *, session_id: str | None = None) -> SessionRecord:
-        """Stores the session that `export` wrote, under its own id or another one.
+        """Store the session that `export` wrote, under its own id or another one.
 
         Raises UnreadableError, naming the line, for malformed or missing lines; StoreVersionError for a newer version;
         ConflictError if the id is taken.
@@ -290,11 +290,11 @@ class Store:
         return record
 
     def delete(self, session_id: str) -> None:
-        """Deletes the session and all its rows; forks of it stay. Raises SessionNotFoundError."""
+        """Delete the session and all its rows; forks of it stay. Raises SessionNotFoundError."""
         self._database.write(lambda connection: writes.delete_session(connection, session_id))
 
     def close(self) -> None:
-        """Closes the connections; a database in memory is lost."""
+        """Close the connections; a database in memory is lost."""
         self._database.close()
 
     def __enter__(self) -> Self:

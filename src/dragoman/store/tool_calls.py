@@ -33,7 +33,7 @@ _ANSWER_STATEMENT = (
 def save_tool_calls(
     connection: Connection, session_id: str, turn: Iterable[tuple[int, Message]], issued: Mapping[str, Any]
 ) -> None:
-    """Writes rows for the turn's calls, with their results if it has them. A result of an earlier call completes that
+    """Write rows for the turn's calls, with their results if it has them. A result of an earlier call completes that
     call; a result without a call is in its message only.
     """
     calls: list[dict[str, Any]] = []
@@ -95,7 +95,7 @@ def _answer_pending(calls: list[dict[str, Any]], answer: Mapping[str, Any]) -> b
 
 
 def save_tool_ids(connection: Connection, session_id: str, dump: Mapping[str, Any]) -> None:
-    """Adds the map's new entries. Raises ConflictError if an entry differs from the table: an id that a provider has
+    """Add the map's new entries. Raises ConflictError if an entry differs from the table: an id that a provider has
     seen never changes.
     """
     rows_by_entry = {
@@ -121,13 +121,15 @@ def save_tool_ids(connection: Connection, session_id: str, dump: Mapping[str, An
                 }
             )
         elif known[entry] != name:
-            raise ConflictError(f"the tool id {canonical!r:.80} is known by another name: load the session again")
+            raise ConflictError(
+                f"the tool id {canonical!r:.80} is stored with another native id: load the session again"
+            )
     if new:
         connection.execute(insert(tool_ids), new)
 
 
 def load_tool_ids(connection: Connection, session_id: str) -> dict[str, Any]:
-    """The output of `ToolIdMap.dump`, in its order."""
+    """Return the output of `ToolIdMap.dump`, in its order."""
     issued: dict[str, list[str]] = {}
     sent: dict[str, dict[str, str]] = {}
     stored = select(tool_ids).where(tool_ids.c.session_id == session_id).order_by(tool_ids.c.number)
@@ -145,7 +147,7 @@ def load_tool_ids(connection: Connection, session_id: str) -> dict[str, Any]:
 
 
 def _entry_digest(*parts: str) -> str:
-    """A key of fixed length for texts of any length: no index takes a long one."""
+    """Return a key of fixed length for texts of any length: no index takes a long one."""
     return blake2b(to_json(parts), digest_size=16).hexdigest()
 
 
@@ -162,4 +164,4 @@ def _entries(dump: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
             for canonical, name in names.items():
                 yield "sent", encode_text(provider), encode_text(canonical), encode_text(name)
     except (AttributeError, TypeError, ValueError) as error:
-        raise StoreError(f"this is no dump of a ToolIdMap: {type(error).__name__}: {error!s:.200}") from None
+        raise StoreError(f"this is not a dump of a ToolIdMap: {type(error).__name__}: {error!s:.200}") from None

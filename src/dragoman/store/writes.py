@@ -58,7 +58,7 @@ _ADVANCE_FROM_VERSION = _ADVANCE.where(sessions.c.version == bindparam("seen"))
 
 
 def _with_messages(advance: ReturningUpdate[Any]) -> Select[Any]:
-    """Adds nothing if no session is advanced."""
+    """Add nothing if no session is advanced."""
     advanced = advance.cte("advanced")
     columns = [Column(column.name, column.type) for column in messages.c]
     read = func.json_to_recordset(cast(bindparam("rows", type_=Text()), JSON))
@@ -87,7 +87,7 @@ class TurnRecord:
     def __post_init__(self) -> None:
         unknown = self.extensions.keys() - {message.id for message in self.messages}
         if unknown:
-            raise StoreError(f"extensions of {min(unknown)!r:.80}, which is no message of this turn")
+            raise StoreError(f"extensions of {min(unknown)!r:.80}, which is not a message of this turn")
         for messages_of_kind in (self.messages, self.attempts):
             if len({message.id for message in messages_of_kind}) < len(messages_of_kind):
                 raise ConflictError("two messages of the turn have the same id")
@@ -114,7 +114,7 @@ def create(connection: Connection, record: SessionRecord, turn: TurnRecord) -> N
     try:
         connection.execute(insert(sessions), row)
     except IntegrityError:
-        raise ConflictError(f"a session {record.id!r:.80} is there already") from None
+        raise ConflictError(f"a session {record.id!r:.80} exists already") from None
     rows = _message_rows(row["id"], turn)
     if rows:
         try:
@@ -127,7 +127,7 @@ def create(connection: Connection, record: SessionRecord, turn: TurnRecord) -> N
 def append(
     connection: Connection, session_id: str, turn: TurnRecord, *, expected: int | None, now: int, model: str | None
 ) -> int:
-    """Returns the new version. The session's row is updated first: its lock admits one writer."""
+    """Return the new version. The session's row is updated first: its lock admits one writer."""
     row_id = encode_id(session_id, "the session's id")
     rows = _message_rows(row_id, turn)
     try:
@@ -148,7 +148,7 @@ def annotate(
     expected: int | None,
     now: int,
 ) -> int:
-    """Replaces the extensions of one message. Returns the new version."""
+    """Replace the extensions of one message. Returns the new version."""
     row_id = encode_id(session_id, "the session's id")
     session = _advance_session(connection, row_id, (), expected=expected, now=now, model=None)
     condition = (messages.c.session_id == row_id) & (messages.c.id == encode_id(message_id, "the message's id"))
@@ -156,7 +156,7 @@ def annotate(
         update(messages).where(condition).values(extensions_json=encode_optional_json(extensions))
     )
     if not result.rowcount:
-        raise StoreError(f"the session has no message {message_id!r:.80} that anything could be kept beside")
+        raise StoreError(f"the session has no message {message_id!r:.80} to annotate")
     version: int = session.version
     return version
 
@@ -164,7 +164,8 @@ def annotate(
 def _advance(
     connection: Connection, session_id: str, rows: Sequence[dict[str, Any]], expected: int | None, **values: Any
 ) -> Row[Any] | None:
-    """The session's new ``version`` and ``next_seq``; None if it does not exist, or has another version than expected.
+    """Return the session's new ``version`` and ``next_seq``; None if it does not exist, or has another version than
+    expected.
 
     ``rows`` are the messages, with their index in the turn as ``seq``. ``values``: ``moment`` and ``answering``, as in
     the session's row. Raises IntegrityError if the session has a message with one of their ids.
@@ -193,7 +194,7 @@ def _advance_session(
     now: int,
     model: str | None,
 ) -> Row[Any]:
-    """The advanced row of the session. Raises SessionNotFoundError and ConflictError."""
+    """Return the advanced row of the session. Raises SessionNotFoundError and ConflictError."""
     expected_version = expected if expected is None or 0 <= expected < _MAX_VERSION else -1
     session = _advance(connection, row_id, rows, expected_version, moment=now, answering=encode_optional(model))
     if session is None:
@@ -201,7 +202,7 @@ def _advance_session(
         if found is None:
             raise session_not_found(row_id)
         raise ConflictError(
-            f"the session is at version {found}, not {expected}: load it again, and nothing is overwritten",
+            f"the session is at version {found}, not {expected}: load it again; nothing was overwritten",
             expected=expected,
             found=found,
         )
@@ -209,7 +210,7 @@ def _advance_session(
 
 
 def delete_session(connection: Connection, session_id: str) -> None:
-    """Deletes the session; its foreign keys delete the rest."""
+    """Delete the session; its foreign keys delete the rest."""
     result = connection.execute(delete(sessions).where(sessions.c.id == encode_id(session_id, "the session's id")))
     if not result.rowcount:
         raise session_not_found(session_id)
@@ -232,7 +233,7 @@ def _duplicate_message_error() -> ConflictError:
 
 
 def _save_related(connection: Connection, session_id: str, first: int, turn: TurnRecord) -> None:
-    """Writes the rest of a turn; ``first`` is the index of its first message in the session."""
+    """Write the rest of a turn; ``first`` is the index of its first message in the session."""
     if turn.attempts:
         _save_attempts(connection, session_id, turn.attempts)
     save_tool_ids(connection, session_id, turn.tool_ids)
@@ -248,7 +249,7 @@ def _save_attempts(connection: Connection, session_id: str, broken: Sequence[Mes
 
 
 def fork(connection: Connection, session_id: str, message_id: str | None, new_id: str, now: int) -> None:
-    """Copies the rows of a session into a new one, up to that message; None copies all. Raises SessionNotFoundError and
+    """Copy the rows of a session into a new one, up to that message; None copies all. Raises SessionNotFoundError and
     ConflictError.
 
     Rows are read, and written under the new id, in separate statements: on a cluster the two sessions may be on
@@ -276,7 +277,7 @@ def fork(connection: Connection, session_id: str, message_id: str | None, new_id
     try:
         connection.execute(insert(sessions), {**session, **changed})
     except IntegrityError:
-        raise ConflictError(f"a session {new_id!r:.80} is there already") from None
+        raise ConflictError(f"a session {new_id!r:.80} exists already") from None
     copied_ids = {row["id"] for row in message_rows}
     call_rows = _read_rows(connection, _select_session(tool_calls, old).where(tool_calls.c.seq < count))
     id_rows = _read_rows(connection, _select_session(tool_ids, old).order_by(tool_ids.c.number))

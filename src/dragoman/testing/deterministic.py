@@ -31,9 +31,9 @@ class Clock:
     step: timedelta = timedelta(milliseconds=1)
 
     def __call__(self) -> datetime:
-        moment = self.now
+        current = self.now
         self.now += self.step
-        return moment
+        return current
 
     def tick(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
@@ -53,12 +53,12 @@ class Deterministic:
 
 
 _CLOCKED_MODULES = (
-    "canonical.message", "canonical.extensions.delegation", "adapter.context", "session.conversation", "policy.labels",
+    "canonical.message", "canonical.extensions.delegation", "adapter.context", "session.config", "policy.labels",
     "events.bus", "routing.router", "store.store",
 )  # fmt: skip
 """Modules that read the current time unless they are given a clock."""
 _ALWAYS_LOADED = 4
-"""The first of them are imported here. The others have more dependencies and count only if they are loaded."""
+"""The first four are imported here. The others have more dependencies and count only if they are loaded."""
 
 _active = threading.Lock()
 
@@ -71,17 +71,17 @@ def deterministic(
 
     Ids are ULIDs that count up. The clock starts at ``start`` and advances by ``step`` on each read. This applies to
     all threads, and to everything in this library without its own clock or ids. Waits between retries, measured
-    latencies and prices, which depend on the date, do not change. Pass ``clock=`` to a store, a router or a bus that
-    is imported later. Raises ConfigurationError if ``start`` has no time zone, and if the context is nested.
+    latencies and prices, which depend on the date, do not change. Pass ``clock=`` to a store, a router or a bus that is
+    imported later. Raises ConfigurationError if ``start`` has no time zone, or if the call is nested in another one.
     """
     if start.tzinfo is None:
         raise ConfigurationError("start needs a time zone, e.g. datetime(2026, 1, 1, tzinfo=timezone.utc)")
     if not _active.acquire(blocking=False):
-        raise ConfigurationError("ids and time are deterministic already: deterministic() is not to be nested")
+        raise ConfigurationError("ids and time are deterministic already: deterministic() cannot be nested")
     source = Deterministic(Clock(start.astimezone(UTC), step), count(1))
 
     class Clocked(datetime):
-        """Replaces ``datetime`` in those modules. Only ``now`` differs."""
+        """Replaces ``datetime`` in the clocked modules. Only ``now`` differs."""
 
         @classmethod
         def now(cls, tz: Any = None) -> Any:
@@ -104,11 +104,11 @@ def deterministic(
 
 def _replace_id_factory(mint: Callable[[UlidFactory], str]) -> None:
     """Replace the method on the class, so that existing factories change too."""
-    setattr(UlidFactory, "__call__", mint)  # noqa: B010 - a method cannot be assigned to for mypy
+    setattr(UlidFactory, "__call__", mint)  # noqa: B010 - mypy forbids an assignment to a method
 
 
 def _clocked_modules() -> Iterator[ModuleType]:
     for number, name in enumerate(_CLOCKED_MODULES):
-        place = f"dragoman.{name}"
-        if number < _ALWAYS_LOADED or place in sys.modules:
-            yield import_module(place)
+        module_name = f"dragoman.{name}"
+        if number < _ALWAYS_LOADED or module_name in sys.modules:
+            yield import_module(module_name)

@@ -34,8 +34,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="Run each test again with every fault of these kinds in its cassette, and print the outcomes:"
         " survived, raised or broken.",
     )
-    group.addoption("--llm-faults-seed", type=int, default=0, help="Choose other random places for the faults.")
-    parser.addini("llm_cassettes_stale_days", "Report recordings that are older than so many days.", default="180")
+    group.addoption("--llm-faults-seed", type=int, default=0, help="The seed for the random places of the faults.")
+    parser.addini(
+        "llm_cassettes_stale_days", "Report recordings that are older than this number of days.", default="180"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -97,9 +99,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         pytest.fail(str(recorder.misses[0]), pytrace=False)
     if recorder.unplayed and not recorder.recording and not recorder.allow_repeats:
         total = len(recorder.cassette.exchanges)
-        pytest.fail(
-            f"{recorder.path.name}: {recorder.unplayed} of {total} recorded exchanges were not asked for", False
-        )
+        pytest.fail(f"{recorder.path.name}: {recorder.unplayed} of {total} recorded exchanges were not played", False)
     return result
 
 
@@ -164,7 +164,7 @@ class _OrphanedRecordings(pytest.Item):
     def runtest(self) -> None:
         root = self.config.rootpath
         names = [str(file.relative_to(root)) if file.is_relative_to(root) else str(file) for file in self.files]
-        pytest.fail("no test plays these recordings; delete them, or find out why:\n  " + "\n  ".join(names), False)
+        pytest.fail("no test plays these recordings: delete them, or find out why:\n  " + "\n  ".join(names), False)
 
     def reportinfo(self) -> tuple[Path, None, str]:
         return self.files[0], None, self.name
@@ -179,10 +179,10 @@ def _is_partial_run(config: pytest.Config) -> bool:
 def _find_orphans(config: pytest.Config, items: Sequence[pytest.Item], played: set[Path]) -> list[Path]:
     """Return files in our format that belong to a collected module or folder but to no test."""
     modules = {item.path for item in items}
-    given = [Path(config.invocation_params.dir, arg).resolve() for arg in config.args]
+    named_paths = [Path(config.invocation_params.dir, arg).resolve() for arg in config.args]
     found = []
     for folder in sorted({path.parent for path in modules}):
-        whole = any(folder.is_relative_to(each) for each in given if each.is_dir())
+        whole = any(folder.is_relative_to(each) for each in named_paths if each.is_dir())
         for file in sorted((folder / FOLDER).rglob("*.yaml")):
             owner = folder / f"{file.relative_to(folder / FOLDER).parts[0]}.py"
             known = owner in modules or (whole and not owner.exists())

@@ -1,4 +1,4 @@
-"""The part of the pytest plugin for tests with a cassette. It is imported when the first of them runs."""
+"""The part of the pytest plugin for tests with a cassette. It is imported when the first such test runs."""
 
 import os
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import pytest
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 from dragoman.adapter.registry import adapter_class
 from dragoman.testing import plugin_faults
-from dragoman.testing.cassettes.check import find_staleness as reasons
+from dragoman.testing.cassettes.check import find_staleness as staleness_reasons
 from dragoman.testing.cassettes.vcrpy import today
 from dragoman.testing.cassettes.wires import request_target
 
@@ -51,7 +51,7 @@ def find_staleness(recorder: Recorder, config: pytest.Config) -> list[str]:
     days = int(config.getini("llm_cassettes_stale_days"))
     root = config.rootpath
     name = recorder.path.relative_to(root) if recorder.path.is_relative_to(root) else recorder.path
-    return [f"{name}: {reason}" for reason in reasons(recorder.loaded, today(), days)]
+    return [f"{name}: {reason}" for reason in staleness_reasons(recorder.loaded, today(), days)]
 
 
 def _placeholder_keys(recorder: Recorder) -> dict[str, str]:

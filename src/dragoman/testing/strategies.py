@@ -160,7 +160,7 @@ messages = st.builds(
 
 
 def _message(role: Role, content: Iterable[ContentBlock], model: str | None = None) -> Message:
-    """A message as its provider's adapter would create it. `histories` assigns the final id."""
+    """Return a message as its provider's adapter would create it. `histories` assigns the final id."""
     by = model.partition(":")[0] if model else None
     metadata = MessageMetadata(model=model, provider=by, provider_raw={"by": by} if by else None)
     return Message(role=role, content=tuple(content), metadata=metadata, created_at=datetime(2026, 11, 1, tzinfo=UTC))
@@ -168,7 +168,7 @@ def _message(role: Role, content: Iterable[ContentBlock], model: str | None = No
 
 @st.composite
 def tool_turns(draw: st.DrawFn) -> list[Message]:
-    """An assistant's turn with calls, and results for some of them, for none, or twice."""
+    """Return an assistant's turn with calls, and results for some of them, for none, or twice."""
     blocks_before = draw(st.lists(text_blocks | thinking_blocks | redacted_blocks | provider_blocks, max_size=2))
     calls = draw(st.lists(tool_uses, min_size=1, max_size=3))
     answered = draw(st.lists(st.sampled_from([call.id for call in calls]) | tool_ids, max_size=4))
@@ -214,7 +214,7 @@ _thoughts = st.just(ThinkingBlock(text="Hm.", signature="c2ln"))
 
 @st.composite
 def conversations(draw: st.DrawFn, model: str = "elsewhere:model", max_turns: int = 2) -> list[Message]:
-    """A well-formed conversation: text, images, calls and their results.
+    """Return a well-formed conversation: text, images, calls and their results.
 
     ``model`` wrote the replies. A conversation of an unknown model is foreign to every adapter.
     """
@@ -263,7 +263,7 @@ schemas: SearchStrategy[Any] = st.recursive(
 
 @st.composite
 def tools(draw: st.DrawFn) -> ToolDefinition:
-    """Tools that can be registered."""
+    """Return a tool that can be registered."""
     return ToolDefinition(
         name=draw(names),
         description=draw(st.sampled_from(("", "Looks it up.", "ü 😀"))),
@@ -288,16 +288,16 @@ _arguments = st.fixed_dictionaries({
 
 @st.composite
 def _calls(draw: st.DrawFn, index: int) -> SampleCall:
-    given = draw(_arguments)
-    written = json.dumps(given, ensure_ascii=draw(st.booleans()))
-    places = sorted(draw(st.sets(st.integers(1, len(written) - 1), max_size=2)))
-    pieces = tuple(written[start:end] for start, end in pairwise([0, *places, len(written)]))
-    return SampleCall(f"id{index}", draw(st.sampled_from(("rm", "get_weather", "search"))), given, pieces)
+    arguments = draw(_arguments)
+    arguments_text = json.dumps(arguments, ensure_ascii=draw(st.booleans()))
+    places = sorted(draw(st.sets(st.integers(1, len(arguments_text) - 1), max_size=2)))
+    pieces = tuple(arguments_text[start:end] for start, end in pairwise([0, *places, len(arguments_text)]))
+    return SampleCall(f"id{index}", draw(st.sampled_from(("rm", "get_weather", "search"))), arguments, pieces)
 
 
 @st.composite
 def replies(draw: st.DrawFn) -> SampleReply:
-    """The content of one reply: thinking, text and calls in pieces, the counts, and whether it is truncated."""
+    """Return the content of one reply: thinking, text and calls in pieces, the counts, and whether it is truncated."""
     number = draw(st.integers(0, 2))
     text = draw(_speech) if not number or draw(st.booleans()) else ()
     return SampleReply(

@@ -30,20 +30,20 @@ def partial_stream_faults(events: Events, whole: Events, *, early: bool, network
     yield from protocol_faults(events)
     *before, last = events
     if before != list(whole[: len(before)]):
-        yield "the events are no beginning of those of the whole stream"
+        yield "the events are not the beginning of those of the whole stream"
     if isinstance(last, MessageComplete):
         if early:
             yield "success before the terminal event"
         elif last != whole[-1] and not _differs_in_usage_only(last, whole[-1]):
-            yield "another message than that of the whole stream"
+            yield "a different message than that of the whole stream"
     elif isinstance(last, ErrorEvent):
         if network and not isinstance(last.error, NetworkError):
-            yield f"{type(last.error).__name__} is no NetworkError: {last.error}"
+            yield f"{type(last.error).__name__} is not a NetworkError: {last.error}"
         complete = whole[-1]
         if last.partial is not None and isinstance(complete, MessageComplete):
             for kind in (TextBlock, ThinkingBlock):
                 if not _text(complete.message.content, kind).startswith(_text(last.partial.content, kind)):
-                    yield f"what had arrived is no beginning of the {kind.__name__}s"
+                    yield f"the partial message is not the beginning of the {kind.__name__}s"
 
 
 def _differs_in_usage_only(last: MessageComplete, due: StreamEvent) -> bool:
@@ -67,7 +67,7 @@ def protocol_faults(events: Events) -> Iterator[str]:
         yield "events after the last event"
     if isinstance(last, ErrorEvent):
         if not isinstance(last.error, DragomanError):
-            yield f"{type(last.error).__name__} is no DragomanError"
+            yield f"{type(last.error).__name__} is not a DragomanError"
         if last.partial is not None:
             yield from _partial_faults(last.partial, before)
     elif not isinstance(last, MessageComplete):
@@ -156,7 +156,7 @@ def call_input_faults(events: Iterable[StreamEvent]) -> Iterator[str]:
         elif isinstance(event, ToolUseEnd) and event.tool_use_id in fragments:
             read = _parse_input("".join(fragments[event.tool_use_id]))
             if read != event.final_input:
-                yield f"a call's input {event.final_input} is not what its fragments say: {read}"
+                yield f"a call's input {event.final_input} differs from its fragments: {read}"
 
 
 def matches_expected(result: ReplyContent, expected: ReplyContent) -> bool:

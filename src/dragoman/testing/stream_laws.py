@@ -179,7 +179,7 @@ def _chunking_plans(bodies: dict[str, bytes], effort: Effort) -> Iterator[tuple[
 
 
 def foldings(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
-    """The deltas add up to the message, and stand in the order that consumers rely on."""
+    """The deltas add up to the message, in the order that consumers rely on."""
     faults = [*protocol_faults(subject.events), *call_input_faults(subject.events)]
     last = subject.events[-1]
     if isinstance(last, MessageComplete):
@@ -271,7 +271,9 @@ def _up_to_complete(events: Iterable[StreamEvent]) -> Iterator[StreamEvent]:
 
 
 def _metadata_faults(result: Message, due: Message) -> Iterator[str]:
-    """What an event lost or moved may make unknown, but not other. On some wires silence means an ordinary stop."""
+    """A lost or moved event may make these fields unknown, but must not change them. On some wires silence means an
+    ordinary stop.
+    """
     if result.stop_reason not in (None, due.stop_reason, StopReason.TOOL_USE, StopReason.END_TURN):
         yield f"the reason to stop became {result.stop_reason}"
     if result.usage is not None and due.usage is not None and result.usage.total_tokens != due.usage.total_tokens:
@@ -293,7 +295,7 @@ def error_events(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
 
 
 def _ends(subject: StreamSubject) -> list[int]:
-    """How many bytes stand before each event."""
+    """The number of bytes before each event."""
     ends = [0]
     for event in split_events(subject.body)[:-1]:
         ends.append(ends[-1] + len(event))

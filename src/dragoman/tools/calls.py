@@ -93,7 +93,7 @@ def _as_blocks(value: Any) -> tuple[ContentBlock, ...]:
         return (TextBlock(text=wirejson.dumps_text(value)),)
     except DragomanError as error:
         raise TypeError(
-            f"the tool returned a value of the class {type(value).__name__}, which is neither text, blocks nor JSON"
+            f"the tool returned a value of the class {type(value).__name__}, which is neither text nor blocks nor JSON"
         ) from error
 
 
@@ -101,5 +101,5 @@ def _reject_awaitable(value: Any) -> Any:
     if inspect.isawaitable(value):
         if inspect.iscoroutine(value):
             value.close()
-        raise TypeError("the tool has to be awaited, which only an AsyncSession does")
+        raise TypeError("the tool must be awaited, which only an AsyncSession can do")
     return value

@@ -68,8 +68,8 @@ class McpConnection:
     def __init__(self, client: Any, name: str | None = None) -> None:
         if missing := [item for item in _REQUIRED_METHODS if not callable(getattr(client, item, None))]:
             raise ConfigurationError(
-                f"a {type(client).__name__} is no MCP client, it has no {missing[0]}: give an open mcp.Client"
-                " (pip install dragoman[mcp])"
+                f"expected an MCP client, but {type(client).__name__} has no {missing[0]}: pass an open "
+                "mcp.Client (pip install dragoman[mcp])"
             )
         self._client = client
         self._name = name
@@ -100,15 +100,17 @@ class McpConnection:
     async def prompts(self) -> tuple[PromptMetadata, ...]:
         """Return the prompts that the server offers."""
         if self._prompts is None:
-            listed = await self._list_all("list_prompts", "prompts")
-            self._prompts = {item.name: mcp_decode.prompt_metadata(item, self.name) for item in listed}
+            native_prompts = await self._list_all("list_prompts", "prompts")
+            self._prompts = {item.name: mcp_decode.prompt_metadata(item, self.name) for item in native_prompts}
         return tuple(self._prompts.values())
 
     async def resources(self) -> tuple[ResourceMetadata, ...]:
         """Return the resources that the server lists. Its templates may give more."""
         if self._resources is None:
-            listed = await self._list_all("list_resources", "resources")
-            self._resources = {str(item.uri): mcp_decode.resource_metadata(item, self.name) for item in listed}
+            native_resources = await self._list_all("list_resources", "resources")
+            self._resources = {
+                str(item.uri): mcp_decode.resource_metadata(item, self.name) for item in native_resources
+            }
         return tuple(self._resources.values())
 
     async def prompt(
@@ -208,7 +210,7 @@ class _Call:
     async def __call__(self, **arguments: Any) -> tuple[ContentBlock, ...]:
         result = await self.client.call_tool(self.name, arguments)
         if getattr(result, "result_type", "complete") not in ("complete", None):
-            raise RequestError("the tool asks for more input, which nobody here can give")
+            raise RequestError("the tool asks the user for more input, which is not supported")
         content = mcp_decode.blocks(result.content)
         if result.is_error:
             raise McpToolError(

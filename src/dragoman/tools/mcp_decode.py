@@ -131,7 +131,7 @@ def _decode_block(part: Any) -> ContentBlock:
         case "resource_link":
             return resource_ref(str(part.uri), part.name)
         case other:
-            raise RequestError(f"the MCP server sent content of the kind {other!r:.80}, which is not known")
+            raise RequestError(f"the MCP server sent content of the kind {other!r:.80}, which is unknown")
 
 
 def _decode_resource(contents: Any, name: str | None) -> ResourceBlock:

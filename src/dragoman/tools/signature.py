@@ -22,7 +22,7 @@ _SCHEMA_LIST_KEYWORDS = {"anyOf", "oneOf", "allOf", "prefixItems"}
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a model needs to call a function. A function with ``problems`` cannot become a tool."""
+    """A function's description for a model. A function with ``problems`` cannot become a tool."""
 
     name: str
     description: str
@@ -77,7 +77,7 @@ def _resolve_hints(function: Callable[..., Any]) -> tuple[dict[str, Any], list[s
 def _argument(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> tuple[TypeAdapter[Any], dict[str, Any]]:
     """Return the type of an argument and its schema. Raises _UnsupportedParameterError."""
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-        raise _UnsupportedParameterError("a model can only pass single arguments, by name")
+        raise _UnsupportedParameterError("a model can pass arguments only by name: use named parameters")
     if parameter.name not in hints:
         raise _UnsupportedParameterError("needs a type annotation")
     try:

@@ -74,12 +74,12 @@ def tool(
     try:
         effects = SideEffects(side_effects)
     except ValueError:
-        listed = ", ".join(SideEffects)
-        raise ConfigurationError(f"{side_effects!r:.80} is no side effect: there are {listed}") from None
+        choices = ", ".join(SideEffects)
+        raise ConfigurationError(f"{side_effects!r:.80} is not a side effect: use one of {choices}") from None
 
     def make(function: Callable[..., Any]) -> Tool:
         if not callable(function):
-            raise ConfigurationError(f"a tool is a function, not a value of the class {type(function).__name__}")
+            raise ConfigurationError(f"a tool must be a function, not a value of the class {type(function).__name__}")
         read = signature.read(function)
         tool_name = name or read.name
         definition = ToolDefinition(

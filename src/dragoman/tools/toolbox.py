@@ -64,7 +64,7 @@ class Toolbox:
                 call, refusal=f"There is no tool {call.name!r}. Known tools: {known}.", fault="not_found"
             )
         if call.raw_input is not None:
-            incomplete = "The arguments were no complete JSON object, so the tool was not run."
+            incomplete = "The arguments were not a complete JSON object, so the tool was not run."
             return PreparedCall(call, refusal=incomplete, fault="validation_error")
         violations = [
             _violation(error.instance_path, error.message)
@@ -81,7 +81,7 @@ class Toolbox:
                 violations.append(_violation((name,), f"{type(error).__name__}: {error}"))
         if violations:
             logger.warning("tool.input_invalid: %s: %d violations", call.name, len(violations))
-            misfit = "The arguments do not fit the schema: " + "; ".join(violations)
+            misfit = "The arguments do not match the schema: " + "; ".join(violations)
             return PreparedCall(call, refusal=misfit, fault="validation_error")
         return PreparedCall(call, found, arguments)
 

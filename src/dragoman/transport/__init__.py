@@ -1,7 +1,8 @@
 """How requests reach a model: over HTTP, through a vendor's own client, or in this process."""
 
 from collections.abc import Callable
-from typing import Any, Literal, overload
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError
@@ -10,14 +11,22 @@ from dragoman.transport.http import AsyncHttpTransport, HttpTransport
 from dragoman.transport.retry import RetryPolicy, Timing
 from dragoman.transport.vendor import AsyncVendorTransport, VendorTransport, vendor_of
 
+if TYPE_CHECKING:
+    from dragoman.transport.aws import SigV4Auth
+    from dragoman.transport.fetch import FetchedMedia, Fetcher, FetchError
+
 __all__ = [
     "AsyncHttpTransport",
     "AsyncStreamedReply",
     "AsyncTransport",
     "AsyncVendorTransport",
     "Attempt",
+    "FetchError",
+    "FetchedMedia",
+    "Fetcher",
     "HttpTransport",
     "RetryPolicy",
+    "SigV4Auth",
     "StreamedReply",
     "Timing",
     "Transport",
@@ -26,11 +35,19 @@ __all__ = [
     "transport_for",
 ]
 
+_LOADED_ON_USE = {
+    "FetchError": "fetch",
+    "FetchedMedia": "fetch",
+    "Fetcher": "fetch",
+    "SigV4Auth": "aws",
+}
+"""Names that most programs do not use, and their modules."""
+
 _factories: dict[str, Callable[..., Any]] = {}
 
 
 def register_transport(name: str, factory: Callable[..., Any]) -> None:
-    """Registers a transport in this process, for adapters whose ``transport`` is that name.
+    """Register a transport in this process, for adapters whose ``transport`` is that name.
 
     ``factory`` is called with ``asynchronous`` and a provider's settings, and returns a Transport or an AsyncTransport.
     """
@@ -46,7 +63,7 @@ def transport_for(adapter: Adapter, *, asynchronous: bool, **settings: Any) -> T
 
 
 def transport_for(adapter: Adapter, *, asynchronous: bool = False, **settings: Any) -> Transport | AsyncTransport:
-    """The transport that an adapter names, created with these settings.
+    """Return the transport that an adapter names, created with these settings.
 
     A ``client`` of anthropic, openai or ollama in the settings selects a vendor transport. Raises ConfigurationError if
     the adapter names an unknown transport.
@@ -59,7 +76,23 @@ def transport_for(adapter: Adapter, *, asynchronous: bool = False, **settings: A
         transport: Transport | AsyncTransport = factory(asynchronous=asynchronous, **settings)
         return transport
     if adapter.transport != "http":
-        raise ConfigurationError(f"{adapter!r} wants the transport {adapter.transport!r}; there are http and local")
+        raise ConfigurationError(
+            f"{adapter!r} needs the transport {adapter.transport!r}, but only http and local exist"
+        )
     if vendor_of(settings.get("client")) is not None:
         return AsyncVendorTransport(**settings) if asynchronous else VendorTransport(**settings)
     return AsyncHttpTransport(**settings) if asynchronous else HttpTransport(**settings)
+
+
+if not TYPE_CHECKING:  # a type checker would believe that every name exists
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LOADED_ON_USE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{_LOADED_ON_USE[name]}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

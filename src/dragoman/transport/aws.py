@@ -74,7 +74,7 @@ class SigV4Auth(httpx.Auth):
             return self._region
         if match := _HOST.fullmatch(request.url.host):
             return match[1]
-        raise ConfigurationError(f"the address {request.url.host} names no AWS region: give one to SigV4Auth")
+        raise ConfigurationError(f"the address {request.url.host} names no AWS region: pass one to SigV4Auth")
 
 
 def _new_session() -> Any:

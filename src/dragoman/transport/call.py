@@ -43,7 +43,7 @@ _NO_DATA = "nothing arrived in time: raise timeout if the model may take longer"
 _TIMEOUTS = {
     "ConnectTimeout": "no connection was made in time",
     "ConnectionTimeoutError": "no connection was made or became free in time: raise max_connections if all are in use",
-    "PoolTimeout": "no connection became free in time: raise max_connections, or read and leave streams sooner",
+    "PoolTimeout": "no connection became free in time: raise max_connections, or close streams sooner",
     "WriteTimeout": "the request could not be written in time",
 }
 
@@ -103,7 +103,7 @@ class Call:
     """Whether the caller has received any of its chunks."""
 
     def new_attempt(self) -> dict[str, float | None]:
-        """Resets the last reply. Returns the attempt's time limits in seconds, under httpx's names."""
+        """Reset the last reply. Returns the attempt's time limits in seconds, under httpx's names."""
         self.headers = Headers()
         remaining = None if math.isinf(self.retry_state.remaining) else max(self.retry_state.remaining, 0.001)
         connect = self.connect_timeout if remaining is None else min(self.connect_timeout, remaining)
@@ -115,28 +115,28 @@ class Call:
         return None if math.isinf(self.retry_state.timeout) else self.retry_state.timeout
 
     def set_headers(self, response: RawResponse) -> Headers:
-        """Stores the reply's headers."""
+        """Store the reply's headers."""
         self.headers = Headers(response.headers)
         return self.headers
 
     def new_inflater(self, response: RawResponse) -> Inflater | None:
-        """The decompressor of the body; None if it is plain, or was decompressed by whoever read it first."""
+        """Return the decompressor of the body; None if it is plain, or was decompressed by whoever read it first."""
         return None if response.is_stream_consumed else inflater_for(self.headers.get("content-encoding"))
 
     def mask_key(self, body: bytes) -> bytes:
-        """A failing reply that is safe to show: some providers repeat the key in it."""
+        """Return a failing reply that is safe to show: some providers repeat the key in it."""
         key = self.prepared.key
         return body if key is None else key.mask(body.decode("latin-1")).encode("latin-1")
 
     def classify(self, status: int, body: bytes) -> WireResponse | DragomanError:
-        """The reply, or the error that it means."""
+        """Return the reply, or the error that it means."""
         if status < 300:
             self.retry_state.record_success(status)
             return WireResponse(status, body, self.headers, self.retry_state.attempts)
         if status < 400:
             return UnclassifiedError(
-                "the provider's address has moved, and redirects are not followed, because they would carry the key "
-                "and the conversation along: set base_url to the new address",
+                "the provider's address has moved, but redirects are not followed, because they would send the key "
+                "and the conversation there: set base_url to the new address",
                 provider=self.adapter.provider,
                 status=status,
             )
@@ -145,7 +145,7 @@ class Call:
         return error
 
     def to_error(self, raised: Exception) -> DragomanError:
-        """The error that an exception during an attempt means. Bugs are raised unchanged."""
+        """Return the error that an exception during an attempt means. Bugs are raised unchanged."""
         error = as_error(raised, self.adapter.provider, self.prepared.key)
         if error is None:
             raise raised
@@ -154,7 +154,7 @@ class Call:
         return error
 
     def retry_delay(self, error: DragomanError) -> float:
-        """Seconds until the next attempt. Raises the error if there is none here.
+        """Return the seconds until the next attempt. Raises the error if there is none here.
 
         Call it outside the exception handler: chained to our error, a library's exception would carry the request, and
         with it the key, into every traceback.
@@ -165,7 +165,7 @@ class Call:
         return wait
 
     def on_stream_error(self, error: DragomanError) -> DragomanError:
-        """The error of a reply that broke off after it had begun."""
+        """Return the error of a reply that broke off after it had begun."""
         if isinstance(error, ProviderError):
             self.retry_state.record_break(error)
         return error
@@ -188,7 +188,7 @@ class BodyReader:
         self._size = 0
 
     def feed(self, raw: bytes) -> bool:
-        """Returns whether to read on. Raises FrameTooLargeError and RequestTimeoutError."""
+        """Return whether to read on. Raises FrameTooLargeError and RequestTimeoutError."""
         if self._call.retry_state.remaining <= 0:
             raise RequestTimeoutError("the reply was not complete in time", provider=self._call.adapter.provider)
         for piece in (raw,) if self._inflater is None else self._inflater.feed(raw):
@@ -197,11 +197,11 @@ class BodyReader:
             if self._size > self._cap:
                 if self._is_error:
                     return False
-                raise FrameTooLargeError(f"the reply is over {self._cap} bytes: raise body_cap if that is meant")
+                raise FrameTooLargeError(f"the reply is larger than {self._cap} bytes: raise body_cap to allow it")
         return True
 
     def finish(self) -> bytes:
-        """The body. Raises StreamTruncatedError if its compressed data is incomplete."""
+        """Return the body. Raises StreamTruncatedError if its compressed data is incomplete."""
         if self._is_error:
             return self._error_body()
         if self._inflater is not None:
@@ -209,7 +209,7 @@ class BodyReader:
         return b"".join(self._pieces)
 
     def on_error(self, raised: Exception) -> bytes:
-        """Handles a broken read: of a failing reply the part that arrived is enough; otherwise raises the exception."""
+        """Handle a broken read: of a failing reply the part that arrived is enough; otherwise raise the exception."""
         if self._is_error and as_error(raised, self._call.adapter.provider) is not None:
             return self._error_body()
         raise raised
@@ -221,12 +221,12 @@ class BodyReader:
 def validate_timeout(seconds: float) -> float:
     """Raises RequestError for a time limit that is not a positive number."""
     if not seconds > 0:
-        raise RequestError(f"a timeout is a number of seconds over 0, not {seconds!r}")
+        raise RequestError(f"a timeout must be a number of seconds greater than 0, not {seconds!r}")
     return seconds
 
 
 def as_error(raised: Exception, provider: str, key: ApiKey | None = None) -> DragomanError | None:
-    """The error that an exception means; None if it is a bug, not a failed request.
+    """Return the error that an exception means; None if it is a bug, not a failed request.
 
     Masks the API key in the exception's text.
     """

@@ -35,14 +35,14 @@ class ApiKey:
         return self._value
 
     def mask(self, text: str) -> str:
-        """The text without the key. Short keys stay: for local servers people make up words."""
+        """Return the text without the key. Short keys stay: for local servers people make up words."""
         return text if len(self._value) < _MIN_SECRET_LENGTH else text.replace(self._value, "***")
 
     def __repr__(self) -> str:
         return "ApiKey(***)"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("an API key is not pickled: give it anew")
+        raise TypeError("an API key cannot be pickled: pass it again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Credentials:
         base_url: str | None = None,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        self._key = None if api_key is None else _validate_key(api_key, "the API key that was given")
+        self._key = None if api_key is None else _validate_key(api_key, "the given API key")
         self._base_url = base_url
         self._environ = environ
         self._service: str | None = None
@@ -88,8 +88,8 @@ class Credentials:
             self._service = endpoint.base_url
         elif self._service != endpoint.base_url:
             raise ConfigurationError(
-                f"this transport's key or base URL was given for {self._service}, and {provider} is another service: "
-                "make a transport of its own for it"
+                f"this transport's key or base URL was given for {self._service}, but {provider} is another service: "
+                "create a separate transport for it"
             )
 
     def _find_key(self, endpoint: Endpoint, provider: str) -> ApiKey | None:
@@ -116,7 +116,7 @@ class Credentials:
         return validate_base_url(_PLACEHOLDER.sub(partial(self._fill_placeholder, provider), endpoint.base_url))
 
     def _fill_placeholder(self, provider: str, placeholder: re.Match[str]) -> str:
-        """The environment's value for a name in an address, without a trailing slash."""
+        """Return the environment's value for a name in an address, without a trailing slash."""
         variable = placeholder[1]
         value = self._environ.get(variable, "").strip().rstrip("/")
         if not value:
@@ -128,14 +128,14 @@ def _validate_key(value: str, source: str) -> ApiKey:
     value = value.strip()
     if not _PRINTABLE.fullmatch(value):
         raise ConfigurationError(
-            f"{source} is empty or holds characters that no key has (blanks, line ends, non-ASCII)"
+            f"{source} is empty or holds characters that no key can have (blanks, line ends, non-ASCII)"
         )
     return ApiKey(value)
 
 
 @lru_cache(maxsize=64)
 def validate_base_url(text: str, default: str = "") -> str:
-    """The base URL without a trailing slash.
+    """Return the base URL without a trailing slash.
 
     Without a scheme, as in ``OLLAMA_HOST=gpu-box``, it takes scheme, port and path from the default. Raises
     ConfigurationError if it is not an http URL, or has a user name, a query, a fragment or ``..`` in its path. The
@@ -161,7 +161,7 @@ def validate_base_url(text: str, default: str = "") -> str:
     if scheme not in ("http", "https") or not host or not _HOST.fullmatch(host):
         raise ConfigurationError("the base URL is not of the form https://host or http://host")
     if {".", ".."} & set(unquote(path).split("/")):
-        raise ConfigurationError("the base URL's path leads to another path than it shows")
+        raise ConfigurationError("the base URL's path contains . or .. segments or the like: write the plain path")
     host = _LOOPBACK.get(host, host)
     host_text = f"[{host}]" if ":" in host else host
     return f"{scheme}://{host_text}{f':{port}' if port else ''}{path}".rstrip("/")

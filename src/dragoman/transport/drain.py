@@ -20,7 +20,7 @@ _MAX_CHUNKS = 64
 
 
 def drain(response: SyncResponse, chunks: Iterator[bytes]) -> None:
-    """Reads the rest of the stream, for at most `DRAIN_SECONDS`."""
+    """Read the rest of the stream, for at most `DRAIN_SECONDS`."""
     network = response.extensions.get("network_stream")
     connection = None if network is None else network.get_extra_info("socket")
     if connection is None or not _needs_drain(response):
@@ -61,7 +61,7 @@ class ReadWatchdog:
 
     @contextlib.contextmanager
     def guard(self, connection: socket.socket) -> Iterator[None]:
-        """Limits how long a read may block inside the context. The connection is not touched after the context ends."""
+        """Limit how long a read may block inside the context. The connection is not touched after the context ends."""
         with self._lock:
             self._deadlines[connection] = time.monotonic() + self._timeout
             if self._thread is None or not self._thread.is_alive():  # a fork does not copy the thread

@@ -116,7 +116,7 @@ class Fetcher:
         connection: "Callable[[], httpx.BaseTransport] | None" = None,
     ) -> None:
         if not schemes or not set(schemes) <= set(_PORTS):
-            raise ConfigurationError("schemes of a Fetcher are https and http")
+            raise ConfigurationError("the schemes of a Fetcher can only be https and http")
         self._max_bytes = max_bytes
         self._timeout = timeout
         self._schemes = frozenset(schemes)
@@ -127,25 +127,23 @@ class Fetcher:
         self._connect = connection or _new_transport
 
     def __call__(self, url: str) -> FetchedMedia:
-        """The body and its type. Raises FetchError, which says what to do."""
+        """Return the body and its type. Raises FetchError, which says what to do."""
         deadline = time.monotonic() + self._timeout
         for _ in range(self._max_redirects + 1):
             found = self._fetch_hop(self._target(url), deadline)
             if isinstance(found, FetchedMedia):
                 return found
             if url.lower().startswith("https:") and found.lower().startswith("http:"):
-                raise _new_error(url, "redirects from https to http: give the final URL", "redirect")
+                raise _new_error(url, "redirects from https to http: pass the final URL", "redirect")
             url = found
-        raise _new_error(url, f"is behind more than {self._max_redirects} redirects: give the final URL", "redirect")
+        raise _new_error(url, f"is behind more than {self._max_redirects} redirects: pass the final URL", "redirect")
 
     def _target(self, text: str) -> _Target:
-        """The target of the URL. Raises FetchError unless every address of its host is public."""
+        """Return the target of the URL. Raises FetchError unless every address of its host is public."""
         url = self._parse_url(text)
         host = _canonical_host(url.raw_host.decode("ascii"))
         if self._allow_hosts is not None and host not in self._allow_hosts:
-            raise _new_error(
-                text, "is not among the hosts that may be fetched from: add it to allow_hosts", "allow_list"
-            )
+            raise _new_error(text, "is not an allowed host: add it to allow_hosts", "allow_list")
         addresses = self._addresses(text, host, url.port or _PORTS[url.scheme])
         if not all(map(is_public, addresses)):
             raise _new_error(text, "leads to an address that is not public: send the media as base64", "address")
@@ -156,7 +154,7 @@ class Fetcher:
 
         found = _URL.fullmatch(text) if isinstance(text, str) and len(text) <= _MAX_URL else None
         if found is None:
-            raise _new_error("", "is no complete URL: write it as https://host/path", "url")
+            raise _new_error("", "is not a complete URL: write it as https://host/path", "url")
         if found["scheme"].lower() not in self._schemes:
             raise _new_error("", f"is not {' or '.join(sorted(self._schemes))}: send the media as base64", "scheme")
         if "@" in found["authority"]:
@@ -164,13 +162,13 @@ class Fetcher:
         try:
             url = httpx.URL(text).copy_with(fragment=None)
         except (httpx.InvalidURL, ValueError):
-            raise _new_error("", "has a host or port that no network knows: check it", "host") from None
+            raise _new_error("", "has an invalid host or port: check it", "host") from None
         if url.port is not None and url.port not in self._allow_ports:
             raise _new_error(text, f"names the port {url.port}: add it to allow_ports", "port")
         return url
 
     def _addresses(self, text: str, host: str, port: int) -> tuple[Address, ...]:
-        """All addresses of the host, resolved once."""
+        """Return all addresses of the host, resolved once."""
         if (address := _parse_address(host)) is not None:
             return (address,)
         try:
@@ -183,7 +181,7 @@ class Fetcher:
         return found
 
     def _fetch_hop(self, target: _Target, deadline: float) -> FetchedMedia | str:
-        """The media, or the URL of a redirect. If an address cannot be reached, the next one is tried."""
+        """Return the media, or the URL of a redirect. If an address cannot be reached, the next one is tried."""
         import httpx
 
         url_text = str(target.url)
@@ -210,7 +208,7 @@ class Fetcher:
         if response.status_code in _REDIRECTS:
             location: str = response.headers.get("location", "")
             if not location:
-                raise _new_error(url_text, "redirects to nowhere: give the final URL", "redirect")
+                raise _new_error(url_text, "redirects without an address: pass the final URL", "redirect")
             return urljoin(url_text, location)
         if response.status_code != 200:
             raise _new_error(
@@ -218,12 +216,12 @@ class Fetcher:
             )
         if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
             raise _new_error(
-                url_text, "sends a packed body though none was asked for: send the media as base64", "encoding"
+                url_text, "sends a compressed body, which was not requested: send the media as base64", "encoding"
             )
         return FetchedMedia(self._read_body(url_text, response, deadline), _read_media_type(response))
 
     def _read_body(self, url_text: str, response: "httpx.Response", deadline: float) -> bytes:
-        """The body. At most one piece over the cap is in memory."""
+        """Return the body. At most one piece over the cap is in memory."""
         body = bytearray()
         declared: str = response.headers.get("content-length", "0")
         too_large = declared.isdecimal() and int(declared) > self._max_bytes
@@ -248,7 +246,7 @@ class _ConnectionTimer:
         self._timer.daemon = True
 
     def on_trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """Receives httpcore's trace events: each socket, once plain and once with TLS."""
+        """Receive httpcore's trace events: each socket, once plain and once with TLS."""
         if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
             found = info["return_value"].get_extra_info("socket")
             if found is not None:
@@ -279,7 +277,7 @@ def is_public(address: Address) -> bool:
 
 
 def _request(target: _Target, address: Address, seconds: float, trace: Callable[..., None]) -> "httpx.Request":
-    """A request to the address with the host's name: in the Host header, and in TLS, where the certificate must
+    """Return a request to the address with the host's name: in the Host header, and in TLS, where the certificate must
     match.
     """
     import httpx
@@ -296,8 +294,8 @@ def _request(target: _Target, address: Address, seconds: float, trace: Callable[
 
 
 def _new_transport() -> "httpx.BaseTransport":
-    """A transport for one hop: connections are pooled by address, and two hosts at one address must not share one.
-    Unlike a client, an httpx transport ignores the environment's proxies.
+    """Return a transport for one hop: connections are pooled by address, and two hosts at one address must not share
+    one. Unlike a client, an httpx transport ignores the environment's proxies.
     """
     import httpx
 
@@ -312,17 +310,17 @@ def _ssl_context() -> "ssl.SSLContext":
 
 
 def _canonical_host(raw: str) -> str:
-    """The host's canonical spelling: lower case, no trailing dot, IP addresses in full."""
+    """Return the host's canonical spelling: lower case, no trailing dot, IP addresses in full."""
     host = raw.lower().removesuffix(".")
     if _parse_address(host) is not None:
         return str(_parse_address(host))
     labels = host.split(".")
     if len(host) > 253 or not all(map(_LABEL.fullmatch, labels)):
-        raise _new_error("", "has a host that is no name of the Internet: check it", "host")
+        raise _new_error("", "has a host that is not a valid domain name: check it", "host")
     if _NUMBER.fullmatch(labels[-1]):
-        raise _new_error("", "spells an IP address in an odd way: write it as four decimal numbers", "host")
+        raise _new_error("", "has an IP address in an unusual form: write it as four decimal numbers", "host")
     if len(labels) == 1:
-        raise _new_error("", "has a host without a domain, which is a local one: send the media as base64", "host")
+        raise _new_error("", "has a host without a domain, which is a local host: send the media as base64", "host")
     return host
 
 
@@ -333,7 +331,7 @@ def _normalize_host(name: str) -> str:
         return _canonical_host(httpx.URL(scheme="https", host=name).raw_host.decode("ascii"))
     except (httpx.InvalidURL, ValueError, FetchError):
         raise ConfigurationError(
-            f"allow_hosts names {name!r:.100}, which is no host: write it as example.org"
+            f"allow_hosts names {name!r:.100}, which is not a host: write it as example.org"
         ) from None
 
 
@@ -350,7 +348,8 @@ def _read_media_type(response: "httpx.Response") -> str:
 
 
 def _new_error(url: str, problem: str, reason: Reason) -> FetchError:
-    """Shows only the host: a path or query may hold a secret, and an invalid URL may be anything."""
+    """Return an error that shows only the host: a path or query may hold a secret, and an invalid URL may be
+    anything."""
     found = _URL.fullmatch(url)
     host = found["authority"].rpartition("@")[2][:_MAX_HOST_SHOWN] if found else ""
     return FetchError(f"the URL on {host} {problem}" if host else f"the URL {problem}", reason)

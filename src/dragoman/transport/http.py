@@ -80,7 +80,7 @@ class HttpTransport(RetryingTransport):
                 client.close()
 
     def close(self) -> None:
-        """Closes this transport's own connections; a later call opens new ones."""
+        """Close this transport's own connections; a later call opens new ones."""
         for client in self._pool.clear():
             client.close()
 
@@ -158,7 +158,7 @@ class AsyncHttpTransport(AsyncRetryingTransport):
         task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """Closes this transport's own connections of the running event loop; a later call opens new ones."""
+        """Close this transport's own connections of the running event loop; a later call opens new ones."""
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -201,5 +201,5 @@ def _has_own_auth(client: object) -> bool:
 
 
 def _client_pool(client: Any) -> Pool[Any]:
-    """The caller's own client as a pool; its number of connections is up to the caller."""
+    """Return the caller's own client as a pool; its number of connections is up to the caller."""
     return Pool(lambda _: client, sys.maxsize, client_size=None, owned=False)

@@ -24,7 +24,7 @@ class Inflater:
         self._fed = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The plain bytes, in pieces of at most 256 KiB. Raises MalformedReplyError for invalid data."""
+        """Yield the plain bytes, in pieces of at most 256 KiB. Raises MalformedReplyError for invalid data."""
         self._fed = self._fed or bool(data)
         if self._decompressor is None:
             data = self._head = self._head + data
@@ -41,7 +41,7 @@ class Inflater:
                 yield piece
                 if (
                     self._decompressor.eof
-                ):  # what follows this member stands in unused_data, and in unconsumed_tail as well
+                ):  # the bytes after this member are in unused_data, and also in unconsumed_tail
                     break
                 # Output may still wait inside after all input is taken; it is over when a piece is not full.
                 more = self._decompressor.unconsumed_tail
@@ -51,7 +51,7 @@ class Inflater:
     def finish(self) -> None:
         """Raises StreamTruncatedError if the compressed data is incomplete."""
         if self._fed and (self._decompressor is None or not self._decompressor.eof):
-            raise StreamTruncatedError("the compressed reply ended before its end")
+            raise StreamTruncatedError("the compressed reply is incomplete")
 
 
 def _has_zlib_frame(data: bytes) -> bool:
@@ -66,7 +66,7 @@ def _inflate(decompressor: "_Decompress", data: bytes) -> bytes:
 
 
 def inflater_for(encoding: str | None) -> Inflater | None:
-    """The decompressor for a content-encoding; None if the body is plain.
+    """Return the decompressor for a content-encoding; None if the body is plain.
 
     Raises MalformedReplyError for an encoding that was not requested.
     """
@@ -75,4 +75,4 @@ def inflater_for(encoding: str | None) -> Inflater | None:
         return None
     if normalized in ("gzip", "x-gzip", "deflate"):
         return Inflater(normalized)
-    raise MalformedReplyError(f"the reply is compressed as {normalized!r:.40}, which was not asked for")
+    raise MalformedReplyError(f"the reply is compressed as {normalized!r:.40}, which was not requested")

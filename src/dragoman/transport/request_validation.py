@@ -33,8 +33,8 @@ ACCEPT_ENCODING = "gzip, deflate"
 
 
 def validate_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers with lower-case names. Raises RequestError for invalid headers and those that only the transport
-    sets.
+    """Return the headers with lower-case names. Raises RequestError for invalid headers and those that only the
+    transport sets.
     """
     checked: dict[str, str] = {}
     for name, value in headers.items():
@@ -56,30 +56,30 @@ def validate_method(method: str) -> str:
 
 @lru_cache(maxsize=256)
 def validate_path(path: str) -> str:
-    """The path unchanged. Raises RequestError if it could resolve to another place."""
+    """Return the path unchanged. Raises RequestError if it could resolve to another place."""
     if not _PATH.fullmatch(path) or path.startswith("//"):
-        raise RequestError(f"{path!r:.120} is not a path: is a model name in it that no URL can hold?")
+        raise RequestError(f"{path!r:.120} is not a path: does it hold a model name that is not allowed in URLs?")
     decoded_path = unquote_to_bytes(path.partition("?")[0])
     if _CONTROL.search(unquote_to_bytes(path)) or {b".", b".."} & set(decoded_path.split(b"/")):
-        raise RequestError(f"{path!r:.120} leads to another path than it shows")
+        raise RequestError(f"{path!r:.120} contains . or .. segments or the like: write the plain path")
     return path
 
 
 @lru_cache(maxsize=256)
 def full_url(base_url: str, path: str) -> "httpx.URL":
-    """Joins base URL and path. Raises RequestError and ConfigurationError; see `validate_path`."""
+    """Join base URL and path. Raises RequestError and ConfigurationError; see `validate_path`."""
     import httpx
 
     try:
         url = httpx.URL(base_url + validate_path(path))
         _ = url.host  # Decodes an international name, which may be invalid.
     except (httpx.InvalidURL, ValueError):
-        raise ConfigurationError("the base URL has a host that no network knows") from None
+        raise ConfigurationError("the base URL has an invalid host") from None
     return url
 
 
 def http_headers(request: WireRequest, endpoint: Endpoint, target: Target) -> dict[str, str]:
-    """All headers of a request. Those of the request itself win, its key included."""
+    """Return all headers of a request. Those of the request itself win, its key included."""
     headers = {
         "user-agent": user_agent(),
         "accept": "application/json",

@@ -62,10 +62,10 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         if self.max_retries < 0:
-            raise ValueError("max_retries is 0 or more")
+            raise ValueError("max_retries must be at least 0")
 
     def backoff(self, retry: int, roll: float) -> float:
-        """The wait before retry number ``retry``, from 1; ``roll`` is a random number from 0 to 1."""
+        """Return the wait before retry number ``retry``, from 1; ``roll`` is a random number from 0 to 1."""
         doublings = min(retry - 1, 32)
         factor = 1 + self.jitter * (2 * roll - 1)
         return min(self.max_wait, self.initial_wait * 2.0**doublings * factor)
@@ -73,7 +73,7 @@ class RetryPolicy:
     def wait(
         self, error: ProviderError, headers: Mapping[str, str], retry: int, *, now: datetime, roll: float
     ) -> float | None:
-        """Seconds until that retry, or None for no retry.
+        """Return the seconds until that retry, or None for no retry.
 
         The error says whether it is temporary, unless the provider decides with x-should-retry.
         """
@@ -116,7 +116,7 @@ class RetryQuota:
         return self._remaining
 
     def try_spend(self, error: ProviderError) -> bool:
-        """Pays for one retry after that error; False, without paying, if too little is left."""
+        """Pay for one retry after that error; False, without paying, if too little is left."""
         cost = self.THROTTLED_COST if isinstance(error, RateLimitError) else self.TRANSIENT_COST
         with self._lock:
             if cost > self._remaining:
@@ -158,7 +158,8 @@ class RetryState:
         self._arrived = True
 
     def record_failure(self, error: ProviderError, headers: Mapping[str, str]) -> float | None:
-        """Seconds until the next attempt, or None if this was the last; the error then lists all attempts."""
+        """Return the seconds until the next attempt, or None if this was the last; the error then lists all
+        attempts."""
         wait = self.policy.wait(error, headers, len(self.attempts) + 1, now=self.timing.now(), roll=self.timing.roll())
         if wait is not None and (wait >= self.remaining or not self.quota.try_spend(error)):
             wait = None
@@ -178,7 +179,7 @@ class RetryState:
         return self.record_failure(error, {})
 
     def record_break(self, error: ProviderError) -> None:
-        """Records that a reply broke off after it had begun: its attempt failed, and there is no retry."""
+        """Record that a reply broke off after it had begun: its attempt failed, and there is no retry."""
         *before, last = self.attempts
         self.attempts = (*before, Attempt(last.number, last.status, error.error_class))
         error.attempts = self.attempts

@@ -35,7 +35,7 @@ class TransportSettings(TypedDict, total=False):
 
 
 class _TransportBase(ABC):
-    """What the sync and the async transport share."""
+    """The shared part of the sync and the async transport."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class _TransportBase(ABC):
 
     @abstractmethod
     def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
-        """Validates the request. Raises RequestError and ConfigurationError."""
+        """Validate the request. Raises RequestError and ConfigurationError."""
 
     def new_retries(self, adapter: Adapter, timeout: float | None = None) -> RetryState:
         """Return the attempts of one request, for a caller that decides on each retry itself: see `Transport`.
@@ -78,11 +78,11 @@ class RetryingTransport(_TransportBase):
 
     @abstractmethod
     def _open(self, call: Call) -> AbstractContextManager[SyncResponse]:
-        """Makes one attempt: a response before its body, which is released at the end of the context."""
+        """Make one attempt: a response before its body, which is released at the end of the context."""
 
     @abstractmethod
     def close(self) -> None:
-        """Closes the connections that this transport owns."""
+        """Close the connections that this transport owns."""
 
     def __enter__(self) -> Self:
         return self
@@ -98,8 +98,9 @@ class RetryingTransport(_TransportBase):
         timeout: float | None = None,
         retries: RetryState | None = None,
     ) -> WireResponse:
-        """The whole reply. Raises the last attempt's ProviderError, or RequestError or ConfigurationError without an
-        attempt. With ``retries`` there is one attempt, and ``retries.next_wait`` says when the next one may start.
+        """Return the whole reply. Raises the last attempt's ProviderError, or RequestError or ConfigurationError
+        without an attempt. With ``retries`` there is one attempt, and ``retries.next_wait`` says when the next one may
+        start.
         """
         call = self._new_call(adapter, request, timeout, retries)
         while True:
@@ -168,11 +169,11 @@ class AsyncRetryingTransport(_TransportBase):
 
     @abstractmethod
     def _open(self, call: Call) -> AbstractAsyncContextManager[AsyncResponse]:
-        """Makes one attempt: a response before its body, which is released at the end of the context."""
+        """Make one attempt: a response before its body, which is released at the end of the context."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Closes the connections that this transport owns."""
+        """Close the connections that this transport owns."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -252,7 +253,8 @@ class AsyncRetryingTransport(_TransportBase):
 
 
 def _raw_chunks(response: SyncResponse) -> Iterator[bytes]:
-    """The body as it arrives, or at once if it was read already, for example by a hook of the caller's client."""
+    """Return the body as it arrives, or at once if it was read already, for example by a hook of the caller's
+    client."""
     return iter((response.content,)) if response.is_stream_consumed else response.iter_raw()
 
 
@@ -265,7 +267,7 @@ async def _single_chunk(content: bytes) -> AsyncIterator[bytes]:
 
 
 def _decoded_chunks(call: Call, first: bytes, rest: Iterator[bytes], inflater: Inflater | None) -> Iterator[bytes]:
-    """The decompressed chunks. A broken read is raised as its error."""
+    """Yield the decompressed chunks. A broken read is raised as its error."""
     call.delivered = True
     error: DragomanError | None = None
     try:

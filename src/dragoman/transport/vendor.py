@@ -24,7 +24,7 @@ VENDORS = ("anthropic", "openai", "ollama")
 
 
 def vendor_of(client: object) -> str | None:
-    """The vendor of a client: anthropic, openai or ollama; None for any other."""
+    """Return the vendor of a client: anthropic, openai or ollama; None for any other."""
     packages = {base.__module__.partition(".")[0] for base in type(client).__mro__}
     return next((vendor for vendor in VENDORS if vendor in packages), None)
 
@@ -56,7 +56,7 @@ class VendorTransport(RetryingTransport):
             response.close()
 
     def close(self) -> None:
-        """Does nothing: the client is the caller's to close."""
+        """Do nothing: the client is the caller's to close."""
 
 
 class AsyncVendorTransport(AsyncRetryingTransport):
@@ -82,12 +82,12 @@ class AsyncVendorTransport(AsyncRetryingTransport):
             await response.aclose()
 
     async def close(self) -> None:
-        """Does nothing: the client is the caller's to close."""
+        """Do nothing: the client is the caller's to close."""
 
 
 def _prepare_request(request: WireRequest, key: ApiKey | None) -> PreparedRequest:
     if request.method != "POST":
-        raise RequestError(f"a vendor's client is asked to POST, not to {request.method:.20}")
+        raise RequestError(f"a vendor's client supports only POST, not {request.method:.20}")
     headers = {
         "accept-encoding": "identity" if request.stream else ACCEPT_ENCODING,
         "content-type": "application/json",
@@ -97,7 +97,7 @@ def _prepare_request(request: WireRequest, key: ApiKey | None) -> PreparedReques
 
 
 def _error_response(raised: Exception) -> Any:
-    """The failing response inside a client's exception; any other exception is raised."""
+    """Return the failing response inside a client's exception; any other exception is raised."""
     response = getattr(raised, "response", None)
     if response is None or not hasattr(response, "status_code"):
         raise raised
@@ -121,7 +121,7 @@ class _StainlessSender:
         )
 
     def send(self, call: Call) -> Any:
-        """The response, or an awaitable of it."""
+        """Return the response, or an awaitable of it."""
         prepared = call.prepared
         options: dict[str, Any] = {"headers": prepared.headers, "max_retries": 0, "follow_redirects": False}
         limits = call.new_attempt()
@@ -146,7 +146,7 @@ class _OllamaSender:
         self.key = ApiKey(key) if key else None
 
     def send(self, call: Call) -> Any:
-        """The response, or an awaitable of it."""
+        """Return the response, or an awaitable of it."""
         prepared = call.prepared
         limits = call.new_attempt()
         timing = {} if math.isinf(call.retry_state.timeout) else {"extensions": {"timeout": limits}}
@@ -160,12 +160,12 @@ def _create_sender(client: Any, *, asynchronous: bool) -> _StainlessSender | _Ol
     vendor = vendor_of(client)
     client_type = f"{type(client).__module__}.{type(client).__qualname__}"
     if vendor is None:
-        raise ConfigurationError(f"{client_type} is no client of anthropic, openai or ollama")
+        raise ConfigurationError(f"{client_type} is not a client of anthropic, openai or ollama")
     if not hasattr(client, "_client"):
-        raise ConfigurationError(f"{client_type} has no HTTP client in it: is the {vendor} package too old or too new?")
+        raise ConfigurationError(f"{client_type} contains no HTTP client: is the {vendor} package too old or too new?")
     if inspect.iscoroutinefunction(client._client.send) is not asynchronous:
         expected, alternative = ("an async", "VendorTransport") if asynchronous else ("a sync", "AsyncVendorTransport")
-        raise ConfigurationError(f"{client_type} is not {expected} client: give it to {alternative}")
+        raise ConfigurationError(f"{client_type} is not {expected} client: pass it to {alternative}")
     return _OllamaSender(client) if vendor == "ollama" else _StainlessSender(client)
 
 

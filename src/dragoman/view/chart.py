@@ -29,7 +29,7 @@ _PARTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ChartReply:
     """One column: a reply, by the number of its message."""
 
     number: int
@@ -49,7 +49,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    reply: Reply
+    reply: ChartReply
     x: float
     width: float
     bars: tuple[Bar, ...]
@@ -68,7 +68,7 @@ class Chart:
     pixels: int | None
 
 
-def chart(replies: Sequence[Reply]) -> Chart | None:
+def chart(replies: Sequence[ChartReply]) -> Chart | None:
     """None if there is nothing to draw."""
     usages = [reply.usage for reply in replies if reply.usage is not None]
     if not usages:
@@ -90,7 +90,7 @@ def chart(replies: Sequence[Reply]) -> Chart | None:
     )
 
 
-def _columns(replies: Sequence[Reply], max_tokens: Decimal, max_cost: Decimal) -> Iterator[Column]:
+def _columns(replies: Sequence[ChartReply], max_tokens: Decimal, max_cost: Decimal) -> Iterator[Column]:
     pitch = _WIDTH / len(replies)
     width = min(_MAX_WIDTH, pitch * (1 - _GAP))
     for index, reply in enumerate(replies):
@@ -113,17 +113,17 @@ def _bars(usage: Usage, max_tokens: Decimal, max_cost: Decimal) -> Iterator[Bar]
         yield Bar("cost", round(COST_TOP + COST_HEIGHT - height, 2), round(height, 2))
 
 
-def label(reply: Reply) -> str:
-    """The text of a column."""
+def label(reply: ChartReply) -> str:
+    """Return the text of a column."""
     parts = ["no token counts"] if reply.usage is None else list(figures.tokens(reply.usage))
     return f"{reply.number} · {reply.model}: {'; '.join(parts)}; {figures.cost(reply.usage)}"
 
 
-def _describe(replies: Sequence[Reply], usages: Sequence[Usage]) -> str:
+def _describe(replies: Sequence[ChartReply], usages: Sequence[Usage]) -> str:
     largest = max(usages, key=lambda usage: usage.total_tokens)
     costs = [usage.cost_usd for usage in usages if usage.cost_usd is not None]
     cost = f"costs go up to {figures.money(max(costs))}" if costs else "no cost is known"
     return (
         f"{figures.plural(len(replies), 'reply', 'replies')}, one column each."
-        f" The largest took {largest.total_tokens:,} tokens; {cost}. The table below has every number."
+        f" The largest used {largest.total_tokens:,} tokens; {cost}. The table below has every number."
     )

@@ -20,7 +20,7 @@ def money(amount: Decimal) -> str:
 
 
 def cost(usage: Usage | None) -> str:
-    """The cost of one reply as text."""
+    """Return the cost of one reply as text."""
     if usage is None:
         return "price unknown"
     match usage.cost_status:
@@ -62,7 +62,7 @@ def plural(count: int, word: str, many: str | None = None) -> str:
 
 
 def axis_top(largest: Decimal) -> Decimal:
-    """The least of 1, 2, 5, 10, 20 … (or 0.1, 0.05 …) that is not below ``largest``: the top of an axis."""
+    """Return the least of 1, 2, 5, 10, 20 … (or 0.1, 0.05 …) that is not below ``largest``: the top of an axis."""
     if largest <= 0:
         return Decimal(1)
     power = Decimal(10) ** largest.adjusted()
@@ -70,7 +70,7 @@ def axis_top(largest: Decimal) -> Decimal:
 
 
 def axis_label(amount: Decimal) -> str:
-    """A label of an axis: 500, 20k, 1.5M."""
+    """Return a label of an axis: 500, 20k, 1.5M."""
     for limit, unit in ((10**6, "M"), (10**3, "k")):
         if amount >= limit:
             return f"{(amount / limit).normalize():f}{unit}"

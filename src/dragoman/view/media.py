@@ -48,7 +48,8 @@ _TAGS = {ImageBlock: "img", AudioBlock: "audio", VideoBlock: "video"}
 
 
 def embed(block: MediaBlock) -> EmbeddedMedia | None:
-    """The block as an embeddable image, audio or video; None if it has no bytes here, or none of a known type."""
+    """Return the block as an embeddable image, audio or video; None if it has no bytes here, or none of a known
+    type."""
     allowed_types = _EMBEDDABLE.get(type(block))
     if allowed_types is None or block.source.kind != "base64":
         return None
@@ -60,7 +61,7 @@ def embed(block: MediaBlock) -> EmbeddedMedia | None:
 
 
 def detect_media_type(data: str) -> str | None:
-    """The media type of base64 data by its first bytes; None if it is not a known one."""
+    """Return the media type of base64 data by its first bytes; None if it is not a known one."""
     head = _decode_base64(data[:_HEAD]) or b""
     return next(
         (media_type for at, signature, media_type in _SIGNATURES if head[at : at + len(signature)] == signature), None

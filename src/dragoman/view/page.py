@@ -4,11 +4,8 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from datetime import UTC
-from functools import cache
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dragoman.adapter.errors import MissingExtraError
 from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
@@ -16,13 +13,8 @@ from dragoman.session.cost import total_cost, total_usage
 from dragoman.view import chart as charts
 from dragoman.view import figures
 from dragoman.view.swaps import Projections, describe_swap
+from dragoman.view.templates import environment, read_asset
 from dragoman.view.turns import build_turns, is_reply, message_numbers, model_hues, replies
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
-_FOLDER = "pages"
-_CONTROL_PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"} | {0x7F: 0x2421}
 
 
 def page(
@@ -35,7 +27,7 @@ def page(
     next_model: str | None = None,
     raw: bool = True,
 ) -> str:
-    """The page. Everything in a message is shown as text, and only media with their own bytes are shown.
+    """Return the page. Everything in a message is shown as text, and only media with their own bytes are shown.
 
     ``attempts`` are replies that broke and were billed. ``tool_ids`` is the session's map, which is not changed;
     without it requests have ids of their own. ``next_model`` is the session's current model. ``raw`` adds the raw data:
@@ -44,11 +36,11 @@ def page(
 
     Raises MissingExtraError without the `cli` extra.
     """
-    environment = _environment()
+    templates = environment()
     projections = Projections(ToolIdMap.load(tool_ids.dump()) if tool_ids is not None else ToolIdMap(), tools)
     page_turns = list(build_turns(messages, projections, raw=raw))
-    style, script = _read_asset("page.css"), _read_asset("page.js")
-    return environment.get_template("page.html.jinja").render(
+    style, script = read_asset("page.css"), read_asset("page.js")
+    return templates.get_template("page.html.jinja").render(
         title=title,
         turns=page_turns,
         next_swap=_next_swap(messages, projections, next_model),
@@ -66,7 +58,7 @@ def page(
 
 
 def _next_swap(messages: Sequence[Message], projections: Projections, model: str | None) -> Any:
-    """The losses of the session's current model, if another model answered last."""
+    """Return the losses of the session's current model, if another model answered last."""
     reply_models = [message.metadata.model for message in messages if message.metadata.model and is_reply(message)]
     if model is None or not reply_models or reply_models[-1] is None or reply_models[-1] == model:
         return None
@@ -75,7 +67,7 @@ def _next_swap(messages: Sequence[Message], projections: Projections, model: str
 
 
 def _totals(messages: Sequence[Message], attempts: Sequence[Message]) -> list[tuple[str, str, str]]:
-    """The summary at the top: a name, a figure, and a note on each."""
+    """Return the summary at the top: a name, a figure, and a note on each."""
     billed = [*messages, *attempts]
     usage, cost = total_usage(billed), total_cost(billed)
     calls = sum(len(message.tool_uses) for message in messages)
@@ -115,42 +107,12 @@ def _format_date(messages: Sequence[Message]) -> str:
 
 
 def _content_security_policy(style: str, script: str) -> str:
-    """The page's Content-Security-Policy: its own style and script, media inside it, and nothing else."""
+    """Return the page's Content-Security-Policy: its own style and script, media inside it, and nothing else."""
     return (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         "img-src data:; media-src data:; base-uri 'none'; form-action 'none'"
     )
 
 
-def _show_control_characters(value: Any) -> Any:
-    """Control characters as visible symbols: HTML may not contain them, and they are invisible."""
-    return value.translate(_CONTROL_PICTURES) if type(value) is str else value
-
-
 def _digest(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-
-
-@cache
-def _read_asset(name: str) -> str:
-    return files("dragoman.view").joinpath(_FOLDER, name).read_text(encoding="utf-8")
-
-
-@cache
-def _environment() -> "Environment":
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ModuleNotFoundError:
-        raise MissingExtraError("a page needs Jinja: pip install 'dragoman[cli]'") from None
-    environment = Environment(
-        loader=PackageLoader("dragoman.view", _FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_show_control_characters,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["cost"] = figures.cost
-    environment.filters["plural"] = figures.plural
-    environment.filters["number_in"] = lambda message_id, numbers: numbers.get(message_id)
-    return environment

@@ -56,7 +56,7 @@ class Piece:
 
 
 def build_pieces(blocks: Sequence[ContentBlock], answers: Mapping[str, ToolResultBlock]) -> tuple[Piece, ...]:
-    """The pieces of blocks, in order. ``answers`` are results that are shown with their calls, by call id."""
+    """Return the pieces of blocks, in order. ``answers`` are results that are shown with their calls, by call id."""
     return tuple(piece for block in blocks for piece in _pieces_of(block, answers))
 
 
@@ -75,7 +75,7 @@ def _pieces_of(block: ContentBlock, answers: Mapping[str, ToolResultBlock]) -> I
             yield _thinking_piece(block)
         case RedactedThinkingBlock():
             yield Piece(
-                kind="thinking", title="Thinking", note="encrypted", text="The provider keeps this part to itself."
+                kind="thinking", title="Thinking", note="encrypted", text="The provider does not disclose this part."
             )
         case ToolUseBlock():
             yield _call_piece(block, answers)
@@ -119,14 +119,14 @@ def _call_piece(block: ToolUseBlock, answers: Mapping[str, ToolResultBlock]) -> 
         kind="call",
         title=block.name,
         text="" if block.raw_input is None else block.raw_input,
-        note="" if block.raw_input is None else "the arguments are no JSON object",
+        note="" if block.raw_input is None else "the arguments are not a JSON object",
         facts=tuple((name, to_text(value)) for name, value in block.input.items()),
         answer=None if result is None else answer_piece(result, answers),
     )
 
 
 def answer_piece(block: ToolResultBlock, answers: Mapping[str, ToolResultBlock]) -> Piece:
-    """The piece of a tool result."""
+    """Return the piece of a tool result."""
     inner = build_pieces(block.content, answers)
     words = " ".join(each.text for each in inner)
     return Piece(
@@ -182,7 +182,7 @@ def _resource_piece(block: ResourceBlock | ResourceRefBlock) -> Piece:
 def _prompt_piece(block: PromptRequestBlock | PromptResultBlock) -> Piece:
     if isinstance(block, PromptRequestBlock):
         facts = tuple((name, to_text(value)) for name, value in block.arguments.items())
-        return Piece(kind="data", title=block.name, note="prompt asked for", facts=facts, folded=True)
+        return Piece(kind="data", title=block.name, note="prompt requested", facts=facts, folded=True)
     parts = [block.content or "", block.error_message or "", as_json(list(block.messages)) if block.messages else ""]
     text = "\n\n".join(filter(None, parts))
     return Piece(kind="data", title=block.prompt_name, note="prompt", text=text, failed=block.is_error, folded=True)

@@ -76,7 +76,7 @@ def pretty(value: Any) -> str:
 
 
 def shorten(value: Any) -> Any:
-    """The value, with encoded media and the like cut to a few characters and their number."""
+    """Return the value, with encoded media and the like cut to a few characters and their number."""
     if isinstance(value, dict):
         return {name: shorten(inner) for name, inner in value.items()}
     if isinstance(value, list):

@@ -12,7 +12,7 @@ from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.session.compaction_split import apply_summaries
+from dragoman.session.compaction.split import apply_summaries
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Projections:
     encode_cache: EncodeCache = field(default_factory=EncodeCache)
 
     def request(self, history: Sequence[Message], model: str) -> WireRequest | str:
-        """The request of this history for the model, or the reason why there is none."""
+        """Return the request of this history for the model, or the reason why there is none."""
         try:
             adapter = get_adapter(model)
             context = RequestContext(
@@ -70,7 +70,7 @@ class Projections:
 
 
 def describe_swap(request: WireRequest | str, before: str, after: str, *, is_upcoming: bool = False) -> Swap:
-    """The swap of a request, or of the reason for its absence."""
+    """Return the swap of a request, or the reason why there is none."""
     if isinstance(request, str):
         return Swap(before, after, refused=request, is_upcoming=is_upcoming)
     return Swap(before, after, request.losses, is_upcoming=is_upcoming)

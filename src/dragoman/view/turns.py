@@ -7,7 +7,7 @@ from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import Usage
 from dragoman.view import figures
-from dragoman.view.chart import Reply
+from dragoman.view.chart import ChartReply
 from dragoman.view.pieces import Piece, build_pieces
 from dragoman.view.raw_requests import Raw, RawRequests, pretty
 from dragoman.view.swaps import Projections, Swap, describe_swap
@@ -24,7 +24,7 @@ _SPEAKERS = {
     Role.ASSISTANT: "Assistant",
 }
 _STOP_REMARKS = {
-    StopReason.MAX_TOKENS: "cut at the most tokens allowed",
+    StopReason.MAX_TOKENS: "cut at the token limit",
     StopReason.REFUSAL: "refused",
     StopReason.CONTEXT_OVERFLOW: "the context window was full",
     StopReason.PAUSE: "paused",
@@ -79,7 +79,7 @@ def is_reply(message: Message) -> bool:
 
 
 def build_turns(messages: Sequence[Message], projections: Projections, *, raw: bool) -> Iterator[TurnView]:
-    """The history in order; messages with only results of earlier calls are shown with the calls."""
+    """Yield the history in order; messages with only results of earlier calls are shown with the calls."""
     answers, call_numbers = _match_answers(messages)
     hues, requests = model_hues(messages), RawRequests()
     current_model: str | None = None
@@ -115,31 +115,31 @@ def build_turns(messages: Sequence[Message], projections: Projections, *, raw: b
         )
 
 
-def replies(messages: Sequence[Message]) -> list[Reply]:
-    """The replies for the chart: messages that a provider sent."""
+def replies(messages: Sequence[Message]) -> list[ChartReply]:
+    """Return the replies for the chart: messages that a provider sent."""
     hues = model_hues(messages)
     return [
-        Reply(number, _model(message), hues.get(message.metadata.model or "", 0), message.usage)
+        ChartReply(number, _model(message), hues.get(message.metadata.model or "", 0), message.usage)
         for number, message in enumerate(messages, 1)
         if is_reply(message)
     ]
 
 
 def model_hues(messages: Iterable[Message]) -> dict[str, int]:
-    """A number for each model, in order of first use."""
+    """Return a number for each model, in order of first use."""
     models = dict.fromkeys(message.metadata.model for message in messages if message.metadata.model)
     return {model: index % HUES for index, model in enumerate(models)}
 
 
 def message_numbers(messages: Sequence[Message]) -> dict[str, int]:
-    """The number that each message is shown under, by id; results have the number of their call."""
+    """Return the number that each message is shown under, by id; results have the number of their call."""
     _, call_numbers = _match_answers(messages)
     return {message.id: call_numbers.get(index, index + 1) for index, message in enumerate(messages)}
 
 
 def _match_answers(messages: Sequence[Message]) -> tuple[dict[str, ToolResultBlock], dict[int, int]]:
-    """The results whose call comes before them, by call id; and the messages with nothing else, by index, with the
-    number of the message that called.
+    """Return the results whose call comes before them, by call id; and the messages with nothing else, by index, with
+    the number of the message that called.
     """
     call_numbers_by_id: dict[str, int] = {}
     found: dict[str, ToolResultBlock] = {}
@@ -186,7 +186,7 @@ def _remarks(message: Message) -> Iterator[str]:
 
 def _figures(usage: Usage | None) -> Iterator[str]:
     if usage is None:
-        yield "no token counts told"
+        yield "no token counts"
         return
     yield from figures.tokens(usage)
     yield figures.cost(usage)

@@ -40,7 +40,7 @@ def main(folder: Path) -> None:
 
 
 def _environment(name: str, folder: Path) -> Path:
-    """The interpreter of the library's own environment, made where it is not there yet."""
+    """The interpreter of the library's own environment, which is made if it does not exist."""
     if name == "dragoman":
         return Path(sys.executable)
     place = folder / name
@@ -53,7 +53,7 @@ def _environment(name: str, folder: Path) -> Path:
 
 
 def _run(python: Path, name: str, message_format: str, folder: Path) -> dict[str, Any]:
-    """Whatever the library prints goes to stderr: stdout is the table's."""
+    """Whatever the library prints goes to stderr: stdout is for the table."""
     out = folder / f"{name}.json"
     subprocess.run(
         [str(python), "-m", f"tests.benchmarks.hard_histories.{name}_case", str(out)],

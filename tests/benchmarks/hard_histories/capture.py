@@ -1,4 +1,4 @@
-"""What a library sends: its request, taken at a server on loopback that refuses every one. Standard library only."""
+"""What a library sends: its request, captured by a server on loopback that refuses all. Standard library only."""
 
 import json
 import logging
@@ -15,7 +15,7 @@ from typing import Any
 from tests.benchmarks.hard_histories.histories import History, cases
 
 Send = Callable[[History, str, str], "list[str] | None"]
-"""Sends a history to a target at a URL. Returns what the library itself says that it lost, if it has a word for it."""
+"""Sends a history to a target at a URL. Returns what the library itself reports as lost, if it reports losses."""
 
 _REFUSAL = json.dumps({"error": {"message": "taken", "type": "invalid_request_error", "code": 400}}).encode()
 
@@ -37,7 +37,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class _LogLines(logging.Handler):
-    """Every log record that a user would see without asking for more."""
+    """Every log record that a user would see by default."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -60,9 +60,9 @@ def _server(bodies: list[Any]) -> Iterator[str]:
 
 
 def run(packages: Sequence[str], send: Send) -> None:
-    """All cases; what came of them goes as JSON into the file that the command line names.
+    """All cases; the results are written as JSON into the file that the command line names.
 
-    A request that was sent counts, whatever the library raises at its refusal; an error counts where none was sent.
+    A request that was sent counts, whatever the library raises at its refusal; an error counts if none was sent.
     """
     bodies: list[Any] = []
     taken = []

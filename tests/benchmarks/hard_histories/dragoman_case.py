@@ -1,4 +1,4 @@
-"""Dragoman: canonical messages, whose calls got their ids as replies get them. Runs in this project's environment."""
+"""Dragoman: canonical messages, whose calls have their ids as from replies. Runs in this project's environment."""
 
 import urllib.error
 import urllib.request

@@ -1,7 +1,7 @@
 """The hard histories, in no library's types: each case script builds its own library's messages from them.
 
-Each has one difficulty. Whatever else could trouble a target is kept out: ids fit everywhere but where ids are the
-matter, and every result has a text of its own, so that a call and its result can be told from any other.
+Each has one difficulty. Everything else that could trouble a target is left out: ids fit everywhere unless they are the
+difficulty, and every result has a text of its own, so that calls and results can be told apart.
 """
 
 import base64
@@ -15,7 +15,7 @@ TOOLS: dict[str, str] = {"read_file": "path", "search": "query"}
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a tool, and what the tool answered."""
+    """One call of a tool, and the tool's answer."""
 
     id: str
     name: str
@@ -39,7 +39,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What the user said, and all the steps that it led to; none yet for the last turn."""
+    """The user's prompt, and all steps that follow; none yet for the last turn."""
 
     question: str
     steps: tuple[Step, ...] = ()
@@ -47,7 +47,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A conversation with ``model`` of ``issuer``, whose last question another model is to answer.
+    """A conversation with ``model`` of ``issuer``, whose last question another model has to answer.
 
     ``targets`` are those that it is foreign to; empty means all.
     """
@@ -61,7 +61,7 @@ class History:
 
 
 def _long(seed: str, length: int) -> str:
-    """An id of letters and digits, as gateways make them that carry state in it."""
+    """An id of letters and digits, as made by gateways that store state in it."""
     digits = "".join(hashlib.sha256(f"{seed}/{part}".encode()).hexdigest() for part in range(length // 64 + 1))
     return ("call" + digits)[:length]
 
@@ -174,7 +174,7 @@ TARGETS: dict[str, str] = {
     "mistral": "mistral-large-latest",
     "bedrock": "us.anthropic.claude-sonnet-4-6",
 }
-"""The wires, each with the model that is asked there."""
+"""The wires, each with its model."""
 
 
 def cases() -> list[tuple[History, str]]:

@@ -1,4 +1,4 @@
-"""What became of a history on a wire: refused by which rule, or taken, and what was lost on the way."""
+"""The result of a history on a wire: refused by which rule, or accepted, and what was lost on the way."""
 
 import re
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ _VALIDATOR = {
     "mistral": "mistral",
     "bedrock": "bedrock",
 }
-"""Google's without the signature of calls: that is asked for in the current turn alone, which has none here."""
+"""Google's without the signature of calls: that is required in the current turn only, which has none here."""
 
 _POLICY = ("a thought of foreign origin", "thinking of foreign origin", "the item reasoning of foreign origin")
-"""Faults that are our own caution where the thinking travels without its signature: the wire's types allow it."""
+"""Faults that are our own caution if thinking is sent without its signature: the wire's types allow it."""
 
 _SILENT = "**silently**"
 
@@ -36,7 +36,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CaseVerdict:
-    """What became of one history at one target; ``text`` is the table's cell."""
+    """The result of one history at one target; ``text`` is the table's cell."""
 
     kind: Kind
     text: str
@@ -64,17 +64,17 @@ def _is_policy(fault: str, body: dict[str, Any], history: History) -> bool:
 
 
 def _unlinked_calls(case: dict[str, Any], history: History) -> list[str]:
-    """How many calls are not tied to their own result."""
+    """How many calls are not linked to their own result."""
     found = groups(case["target"], case["body"])
     calls = [call for turn in history.turns for step in turn.steps for call in step.calls]
-    apart = sum(not any(_linked(call, group) for group in found) for call in calls)
+    apart = sum(not any(_is_linked(call, group) for group in found) for call in calls)
     if not apart:
         return []
     return [f"{apart} of {len(calls)} calls apart from their result, {_report_of(case, 'tool')}"]
 
 
-def _linked(call: Call, group: Group) -> bool:
-    """Whether the group ties the call to its own result, and to no other: by id, or without ids by name and order."""
+def _is_linked(call: Call, group: Group) -> bool:
+    """Whether the group links the call to its own result, and to no other: by id, or without ids by name and order."""
     for index, (call_id, name, value) in enumerate(group.calls):
         if (name, value) != (call.name, call.input):
             continue
@@ -90,7 +90,7 @@ def _linked(call: Call, group: Group) -> bool:
 
 
 def _thinking(case: dict[str, Any], history: History) -> list[str]:
-    """Where the thinking went, and whether the library has told."""
+    """Where the thinking went, and whether the library reported it."""
     thoughts = [step.thinking for turn in history.turns for step in turn.steps if step.thinking]
     if not thoughts:
         return []
@@ -110,7 +110,7 @@ def _texts(case: dict[str, Any], history: History) -> list[str]:
 
 
 def _report_of(case: dict[str, Any], what: str) -> str:
-    """How a loss is told: by the list of losses, by a log record or warning that speaks of dropping it, or not."""
+    """How a loss is reported: by the list of losses, by a log record or warning about dropping it, or not."""
     if any(re.match(what, loss) for loss in case["losses"]):
         return "named"
     if any(re.search(rf"dropp?(ing|ed)\b.*({what})", line, re.IGNORECASE | re.DOTALL) for line in case["said"]):
@@ -119,7 +119,7 @@ def _report_of(case: dict[str, Any], what: str) -> str:
 
 
 def _short(fault: str) -> str:
-    """One line that fits a table's cell: long ids are named by their length, lists of ids left out."""
+    """One line that fits a table's cell: long ids are replaced by their length, lists of ids left out."""
     line = " ".join(fault.replace("|", "/").split())
     line = re.sub(r"'(\w{4})(\w{30,})'", lambda found: f"`{found[1]}…` of {len(found[0]) - 2} characters", line)
     line = re.sub(r"^the calls \[.*\] are answered by .*", "calls and results do not pair one to one", line)

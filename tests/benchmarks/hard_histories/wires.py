@@ -1,4 +1,6 @@
-"""What a request body says on each wire: calls and results in order, in groups of a step's calls and their results."""
+"""The content of a request body on each wire: calls and results in order, in groups of a step's calls and their
+results.
+"""
 
 import json
 from collections.abc import Iterator
@@ -8,7 +10,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class Group:
-    """Neighbouring calls as (id, name, input), and the results behind them as (id, name, text). An id may be absent."""
+    """Neighbouring calls as (id, name, input), and the results after them as (id, name, text). An id may be absent."""
 
     calls: list[tuple[str | None, str, Any]] = field(default_factory=list)
     results: list[tuple[str | None, str, str]] = field(default_factory=list)
@@ -27,7 +29,7 @@ def groups(target: str, body: dict[str, Any]) -> list[Group]:
 
 
 def body_text(value: Any) -> str:
-    """Every text within, on lines of their own."""
+    """Every text inside, on lines of their own."""
     return "\n".join(_strings(value))
 
 

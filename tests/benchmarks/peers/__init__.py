@@ -1,1 +1,1 @@
-"""Dragoman beside other clients, each in an environment of its own: `python -m tests.benchmarks.peers`."""
+"""Dragoman compared with other clients, each in an environment of its own: `python -m tests.benchmarks.peers`."""

@@ -1,7 +1,7 @@
 """Prints the table: `python -m tests.benchmarks.peers [--rounds N] [--wire WIRE] [--client NAME] [--row ROW]`.
 
 Each client runs in an environment of its own under the cache folder, made by uv, and in a process of its own. The
-clients take turns; what is printed is the median of each one's CPU, the ratio to raw httpx, and the wall time.
+clients take turns; the table shows the median of each one's CPU, the ratio to raw httpx, and the wall time.
 """
 
 import argparse
@@ -33,7 +33,7 @@ CLIENTS = {
     "Dragoman": ("dragoman", "", tuple(WIRES)),
     "Dragoman[speed]": ("dragoman", "speed", tuple(WIRES)),
 }
-"""By title: the module, the environment (this one where it is empty) and the wires that are asked over it."""
+"""By title: the module, the environment (this one if it is empty) and the wires that are used through it."""
 
 ROWS: dict[str, tuple[str, int, int]] = {
     "one call": ("call", 1, 10),
@@ -102,7 +102,7 @@ def measure(wire: str, base: str, cache: Path, rounds: int, only: Sequence[str],
             for round_ in range(rounds + 1):
                 for title, worker in workers.items():
                     found = worker.run(shape, together, repeat)
-                    if round_:  # the first one is to warm up, and to see that all is well
+                    if round_:  # the first round warms up and checks that everything works
                         taken[title].append(found)
             print(f"| {row} | {' | '.join(_cells(titles, taken, EVENTS[shape]))} |", flush=True)
         imports = (f"{worker.imported * 1000:,.0f} ms" for worker in workers.values())

@@ -21,7 +21,7 @@ _PROVIDERS = {"messages": ("anthropic", ""), "chat": ("openai", "/v1"), "ollama"
 
 
 class Completions:
-    """Its one call for all providers."""
+    """Its single call for all providers."""
 
     def __init__(self, wire: str) -> None:
         self._model = model(wire)

@@ -9,7 +9,7 @@ from tests.benchmarks.peers.tasks import KEY, OFFERED, QUESTION, Client, model
 
 
 def _model_factory(wire: str) -> Callable[[str], Any]:
-    """What makes a model for a base URL. Only the wire's own package is imported, as a program of it would."""
+    """A function from a base URL to a model. Only the wire's own package is imported, as in a program that uses it."""
     match wire:
         case "messages":
             from langchain_anthropic import ChatAnthropic

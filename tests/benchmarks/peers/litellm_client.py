@@ -24,7 +24,7 @@ _PROVIDERS = {"messages": ("anthropic", ""), "chat": ("openai", "/v1"), "ollama"
 
 
 class Completions:
-    """Its one call for all providers."""
+    """Its single call for all providers."""
 
     def __init__(self, wire: str) -> None:
         provider, self._suffix = _PROVIDERS[wire]

@@ -24,7 +24,7 @@ class Official:
         self._model = model(wire)
         self._client = cache(lambda base: openai.AsyncOpenAI(base_url=f"{base}/v1", api_key=KEY, max_retries=0))
 
-    def _offered(self, *, tools: bool) -> dict[str, Any]:
+    def _tool_arguments(self, *, tools: bool) -> dict[str, Any]:
         return {"tools": [self._tool]} if tools else {}
 
 
@@ -40,7 +40,7 @@ class Chat(Official):
 
     async def stream(self, base: str, *, tools: bool) -> str:
         pieces: list[str] = []
-        async for chunk in await self._ask(base, **self._offered(tools=tools), stream=True):
+        async for chunk in await self._ask(base, **self._tool_arguments(tools=tools), stream=True):
             pieces += [chat_delta(choice.delta) for choice in chunk.choices]
         return "".join(pieces)
 
@@ -55,7 +55,7 @@ class Responses(Official):
         return responses_text(await self._ask(base))
 
     async def stream(self, base: str, *, tools: bool) -> str:
-        stream = await self._ask(base, **self._offered(tools=tools), stream=True)
+        stream = await self._ask(base, **self._tool_arguments(tools=tools), stream=True)
         return "".join([responses_delta(event) async for event in stream])
 
 

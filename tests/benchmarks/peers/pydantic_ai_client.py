@@ -22,12 +22,12 @@ from pydantic_ai.tools import ToolDefinition
 from tests.benchmarks.peers.tasks import DESCRIPTION, KEY, PARAMETERS, QUESTION, Client, model
 
 _SETTINGS = ModelSettings(max_tokens=100)
-"""With more, or no limit, it would ask Claude for a stream where none was wanted."""
+"""With more, or no limit, it would request a stream from Claude."""
 _TOOL = ToolDefinition(name="write", description=DESCRIPTION, parameters_json_schema=PARAMETERS)
 
 
 def _model_factory(wire: str) -> Callable[[str], Any]:
-    """What makes a model for a base URL. Only the wire's own package is imported, as a program of it would."""
+    """A function from a base URL to a model. Only the wire's own package is imported, as in a program that uses it."""
     if wire == "messages":
         from anthropic import AsyncAnthropic
         from pydantic_ai.models.anthropic import AnthropicModel

@@ -1,4 +1,4 @@
-"""httpx and json, nothing else: what a reply costs at least in this way."""
+"""httpx and json, nothing else: the least that a reply can cost in this way."""
 
 # mypy: disable-error-code="import-not-found"
 import json
@@ -17,13 +17,13 @@ _SAID = [{"role": "user", "content": QUESTION}]
 
 @dataclass(frozen=True)
 class RawWire:
-    """A wire as plain code speaks it: a request's fields, a reply's text, and what one frame of a stream adds."""
+    """A wire in plain code: a request's fields, a reply's text, and the increment of one frame of a stream."""
 
     fields: dict[str, Any]
     text: Callable[[Any], str]
     delta: Callable[[Any], str]
     mark: str = "data:"
-    """What a line of the stream begins with."""
+    """The prefix of a data line of the stream."""
 
 
 def _claudes_delta(event: dict[str, Any]) -> str:

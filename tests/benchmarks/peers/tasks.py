@@ -1,4 +1,4 @@
-"""What every client is asked, and what it must find: checked before it is timed. Imports nothing but the wires."""
+"""The task of every client, and the expected answer, which is checked before it is timed. Imports the wires only."""
 
 from typing import Any, Protocol
 
@@ -11,7 +11,7 @@ KEY = "none"
 PARAMETERS = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 DESCRIPTION = "Writes a text."
 TOOL = {"type": "function", "function": {"name": "write", "description": DESCRIPTION, "parameters": PARAMETERS}}
-"""The tool that is offered, as Chat Completions and Ollama have it."""
+"""The tool, as Chat Completions and Ollama format it."""
 RESPONSES_TOOL = {"type": "function", "name": "write", "description": DESCRIPTION, "parameters": PARAMETERS}
 MESSAGES_TOOL = {"name": "write", "description": DESCRIPTION, "input_schema": PARAMETERS}
 OFFERED = {"messages": MESSAGES_TOOL, "responses": RESPONSES_TOOL, "chat": TOOL, "ollama": TOOL}
@@ -24,27 +24,27 @@ EXPECTED = {
     "calls": arguments(1_000) * 20,
     "long": arguments(20_000),
 }
-"""The text, or the arguments of all calls, by the shape that is asked for."""
+"""The text, or the arguments of all calls, by shape."""
 CALLING = ("calls", "long")
-"""The shapes whose streams are calls: a tool is offered."""
+"""The shapes whose streams are calls: a tool is in the request."""
 EVENTS = {"call": 1, "slow": 1, "burst": DELTAS, "paced": PACED, "calls": 20, "long": 1}
-"""What the time is divided by: deltas, or calls."""
+"""The divisor of the time: deltas, or calls."""
 
 
 class Client(Protocol):
-    """A client under test. ``base`` is where the shape is served, without the API's own version."""
+    """A client under test. ``base`` is the URL of the shape, without the API's own version."""
 
     async def call(self, base: str) -> str:
         """The answer's text."""
         ...
 
     async def stream(self, base: str, *, tools: bool) -> str:
-        """What the deltas add up to: the text, or with tools the arguments of all calls."""
+        """The sum of the deltas: the text, or with tools the arguments of all calls."""
         ...
 
 
 def is_expected(shape: str, found: str) -> bool:
-    """Whether it is just what was sent. Calls that come whole are written by the client, with or without spaces."""
+    """Whether it is exactly what was sent. The client formats calls that come whole, with or without spaces."""
     if shape in CALLING:
         return found.replace(" ", "") == EXPECTED[shape].replace(" ", "")
     return found == EXPECTED[shape]
@@ -55,7 +55,7 @@ def model(wire: str) -> str:
 
 
 def chat_delta(delta: Any) -> str:
-    """What an official object of a chat's delta adds."""
+    """The increment of an official object of a chat's delta."""
     called = "".join((call.function.arguments or "") for call in delta.tool_calls or ())
     return called or delta.content or ""
 
@@ -69,5 +69,5 @@ RESPONSES_DELTAS = ("response.output_text.delta", "response.function_call_argume
 
 
 def responses_delta(event: Any) -> str:
-    """What an official object of a response's event adds."""
+    """The increment of an official object of a response's event."""
     return event.delta if event.type in RESPONSES_DELTAS else ""

@@ -1,4 +1,6 @@
-"""One client in a process of its own. Reads orders from stdin, one a line, and answers with the CPU that they took."""
+"""One client in a process of its own. Reads orders from stdin, one per line, and answers with the CPU that they
+took.
+"""
 
 import asyncio
 import importlib

@@ -1,4 +1,4 @@
-"""How the plugin gets into a run of pytest: by its entry point where the installation has it, by name elsewhere."""
+"""How the plugin is loaded: by its entry point if the installation has it, otherwise by name."""
 
 from importlib.metadata import entry_points
 

@@ -1,4 +1,4 @@
-"""The pytest plugin in suites of its own: what passes, what fails, and with which words."""
+"""The pytest plugin in suites of its own: what passes, what fails, and the messages."""
 
 import datetime
 import importlib
@@ -15,7 +15,7 @@ from dragoman.testing.cassettes.file import Recording, dump_exchanges, dumps, lo
 from tests.cassettes.planted_keys import key
 from tests.cassettes.plugin.loading import LOADING, PLUGIN
 
-# A run within this process forgets the modules that it imported, and would meet two of each the next time.
+# An in-process run forgets the modules that it imported, and the next one would have two of each.
 assert plugin_cassettes
 
 pytest_plugins = ["pytester"]
@@ -62,8 +62,8 @@ def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
     return pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:xdist", *LOADING, *options)
 
 
-def test_marked_tests_are_played_their_recordings(pytester: pytest.Pytester) -> None:
-    """By the mark alone, with the fixture, in a class, with parameters, by a name of one's own, and asynchronously."""
+def test_marked_tests_play_their_recordings(pytester: pytest.Pytester) -> None:
+    """With the mark only, with the fixture, in a class, with parameters, with a custom name, and asynchronously."""
     suite(
         pytester,
         """
@@ -103,8 +103,8 @@ def test_unmarked(): pass
     run(pytester).assert_outcomes(passed=6)
 
 
-def test_a_miss_fails_even_where_it_is_swallowed(pytester: pytest.Pytester) -> None:
-    """With the difference by its path; so does a request without any recording, with the way to make one."""
+def test_a_swallowed_miss_fails(pytester: pytest.Pytester) -> None:
+    """With the path of the difference; a request without any recording names the way to make one."""
     suite(
         pytester,
         """
@@ -124,8 +124,8 @@ def test_missing(): ask("q")
     done.stdout.fnmatch_lines(["*there is no recording test_missing.yaml*--record-mode=once*"])
 
 
-def test_a_rest_that_is_not_played_fails(pytester: pytest.Pytester) -> None:
-    """A recording that is only half asked for shows something else than it claims."""
+def test_unplayed_exchanges_fail(pytester: pytest.Pytester) -> None:
+    """A recording of which only half is played shows something else than it claims."""
     code = """
 @pytest.mark.cassette
 def test_half(): ask("q")
@@ -133,11 +133,11 @@ def test_half(): ask("q")
     suite(pytester, code, test_half=[exchange("q", "a"), exchange("r", "b")])
     done = run(pytester)
     done.assert_outcomes(failed=1)
-    done.stdout.fnmatch_lines(["*test_half.yaml: 1 of 2 recorded exchanges were not asked for*"])
+    done.stdout.fnmatch_lines(["*test_half.yaml: 1 of 2 recorded exchanges were not played*"])
 
 
 def test_orphans_fail_a_whole_run(pytester: pytest.Pytester) -> None:
-    """A part of a module says nothing of them; files of other recorders are not ours to judge."""
+    """Running a part of a module says nothing about them; files of other recorders are ignored."""
     code = """
 @pytest.mark.cassette
 def test_one(): ask("q")
@@ -156,8 +156,8 @@ def test_one(): ask("q")
     run(pytester, "test_it.py").assert_outcomes(passed=1, failed=1)
 
 
-def test_what_is_stale_is_told(pytester: pytest.Pytester) -> None:
-    """By its date, by the API's version and by the adapter's; the tests pass all the same."""
+def test_stale_recordings_are_reported(pytester: pytest.Pytester) -> None:
+    """By date, by the API's version and by the adapter's; the tests still pass."""
     code = """
 @pytest.mark.cassette
 def test_old(): ask("q")
@@ -196,7 +196,7 @@ def test_recorded():
 
 
 def test_a_test_is_recorded_and_then_replayed(pytester: pytest.Pytester) -> None:
-    """`once` writes what is missing, with date and versions; after that, the network is not asked."""
+    """`once` writes what is missing, with date and versions; after that, there is no network access."""
     suite(pytester, f"SAID = 'yes'\n{RECORDED}")
     path = pytester.path / "cassettes" / "test_it" / "test_recorded.yaml"
     run(pytester, "--record-mode=once").assert_outcomes(passed=1)
@@ -217,7 +217,7 @@ def test_a_test_is_recorded_and_then_replayed(pytester: pytest.Pytester) -> None
 
 
 def test_a_secret_is_not_recorded(pytester: pytest.Pytester) -> None:
-    """The run fails, and neither the file nor what is printed has it."""
+    """The run fails, and neither the file nor the output contains it."""
     secret = key("Anthropic", 3)
     half = len(secret) // 2
     suite(pytester, f"SAID = {secret[:half]!r} + {secret[half:]!r}\n{RECORDED}")
@@ -229,7 +229,7 @@ def test_a_secret_is_not_recorded(pytester: pytest.Pytester) -> None:
 
 
 def test_faults_are_played_and_counted(pytester: pytest.Pytester) -> None:
-    """The test that looks at its answer breaks where its client does not tell; the mark's run itself passes."""
+    """The test that reads its reply fails if its client does not; the run of the mark itself passes."""
     code = """
 @pytest.mark.cassette
 def test_asks(): assert ask("q") == "answer"
@@ -247,14 +247,14 @@ def test_asks(): assert ask("q") == "answer"
 
 
 def test_loading_the_plugin_is_light() -> None:
-    """Everybody's runs load it: no HTTP client, no YAML, no recorder comes with it."""
+    """Every test run loads it: it imports no HTTP client, no YAML and no recorder."""
     heavy = ("httpx", "yaml", "vcr", "typer")
     code = f"import pytest, sys; import {PLUGIN}; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_recorder_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without vcrpy, the error says what to install."""
     monkeypatch.setitem(sys.modules, "dragoman.testing.cassettes.recorder", None)
     monkeypatch.delitem(sys.modules, "dragoman.testing.plugin_cassettes")
@@ -264,7 +264,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_files_of_every_format_are_read(version: int, tmp_path: Path) -> None:
-    """Format 1 has one stream event an entry, format 2 one a line; the bytes are the same."""
+    """Format 1 has one stream event per entry, format 2 one per line; the bytes are the same."""
     old = """
 format: 1
 server: s

@@ -1,7 +1,7 @@
-"""The public surface: `python -m tests.compatibility.api` writes the list of the version that pyproject.toml names.
+"""The public surface: `python -m tests.compatibility.api` writes the list of the version in pyproject.toml.
 
 `--since 0.1.0` writes nothing, and prints what changed since that version's list; `--against REF` compares with a
-commit or tag, read from the repository's history. Both exit with 1 where a name went or changed.
+commit or tag of the repository. Both exit with 1 if a name was removed or changed.
 """
 
 import argparse
@@ -28,14 +28,14 @@ def main() -> int:
         file = versions.write(versions.version(), after)
         sys.stdout.write(f"{file.relative_to(ROOT)}: {len(after):,} names\n")
         return 0
-    before = versions.read(chosen.since) if chosen.since is not None else at(chosen.against)
+    before = versions.read(chosen.since) if chosen.since is not None else surface_at(chosen.against)
     changes = versions.differences(before, after)
     sys.stdout.writelines(f"{line}\n" for line in changes or ["nothing changed"])
     return int(any(line.startswith(("-", "~")) for line in changes))
 
 
-def at(ref: str) -> dict[str, str]:
-    """The public surface as a commit has it, by what that commit's docs/api.md promises."""
+def surface_at(ref: str) -> dict[str, str]:
+    """The public surface of a commit, by what that commit's docs/api.md promises."""
     packed = subprocess.run(
         ["git", "archive", "--format=tar", ref, "src/dragoman", "docs/api.md"],
         cwd=ROOT, capture_output=True, check=True,

@@ -6,8 +6,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = "dragoman"
-NAMED_IN_PROSE = ("dragoman.adapter.errors", "dragoman.canonical.blocks")
-"""Modules that the first table names whole, beside a name of its own."""
 
 _ROW = re.compile(r"^\| (?P<names>`[^|]+) \| (?P<told>[^|]+) \|$")
 _NAME = re.compile(r"`(\w+)`")
@@ -15,8 +13,8 @@ _MODULE = re.compile(r"`(dragoman(?:\.\w+)+)`")
 
 
 def parse_api_page(page: Path = ROOT / "docs" / "api.md") -> dict[str, tuple[str, ...]]:
-    """The names that the page spells out, by module, in its order. Modules that it promises whole have none."""
-    names: dict[str, list[str]] = {PACKAGE: [], **{module: [] for module in NAMED_IN_PROSE}}
+    """The names that the page lists, by module, in its order."""
+    names: dict[str, list[str]] = {PACKAGE: []}
     for first, cell in _rows(page.read_text(encoding="utf-8")):
         module = _MODULE.fullmatch(first)
         if module is None:

@@ -1,8 +1,8 @@
 """The public surface of a source tree: each name's signature, read without running anything.
 
-A name is public where docs/api.md promises its module and the module exports it: by ``__all__``, or, where there is
-none, by defining it under a name without an underscore. Of a class, every public attribute and method counts, and those
-that it has from classes of ours; so does what its constructor takes.
+A name is public if docs/api.md promises its module and the module exports it: by ``__all__``, or, without one, by
+defining it under a name without an underscore. Of a class, every public attribute and method counts, with those that it
+inherits from our classes; so do the parameters of its constructor.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ from tests.compatibility.api.documented import PACKAGE
 Member = griffe.Object | griffe.Alias
 
 _EVERYWHERE = ("__repr__", "__str__", "__eq__", "__hash__")
-"""Every object has them, whether a class spells them out or not."""
+"""Every object has them, whether or not a class defines them."""
 
 
 def surface(source: Path, promised: Mapping[str, Iterable[str]]) -> dict[str, str]:
@@ -36,7 +36,7 @@ def surface(source: Path, promised: Mapping[str, Iterable[str]]) -> dict[str, st
 def _members(path: str, module: Member, also: Iterable[str] = ()) -> Iterator[tuple[str, Member]]:
     for name, member in _exported(module, also):
         yield f"{path}.{name}", member
-        if (found := _resolved(member)) is not None and isinstance(found, griffe.Module):
+        if (found := _resolve(member)) is not None and isinstance(found, griffe.Module):
             yield from _members(f"{path}.{name}", found)
 
 
@@ -53,16 +53,16 @@ def _exported(module: Member, also: Iterable[str]) -> Iterator[tuple[str, Member
         yield name, module.members[name]
 
 
-def _resolved(member: Member) -> griffe.Object | None:
-    """What a name stands for, or None where only running the code would tell.
+def _resolve(member: Member) -> griffe.Object | None:
+    """The definition of a name, or None if only running the code would tell.
 
-    Where a module holds a name of its own name, the package hands out the latter.
+    If a module holds a name of its own name, the package exports the latter.
     """
     try:
         found = member.final_target if isinstance(member, griffe.Alias) else member
     except griffe.AliasResolutionError:
         return None
-    return _resolved(found.members[found.name]) if isinstance(found, griffe.Module) and _names_itself(found) else found
+    return _resolve(found.members[found.name]) if isinstance(found, griffe.Module) and _names_itself(found) else found
 
 
 def _names_itself(module: griffe.Module) -> bool:
@@ -70,14 +70,14 @@ def _names_itself(module: griffe.Module) -> bool:
 
 
 def describe_surface(found: Mapping[str, Member]) -> dict[str, str]:
-    """One line for each name. A thing with two names is described under the first, and so is what a class inherits."""
+    """One line for each name. An object with two names is described under the first, and so is an inherited member."""
     first: dict[str, str] = {}
     for path, member in found.items():
-        if (target := _resolved(member)) is not None:
+        if (target := _resolve(member)) is not None:
             first.setdefault(target.path, path)
     lines: dict[str, str] = {}
     for path, member in found.items():
-        target = _resolved(member)
+        target = _resolve(member)
         if target is None:
             lines[path] = "value"
         elif first[target.path] != path:
@@ -92,7 +92,7 @@ def describe_surface(found: Mapping[str, Member]) -> dict[str, str]:
 
 def _attributes(path: str, owner: griffe.Class, public: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for name, member in sorted(owner.all_members.items()):
-        target = _resolved(member)
+        target = _resolve(member)
         if target is None or target.parent is None or not _is_public(name, target):
             continue
         place = target.parent.path
@@ -126,7 +126,7 @@ def _keywords(function: griffe.Function) -> Iterator[str]:
     for parameter in function.parameters:
         match parameter.annotation:
             case griffe.ExprSubscript(left=griffe.ExprName(name="Unpack"), slice=griffe.ExprName() as fields):
-                taken = _resolved(function.modules_collection[fields.canonical_path])
+                taken = _resolve(function.modules_collection[fields.canonical_path])
                 if isinstance(taken, griffe.Class):
                     for name, field in sorted(taken.attributes.items()):
                         yield f"{name}: {_format_expression(field.annotation)}"
@@ -151,9 +151,9 @@ def _parameters(parameters: griffe.Parameters) -> list[str]:
 
 
 def _attribute(attribute: griffe.Attribute) -> str:
-    """A property's type; a field's type and default; of what an instance or a module holds, the type alone.
+    """A property's type; a field's type and default; for other values, the type only.
 
-    In a module, a capital without an annotation may be an alias of a type: there it is told what it stands for.
+    In a module, a capitalised name without an annotation may be an alias of a type: then its value is described.
     """
     annotation = _format_expression(attribute.annotation)
     if "property" in attribute.labels:

@@ -1,4 +1,4 @@
-"""The lists that are kept, one a version, and what tells two of them apart."""
+"""The kept lists, one per version, and their differences."""
 
 import json
 import tomllib
@@ -9,12 +9,12 @@ from tests.compatibility.api.documented import ROOT, parse_api_page
 from tests.compatibility.api.surface import surface
 
 FOLDER = Path(__file__).parent
-ADVICE = """If this is meant, say in CHANGELOG.md what it changes for users, and write the list anew:
+ADVICE = """If this is meant, say in CHANGELOG.md what it changes for users, and write the list again:
     uv run python -m tests.compatibility.api"""
 
 
 def version() -> str:
-    """The version that pyproject.toml names."""
+    """The version in pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return str(project["version"])
 
@@ -25,7 +25,7 @@ def now() -> dict[str, str]:
 
 
 def read(name: str) -> dict[str, str]:
-    """The list of a version. Raises FileNotFoundError where none is kept."""
+    """The list of a version. Raises FileNotFoundError if none is kept."""
     kept: dict[str, str] = json.loads((FOLDER / f"{name}.json").read_bytes())
     return kept
 
@@ -38,7 +38,7 @@ def write(name: str, lines: Mapping[str, str]) -> Path:
 
 
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """What was taken away, what changed and what came, in this order; a class that came or went is one line."""
+    """What was removed, changed and added, in this order; an added or removed class is one line."""
     gone = [f"- {path}: {before[path]}" for path in _outermost(before, after)]
     changed = [
         line

@@ -1,4 +1,4 @@
-"""Writes the names that leave the process, one file a kind, and prints what went and what came."""
+"""Writes the names that leave the process, one file per kind, and prints what was removed and added."""
 
 import argparse
 import sys

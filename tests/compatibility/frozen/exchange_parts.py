@@ -1,8 +1,9 @@
-"""What of one recorded exchange is frozen: what is read of it, and what is written of that to every target.
+"""The frozen parts of one recorded exchange: what is read from it, and the requests that are made from that for every
+target.
 
 Each part has the name of its cell. Ids and time come from the context, so that parts are the same bytes in every
-process. Words for people, such as an error's message, are left out; those of losses are a cell of their own, so that
-a better wording leaves the others as they are.
+process. Messages for people, such as an error's, are left out; those of losses are a cell of their own, so that a
+better wording leaves the others unchanged.
 """
 
 import json
@@ -26,17 +27,17 @@ from tests.conformance.swaps.histories import TARGETS
 from tests.exchanges import RecordedExchange
 
 Part = tuple[str, bytes]
-"""A cell's name, and what an exchange adds to that cell."""
+"""The name of a cell, and what an exchange adds to it."""
 
 RECORDED = "recorded"
-"""The cell of what comes from outside: if it differs, the recordings are others."""
+"""The cell of the input: if it differs, the recordings are others."""
 
 _SHAPES = [name for name in FORMATS if name not in NATIVE]
 _NEXT = "And then?"
 
 
 def parts(exchange: RecordedExchange) -> Iterator[Part]:
-    """All parts, each of which depends on the exchange alone. Nothing is raised: an error is a part."""
+    """All parts, each of which depends on the exchange only. Nothing is raised: an error is a part."""
     recorded = [exchange.id, exchange.request, exchange.streaming, exchange.status, dict(exchange.headers)]
     yield RECORDED, _json(recorded) + exchange.body
     model = model_name(exchange)
@@ -52,13 +53,13 @@ def parts(exchange: RecordedExchange) -> Iterator[Part]:
         else:
             if exchange.provider in STREAMED_BY_PATH:
                 options = replace(options, stream=exchange.streaming)
-            yield "requests", _json([messages, tools, _set(options)])
-            yield from _projected(model, messages, tools, options)
+            yield "requests", _json([messages, tools, _non_default_options(options)])
+            yield from _project(model, messages, tools, options)
     reply = yield from _reply(exchange, adapter, context)
     if messages and reply is not None:
         messages = [*messages, reply, Message.user(_NEXT, id=context.new_id(), created_at=context.clock())]
-        yield from _projected(model, messages, tools, options)
-    yield from _formatted(messages)
+        yield from _project(model, messages, tools, options)
+    yield from _convert(messages)
 
 
 def _reply(
@@ -81,21 +82,21 @@ def _reply(
     return last.message if isinstance(last, MessageComplete) else None
 
 
-def _projected(
+def _project(
     model: str, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
 ) -> Iterator[Part]:
     reasons = []
     for target, name in {"itself": model, **TARGETS}.items():
-        sent, losses = _sent(name, messages, tools, options)
+        sent, losses = _encode(name, messages, tools, options)
         yield f"to {target}", sent
         reasons += [[target, loss.reason] for loss in losses]
     yield "words of losses", _json(reasons)
 
 
-def _sent(
+def _encode(
     model: str, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
 ) -> tuple[bytes, Sequence[Loss]]:
-    """A request to a model, from a context of its own that knows the conversation's tool ids."""
+    """A request to a model, with a context of its own that knows the conversation's tool ids."""
     context = _context(model)
     assert options.context is not None
     context.tool_ids = ToolIdMap.load(options.context.tool_ids.dump(), context.new_id)
@@ -107,7 +108,7 @@ def _sent(
     return _json(head) + wire.body, wire.losses
 
 
-def _formatted(messages: list[Message]) -> Iterator[Part]:
+def _convert(messages: list[Message]) -> Iterator[Part]:
     for shape in _SHAPES if messages else ():
         try:
             written = writer_for(shape)(messages)
@@ -129,7 +130,7 @@ def _context(model: str) -> RequestContext:
 _adapter = cache(get_adapter)
 
 
-def _set(options: AdapterOptions) -> dict[str, Any]:
+def _non_default_options(options: AdapterOptions) -> dict[str, Any]:
     """What differs from the defaults: a new option changes nothing here."""
     default = AdapterOptions()
     found = {field.name: getattr(options, field.name) for field in fields(options) if field.name != "context"}
@@ -149,5 +150,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Exception):
         return [type(value).__name__]
     if value is ...:
-        return "..."  # a field that is left out of a body
+        return "..."  # fields that are excluded from the body
     raise TypeError(f"{type(value).__name__} has no form that is the same everywhere")

@@ -50,7 +50,7 @@ _BODIES = (
 
 
 def messages() -> list[Message]:
-    """Messages with every kind of block and every field; none of them has to arrive."""
+    """Messages with every kind of block and every field; they need not be accepted."""
     found = [read_message(file.read_bytes()) for file in sorted(_MESSAGES.glob("*.json"))]
     changed = [each.metadata.model_copy(update={"critical": False}) for each in found]
     return [each.model_copy(update={"metadata": new}) for each, new in zip(found, changed, strict=True)]
@@ -83,9 +83,9 @@ def _fields(text: str) -> Iterator[str]:
 
 
 def bulk_runs() -> Iterator[str]:
-    """Columns of the answers, what a manifest notes of a run, and the states of rows.
+    """Columns of the answers, what a manifest records about a run, and the states of rows.
 
-    A run goes on only if it asks as before, by a digest of the options: what they are called is part of it.
+    A run resumes only with equal options, compared by a digest: their names are part of it.
     """
     with TemporaryDirectory() as folder:
         answers, manifest = Path(folder) / "answers.jsonl", Path(folder) / "manifest.db"
@@ -94,8 +94,8 @@ def bulk_runs() -> Iterator[str]:
         yield from (f"answers: {path}" for path in of_value(json.loads(answers.read_text(encoding="utf-8"))))
         engine = create_engine(f"sqlite:///{manifest}")
         with engine.connect() as connection:
-            (asked,) = connection.execute(text("SELECT asked FROM bulk_runs")).one()
-            yield from (f"asked: {path}" for path in of_value(json.loads(asked)))
+            (settings,) = connection.execute(text("SELECT asked FROM bulk_runs")).one()
+            yield from (f"asked: {path}" for path in of_value(json.loads(settings)))
         engine.dispose()
     yield from (f"state = {state.value}" for state in State)
     yield from (f"why = {why}" for why in get_args(LossReason))
@@ -105,7 +105,7 @@ def bulk_runs() -> Iterator[str]:
 
 
 class _Names(HTMLParser):
-    """Names that scripts, styles and links of a page go by; numbers in them are ``#``."""
+    """Names that scripts, styles and links of a page use; numbers in them are ``#``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ def page_names() -> Iterator[str]:
 
 
 def written_formats() -> Iterator[str]:
-    """Fields of the documents of other shapes that are written."""
+    """Fields of written documents of other formats."""
     for shape in FORMATS:
         if shape not in NATIVE and shape != "chatml":  # which is a text
             data = writer_for(shape)(messages()).data
@@ -137,7 +137,7 @@ def written_formats() -> Iterator[str]:
 
 
 def policy_agent() -> Iterator[str]:
-    """What an Open Policy Agent is asked."""
+    """The input of an Open Policy Agent."""
     for message in messages():
         shown = [block for block in message.content if not isinstance(block, ProviderBlock | UnknownBlock)]
         for hook in Hook:
@@ -148,7 +148,7 @@ def policy_agent() -> Iterator[str]:
 
 
 def headers() -> Iterator[str]:
-    """The request headers that go to each provider."""
+    """The request headers for each provider."""
     for entry in entries(GROUP):
         adapter = get_adapter(f"{entry.name}:any")
         for stream in (False, True):
@@ -158,12 +158,12 @@ def headers() -> Iterator[str]:
 
 
 def shared_limits() -> Iterator[str]:
-    """Keys and fields of what limits keep in Redis."""
-    asked: list[str] = []
+    """Keys and fields of limits in Redis."""
+    keys_used: list[str] = []
 
     def script(client: object, source: str) -> Any:
         def run(keys: list[str], args: list[Any]) -> list[int]:
-            asked.extend(keys)
+            keys_used.extend(keys)
             return [1, 0, 0, 0]
 
         return run
@@ -171,7 +171,7 @@ def shared_limits() -> Iterator[str]:
     with patch.object(redis.Redis, "register_script", script):
         for shared in (False, True):
             Limits(Limit("a:*", requests=1, tokens=9, shared=shared), url="redis://unreal.invalid").reserve("a:b", 1, 1)
-    yield from (f"key {key}" for key in asked)
+    yield from (f"key {key}" for key in keys_used)
     for file in files(limits).iterdir():
         if file.name.endswith(".lua"):
             source = file.read_text(encoding="utf-8")

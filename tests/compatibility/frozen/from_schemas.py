@@ -1,4 +1,4 @@
-"""Names that models of data have: fields in JSON and in TOML, and the words that they are limited to."""
+"""Names in models of data: fields in JSON and in TOML, and the words that they are limited to."""
 
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -65,18 +65,18 @@ _KEPT_NAMES = {
     "cassettes/wires.toml": "cassette_wires.toml",
     "google_interactions/models.toml": "interactions.toml",
 }
-"""Files that have moved, and what the kept names call them."""
+"""Files that have moved, with their names in the kept lists."""
 
 
 def documents() -> Iterator[str]:
-    """Fields of what is stored and handed on."""
+    """Fields of stored and exported documents."""
     yield from _models(DOCUMENTS)
     yield from (f"loss kind = {kind.value}" for kind in LossKind)
     yield from (f"loss severity = {severity.value}" for severity in Severity)
 
 
 def formats() -> Iterator[str]:
-    """Fields of the documents of other shapes that are read."""
+    """Fields of read documents of other formats."""
     return _models(FORMATS)
 
 
@@ -92,7 +92,7 @@ def events() -> Iterator[str]:
 
 
 def toml() -> Iterator[str]:
-    """Keys that users' files may have, and those that our own have."""
+    """Keys of users' files, and of our own."""
     yield from _models(TABLES)
     yield from (f"price table: {key}" for key in _PROVIDER_KEYS)
     yield from (f"price table: model[].{key}" for key in _MODEL_KEYS)

@@ -26,16 +26,8 @@ from dragoman.canonical.message import StopReason
 from dragoman.cli.app import app
 from dragoman.cli.cost import By
 from dragoman.events import EventBus, Telemetry, conventions
-from dragoman.policy import (
-    Extensions,
-    Pipeline,
-    SecurityExtension,
-    Step,
-    SubjectExtension,
-    Violation,
-    hook,
-    with_labels,
-)
+from dragoman.policy import Extensions, Pipeline, SecurityExtension, Step, SubjectExtension, Violation, hook
+from dragoman.policy.labels import with_labels
 from dragoman.routing import Router
 from dragoman.session import tool
 from dragoman.store import Store
@@ -51,7 +43,7 @@ _SECRET = "secret"
 _OF_WORDS = ("status", "kind", "cost_status", "role", "stop_reason")
 
 
-class Left(NamedTuple):
+class Records(NamedTuple):
     """What the session left behind."""
 
     dump: dict[str, Any]
@@ -75,7 +67,7 @@ def look(at: str) -> str:
 
 @hook("cmf.llm_input", capabilities=["append_labels", "write_headers"])
 def label(step: Step) -> Any:
-    """Labels what is secret, and refuses what is forbidden."""
+    """Labels secrets, and refuses what is forbidden."""
     said = " ".join(view.content or "" for view in step.views())
     if _FORBIDDEN in said:
         return Violation(_FORBIDDEN, code=_FORBIDDEN)
@@ -83,9 +75,10 @@ def label(step: Step) -> Any:
 
 
 @cache
-def left() -> Left:
-    """A session over two providers: with tools that answer, fail and are called wrongly, a policy, labels that come
-    and go, a failover, a reply that breaks off, one that is left, and a request that is refused."""
+def record_session() -> Records:
+    """A session over two providers: with tools that answer, fail and are called wrongly, a policy, labels that come and
+    go, a fallback, a reply that breaks off, an abandoned one, and a refused request.
+    """
     exporter, reader = InMemorySpanExporter(), InMemoryMetricReader()
     tracers = TracerProvider()
     tracers.add_span_processor(SimpleSpanProcessor(exporter))
@@ -103,7 +96,7 @@ def left() -> Left:
             lines = [json.loads(line) for line in store.export("sess_1")]
             store.export_replies(Path(folder) / "replies", text=True)
         metrics = reader.get_metrics_data()
-        return Left(
+        return Records(
             dump, lines, [*_tables(url), *_words(Path(folder) / "sessions.db")], events,
             exporter.get_finished_spans(), [] if metrics is None else list(metrics.resource_metrics),
             list(_columns(Path(folder) / "replies")),
@@ -169,8 +162,8 @@ def _tables(url: str) -> Iterator[str]:
             continue  # SQLite's own
         yield table
         yield from (f"{table}.{each['name']} {each['type']}" for each in inspector.get_columns(table))
-        yield from (f"{table}: index {_listed(each)}" for each in inspector.get_indexes(table))
-        yield from (f"{table}: unique {_listed(each)}" for each in inspector.get_unique_constraints(table))
+        yield from (f"{table}: index {_list_words(each)}" for each in inspector.get_indexes(table))
+        yield from (f"{table}: unique {_list_words(each)}" for each in inspector.get_unique_constraints(table))
         key = inspector.get_pk_constraint(table)
         yield f"{table}: key {key['name']} ({', '.join(key['constrained_columns'])})"
         for each in inspector.get_foreign_keys(table):
@@ -181,7 +174,7 @@ def _tables(url: str) -> Iterator[str]:
     engine.dispose()
 
 
-def _listed(index: Mapping[str, Any]) -> str:
+def _list_words(index: Mapping[str, Any]) -> str:
     return f"{index['name']} ({', '.join(map(str, index['column_names']))})"
 
 
@@ -198,17 +191,17 @@ def _columns(folder: Path) -> Iterator[str]:
 
 
 def session_dump() -> Iterator[str]:
-    return of_value(left().dump)
+    return of_value(record_session().dump)
 
 
 def store_lines() -> Iterator[str]:
     """The lines of an exported session."""
-    return (path for line in left().lines for path in of_value(line))
+    return (path for line in record_session().lines for path in of_value(line))
 
 
 def store() -> Iterator[str]:
-    """Tables on SQLite as they are made, those of bulk runs among them, and the types that PostgreSQL has for them."""
-    yield from left().store
+    """Tables on SQLite as they are created, with those of bulk runs, and their types on PostgreSQL."""
+    yield from record_session().store
     with TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder) / 'bulk.db'}"
         engine = create_engine(url)
@@ -229,18 +222,18 @@ def _postgres(metadata: MetaData) -> Iterator[str]:
 
 def exported_replies() -> Iterator[str]:
     """The columns of the Parquet files that a store exports."""
-    return iter(left().replies)
+    return iter(record_session().replies)
 
 
 def event_envelopes() -> Iterator[str]:
-    """An event as JSON, with the payload's fields left to its own list."""
-    for event in left().events:
+    """An event as JSON, without the payload's fields, which have their own list."""
+    for event in record_session().events:
         yield from of_value({name: None if name == "payload" else value for name, value in event.items()})
 
 
 def telemetry() -> Iterator[str]:
     """Spans, their attributes, events and status; metrics, their units and attributes."""
-    for span in left().spans:
+    for span in record_session().spans:
         scope = span.instrumentation_scope
         yield f"scope {scope.name if scope else ''} {scope.schema_url if scope else ''}"
         yield f"span {span.name} {span.kind.name}"
@@ -249,7 +242,7 @@ def telemetry() -> Iterator[str]:
         for event in span.events:
             yield f"span {operation}: event {event.name}"
             yield from (f"span {operation}: event {event.name}: {name}" for name in event.attributes or ())
-    for metric in (each for data in left().metrics for scope in data.scope_metrics for each in scope.metrics):
+    for metric in (each for data in record_session().metrics for scope in data.scope_metrics for each in scope.metrics):
         yield f"metric {metric.name} {metric.unit}"
         for point in metric.data.data_points:
             yield from (f"metric {metric.name}: {name}" for name in point.attributes)
@@ -262,7 +255,7 @@ def cost_report() -> Iterator[str]:
     """The report of `dragoman cost --json`."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "session.json"
-        file.write_text(json.dumps(left().dump), encoding="utf-8")
+        file.write_text(json.dumps(record_session().dump), encoding="utf-8")
         groups = [word for by in By for word in ("--by", by.value)]
         done = CliRunner().invoke(app, ["cost", str(file), *groups, "--json"])
     return of_value(json.loads(done.stdout))

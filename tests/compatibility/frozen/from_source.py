@@ -1,4 +1,4 @@
-"""Names that only the source can tell: logger names, fields of log records, environment variables, words of our own."""
+"""Names that only the source shows: logger names, fields of log records, environment variables, words of our own."""
 
 import ast
 import re
@@ -26,13 +26,13 @@ def entries(group: str) -> list[EntryPoint]:
 
 @cache
 def packages() -> tuple[str, ...]:
-    """The top-level packages of the distribution: those that its entry points name."""
+    """The top-level packages of the distribution: those in its entry points."""
     return tuple(sorted({entry.module.partition(".")[0] for entry in distribution(DISTRIBUTION).entry_points}))
 
 
 @cache
 def folders() -> tuple[Path, ...]:
-    """Where the packages lie."""
+    """The folders of the packages."""
     found = [spec.submodule_search_locations for name in packages() if (spec := find_spec(name)) is not None]
     return tuple(Path(place) for places in found for place in places or ())
 
@@ -44,7 +44,7 @@ def _nodes() -> tuple[ast.AST, ...]:
 
 
 def _calls() -> Iterator[tuple[str, ast.Call]]:
-    """Every call, with the last part of the name of what is called."""
+    """Every call, with the last part of the called name."""
     for node in _nodes():
         if isinstance(node, ast.Call):
             yield _last_name(node.func), node
@@ -55,7 +55,7 @@ def loggers() -> Iterator[str]:
 
 
 def log_fields() -> Iterator[str]:
-    """What log records hold besides their message."""
+    """Fields of log records besides their message."""
     for name, call in _calls():
         for keyword in call.keywords:
             if name in _LOGS and keyword.arg == "extra" and isinstance(keyword.value, ast.Dict):
@@ -63,7 +63,7 @@ def log_fields() -> Iterator[str]:
 
 
 def environment() -> Iterator[str]:
-    """What is read of the environment, whatever reads it, and what adapters say of keys and addresses."""
+    """All environment variables that are read, and those that adapters declare for keys and addresses."""
     for node in _nodes():
         yield from (text for text in _texts(node) if _OWN_VARIABLE.fullmatch(text))
         if isinstance(node, ast.Subscript) and _is_environment(node.value):
@@ -88,7 +88,7 @@ def codes() -> Iterator[str]:
 
 
 def own_words() -> Iterator[str]:
-    """Texts that begin with the library's name and are no package: marks of formats, names in files."""
+    """Texts that start with the library's name and are no package: marks of formats, names in files."""
     return (
         text for node in _nodes() for text in _texts(node) if _OWN_WORD.fullmatch(text) and text not in packages()
     )  # fmt: skip

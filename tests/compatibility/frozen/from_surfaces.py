@@ -20,11 +20,11 @@ from dragoman.testing.plugin_faults import PlannedFault, _plans_for
 from tests.compatibility.frozen.from_source import DISTRIBUTION
 
 _FIXTURE = type(pytest.fixture(lambda: None))
-"""What the decorator makes of a function."""
+"""The class that the decorator returns."""
 
 
 def entry_points() -> Iterator[str]:
-    """Groups and names; where they lead may change."""
+    """Groups and names; their targets may change."""
     return (f"{entry.group}: {entry.name}" for entry in distribution(DISTRIBUTION).entry_points)
 
 
@@ -52,7 +52,7 @@ def _words(annotation: Any) -> Iterator[str]:
 
 
 def pytest_plugin() -> Iterator[str]:
-    """Options, settings, marks and fixtures, and what the options take."""
+    """Options with their values, settings, marks and fixtures."""
     parser, config = Mock(), Mock()
     plugin.pytest_addoption(parser)
     plugin.pytest_configure(config)
@@ -71,7 +71,7 @@ def pytest_plugin() -> Iterator[str]:
 
 
 def policy() -> Iterator[str]:
-    """Words of policies: hooks, capabilities, modes, and the names that plugins of ours have in events and errors."""
+    """Words of policies: hooks, capabilities, modes, and the names of our plugins in events and errors."""
     words = {"hook": Hook, "capability": Capability, "mode": Mode, "on error": OnError, "tier": Tier}
     yield from (f"{kind} {word.value}" for kind, listed in words.items() for word in listed)
     for made in vars(plugins).values():

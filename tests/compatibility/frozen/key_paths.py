@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 _MINTED = re.compile(r"(?:[a-z]+_)*[0-9A-HJKMNP-TV-Z]{26}")
-"""Ids of ours: as keys they are data."""
+"""Our own ids: as keys they are data."""
 
 
 def of_value(value: Any, path: str = "") -> Iterator[str]:
@@ -23,7 +23,7 @@ def of_value(value: Any, path: str = "") -> Iterator[str]:
 def of_schema(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
     """The paths that a JSON Schema allows, each with the words that it is limited to.
 
-    Alternatives that are told apart by a word in a field are one path each: ``content[]<text>.citations``.
+    Alternatives that a word in a field distinguishes are one path each: ``content[]<text>.citations``.
     """
     yield from _of_schema(schema, schema.get("$defs", {}), path, ())
 
@@ -38,7 +38,7 @@ def _of_schema(
         return
     for way in ("anyOf", "oneOf", "allOf"):
         for each in schema.get(way, ()):
-            word = _word(_resolved(each, named)) if len(schema[way]) > 1 else None
+            word = _word(_resolve(each, named)) if len(schema[way]) > 1 else None
             yield from _of_schema(each, named, path if word is None else f"{path}<{word}>", within)
     for name, inner in schema.get("properties", {}).items():
         yield _below(path, name)
@@ -52,13 +52,13 @@ def _of_schema(
         yield f"{path} = {word}"
 
 
-def _resolved(schema: Mapping[str, Any], named: Mapping[str, Any]) -> Mapping[str, Any]:
+def _resolve(schema: Mapping[str, Any], named: Mapping[str, Any]) -> Mapping[str, Any]:
     reference = schema.get("$ref")
     return schema if reference is None else named[reference.rpartition("/")[2]]
 
 
 def _word(schema: Mapping[str, Any]) -> str | None:
-    """What tells an object from its alternatives: the first field that has one value alone."""
+    """What distinguishes an object from its alternatives: the first field that has a single value."""
     words = (inner["const"] for inner in schema.get("properties", {}).values() if "const" in inner)
     return next(map(str, words), None)
 

@@ -1,4 +1,4 @@
-"""The names that leave the process: what they are now, what is kept of them, and what tells the two apart."""
+"""The names that leave the process: the current ones, the kept ones, and their differences."""
 
 import json
 import logging
@@ -41,23 +41,23 @@ KINDS: Mapping[str, Callable[[], Iterable[str]]] = {
     "telemetry": from_sessions.telemetry,
     "toml": from_schemas.toml,
 }
-"""What collects the names of a kind, by the name of the file that keeps them."""
+"""What collects the names of a kind, by the name of its file."""
 
 
 def collect(kind: str) -> list[str]:
-    """The names of a kind as they are now, sorted."""
+    """The current names of a kind, sorted."""
     with _quiet():
         return sorted(set(KINDS[kind]()))
 
 
 def read(kind: str) -> list[str]:
-    """The names of a kind as they are kept."""
+    """The kept names of a kind."""
     kept: list[str] = json.loads(_file(kind).read_bytes())
     return kept
 
 
 def write(kind: str, names: Iterable[str]) -> Path:
-    """Keeps the names of a kind, one a line."""
+    """Keeps the names of a kind, one per line."""
     file = _file(kind)
     file.parent.mkdir(exist_ok=True)
     file.write_text(json.dumps(sorted(names), indent=0, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -65,7 +65,7 @@ def write(kind: str, names: Iterable[str]) -> Path:
 
 
 def differences(before: Iterable[str], now: Iterable[str]) -> list[str]:
-    """What went, then what came."""
+    """What was removed, then what was added."""
     old, new = set(before), set(now)
     return [*(f"- {name}" for name in sorted(old - new)), *(f"+ {name}" for name in sorted(new - old))]
 
@@ -76,7 +76,7 @@ def _file(kind: str) -> Path:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What collectors let happen, such as losses and failures, is no news."""
+    """Losses and failures inside the collectors are expected."""
     logger = logging.getLogger(from_source.DISTRIBUTION)
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)

@@ -1,11 +1,11 @@
 """The digests over all recorded exchanges: `python -m tests.compatibility.frozen.recordings` prints the cells that
 differ.
 
-A cell is one recorded provider and one thing that is read from its exchanges or written of them, such as the requests
-to one target; see `exchange_parts`. The command exits with 1 if a cell differs. `--write` accepts what there is.
+A cell is one recorded provider and one thing that is read from its exchanges or made from them, such as the requests to
+one target; see `exchange_parts`. The command exits with 1 if a cell differs. `--write` accepts the current ones.
 
-To find out which exchange differs between two trees, run `--exchanges FILE` in each and compare the files: they hold
-a digest for each part. `--show ID` prints the parts of one exchange.
+To find out which exchange differs between two trees, run `--exchanges FILE` in each and compare the files: they hold a
+digest for each part. `--show ID` prints the parts of one exchange.
 """
 
 import argparse
@@ -28,7 +28,7 @@ COMMAND = f"uv run python -m {__spec__.name}"
 PROVIDERS = tuple(ADAPTERS)
 SAMPLE, WHOLE = "sample", "whole"
 EVERY = {SAMPLE: 20, WHOLE: 1}
-"""One exchange in so many is read, and each that was refused, by the name of the section of the file."""
+"""One exchange in so many is read, and each refused one, by the section of the file."""
 
 _DIGITS = 16
 """Hexadecimal digits of a cell's SHA-256 that are kept."""
@@ -39,8 +39,8 @@ Cells = dict[str, str]
 """The number of parts and their digest, by provider and name of the cell."""
 
 
-def chosen(provider: str, every: int = 1) -> list[RecordedExchange]:
-    """The exchanges that the provider's adapter can read, or one in so many of them and each that was refused."""
+def select_exchanges(provider: str, every: int = 1) -> list[RecordedExchange]:
+    """The exchanges that the provider's adapter can read, or one in so many of them and each refused one."""
     readable = [exchange for exchange in load(provider) if skip_reason(exchange) is None]
     return [exchange for place, exchange in enumerate(readable) if place % every == 0 or exchange.status >= 400]
 
@@ -50,7 +50,7 @@ def digests(provider: str, every: int = 1) -> Digests:
     with _quiet():
         return {
             exchange.id: [(cell, sha256(part).hexdigest()) for cell, part in parts(exchange)]
-            for exchange in chosen(provider, every)
+            for exchange in select_exchanges(provider, every)
         }
 
 
@@ -67,7 +67,7 @@ def cells(provider: str, found: Digests) -> Cells:
 
 
 def read(section: str, providers: Iterable[str] = PROVIDERS) -> Cells:
-    """The cells of these providers as they are kept."""
+    """The kept cells of these providers."""
     kept: Cells = json.loads(FILE.read_bytes())[section]
     return {name: value for name, value in kept.items() if name.partition(":")[0] in providers}
 
@@ -83,7 +83,7 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Losses and unknown events are no news here."""
+    """Losses and unknown events are expected here."""
     logger = logging.getLogger("dragoman")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)
@@ -129,7 +129,7 @@ def _lines(found: Mapping[str, Digests]) -> Iterator[str]:
 def _section(found: Mapping[str, Digests], every: int) -> Cells:
     section: Cells = {}
     for provider, exchanges in found.items():
-        section |= cells(provider, {each.id: exchanges[each.id] for each in chosen(provider, every)})
+        section |= cells(provider, {each.id: exchanges[each.id] for each in select_exchanges(provider, every)})
     return section
 
 
@@ -141,7 +141,7 @@ def _write(now: Mapping[str, Cells], providers: Sequence[str]) -> None:
 
 
 def _show(wanted: str, providers: Iterable[str]) -> int:
-    for exchange in (each for provider in providers for each in chosen(provider) if each.id == wanted):
+    for exchange in (each for provider in providers for each in select_exchanges(provider) if each.id == wanted):
         with _quiet():
             sys.stdout.writelines(
                 f"{cell} {part.decode(errors='backslashreplace')}\n" for cell, part in parts(exchange)

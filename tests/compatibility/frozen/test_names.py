@@ -1,4 +1,4 @@
-"""Every name that leaves the process is the one that is written down."""
+"""Every name that leaves the process is the kept one."""
 
 import pytest
 
@@ -16,18 +16,18 @@ for kind, collector in names.KINDS.items():
 
 @pytest.mark.parametrize("kinds", GROUPS.values(), ids=list(GROUPS))
 def test_the_names_are_the_kept_ones(kinds: list[str]) -> None:
-    """A name changes only with its line, and so under a reviewer's eyes."""
+    """A name changes only with its line, so a reviewer sees it."""
     found = [f"{kind}: {line}" for kind in kinds for line in names.differences(names.read(kind), names.collect(kind))]
     assert found == [], "\n".join(["names went (-) or came (+):", *found, ADVICE])
 
 
-def test_every_file_is_of_a_kind() -> None:
-    """A kind that is renamed takes its file with it, and none is empty."""
+def test_every_file_belongs_to_a_kind() -> None:
+    """A renamed kind takes its file with it, and none is empty."""
     assert {file.stem for file in names.FOLDER.iterdir()} == set(names.KINDS)
     assert all(names.read(kind) for kind in names.KINDS)
 
 
-def test_differences_say_what_went_and_what_came() -> None:
-    """A name that is renamed is both."""
+def test_differences_list_removed_and_added_names() -> None:
+    """A renamed name is both."""
     assert names.differences(["a", "b"], ["b", "c"]) == ["- a", "+ c"]
     assert names.differences(["a"], ["a"]) == []

@@ -1,4 +1,4 @@
-"""What is read from the recorded exchanges, and written of them to every target, is what it was."""
+"""What is read from the recorded exchanges, and made from them for every target, does not change."""
 
 import json
 from dataclasses import replace
@@ -13,10 +13,10 @@ from tests.compatibility.frozen.recordings import (
     SAMPLE,
     WHOLE,
     cells,
-    chosen,
     differences,
     digests,
     read,
+    select_exchanges,
 )
 from tests.exchanges import RecordedExchange, load_or_skip
 
@@ -29,7 +29,7 @@ If this is meant, list the differences in the commit's message, and accept them:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_every_cell_is_what_it_was(provider: str, exhaustive: bool) -> None:
+def test_cells_have_not_changed(provider: str, exhaustive: bool) -> None:
     """Replies, streams, errors, requests, their projections to every target and their other formats."""
     load_or_skip(provider)
     section = WHOLE if exhaustive else SAMPLE
@@ -39,9 +39,11 @@ def test_every_cell_is_what_it_was(provider: str, exhaustive: bool) -> None:
 
 @pytest.fixture
 def exchange() -> RecordedExchange:
-    """A reply with text that answers a conversation."""
+    """A reply with text in a conversation."""
     load_or_skip("anthropic")
-    return next(each for each in chosen("anthropic") if each.status == 200 and not each.streamed and each.request)
+    return next(
+        each for each in select_exchanges("anthropic") if each.status == 200 and not each.streamed and each.request
+    )
 
 
 @pytest.mark.parametrize(
@@ -49,24 +51,24 @@ def exchange() -> RecordedExchange:
     [({"status": 429}, "errors"), ({"response": {"type": "message"}}, "errors"), ({"request": {}}, "requests")],
 )
 def test_a_change_shows_in_its_cell(exchange: RecordedExchange, changed: dict[str, object], cell: str) -> None:
-    """The digests are of what the exchange says."""
+    """The digests depend on the content of the exchange."""
     before, now = list(parts(exchange)), list(parts(replace(exchange, **changed)))  # type: ignore[arg-type]
     assert [part for name, part in now if name == cell] != [part for name, part in before if name == cell]
 
 
-def test_parts_are_the_same_each_time(exchange: RecordedExchange) -> None:
+def test_parts_are_deterministic(exchange: RecordedExchange) -> None:
     """No part depends on what was read before it."""
     assert list(parts(exchange)) == list(parts(exchange))
 
 
-def test_the_kept_digests_are_of_all_providers() -> None:
-    """A provider that is added needs its digests."""
+def test_the_kept_digests_cover_all_providers() -> None:
+    """A new provider needs its digests."""
     for section in EVERY:
         assert {name.partition(":")[0] for name in read(section)} == set(PROVIDERS)
 
 
 def test_differences_name_the_cell() -> None:
-    """What went, what came and what changed."""
+    """With what was removed, added and changed."""
     before, now = {"a: x": "1 aa", "a: y": "1 bb"}, {"a: x": "1 cc", "a: z": "2 dd"}
     assert differences(before, now) == ["a: x: 1 aa -> 1 cc", "a: y: 1 bb -> nothing", "a: z: nothing -> 2 dd"]
     assert differences(before, json.loads(json.dumps(before))) == []

@@ -1,8 +1,8 @@
 """Recorded conversations through every format and back: `python -m tests.conformance.formats.round_trips`.
 
-A row is a format: how many conversations went through it, in how many something came back changed that no loss names,
-how many documents were not written again as they were, and the losses by their kinds. The last row is of cassettes:
-every recording as one of vcrpy's, and whether each exchange in it is recognised and read.
+A row is a format: how many conversations passed through it, in how many something changed that no loss names, how many
+documents were not rewritten unchanged, and the losses by kind. The last row is about cassettes: every recording as one
+of vcrpy's, and whether each exchange in it is recognised and read.
 """
 
 import argparse
@@ -52,7 +52,7 @@ Reader = Callable[[Any, list[Message]], list[Message]]
 
 NATIVE = ("openai-chat", "openai", "anthropic", "ollama", "google", "mistral", "cohere", "bedrock")
 WHOLE = ("messages", "cmf")
-"""What comes back from these is equal to what was there, metadata and all."""
+"""Formats whose result equals the original, with all metadata."""
 FORMATS = ("messages", "cmf", "umf", "chatml", "acp", "message-body", *NATIVE)
 _OWN = "http://127.0.0.1:8080"
 SOURCES = tuple(source for source in TARGETS if source != "local")
@@ -90,7 +90,7 @@ def _bodies(history: list[Message]) -> Conversion[Any]:
 
 @dataclass(slots=True)
 class FormatRow:
-    """What became of conversations in one format."""
+    """The result of conversations in one format."""
 
     name: str
     tried: int = 0
@@ -101,7 +101,7 @@ class FormatRow:
 
 
 def check_conversation(row: FormatRow, name: str, history: list[Message]) -> None:
-    """One conversation, there and back and there again."""
+    """One conversation, through the format, back and through it again."""
     to, of = writer_for(row.name), reader_for(row.name)
     row.tried += 1
     written = to(history)
@@ -119,7 +119,7 @@ def check_conversation(row: FormatRow, name: str, history: list[Message]) -> Non
 
 
 def conversations(source: str, most: int | None) -> Iterator[tuple[str, list[Message]]]:
-    """All that were recorded with a provider, each with the reply; none where the recordings are absent."""
+    """All recorded conversations with a provider, each with the reply; none if the recordings are absent."""
     if (exchanges_folder() / f"{source.removesuffix('-interactions')}.jsonl.gz").is_file():
         yield from islice(_read(load(source)), most)
 
@@ -135,7 +135,7 @@ def _read(exchanges: Iterable[RecordedExchange]) -> Iterator[tuple[str, list[Mes
 
 
 def _reply(exchange: RecordedExchange, adapter: Adapter, context: RequestContext) -> Message | None:
-    """None where the provider refused, be it with the status of a success, or where the recording breaks off."""
+    """None if the provider refused, also in a success, or if the recording breaks off."""
     if exchange.streamed:
         *_, last = adapter.iter_stream([exchange.body], context)
         return last.message if isinstance(last, MessageComplete) else None
@@ -152,7 +152,7 @@ def _is_conversation(exchange: RecordedExchange) -> bool:
 
 @dataclass(slots=True)
 class CassetteRow:
-    """What became of recordings as cassettes."""
+    """The result of recordings as cassettes."""
 
     read: int = 0
     exchanges: int = 0
@@ -161,7 +161,7 @@ class CassetteRow:
 
 
 def check_cassettes(source: str, most: int | None, row: CassetteRow) -> None:
-    """Every recording of a provider as a cassette of vcrpy's, with the host that the provider's adapter names."""
+    """Every recording of a provider as a cassette of vcrpy, with the host that the provider's adapter names."""
     if not (exchanges_folder() / f"{source.removesuffix('-interactions')}.jsonl.gz").is_file():
         return
     recordings: dict[str, list[RecordedExchange]] = defaultdict(list)
@@ -185,7 +185,7 @@ def check_cassettes(source: str, most: int | None, row: CassetteRow) -> None:
 
 
 def _misidentified(exchange: RecordedExchange) -> str | None:
-    """What is wrong with whom the address is taken for. At an address of one's own, anybody may answer."""
+    """A wrongly recognised address. At a custom address, any provider may answer."""
     wire = wire_at(_url(exchange))
     if wire is None:
         return f"nobody is recognised at {exchange.url_path}"
@@ -228,13 +228,13 @@ def _model(provider: str) -> str:
 
 
 def main() -> int:
-    """The exit status: 1 where something was changed that no loss names, or was not written again as it was."""
+    """The exit status: 1 if something changed that no loss names, or a document was not rewritten unchanged."""
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.formats.round_trips", description=__doc__)
     parser.add_argument("--most", type=int, help="of each source (default: all)")
     parser.add_argument("--show", type=int, default=20, help="how many faults to show")
     parser.add_argument("sources", nargs="*", metavar="source", help=f"only these of {', '.join(SOURCES)}")
     chosen = parser.parse_args()
-    logging.getLogger("dragoman").setLevel(logging.CRITICAL)  # losses are the point here
+    logging.getLogger("dragoman").setLevel(logging.CRITICAL)  # losses are expected here
     sources = chosen.sources or SOURCES
     rows = check_all(sources, chosen.most)
     for row in rows:

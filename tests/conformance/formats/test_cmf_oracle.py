@@ -1,4 +1,4 @@
-"""CMF against its reference implementation, the package cpex; skipped where it is not installed.
+"""CMF against its reference implementation, the package cpex; skipped without it.
 
 `python -m tests.conformance.formats.cmf_oracle` compares more, and prints it.
 """
@@ -17,13 +17,13 @@ def test_every_part_reads_the_same() -> None:
     assert list(views(Counter())) == []
 
 
-def test_what_a_plugin_sees_is_the_same() -> None:
-    """Given the two capabilities for objects and data, which the reference has not."""
+def test_a_plugin_sees_the_same() -> None:
+    """With our two additional capabilities for objects and data."""
     assert list(filtering(Counter(), every=61)) == []
 
 
-def test_what_is_taken_over_is_the_same() -> None:
-    """From somebody who holds every capability."""
+def test_the_same_changes_are_accepted() -> None:
+    """From a plugin with every capability."""
     assert list(merging(Counter())) == []
 
 
@@ -33,7 +33,7 @@ def test_patterns_match_the_same() -> None:
 
 
 @pytest.mark.parametrize("difference", DIFFERENCES, ids=lambda each: each.what)
-def test_where_they_differ_on_purpose(difference: Difference) -> None:
-    """One that is gone does not belong in the table any more."""
+def test_intended_differences_still_exist(difference: Difference) -> None:
+    """One that is gone has to leave the table."""
     ours, theirs = difference.shown()
     assert ours != theirs

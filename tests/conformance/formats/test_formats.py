@@ -15,7 +15,7 @@ _TELLING = ("anthropic", "openai-responses", "openai-chat", "google", "ollama", 
 @pytest.mark.exchanges
 @pytest.mark.parametrize("source", _TELLING)
 def test_recorded_conversations_come_back(source: str, caplog: pytest.LogCaptureFixture) -> None:
-    """What no loss names is as it was, and each document is written again as it was."""
+    """Everything except the named losses, and each document is rewritten unchanged."""
     caplog.set_level(logging.CRITICAL, "dragoman")
     load_or_skip(source)
     for row in check_all([source], _OF_EACH):
@@ -26,7 +26,7 @@ def test_recorded_conversations_come_back(source: str, caplog: pytest.LogCapture
 @pytest.mark.exchanges
 @pytest.mark.parametrize("source", SOURCES)
 def test_recordings_are_read_as_cassettes(source: str) -> None:
-    """Everybody is recognised by address."""
+    """Every provider is recognised by address."""
     load_or_skip(source)
     row = CassetteRow()
     check_cassettes(source, _OF_EACH, row)

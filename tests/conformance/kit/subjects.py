@@ -1,4 +1,4 @@
-"""The kit over our own adapters: which models, and how their providers answer."""
+"""The kit over our own adapters: the models, and how their providers answer."""
 
 import os
 from dataclasses import replace
@@ -34,17 +34,17 @@ EFFORT = (
         processes=0,
     )
 )
-"""The stream laws have tests of their own, which cut everywhere; here it is the kit that is tried."""
+"""The stream laws have tests of their own, which cut everywhere; here the kit itself is tested."""
 
 
 def subject_of(provider: str) -> Subject:
-    """Raises DragomanError where the adapter is not installed."""
+    """Raises DragomanError if the adapter is not installed."""
     adapter = get_adapter(f"{provider}:{_OTHERS[provider]}") if provider in _OTHERS else create_adapter(provider)
     return Subject(adapter, _wires(provider, wires_for(adapter)), EFFORT)
 
 
 def _wires(provider: str, wires: tuple[Wire, ...]) -> tuple[Wire, ...]:
-    """Where a provider says something in another way than the wire that it shares with others."""
+    """The wires of a provider that differs from the wire that it shares with others."""
     if provider in ("openrouter", "groq", "ollama-openai"):
         return tuple(map(_with_reasoning, wires))
     return wires
@@ -53,9 +53,9 @@ def _wires(provider: str, wires: tuple[Wire, ...]) -> tuple[Wire, ...]:
 def _with_reasoning(wire: Wire) -> Wire:
     """Thinking under another name than DeepSeek's."""
 
-    def renamed(body: bytes) -> bytes:
+    def rename(body: bytes) -> bytes:
         return body.replace(b'"reasoning_content":', b'"reasoning":')
 
     return replace(
-        wire, stream=lambda sample: renamed(wire.stream(sample)), whole=lambda sample: renamed(wire.whole(sample))
+        wire, stream=lambda sample: rename(wire.stream(sample)), whole=lambda sample: rename(wire.whole(sample))
     )

@@ -1,4 +1,4 @@
-"""Our own adapters pass the kit that anybody's adapter is held to; `dragoman conform` shows the same as a scorecard."""
+"""Our own adapters pass the kit that every adapter has to pass; `dragoman conform` shows the same as a scorecard."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def laws_of(chapter: str) -> list[Law]:
 @pytest.mark.parametrize("chapter", CHAPTERS)
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_our_adapters_pass_the_kit(provider: str, chapter: str) -> None:
-    """No law is broken, and what is not tried says why."""
+    """No law is broken, and each law that is not tried has a reason."""
     subject = subject_of(provider)
     with quiet():
         results = [law.run(subject) for law in laws_of(chapter)]

@@ -1,4 +1,4 @@
-"""Every option on every provider: it stands in the request by the wire's own name, or it is named as lost."""
+"""Every option on every provider: it is in the request under the wire's own name, or it is a named loss."""
 
 import json
 from collections.abc import Iterator
@@ -55,10 +55,10 @@ CASES: list[tuple[str, Any, tuple[str, ...]]] = [
 """Options, values, and the names of the fields that may carry them."""
 
 NAMED_AS = {"thinking": ("thinking", "effort"), "effort": ("effort", "thinking")}
-"""Losses may go by the name of the sister: to switch thinking off is the lowest effort."""
+"""Losses may have the name of a related option: to switch thinking off is the lowest effort."""
 
 ELSEWHERE = {"stream", "headers", "extra", "context", "strict_prefix"}
-"""Fields that are no wish for the answer: they say how the request is made and travels."""
+"""Fields that do not ask for an answer: they say how the request is made and sent."""
 
 
 def _models() -> Iterator[str]:
@@ -89,20 +89,20 @@ def _names(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _is_idle(adapter: Adapter, name: str, value: Any) -> bool:
-    """Whether nothing need be said: what is asked for is what the model does anyway."""
+    """Whether nothing need be sent: the option asks for the default."""
     abilities = adapter.capabilities
     if name in ("tool_choice", "parallel_tool_calls"):
         return not abilities.supports_tools
     if (name, value) in (("thinking", False), ("effort", "none")) and abilities.wire.get("tools_effort") == "none":
         return True
-    # Chat Completions shows no thinking, so its models that reason are told by their levels.
+    # Chat Completions shows no thinking, so its reasoning models are recognised by their levels.
     reasons = abilities.supports_thinking or abilities.wire.get("efforts") or not abilities.thinking_off
     return (name, value) in (("thinking", False), ("effort", "none")) and not reasons
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_an_option_is_sent_by_its_name_or_named_as_lost(model: str) -> None:
-    """Nothing that was asked for goes missing without a word."""
+def test_an_option_is_sent_or_a_named_loss(model: str) -> None:
+    """No option is dropped silently."""
     adapter = get_adapter(model)
     assert [
         (name, value) for name, value, wire_names in CASES if not _is_sent_or_lost(adapter, name, value, wire_names)
@@ -121,7 +121,7 @@ def _is_sent_or_lost(adapter: Adapter, name: str, value: Any, wire_names: tuple[
 
 @pytest.mark.parametrize("model", MODELS)
 def test_all_options_at_once_make_a_request(model: str) -> None:
-    """Whatever is asked for together, each is written once or named, and the request can be read back."""
+    """Each is written once or named as a loss, and the request can be read back."""
     requested = {name: value for name, value, _ in CASES if name != "thinking_budget"}
     body, lost = _body(get_adapter(model), **requested, thinking_budget=2048)
     assert body
@@ -155,16 +155,16 @@ def test_an_option_that_no_adapter_knows_is_a_loss(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_without_options_nothing_is_asked_for(model: str) -> None:
-    """No default of ours is sent, and so nothing can be lost; but that some models cannot call tools and reason."""
+def test_without_options_nothing_is_requested(model: str) -> None:
+    """No default of ours is sent, so nothing can be lost; except that some models cannot both call tools and reason."""
     adapter = get_adapter(model)
     lost = _body(adapter)[1]
     assert [reason.partition(":")[0] for reason in lost] == ["effort"] * ("tools_effort" in adapter.capabilities.wire)
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_wish_for_caching_changes_nothing_that_is_said(model: str) -> None:
-    """Markers aside, the request is the same; a model without them costs a note, no warning."""
+def test_prompt_caching_changes_markers_only(model: str) -> None:
+    """Apart from markers, the request is the same; a model without them gives an informational loss, no warning."""
     adapter = get_adapter(model)
     plain, _ = _body(adapter)
     marked, _ = _body(adapter, prompt_cache="1h")
@@ -182,8 +182,8 @@ def _unmarked(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_way_to_a_schema_is_declared(model: str) -> None:
-    """Native: the wire takes it; emulated: the model is asked, as nobody can read a tool's input here."""
+def test_support_for_schemas_is_declared(model: str) -> None:
+    """Native: the wire takes it; emulated: the model is prompted, as nobody can read a tool's input here."""
     adapter = get_adapter(model)
     abilities = adapter.capabilities
     body, lost = _body(adapter, output_schema=SCHEMA)
@@ -197,7 +197,7 @@ def test_the_way_to_a_schema_is_declared(model: str) -> None:
         assert [reason.partition(":")[0] for reason in lost] == ["output_schema"]
 
 
-def test_the_table_knows_every_option() -> None:
-    """An option that is added must be added here, and to the kit's law."""
+def test_the_table_has_every_option() -> None:
+    """A new option must be added here."""
     assert {field.name for field in fields(AdapterOptions)} == {name for name, _, _ in CASES} | ELSEWHERE
     assert {name for name, _ in OPTIONS} == {name for name, _, _ in CASES}

@@ -23,7 +23,7 @@ class ProviderOutcomes:
 
 @cache
 def compare_provider(provider: str) -> ProviderOutcomes:
-    """Every exchange in every respect. The adapter must be installed."""
+    """Judges every exchange in every respect. The adapter must be installed."""
     verdict = ProviderOutcomes(provider)
     for exchange in load(provider):
         if reason := skip_reason(exchange):
@@ -42,7 +42,7 @@ def _judge(exchange: RecordedExchange) -> Iterator[Outcome]:
     try:
         expected = oracle.read(exchange)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        # A shape that the oracle was not written for: to be looked at, not to be passed over.
+        # A shape that the oracle does not know: to be examined, not to be skipped.
         yield Outcome(exchange, Aspect.REPLY, (Difference("unreadable for the oracle", repr(error)),))
         return
     if isinstance(expected, Failure):

@@ -1,4 +1,4 @@
-"""Costs against genai-prices, an independent calculator over the same public prices, wherever it knows the model."""
+"""Costs against genai-prices, an independent calculator with the same public prices, for the models that it knows."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -29,11 +29,11 @@ _EXTRACTORS: dict[str, tuple[str, str]] = {
 }
 """The provider and the flavour of reply by which genai-prices knows a recorded provider."""
 _NAMELESS = frozenset({"cohere", "bedrock"})
-"""Whose replies do not name the model, or not by the name that has the price."""
+"""Providers whose replies do not name the model, or not by the name that has the price."""
 
 
 def judge(exchange: RecordedExchange, expected: Expected, message: Message) -> Iterator[Outcome]:
-    """Nothing where there is no price table of ours, or where the oracle has no price."""
+    """Nothing if we have no price table, or the oracle has no price."""
     bill = expected.bill
     if _is_special(exchange.response):
         return
@@ -49,7 +49,7 @@ def judge(exchange: RecordedExchange, expected: Expected, message: Message) -> I
 
 
 def _is_special(reply: Any) -> bool:
-    """Whether Bedrock served the reply at rates that genai-prices does not know: those of a tier, or of low latency."""
+    """Whether Bedrock served the reply at rates that genai-prices lacks: those of a tier, or of low latency."""
     if not isinstance(reply, dict):
         return False
     tier = (reply.get("serviceTier") or {}).get("type", "default")
@@ -58,7 +58,7 @@ def _is_special(reply: Any) -> bool:
 
 
 def _searches(bill: dict[str, Any], *, listed: bool) -> int:
-    """The searches that the reply counts, else those that its output lists; xAI's are counted in the usage."""
+    """The searches that the reply counts, otherwise those in its output; xAI's are counted in the usage."""
     counted = ((bill.get("tool_usage") or {}).get("web_search") or {}).get("num_requests")
     if not listed or counted is not None or "server_side_tool_usage_details" in bill["usage"]:
         return counted or 0
@@ -67,7 +67,7 @@ def _searches(bill: dict[str, Any], *, listed: bool) -> int:
 
 
 def oracle_price(provider: str, bill: dict[str, Any]) -> Decimal | None:
-    """The price that genai-prices calculates, None where it does not know the provider or the model."""
+    """The price that genai-prices calculates, None if it does not know the provider or the model."""
     if provider not in _EXTRACTORS or not bill.get("usage"):
         return None
     name, flavour = _EXTRACTORS[provider]
@@ -78,7 +78,7 @@ def oracle_price(provider: str, bill: dict[str, Any]) -> Decimal | None:
     try:
         extracted = extract_usage(bill, provider_id=name, api_flavor=flavour)
         usage = extracted.usage
-        # It reads no tool_usage, and prices a tier only when told: the reply names the one that served it.
+        # It does not read tool_usage, and prices a tier only by argument: the reply names the tier.
         if searches := _searches(bill, listed=flavour == "responses"):
             usage = usage + Usage(web_searches=searches)
         tier = {"service_tier": str(bill["service_tier"])} if bill.get("service_tier") else None

@@ -1,4 +1,4 @@
-"""Replies that are errors: by status, in a body under status 200, or in mid-stream."""
+"""Replies that are errors: by status, in a body with status 200, or in mid-stream."""
 
 from collections.abc import Iterator
 
@@ -33,7 +33,7 @@ _BY_WORD: tuple[tuple[str, frozenset[str]], ...] = (
     ("api_error", frozenset({"ServerError"})),
     ("server_error", frozenset({"ServerError"})),
 )
-"""The classes that a provider's own word asks for; the first word that occurs decides."""
+"""The classes that a provider's own word requires; the first word that occurs decides."""
 
 _BY_STATUS: dict[int, frozenset[str]] = {
     401: frozenset({"AuthenticationError"}),
@@ -51,7 +51,7 @@ _REQUEST_ID_HEADERS = ("request-id", "x-request-id", "x-generation-id", "mistral
 
 
 def acceptable_classes(status: int | None, texts: tuple[str, ...], *, truncated: bool = False) -> frozenset[str]:
-    """The names of the error classes that fit; empty where nothing is known and any class will do."""
+    """The names of acceptable error classes; empty if nothing is known and any class is accepted."""
     if truncated:
         return frozenset({"StreamTruncatedError"})
     text = " ".join(texts).lower()
@@ -66,7 +66,7 @@ def acceptable_classes(status: int | None, texts: tuple[str, ...], *, truncated:
 
 
 def judge(exchange: RecordedExchange, failure: Failure | None) -> Outcome:
-    """An exchange of status 400 and over, or one whose oracle found a failure in its body."""
+    """An exchange with status 400 or more, or one in whose body the oracle found a failure."""
     return Outcome(exchange, Aspect.ERROR, tuple(_differences(exchange, failure)))
 
 

@@ -1,4 +1,4 @@
-"""Differences that stand, each explained by a rule that says why. Nothing here names a single recording."""
+"""Accepted differences, each explained by a rule with a reason. No rule names a single recording."""
 
 import re
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class Rule:
 
 
 def _unpaired(exchange: RecordedExchange) -> bool:
-    """Whether the recorded body itself leaves a call without its result, or a result without its call."""
+    """Whether the recorded body itself has a call without its result, or a result without its call."""
     faults = VALIDATORS[adapter_name(exchange)](exchange.request, foreign=False)
     return any("answer" in fault for fault in faults)
 
@@ -40,7 +40,7 @@ def _rejected(exchange: RecordedExchange) -> bool:
 
 
 def _unsendable_reasoning(exchange: RecordedExchange) -> bool:
-    """Whether a reply holds reasoning that may not be sent again: without encrypted content, or with no item behind."""
+    """Whether a reply has reasoning that may not be sent again: without encrypted content, or with no item after it."""
     expected = oracle.read(exchange)
     items = expected.native if isinstance(expected, Expected) else []
     empty = any(item["type"] == "reasoning" and not item.get("encrypted_content") for item in items)
@@ -48,7 +48,7 @@ def _unsendable_reasoning(exchange: RecordedExchange) -> bool:
 
 
 def _is_speech_model(exchange: RecordedExchange) -> bool:
-    """Whether the model turns text into speech, and hears nothing itself."""
+    """Whether the model turns text into speech, and does not take audio itself."""
     return "-tts" in (exchange.model or "")
 
 
@@ -70,7 +70,7 @@ def _calls(exchange: RecordedExchange) -> list[dict[str, Any]]:
 
 
 def _takes_no_media(exchange: RecordedExchange) -> bool:
-    """Whether the model that was asked does not read what the body shows it; some servers pass over it in silence."""
+    """Whether the requested model does not read the media in the body; some servers silently skip them."""
     abilities = get_adapter(model_name(exchange)).capabilities
     return not (abilities.supports_images and abilities.supports_documents and abilities.supports_audio)
 
@@ -129,7 +129,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def explanation(outcome: Outcome, difference: Difference) -> str | None:
-    """Why a difference stands, or None where no rule says so."""
+    """Return why a difference is accepted, or None if no rule explains it."""
     for rule in RULES:
         if (
             rule.respect is outcome.respect

@@ -1,6 +1,6 @@
-"""Differences between two request bodies that mean the same, each with one line that says why.
+"""Differences between two request bodies with the same meaning, each with a one-line reason.
 
-A normalisation is applied to both bodies, and only where they differ; the report counts how often each was needed.
+A normalisation is applied to both bodies, and only if they differ; the report counts how often each was needed.
 """
 
 import copy
@@ -52,7 +52,7 @@ NORMALISATIONS: tuple[Normalisation, ...] = (
 
 
 def normalise(provider: str, theirs: Any, ours: Any) -> tuple[Any, Any, tuple[str, ...]]:
-    """Both bodies, normalised as far as they have to be, and the names of what it took."""
+    """Both bodies, normalised as far as necessary, and the names of the normalisations."""
     used: list[str] = []
     for rule in NORMALISATIONS:
         if provider not in rule.providers:

@@ -13,7 +13,7 @@ from tests.exchanges import RecordedExchange
 
 
 def decode(exchange: RecordedExchange) -> Message | DragomanError:
-    """The adapter's message, or the typed error that it gave instead. Anything else that it raises comes through."""
+    """The adapter's message, or its typed error. Other exceptions pass through."""
     model = model_name(exchange)
     adapter, context = create_adapter(model), create_context(model)
     try:
@@ -31,7 +31,7 @@ def decode(exchange: RecordedExchange) -> Message | DragomanError:
 
 
 def judge(exchange: RecordedExchange, expected: Expected) -> Iterator[Outcome]:
-    """The reply itself, and the sum of its tokens where the provider states a total."""
+    """The reply itself, and the sum of its tokens if the provider reports a total."""
     try:
         message = decode(exchange)
     except Exception as error:
@@ -51,13 +51,13 @@ def judge(exchange: RecordedExchange, expected: Expected) -> Iterator[Outcome]:
 
 
 def compare(message: Message, expected: Expected) -> Iterator[Difference]:
-    """Differences of a message from what its reply says."""
-    # A reply that is still queued in the background is not complete, and may say so.
+    """Differences between a message and its reply."""
+    # A reply that is still queued in the background is not complete, and may report that.
     if message.metadata.status != "complete" and expected.stop_reason != "pause":
         yield Difference("status", str(message.metadata.status))
     if message.text != expected.text:
         yield Difference("text", f"{shorten(expected.text)} -> {shorten(message.text)}")
-    # Parts of a summary are told apart by nothing on the wire: white space between them is the adapter's choice.
+    # The wire does not mark the parts of a summary: white space between them is the adapter's choice.
     if "".join(message.thinking.split()) != "".join(expected.thinking.split()):
         yield Difference("thinking", f"{shorten(expected.thinking)} -> {shorten(message.thinking)}")
     calls = tuple((call.name, call.input) for call in message.tool_uses)

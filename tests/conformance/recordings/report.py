@@ -12,7 +12,7 @@ from tests.conformance.scope import ADAPTERS
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Prints one table a provider, then each difference with the exchange's id and the reason."""
+    """Prints one table per provider, then each difference with the exchange's id and the reason."""
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.recordings.report", description=__doc__)
     parser.add_argument("provider", nargs="*", help=f"recorded providers: {', '.join(ADAPTERS)}")
     parser.add_argument("--show", type=int, default=5, metavar="N", help="examples of each difference (default 5)")

@@ -14,11 +14,11 @@ from tests.conformance.scope import model_name
 from tests.exchanges import RecordedExchange
 
 STREAMED_BY_PATH = frozenset({"google", "google-vertex", "bedrock"})
-"""Where the path says whether a stream comes back, so that a body cannot tell."""
+"""Providers whose path says whether a stream comes back, so the body cannot tell."""
 
 
 def judge(exchange: RecordedExchange) -> Outcome:
-    """The recorded body against the body that the adapter makes of its own reading."""
+    """The recorded body against the body that the adapter makes from what it read."""
     try:
         ours, complaints = _return_trip(exchange)
     except Exception as error:

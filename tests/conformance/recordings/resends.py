@@ -1,4 +1,4 @@
-"""Replies sent back: what a provider said must reach it again as it was, ids, signatures and native parts too."""
+"""Replies sent back: a provider must receive what it sent unchanged, with ids, signatures and native parts."""
 
 import json
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tests.exchanges import RecordedExchange
 
 
 def judge(exchange: RecordedExchange, expected: Expected, message: Message) -> Iterator[Outcome]:
-    """The reply within a conversation that goes on; nothing where the reply is empty."""
+    """The reply within a continued conversation; nothing if the reply is empty."""
     theirs = _expected_resend(wire_name(exchange), expected.native)
     if not theirs:
         return
@@ -30,7 +30,7 @@ def judge(exchange: RecordedExchange, expected: Expected, message: Message) -> I
 
 
 def _expected_resend(provider: str, native: Any) -> Any:
-    """What of a reply has to be sent again. Nulls say nothing, and an empty text is refused by some."""
+    """The part of a reply that has to be sent again. Nulls carry nothing, and some providers refuse an empty text."""
     match provider:
         case "anthropic":
             return [_without_nulls(block) for block in native if block.get("text") != ""]
@@ -47,7 +47,7 @@ def _expected_resend(provider: str, native: Any) -> Any:
 
 
 def _resent_reply(provider: str, body: dict[str, Any]) -> Any:
-    """The part of a request that stands for the reply."""
+    """The part of a request that is the reply."""
     match provider:
         case "anthropic":
             (assistant,) = (message for message in body["messages"] if message["role"] == "assistant")
@@ -72,14 +72,14 @@ def _resent_reply(provider: str, body: dict[str, Any]) -> Any:
 
 
 def _options(provider: str, native: Any) -> AdapterOptions:
-    """Bedrock is answered in the form in which it spoke: blocks of Anthropic's form have a type."""
+    """Bedrock is answered in the form of its reply: blocks of Anthropic's form have a type."""
     if provider == "bedrock" and any("type" in block for block in native):
         return AdapterOptions(extra={"bedrock": {"anthropic_version": "bedrock-2023-05-31"}})
     return AdapterOptions()
 
 
 def _normalize_bedrock_block(block: dict[str, Any]) -> dict[str, Any] | None:
-    """A block as it counts: only in replies do calls have a type, and thinking goes back only where it is signed."""
+    """A block in a comparable form: calls have a type in replies only, and only signed thinking is sent back."""
     if "type" in block:
         return _without_nulls(block) if block.get("text") != "" else None
     match block:
@@ -94,7 +94,7 @@ def _normalize_bedrock_block(block: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _parse_step_arguments(step: dict[str, Any]) -> dict[str, Any]:
-    """A step of Google's with its arguments as the object that a stream sent as text."""
+    """A step of Google's with its arguments as an object; a stream sends them as text."""
     return {**step, "arguments": arguments(step["arguments"])} if isinstance(step.get("arguments"), str) else step
 
 
@@ -107,7 +107,7 @@ def _without_nulls(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _normalize_chat_message(message: dict[str, Any]) -> dict[str, Any]:
-    """A chat message as it counts: its text, its refusal and its calls."""
+    """A chat message in a comparable form: its text, its refusal and its calls."""
     content = message.get("content")
     parts = content if isinstance(content, list) else []
     kept: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The oracle against facts of the recordings that it was not written from: totals, and the features found in them."""
+"""The oracle against independent facts of the recordings: totals, and the features found in them."""
 
 import re
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.exchanges
 
 @pytest.fixture(params=list(ADAPTERS))
 def read(request: pytest.FixtureRequest) -> list[tuple[RecordedExchange, Expected | Failure]]:
-    """Every genuine reply of status 200 that is in scope, read."""
+    """Every genuine reply with status 200 that is in scope, as the oracle reads it."""
     return [
         (exchange, oracle.read(exchange))
         for exchange in load_or_skip(request.param)
@@ -23,7 +23,7 @@ def read(request: pytest.FixtureRequest) -> list[tuple[RecordedExchange, Expecte
 
 
 def test_buckets_add_up_to_the_total(read: list[tuple[RecordedExchange, Expected | Failure]]) -> None:
-    """The four buckets are disjoint and complete: their sum is the provider's own."""
+    """The four buckets are disjoint and complete: their sum is the provider's own total."""
     totals = [
         (exchange.id, expected.usage.sum, expected.usage.total)
         for exchange, expected in read
@@ -33,7 +33,7 @@ def test_buckets_add_up_to_the_total(read: list[tuple[RecordedExchange, Expected
 
 
 def test_no_bucket_is_negative(read: list[tuple[RecordedExchange, Expected | Failure]]) -> None:
-    """Cached tokens are taken off the input that they are part of, and never off anything else."""
+    """Cached tokens are subtracted from the input that contains them, and from nothing else."""
     usages = [(exchange.id, expected.usage) for exchange, expected in read if isinstance(expected, Expected)]
     assert [
         (name, usage)
@@ -42,8 +42,8 @@ def test_no_bucket_is_negative(read: list[tuple[RecordedExchange, Expected | Fai
     ] == []
 
 
-def test_calls_are_found_where_there_are_some(read: list[tuple[RecordedExchange, Expected | Failure]]) -> None:
-    """The recordings say which replies hold calls, and which hold two or more."""
+def test_recorded_calls_are_found(read: list[tuple[RecordedExchange, Expected | Failure]]) -> None:
+    """The recordings say which replies contain calls, and which contain two or more."""
     for exchange, expected in read:
         if isinstance(expected, Expected) and not _is_misread(exchange):
             count = len(expected.calls)
@@ -51,14 +51,14 @@ def test_calls_are_found_where_there_are_some(read: list[tuple[RecordedExchange,
             assert (count > 1) == ("parallel_tools" in exchange.features), exchange.id
 
 
-def test_failures_are_found_where_there_are_some(read: list[tuple[RecordedExchange, Expected | Failure]]) -> None:
-    """A reply of status 200 is a failure only where the recordings say so."""
+def test_recorded_failures_are_found(read: list[tuple[RecordedExchange, Expected | Failure]]) -> None:
+    """A reply with status 200 is a failure only if the recordings say so."""
     failed = [exchange.id for exchange, expected in read if isinstance(expected, Failure)]
     assert failed == [exchange.id for exchange, _ in read if {"error", "error_mid_stream"} & exchange.features]
 
 
 def test_stop_reasons_fit_the_reply(read: list[tuple[RecordedExchange, Expected | Failure]]) -> None:
-    """A turn that ends for its calls has some; a reply that was cut short is marked as such."""
+    """A turn that ends for its calls has some; a truncated reply is marked as such."""
     for exchange, expected in read:
         if isinstance(expected, Expected):
             if expected.stop_reason == "tool_use":
@@ -68,10 +68,10 @@ def test_stop_reasons_fit_the_reply(read: list[tuple[RecordedExchange, Expected 
 
 
 def _is_misread(exchange: RecordedExchange) -> bool:
-    """Whether the recordings' features miss what a reply says, or count too much.
+    """Whether the recordings' features miss something in a reply, or count too much.
 
-    They were not looked for in the bodies that Nova has of its own, and not all of them in interactions; they count the
-    calls that Bedrock answers itself, and the empty ones that stand beside every reply of Snowflake's.
+    They were not looked for in Nova's own bodies, and not all of them in interactions; they count the calls that
+    Bedrock answers itself, and the empty ones next to every reply of Snowflake's.
     """
     if exchange.upstream == "snowflake" or exchange.provider == "google-interactions":
         return True
@@ -80,5 +80,5 @@ def _is_misread(exchange: RecordedExchange) -> bool:
 
 
 def _in_numbers(exchange: RecordedExchange) -> bool:
-    """Whether the reason came as a number, which the recordings' features were not found by."""
+    """Whether the reason is a number, which the recordings' features do not consider."""
     return re.search(rb'"finishReason": ?\d', exchange.body) is not None

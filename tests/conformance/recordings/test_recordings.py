@@ -1,4 +1,4 @@
-"""The adapters over all recordings, held to thresholds. The report prints every difference."""
+"""The adapters over all recordings, with thresholds. The report prints every difference."""
 
 from collections.abc import Sequence
 
@@ -21,10 +21,12 @@ THRESHOLDS = {
     Aspect.COST: 1.0,
     Aspect.RESEND: 0.97,
 }
-"""The least share of genuine recordings that must be equal; differences that are explained still count as such."""
+"""The least share of equal genuine recordings; explained differences still count as differences."""
 
 _MANY_UNREADABLE = 0.94
-"""Where many conversations were not stored, and their reasoning was not asked for in a form that could go back."""
+"""For providers with many conversations that were not stored, and whose reasoning was not requested in a form that
+could be sent back.
+"""
 LOWER = {("azure-openai", Aspect.RESEND): _MANY_UNREADABLE, ("openai-compatible", Aspect.RESEND): _MANY_UNREADABLE}
 
 
@@ -39,7 +41,7 @@ def verdict(request: pytest.FixtureRequest) -> ProviderOutcomes:
 
 
 def test_enough_recordings_are_equal(verdict: ProviderOutcomes) -> None:
-    """What the adapter reads and writes is what was recorded, in every respect that the recordings show."""
+    """What the adapter reads and writes is what was recorded, in every respect that the recordings contain."""
     genuine = [outcome for outcome in verdict.outcomes if outcome.exchange.is_genuine]
     shown = [respect for respect in Aspect if any(outcome.respect is respect for outcome in genuine)]
     assert Aspect.REPLY in shown
@@ -50,14 +52,14 @@ def test_enough_recordings_are_equal(verdict: ProviderOutcomes) -> None:
         assert equal >= LOWER.get((verdict.provider, respect), THRESHOLDS[respect]), _lines(different)
 
 
-def test_no_difference_is_unexplained(verdict: ProviderOutcomes) -> None:
-    """Every difference of a genuine recording is one that a rule explains."""
+def test_every_difference_is_explained(verdict: ProviderOutcomes) -> None:
+    """Each difference of a genuine recording has a rule."""
     left = [outcome for outcome in verdict.outcomes if outcome.exchange.is_genuine and unexplained_differences(outcome)]
     assert not left, _lines(left)
 
 
 def test_handmade_recordings_give_a_message_or_a_typed_error(verdict: ProviderOutcomes) -> None:
-    """Doubtful recordings prove nothing about a provider, but they too must not break the adapter."""
+    """Doubtful recordings prove nothing about a provider, but they must not break the adapter."""
     broken = [
         outcome
         for outcome in verdict.outcomes

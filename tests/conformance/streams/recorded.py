@@ -1,4 +1,4 @@
-"""Recorded streams, chosen for variety, and where each of them ends for good."""
+"""Recorded streams, chosen for variety, and the terminal offset of each."""
 
 import base64
 import json
@@ -16,11 +16,12 @@ from tests.exchanges import RecordedExchange, load_or_skip
 SEED = 20261121
 COUNT = 12
 SMALL = 5_000
-"""Bytes. A small stream is cut at every byte, so that time grows with the square of its size."""
+"""Bytes. A small stream is cut at every byte, so time grows with the square of its size."""
 LARGEST = 60_000
-"""Bytes. A larger stream, chosen where no small one has a feature, is cut around and within each frame."""
+"""Bytes. A larger stream, chosen if no small one has a feature, is cut around and within each frame."""
 LINES_KEPT = 6
-"""Of each run of alike lines of an NDJSON stream, which has one line a token and is far over the limit without."""
+"""Of each run of similar lines of an NDJSON stream, which has one line per token and is otherwise far over the limit.
+"""
 
 _FEATURES = (
     "parallel_tools", "tool_call", "thinking", "thinking_signature", "redacted_thinking", "server_tool", "citations",
@@ -30,10 +31,10 @@ _FEW = 3
 
 
 def select_streams(provider: str) -> list[RecordedExchange]:
-    """Twelve streams: for each feature that was recorded, one of the few smallest; text beyond ASCII; then others."""
+    """Twelve streams: for each recorded feature, one of the few smallest; text beyond ASCII; then others."""
     picker = random.Random(SEED)
     recorded = [exchange for exchange in load_or_skip(provider) if _is_whole(exchange)]
-    whole = [_thinned(exchange) if provider == "ollama" else exchange for exchange in recorded]
+    whole = [_shorten(exchange) if provider == "ollama" else exchange for exchange in recorded]
     whole.sort(key=lambda exchange: (len(exchange.body), exchange.id))
     whole = [exchange for exchange in whole if len(exchange.body) <= LARGEST]
     kinds = [[exchange for exchange in whole if not exchange.body.isascii()]]
@@ -52,11 +53,11 @@ def select_streams(provider: str) -> list[RecordedExchange]:
 
 
 def terminal_offset(exchange: RecordedExchange) -> int:
-    """How many bytes must have arrived before the reply can be known to be whole.
+    """How many bytes must have arrived before the reply can be known to be complete.
 
-    The end of the terminal event's own data, its line end not counted. A chat stream ends with [DONE]; where the
-    server sends none, with its finish reason, and the counts where it always tells them. Google's tools may go on
-    behind a first one: the last one counts.
+    The end of the terminal event's own data, without its line end. A chat stream ends with [DONE]; if the server sends
+    none, with its finish reason, and the counts if it always sends them. Google's tools may continue after a first one:
+    the last one counts.
     """
     if adapter_name(exchange) in _MARKER_IS_OPTIONAL:
         return _finished_and_counted(exchange)
@@ -79,7 +80,7 @@ _MARKER_IS_OPTIONAL = frozenset({"huggingface", "perplexity", "writer"})
 
 
 def _finished_and_counted(exchange: RecordedExchange) -> int:
-    """Where a finish reason and the usage have both come: what follows says nothing new."""
+    """The offset at which both a finish reason and the usage have come: what follows adds nothing."""
     finished = counted = False
     for end, data in _frames(exchange):
         frame = {} if data == b"[DONE]" else json.loads(data)
@@ -91,7 +92,7 @@ def _finished_and_counted(exchange: RecordedExchange) -> int:
 
 
 def boundaries(exchange: RecordedExchange) -> list[int]:
-    """The offsets right behind each frame and the line ends that close it, before the terminal frame."""
+    """The offsets right after each frame and the line ends that close it, before the terminal frame."""
     last = terminal_offset(exchange)
     if exchange.provider == "bedrock":
         return [0, *(end for end, _ in _frames(exchange) if end < last)]
@@ -114,8 +115,8 @@ def _is_whole(exchange: RecordedExchange) -> bool:
     return exchange.streamed and exchange.status == 200 and exchange.is_genuine and skip_reason(exchange) is None
 
 
-def _thinned(exchange: RecordedExchange) -> RecordedExchange:
-    """The stream without most of its lines that carry one more piece of a text: it is as whole without them."""
+def _shorten(exchange: RecordedExchange) -> RecordedExchange:
+    """The stream without most of its lines that carry one more piece of a text: it is as complete without them."""
     kept: list[str] = []
     run: tuple[str, ...] = ()
     length = 0
@@ -129,7 +130,7 @@ def _thinned(exchange: RecordedExchange) -> RecordedExchange:
 
 
 def _pieces(line: str) -> tuple[str, ...]:
-    """What a line carries: content, thinking, tool_calls, or the end."""
+    """The kind of a line: content, thinking, tool_calls, or the end."""
     if not line.strip():
         return ()
     data = json.loads(line)
@@ -141,7 +142,7 @@ def _pieces(line: str) -> tuple[str, ...]:
 def _frames(exchange: RecordedExchange) -> Iterator[tuple[int, bytes]]:
     """The data of each frame and the offset of its end. Recorded frames have one data line each.
 
-    Of a frame that is binary, its name and what it holds.
+    For a binary frame, its name and payload.
     """
     if exchange.provider == "bedrock":
         for end, name, payload in binary(exchange.body):
@@ -200,4 +201,4 @@ HANDWRITTEN_ERROR_FRAMES: dict[str, tuple[bytes, str]] = {
     ),
     "ollama": (b'{"error":"model runner has unexpectedly stopped"}\n', "ProviderError"),
 }
-"""An error in mid-stream, as the reference of each wire describes it (none was recorded), and the class it means."""
+"""An error in mid-stream, as the reference of each wire describes it (none was recorded), and its class."""

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.exchanges
 
 RANDOM_CUTTINGS = 200
 STEP = 41
-"""The default run cuts at one byte in so many, starting elsewhere in each stream."""
+"""The default run cuts at one byte in so many, with another start in each stream."""
 
 
 @pytest.fixture(params=list(ADAPTERS))
@@ -44,7 +44,7 @@ def streams(request: pytest.FixtureRequest) -> list[RecordedExchange]:
 
 
 class TrialCounter:
-    """Counts what was tried and prints it."""
+    """Counts the trials and prints them."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -59,7 +59,7 @@ class TrialCounter:
             self._failed.append(f"{exchange.id} {where}: {'; '.join(found)}")
 
     def close(self, exchanges: Sequence[RecordedExchange]) -> None:
-        """Prints the count and fails on the first few faults."""
+        """Prints the count and fails with the first few faults."""
         seconds = time.perf_counter() - self._started
         size = sum(len(exchange.body) for exchange in exchanges)
         print(
@@ -70,7 +70,7 @@ class TrialCounter:
 
 
 def test_a_clean_cut_at_every_byte_is_never_a_success(streams: list[RecordedExchange], exhaustive: bool) -> None:
-    """A stream that ends early ends in a typed error, and says nothing that the whole stream does not say."""
+    """A stream that ends early ends in a typed error, and has no content that the whole stream lacks."""
     counter = TrialCounter("clean cuts")
     for exchange in streams:
         whole, end, body = _whole(exchange), terminal_offset(exchange), exchange.body
@@ -81,7 +81,7 @@ def test_a_clean_cut_at_every_byte_is_never_a_success(streams: list[RecordedExch
 
 
 def test_a_reset_at_every_byte_is_never_a_success(streams: list[RecordedExchange], exhaustive: bool) -> None:
-    """A connection that breaks gives a typed error, unless the reply was whole by then."""
+    """A broken connection gives a typed error, unless the reply was already complete."""
     counter = TrialCounter("resets")
     for exchange in streams:
         whole, end, body = _whole(exchange), terminal_offset(exchange), exchange.body
@@ -94,7 +94,7 @@ def test_a_reset_at_every_byte_is_never_a_success(streams: list[RecordedExchange
 
 
 def test_a_split_at_any_byte_changes_nothing(streams: list[RecordedExchange], exhaustive: bool) -> None:
-    """Where the network cuts a chunk is not to be seen in the events."""
+    """Events do not show the borders of chunks."""
     counter = TrialCounter("splits")
     for exchange in streams:
         whole, body = _whole(exchange), exchange.body
@@ -104,8 +104,8 @@ def test_a_split_at_any_byte_changes_nothing(streams: list[RecordedExchange], ex
     counter.close(streams)
 
 
-def test_random_cuttings_change_nothing(streams: list[RecordedExchange], exhaustive: bool) -> None:
-    """Two hundred seeded cuttings, from one-byte crumbs to a few large chunks, and every byte alone."""
+def test_random_splits_change_nothing(streams: list[RecordedExchange], exhaustive: bool) -> None:
+    """Two hundred seeded splits, from single bytes to a few large chunks, and every byte alone."""
     counter = TrialCounter("cuttings")
     for exchange in streams:
         whole, body = _whole(exchange), exchange.body
@@ -114,8 +114,8 @@ def test_random_cuttings_change_nothing(streams: list[RecordedExchange], exhaust
         for number in range(count if exhaustive else 5):
             same = _decode(exchange, _random_chunks(body, picker)) == whole
             counter.check(exchange, f"cutting {number}", () if same else ("other events",))
-        crumbs = [body[index : index + 1] for index in range(len(body))]
-        counter.check(exchange, "single bytes", () if _decode(exchange, crumbs) == whole else ("other events",))
+        single_bytes = [body[index : index + 1] for index in range(len(body))]
+        counter.check(exchange, "single bytes", () if _decode(exchange, single_bytes) == whole else ("other events",))
     counter.close(streams)
 
 
@@ -142,7 +142,7 @@ def test_sync_and_async_streams_agree(streams: list[RecordedExchange]) -> None:
 
 
 def test_a_handwritten_error_frame_ends_the_stream_anywhere(streams: list[RecordedExchange], exhaustive: bool) -> None:
-    """An error behind any frame is the last event, has the class of its meaning, and what follows is not read."""
+    """An error after any frame is the last event, has its class, and what follows is not read."""
     counter = TrialCounter("error frames")
     for exchange in streams:
         whole, body = _whole(exchange), exchange.body
@@ -179,7 +179,7 @@ def _whole(exchange: RecordedExchange) -> list[StreamEvent]:
 def _faults(
     events: Sequence[StreamEvent], whole: Sequence[StreamEvent], *, early: bool, network: bool = True
 ) -> Iterator[str]:
-    """What is wrong with the events of a part of a stream. ``early``: its terminal event had not arrived."""
+    """Faults in the events of a part of a stream. ``early``: its terminal event had not arrived."""
     if not events:
         yield "no events at all"
         return
@@ -192,7 +192,7 @@ def _faults(
         if early:
             yield "success before the terminal event"
         elif _without_tier(last) != _without_tier(whole[-1]):
-            yield "another message than that of the whole stream"
+            yield "a different message than that of the whole stream"
     elif isinstance(last, ErrorEvent):
         yield from _error_faults(last, network=network)
         ended = {event.tool_use_id for event in before if isinstance(event, ToolUseEnd)}
@@ -203,7 +203,7 @@ def _faults(
 
 
 def _without_tier(event: StreamEvent) -> object:
-    """A whole message but for the tier that served it, which one router without a marker says behind the counts."""
+    """A whole message without the served tier, which one router without a marker sends after the counts."""
     assert isinstance(event, MessageComplete)
     message = event.message
     if message.usage is None:
@@ -235,7 +235,7 @@ def _partial_faults(partial: Message, whole: Sequence[StreamEvent], ended: set[s
 
 
 def _random_chunks(body: bytes, picker: random.Random) -> list[bytes]:
-    """The body in pieces: few or many, by chance."""
+    """The body in pieces: few or many, at random."""
     pieces = picker.choice((2, 3, 5, 10, 50))
     places = sorted(picker.randrange(1, len(body)) for _ in range(pieces - 1)) if len(body) > 1 else []
     return [body[start:stop] for start, stop in pairwise([0, *places, len(body)])]
@@ -258,7 +258,7 @@ async def _collect(exchange: RecordedExchange, chunks: Sequence[bytes], *, broke
 
 
 def _comparable(events: Sequence[StreamEvent]) -> list[object]:
-    """Events as they compare: two errors are equal where class, text and partial message are."""
+    """Events in a comparable form: two errors are equal if class, text and partial message are."""
     return [
         (type(event.error), str(event.error), event.partial) if isinstance(event, ErrorEvent) else event
         for event in events

@@ -1,4 +1,4 @@
-"""Handing a history of one provider to another: the histories, and what their validators say of the request."""
+"""Handing the history of one provider to another: the histories, and how validators judge the requests."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ _TOOLS = [ToolDefinition(name=name, description="A tool.", input_schema=_SCHEMA)
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A conversation to hand over. ``issuer`` is the adapter that speaks for whoever produced it."""
+    """A conversation to hand over. ``issuer`` is the adapter of the model that produced it."""
 
     name: str
     issuer: str
@@ -64,7 +64,7 @@ def target_adapter(target: str) -> str:
 
 
 def faults(history: History, target: str) -> list[str]:
-    """What is wrong with the request that a history makes: broken rules, refusals, and losses without a name."""
+    """Faults of the request that a history makes: broken rules, refusals, and losses without a name."""
     adapter = target_adapter(target)
     foreign = history.issuer != adapter
     try:
@@ -78,13 +78,13 @@ def faults(history: History, target: str) -> list[str]:
     if foreign:
         # What an issuer sent itself may be newer than its SDK, or a preview.
         broken += sdk_types.faults(adapter, body)
-    # Some wires have no word for it that no tool may be called: then none is offered.
+    # Some wires cannot forbid tool calls: then no tool is offered.
     offered = [] if history.options.tool_choice == "none" else history.tools
     return broken + list(unreported_losses(history.messages, offered, body, wire.losses, foreign=foreign))
 
 
 def recorded_histories(provider: str, *, prefixes: bool) -> Iterator[History]:
-    """Every telling conversation of a provider; with ``prefixes`` also each beginning of it."""
+    """Every relevant conversation of a provider; with ``prefixes`` also each prefix of it."""
     for exchange in load(provider):
         if not _is_relevant(exchange) or (whole := _read(exchange)) is None:
             continue
@@ -105,7 +105,7 @@ def _is_relevant(exchange: RecordedExchange) -> bool:
 
 
 def _read(exchange: RecordedExchange) -> History | None:
-    """The history; None for a request whose earlier turns the provider keeps, which no one else can be told."""
+    """The history; None for a request whose earlier turns the provider stores, which no other model can get."""
     if exchange.request.get("previous_response_id") or exchange.request.get("conversation"):
         return None
     model = model_name(exchange)
@@ -140,7 +140,7 @@ def generated_histories(source: str, count: int, *, number: int = 0, mixed: Sequ
 
 
 def recorded_messages(source: str) -> list[Message]:
-    """Messages that were recorded, of as many shapes as there are, with ids that are one session's."""
+    """Recorded messages of as many kinds as there are, with ids of one session."""
     found: dict[tuple[str, ...], Message] = {}
     context = None
     for exchange in load(source):

@@ -1,8 +1,8 @@
 """The swap matrix: `python -m tests.conformance.swaps.matrix`, every source by every target.
 
-Each history of a source (the recorded conversations with all their beginnings, and generated ones) is projected onto
-each target, and the request is judged by the target's rules and by its official SDK's types. A row is a source, a
-column a target; a cell says how many requests were rejected.
+Each history of a source (the recorded conversations with all their prefixes, and generated ones) is projected onto each
+target, and the request is judged by the target's rules and by its official SDK's types. A row is a source, a column a
+target; a cell is the number of rejected requests.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from tests.exchanges import exchanges_folder
 
 DEFAULT = 2_000
 _LEAST_GENERATED = 4
-"""One history in so many is generated even where the recordings alone would do."""
+"""One history in so many is generated even if the recordings alone would be enough."""
 _WIDTH = 9
 
 
@@ -55,14 +55,14 @@ def histories(source: str, count: int, number: int) -> tuple[History, ...]:
     while more > 0:
         drawn = generated_histories(source, more, number=number + seeds, mixed=mixed)
         found += drawn
-        more -= len(drawn)  # Hypothesis stops early where it has seen it all
+        more -= len(drawn)  # Hypothesis stops early when it has seen all
         seeds += 1
     return tuple(found)
 
 
 def check_cell(source: str, target: str, count: int, number: int) -> MatrixCell:
     """All histories of a source for one target."""
-    logging.getLogger("dragoman").setLevel(logging.CRITICAL)  # losses are the point here
+    logging.getLogger("dragoman").setLevel(logging.CRITICAL)  # losses are expected here
     cell = MatrixCell(source, target)
     for history in histories(source, count, number):
         found = faults(history, target)
@@ -74,7 +74,7 @@ def check_cell(source: str, target: str, count: int, number: int) -> MatrixCell:
 
 
 def format_table(cells: Sequence[MatrixCell]) -> str:
-    """Rows of sources, columns of targets: rejected requests, and how many were tried in each row."""
+    """Rows of sources, columns of targets: rejected requests, and the number of trials in each row."""
     by_pair = {(cell.source, cell.target): cell for cell in cells}
     sources = list(dict.fromkeys(cell.source for cell in cells))
     targets = list(dict.fromkeys(cell.target for cell in cells))
@@ -88,7 +88,7 @@ def format_table(cells: Sequence[MatrixCell]) -> str:
 
 
 def kinds(cells: Iterable[MatrixCell], shown: int) -> Iterator[str]:
-    """The rejections by what they say, commonest first, each with one history that shows it."""
+    """The rejections by message, most frequent first, each with one history as an example."""
     counted: Counter[tuple[str, str]] = Counter()
     example: dict[tuple[str, str], str] = {}
     for cell in cells:
@@ -102,7 +102,7 @@ def kinds(cells: Iterable[MatrixCell], shown: int) -> Iterator[str]:
 
 
 def main() -> int:
-    """The exit status: 1 where a request was rejected."""
+    """The exit status: 1 if a request was rejected."""
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.swaps.matrix", description=__doc__)
     parser.add_argument("--histories", type=int, default=DEFAULT, help="how many for each pair, at least")
     parser.add_argument("--seed", type=int, default=0, help="other generated histories")

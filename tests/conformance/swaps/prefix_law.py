@@ -1,21 +1,24 @@
-"""What it means that a request begins with the one before it: the prefix law, on every wire (DESIGN section 5).
+"""Checks the prefix law on every wire: a request begins with the one before it (docs/reference/tool-ids.md#prefix-law).
 
-Two requests of one conversation for one target are compared, of a beginning of it and of a longer one. The law:
-system prompt, tools and tool choice are the same, and the items of the shorter one are the first items of the longer
-one, as the same JSON. It is asked of beginnings in which something was said, and behind which no answer of a tool is
-still to come: while answers come in, what is said of the open calls, and what follows the answers, stands at the very
-end and changes. The assistant's neighbouring messages are one turn, which the answers follow.
+Two requests of one conversation for one target are compared, for a prefix of it and for a longer one. The law: system
+prompt, tools and tool choice are the same, and the items of the shorter one are the first items of the longer one, as
+the same JSON. It applies to prefixes that contain content and after which no answer of a tool is still missing: while
+answers come in, the text about open calls, and what follows the answers, is at the very end and changes. The
+assistant's neighbouring messages are one turn, which the answers follow.
 
-What may differ is this, and nothing else:
+Only this may differ:
 
-- The last item of the shorter request may hold more content in the longer one, behind what it held. Wires whose
-  roles must alternate, and those on which tools' answers share a message with what the user says next, put
-  neighbours of one role into one item; a lone text may have been a string there and is the first text of a list now.
-- The user's word that asks a model to go on where it cannot be last, `GOING_ON`, gives way to what is really said.
-- So does the mark ``prefix`` on an assistant's message that the model is to go on with, on the wires that have one.
-- Converse refuses a history of calls without the tools that it calls. Where none are offered, these are named, and
-  the list of their names grows with the calls; where calls are forbidden, which Converse cannot be told, the tools
-  come in with the first call.
+- The last item of the shorter request may hold more content in the longer one, after what it held. Wires whose roles
+must alternate, and those on which tools' answers share a message with the user's next text, put neighbours of one role
+into one item; a single text may have been a string there and is the first text of a list now.
+
+- The user's text that asks a model to continue where it cannot be last, `CONTINUE_TEXT`, gives way to the real one.
+
+- So does the mark ``prefix`` on an assistant's message that the model has to continue, on the wires that have one.
+
+- Converse refuses a history of calls without the tools that it calls. If none are offered, these are named, and the
+list of their names grows with the calls; if calls are forbidden, which Converse cannot express, the tools come in with
+the first call.
 """
 
 import json
@@ -25,20 +28,20 @@ from typing import Any
 from dragoman import Message, Role
 
 CONTINUE_TEXT = "Continue."
-"""What the user is made to say: no history here holds it."""
+"""The user message that is added where a model cannot be last: no history here holds it."""
 
 _LISTS = ("messages", "input", "contents")
 _PRELUDE = ("system", "systemInstruction", "system_instruction", "instructions", "tools", "toolConfig")
 _INSTRUCTING = (Role.SYSTEM, Role.DEVELOPER)
 
 _API = "api"
-"""Told by the name of its list."""
+"""Identified by the name of its list."""
 
 RequestParts = tuple[dict[str, Any], list[Any]]
 
 
 def split_request(body: bytes) -> RequestParts:
-    """What stands before the conversation, and its items; each is in the body byte for byte."""
+    """What precedes the conversation, and its items; each is in the body byte for byte."""
     whole = json.loads(body)
     (listed,) = (whole[name] for name in _LISTS if name in whole)
     items = listed if isinstance(listed, list) else [listed]
@@ -48,7 +51,7 @@ def split_request(body: bytes) -> RequestParts:
 
 
 def prefixes(history: Sequence[Message]) -> Iterator[Sequence[Message]]:
-    """The beginnings of a history that the law is asked of, itself included."""
+    """The prefixes of a history that the law applies to, itself included."""
     for end in range(1, len(history) + 1):
         asks = any(message.role not in _INSTRUCTING for message in history[:end])
         follows = history[end].role if end < len(history) else None
@@ -58,7 +61,7 @@ def prefixes(history: Sequence[Message]) -> Iterator[Sequence[Message]]:
 
 
 def prefix_fault(shorter: RequestParts, longer: RequestParts) -> str | None:
-    """How the law is broken between two requests; None where it holds."""
+    """How two requests break the law; None if they do not."""
     (prelude, old), (later, new) = shorter, longer
     if prelude.get(_API) != later.get(_API):
         return None
@@ -74,7 +77,7 @@ def prefix_fault(shorter: RequestParts, longer: RequestParts) -> str | None:
 
 
 def _without_named_tools(prelude: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
-    """What precedes the conversation, with the tools that are only named as they are named later."""
+    """What precedes the conversation, with tools that are only named as they are named later."""
     before, after = ((each["toolConfig"] or {}).get("tools", []) for each in (prelude, later))
     added = after[len(before) :]
     only_named = not before or all(tool.get("toolSpec", {}).keys() == {"name", "inputSchema"} for tool in added)
@@ -84,7 +87,7 @@ def _without_named_tools(prelude: dict[str, Any], later: dict[str, Any]) -> dict
 
 
 def _extends(old: Any, new: Any) -> bool:
-    """Whether an item is the same one with more behind it."""
+    """Whether an item is the same one with more content at its end."""
     if not (isinstance(old, dict) and isinstance(new, dict)):
         return bool(old == new)
     if "prefix" in old:

@@ -1,11 +1,10 @@
 """The ledger of the prefix law: `python -m tests.conformance.swaps.prefix_ledger`, every conversation on every wire.
 
-All recorded conversations, and as many generated ones as ``--generated`` says, are handed to each target beginning by
-beginning, with one context that grows as a session's does. Each request must begin with the one before it, as
-`growth` says, and be the very bytes that a fresh context gives. A sample of the conversations is sent by two other
-processes as well, with other hash seeds. A row is a target: its conversations, their steps (requests that follow
-another one of the same conversation), the steps that break the law, and the requests whose bytes depend on anything
-but the history.
+All recorded conversations, and as many generated ones as ``--generated`` says, are handed to each target prefix by
+prefix, with one context that grows as a session's does. Each request must start with the one before it, as `prefix_law`
+says, and have the very bytes that a fresh context gives. A sample of the conversations is sent by two other processes
+as well, with other hash seeds. A row is a target: its conversations, their steps (requests that follow another one of
+the same conversation), the steps that break the law, and the requests whose bytes depend on anything but the history.
 """
 
 import argparse
@@ -35,13 +34,13 @@ from tests.exchanges import exchanges_folder
 
 DEFAULT = 10_000
 SAMPLE = 12
-"""One conversation in so many is sent by other processes too, of those with the options that any request has."""
+"""One conversation in so many is sent by other processes too, among those with options that any request has."""
 _SEEDS = ("1", "2")
 
 
 @dataclass(slots=True)
 class PrefixRow:
-    """One target. ``unlike``: requests that are not the bytes of a fresh context, or of another process."""
+    """One target. ``unlike``: requests that differ from the bytes of a fresh context, or of another process."""
 
     target: str
     conversations: int = 0
@@ -61,13 +60,13 @@ class PrefixRow:
 def encode_request(
     history: History, target: str, context: RequestContext | None = None, end: int | None = None
 ) -> bytes:
-    """The request of a beginning of a history; in a fresh context where none is given."""
+    """The request of a prefix of a history; in a fresh context by default."""
     options = replace(history.options, context=context)
     return get_adapter(TARGETS[target]).to_wire(history.messages[:end], history.tools, options).body
 
 
 def check_growth(history: History, target: str, row: PrefixRow) -> None:
-    """Counts what one conversation shows on one target."""
+    """Counts the results of one conversation on one target."""
     row.conversations += 1
     context = RequestContext(model=TARGETS[target])
     before: RequestParts | None = None
@@ -96,7 +95,7 @@ def conversations(source: str, count: int, number: int = 0) -> tuple[list[Histor
 
 def check_source(source: str, count: int, number: int, targets: Sequence[str]) -> list[PrefixRow]:
     """One source on all targets, in one process: its conversations are made once."""
-    logging.getLogger("dragoman").setLevel(logging.CRITICAL)  # losses are the point here
+    logging.getLogger("dragoman").setLevel(logging.CRITICAL)  # losses are expected here
     recorded_ones, generated_ones = conversations(source, count, number)
     found = [PrefixRow(target) for target in targets]
     for row in found:
@@ -140,7 +139,7 @@ def digests(histories: Sequence[History], targets: Sequence[str]) -> dict[str, l
 
 
 def write(history: History) -> dict[str, object]:
-    """A generated history as JSON: its options are those of any request."""
+    """A generated history as JSON, with options that any request has."""
     return {
         "name": history.name,
         "issuer": history.issuer,
@@ -165,7 +164,7 @@ def format_table(found: Sequence[PrefixRow]) -> Iterator[str]:
 
 
 def main() -> int:
-    """The exit status: 1 where the law is broken."""
+    """The exit status: 1 if the law is broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.swaps.prefix_ledger", description=__doc__)
     parser.add_argument("--generated", type=int, default=DEFAULT, help="how many conversations, of all sources")
     parser.add_argument("--seed", type=int, default=0, help="other generated conversations")

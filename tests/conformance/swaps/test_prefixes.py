@@ -1,4 +1,4 @@
-"""Conversations that grow, on every wire: a sample of what `python -m tests.conformance.swaps.prefix_ledger` counts."""
+"""Growing conversations on every wire: a sample of what `python -m tests.conformance.swaps.prefix_ledger` counts."""
 
 from functools import cache
 
@@ -22,8 +22,10 @@ def _sample(source: str) -> tuple[History, ...]:
 
 @pytest.mark.exchanges
 @pytest.mark.parametrize("target", list(TARGETS))
-def test_conversations_only_grow(target: str) -> None:
-    """Recorded and generated ones: each request begins with the one before it, and depends on the history alone."""
+def test_requests_only_grow(target: str) -> None:
+    """Recorded and generated conversations: each request starts with the one before it, and depends on the history
+    only.
+    """
     row = PrefixRow(target)
     for source in _SOURCES:
         load_or_skip(source)
@@ -33,7 +35,7 @@ def test_conversations_only_grow(target: str) -> None:
     assert not row.shown
 
 
-def test_what_may_differ_is_told_from_what_may_not() -> None:
+def test_allowed_differences_are_told_from_others() -> None:
     """The measure itself: items grow at their end, a stand-in gives way, and nothing else changes."""
 
     def request_parts(*items: object, system: str | None = None) -> tuple[dict[str, object], list[object]]:

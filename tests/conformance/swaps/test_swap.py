@@ -29,10 +29,10 @@ _GENERATED = 20
 @pytest.mark.parametrize("target", list(TARGETS))
 @pytest.mark.parametrize("source", list(ADAPTERS))
 def test_every_recorded_conversation_fits_every_other_wire(source: str, target: str, exhaustive: bool) -> None:
-    """The projected request passes the other wire's rules and its SDK's types, and what it lacks is named as lost.
+    """The projected request passes the other wire's rules and its SDK's types, and what it lacks is a named loss.
 
-    Every beginning of a history is a history: also one that stops between a call and its result. Here each goes to
-    every other target; `python -m tests.conformance.swaps.matrix` hands all of them to all.
+    Every prefix of a history is a history: also one that stops between a call and its result. Here each goes to every
+    other target; `python -m tests.conformance.swaps.matrix` hands all of them to all.
     """
     load_or_skip(source)
     _skip_without(source, target)
@@ -45,8 +45,8 @@ def test_every_recorded_conversation_fits_every_other_wire(source: str, target: 
 
 @pytest.mark.parametrize("target", list(TARGETS))
 @pytest.mark.parametrize("source", SOURCES)
-def test_what_goes_wrong_in_a_session_fits_every_other_wire(source: str, target: str, exhaustive: bool) -> None:
-    """Broken turns, orphans, double and look-alike ids, media everywhere: the request is accepted all the same."""
+def test_faulty_sessions_fit_every_other_wire(source: str, target: str, exhaustive: bool) -> None:
+    """Broken turns, orphans, double and look-alike ids, media everywhere: the request is still accepted."""
     _skip_without(source, target)
     _assert_accepted(_generated(source)[: None if exhaustive else 5], target)
 

@@ -1,4 +1,4 @@
-"""Whether what a history says is on the wire: all of it is there, or a loss names it."""
+"""Whether the content of a history is on the wire: all of it is there, or a loss names it."""
 
 import base64
 import json
@@ -33,7 +33,7 @@ def unreported_losses(
     foreign: bool,
 ) -> Iterator[str]:
     """Each block, and each tool, that is neither on the wire nor named by a loss."""
-    # Google marks the answer of a tool that failed by a name alone.
+    # Google marks the answer of a failed tool by a name only.
     answers = list(_answers(body))
     marked = any(answer.keys() == {"error"} for answer in answers) or _has_error_flag(body)
     failed = ["tool_result"] if marked else []
@@ -49,7 +49,7 @@ def unreported_losses(
             what = _missing(block, sent_text, calls, foreign=foreign)
             if what:
                 yield f"{message.role} {message.id} block {index}: {what}"
-    # A server's tools may be offered under its name alone, outside the list of tools.
+    # A server's tools may be offered under its name only, outside the list of tools.
     offered = set(_strings([body.get("tools"), body.get("mcp_servers"), body.get("toolConfig")]))
     # Google's own tools are fields of their own.
     offered |= {name for entry in body.get("tools") or () for name in entry}
@@ -74,7 +74,7 @@ def _missing(block: ContentBlock, sent_text: str, calls: list[tuple[str, Any]], 
             if (block.name, block.raw_input or block.input) not in calls:
                 return f"the call of {block.name}"
         case ToolResultBlock(is_error=True) if "tool_result" not in sent_text:
-            return "that the tool failed"  # of the others, one alone has a flag for it, on blocks of that name
+            return "that the tool failed"  # of the others, only one has a flag for it, on blocks of that name
         case ToolResultBlock():
             return next(
                 (what for part in block.content if (what := _missing(part, sent_text, calls, foreign=foreign))), None
@@ -97,7 +97,7 @@ def _encodings(block: Media) -> Iterator[str]:
 
 
 def _answers(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What tools answered, on Google's wire."""
+    """Answers of tools on Google's wire."""
     for content in body.get("contents") or ():
         for part in content["parts"]:
             answer = part.get("functionResponse") or part.get("function_response")
@@ -106,7 +106,7 @@ def _answers(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _values(answers: Sequence[dict[str, Any]]) -> Iterator[Any]:
-    """What stands alone under a name that means an answer as such."""
+    """The only value under a name that means a plain answer."""
     for answer in answers:
         if len(answer) == 1:
             yield from answer.values()
@@ -123,7 +123,7 @@ def _has_error_flag(value: Any) -> bool:
 
 
 def _own_texts(value: Any) -> Iterator[str]:
-    """The texts of what Bedrock and Cohere write as objects: JSON that a tool answered, documents in pieces."""
+    """The texts that Bedrock and Cohere write as objects: JSON that a tool answered, documents in pieces."""
     if isinstance(value, dict):
         for name, inner in value.items():
             if name in ("json", "data") and isinstance(inner, dict):
@@ -166,7 +166,7 @@ def _calls(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _input(arguments: Any) -> Any:
-    """Arguments as an object; text that is none stands for itself."""
+    """Arguments as an object; a text that is none stands for itself."""
     try:
         return json.loads(arguments) if isinstance(arguments, str) else arguments
     except ValueError:

@@ -3,8 +3,8 @@
 ``python -m tests.conformance.tokens.estimates`` prints the error by provider; ``--cross`` the error of weights that
 were fitted without the recordings they are judged by; ``--fit`` prints a new token_weights.toml.
 
-Judged is every request whose messages and tools say what the provider counted: none whose reply ran the provider's own
-tools (their results are counted as input) or that goes on from a state which the provider keeps.
+Only requests whose messages and tools contain all that the provider counted are judged: none whose reply ran the
+provider's own tools (their results are counted as input) or that continue a state which the provider stores.
 """
 
 import argparse
@@ -29,7 +29,7 @@ _STRUCTURE = ("start", "messages", "systems", "calls", "results", "toolbox", "to
 _FITTED = (*_STRUCTURE, *TextCounts._fields)
 _TOLERANCES = (150, 3, 5, 8, 5, 400, 15, 2, 0.1, 0.1, *(0.25 for _ in TextCounts._fields))
 _RARE_FEATURES = ("native_tools", "native", "pages", "audio", "video")
-"""What is rare is fitted when all else is: each by the middle of what it leaves unexplained."""
+"""Rare features are fitted last: each by the median of what it leaves unexplained."""
 _ENOUGH = 5
 _PULL = 0.1
 _FOLDS = 5
@@ -38,14 +38,14 @@ _ROOT = "o200k"
 
 @dataclass(frozen=True, slots=True)
 class RecordedSample:
-    """A request, what it holds, and the prompt tokens that its reply reports."""
+    """A request, its features, and the prompt tokens that its reply reports."""
 
     exchange: RecordedExchange
     model: str
     measures: RequestMeasures
     tokens: int
     schema: bool
-    """Whether an answer by a schema was asked for: an option, which the estimate does not see."""
+    """Whether an answer by a schema was requested: an option, which the estimate does not see."""
 
     @property
     def tokenizer(self) -> str:
@@ -67,12 +67,12 @@ class RecordedSample:
 
 
 @cache
-def recorded_samples(provider: str) -> tuple[RecordedSample, ...]:
-    return tuple(filter(None, map(_read, load(provider))))
+def recorded_samples(provider: str, every: int = 1) -> tuple[RecordedSample, ...]:
+    return tuple(filter(None, map(_read, load(provider)[::every])))
 
 
 def _read(exchange: RecordedExchange) -> RecordedSample | None:
-    """None where there is nothing to judge."""
+    """None if there is nothing to judge."""
     if skip_reason(exchange) or exchange.status >= 400 or not exchange.request or "stateful" in exchange.features:
         return None
     model = model_name(exchange)
@@ -86,7 +86,7 @@ def _read(exchange: RecordedExchange) -> RecordedSample | None:
 
 
 def fit_weights(samples: Iterable[RecordedSample]) -> dict[str, dict[str, float]]:
-    """Weights by tokenizer; those with few samples stay near to those that they are like."""
+    """Weights by tokenizer; those with few samples stay close to those of similar ones."""
     groups: dict[str, list[RecordedSample]] = defaultdict(list)
     for sample in samples:
         groups[sample.tokenizer].append(sample)
@@ -98,7 +98,7 @@ def fit_weights(samples: Iterable[RecordedSample]) -> dict[str, dict[str, float]
 
 
 def _tokenizers_by_similarity() -> Iterator[tuple[str, str]]:
-    """Each tokenizer and the one that it is like, those first that others are like."""
+    """Each tokenizer and the one that it resembles; those that others resemble come first."""
     likes = {str(row["name"]): str(row.get("like", _ROOT)) for row in rows("tokenizer")}
     likes.pop(_ROOT)
     yield from sorted(likes.items(), key=lambda pair: pair[1] != _ROOT)
@@ -115,7 +115,7 @@ def _weights(samples: Sequence[RecordedSample], start: Mapping[str, float]) -> d
 
 
 def _fit_rare_weight(name: str, samples: Sequence[RecordedSample], found: Mapping[str, float]) -> float:
-    """One rare weight: the middle of what is left, over the requests that hold nothing else that is rare."""
+    """One rare weight: the median of the rest, over the requests that have no other rare feature."""
     without = Weights.model_validate({**found, "image": {}, **dict.fromkeys(_RARE_FEATURES, 0.0)})
     left = [
         max(0.0, sample.tokens - without.tokens(sample.measures)) / getattr(sample.measures, name)
@@ -140,13 +140,13 @@ def format_table(errors: Mapping[str, Sequence[float]]) -> str:
     return "\n".join(lines)
 
 
-def errors(provider: str) -> list[float]:
-    """Of all judged requests, as the adapter's model rows have it."""
-    return [sample.error(_declared(sample.model)) for sample in recorded_samples(provider)]
+def errors(provider: str, every: int = 1) -> list[float]:
+    """The errors of the judged requests, of one in ``every``, with the adapter's model rows."""
+    return [sample.error(_declared(sample.model)) for sample in recorded_samples(provider, every)]
 
 
 def cross_validate() -> dict[str, list[float]]:
-    """The errors of weights that have not seen the recordings that they are judged by."""
+    """The errors of weights that were fitted without the recordings that they are judged by."""
     everything = [(provider, sample) for provider in ADAPTERS for sample in recorded_samples(provider)]
     found: dict[str, list[float]] = {provider: [] for provider in ADAPTERS}
     for fold in range(_FOLDS):

@@ -1,8 +1,8 @@
-"""Robust fitting in plain Python: weights, none negative, that make estimates come near to counts.
+"""Robust fitting in plain Python: non-negative weights that bring estimates close to counts.
 
-What is minimised is the sum over all samples of the relative error, bounded on both sides: |estimate - count| over the
-larger of the two. It is done by least squares, weighted anew with each round, and drawn a little towards where the
-weights start, so that what few samples tell of stays where it was.
+It minimises the sum over all samples of the relative error, bounded on both sides: |estimate - count| over the larger
+of the two. It uses least squares, reweighted in each round, with a small pull towards the initial weights, so that
+features with few samples keep theirs.
 """
 
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 _ROUNDS = 40
 _LEAST = 0.02
-"""Relative errors below it count alike: a fit should not chase single tokens."""
+"""Relative errors below it count the same: a fit should not chase single tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One kind of request: what it holds, the count that was reported, and how often it was seen."""
+    """One kind of request: its features, the reported count, and its frequency."""
 
     features: tuple[float, ...]
     tokens: int
@@ -23,7 +23,7 @@ class Sample:
 
 
 def fit(samples: Sequence[Sample], start: Sequence[float], reach: Sequence[float], pull: float) -> list[float]:
-    """The weights. ``reach`` says for each how far from ``start`` is far; ``pull`` how much that counts."""
+    """The weights. ``reach`` is the scale of the distance from ``start`` for each; ``pull`` is its weight."""
     weights = list(start)
     rows = [
         ([(place, value / sample.tokens) for place, value in enumerate(sample.features) if value], sample.times**0.5)
@@ -49,7 +49,7 @@ def fit(samples: Sequence[Sample], start: Sequence[float], reach: Sequence[float
 
 
 def _not_negative(matrix: Sequence[Sequence[float]], target: Sequence[float]) -> list[float]:
-    """The solution of the equations; what would be negative is left out, at 0, and the rest solved again."""
+    """The solution of the equations; negative values are set to 0, and the rest is solved again."""
     kept = list(range(len(target)))
     while True:
         found = _solve([[matrix[row][column] for column in kept] for row in kept], [target[row] for row in kept])

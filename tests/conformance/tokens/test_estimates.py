@@ -1,4 +1,4 @@
-"""Estimates against reported counts, held to a tenth in the middle for each provider with enough recordings."""
+"""Estimates against reported counts, with a median error within a tenth for each provider with enough recordings."""
 
 import logging
 from statistics import median
@@ -11,21 +11,25 @@ from tests.conformance.tokens.fitting import Sample, fit
 from tests.exchanges import load_or_skip
 
 _ENOUGH = 30
+_SAMPLE = 3
+"""The default run judges one request in so many."""
 
 
 @pytest.mark.exchanges
 @pytest.mark.parametrize("provider", ADAPTERS)
-def test_half_of_the_estimates_are_within_a_tenth(provider: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Specification D5.3 asks for 10 %; what a provider adds unseen keeps some further away."""
+def test_half_of_the_estimates_are_within_a_tenth(
+    provider: str, caplog: pytest.LogCaptureFixture, exhaustive: bool
+) -> None:
+    """The aim is 10 % (docs/reference/contract.md#estimates); what a provider adds unseen keeps some further away."""
     load_or_skip(provider)
     caplog.set_level(logging.CRITICAL)
-    found = errors(provider)
+    found = errors(provider, every=1 if exhaustive else _SAMPLE)
     if len(found) >= _ENOUGH:
         assert median(map(abs, found)) <= 0.10
 
 
-def test_the_fit_finds_what_made_the_counts() -> None:
-    """Outliers do not draw it away, and no weight comes out negative."""
+def test_the_fit_recovers_the_weights_behind_the_counts() -> None:
+    """Outliers do not distort it, and no weight is negative."""
     true = [20, 3.0, 0.5, 0.0]
     rows = [(1.0, float(words), float(words * words % 17), float(words % 3)) for words in range(1, 60)]
     samples = [Sample(row, round(sum(a * b for a, b in zip(true, row, strict=True)))) for row in rows]

@@ -1,4 +1,4 @@
-"""What endpoints accept that copy OpenAI's wires, over the rules of those: each dialect is judged, then taken off."""
+"""What copies of OpenAI's APIs accept, on top of the rules of those: each dialect is judged, then removed."""
 
 import copy
 import re
@@ -17,9 +17,9 @@ _MISTRAL_PARTS = ("text", "thinking", "reference", "image_url", "document_url", 
 
 
 def validators(chat: Validator, responses: Validator) -> dict[str, Validator]:
-    """By adapter. Bodies of either API are told apart by their shape."""
+    """By adapter. Bodies of the two APIs are distinguished by their shape."""
 
-    def made(dialect: Validator) -> Validator:
+    def add_rules(dialect: Validator) -> Validator:
         def validator(body: dict[str, Any], *, foreign: bool) -> Faults:
             if "messages" not in body:
                 sampled = {name: value for name, value in body.items() if name not in ("temperature", "top_p")}
@@ -34,9 +34,9 @@ def validators(chat: Validator, responses: Validator) -> dict[str, Validator]:
     names = {"github-copilot", "google-openai", "z-ai", *ADAPTERS.values(), *_UPSTREAMS}
     own = {"anthropic", "openai", "openai-chat", "ollama", "cohere", "bedrock"}
     own |= {"google", "google-vertex", "google-interactions"}
-    found = {name: made(_plain) for name in names - own}
+    found = {name: add_rules(_plain) for name in names - own}
     others = {"mistral": _mistral, "deepseek": _deepseek, "perplexity": _perplexity, "openrouter": _openrouter}
-    return found | {name: made(dialect) for name, dialect in others.items()}
+    return found | {name: add_rules(dialect) for name, dialect in others.items()}
 
 
 _UPSTREAMS = (
@@ -46,7 +46,7 @@ _UPSTREAMS = (
 
 
 def _plain(body: dict[str, Any], *, foreign: bool) -> Faults:
-    """What many take: top_k, reasoning that is there but empty, tools and calls without a type."""
+    """Extensions of many: top_k, empty reasoning, tools and calls without a type."""
     body.pop("top_k", None)
     for tool in body.get("tools") or ():
         tool.setdefault("type", "function")
@@ -60,7 +60,7 @@ def _plain(body: dict[str, Any], *, foreign: bool) -> Faults:
 
 
 def _deepseek(body: dict[str, Any], *, foreign: bool) -> Faults:
-    """Calls stand with the reasoning that led to them, be it empty; texts are all that it reads."""
+    """Calls come with the reasoning that led to them, even if empty; it reads texts only."""
     for message in body["messages"]:
         off = (body.get("thinking") or {}).get("type") == "disabled"
         if foreign and not off and message.get("tool_calls") and not isinstance(message.get("reasoning_content"), str):
@@ -81,7 +81,7 @@ def _openrouter(body: dict[str, Any], *, foreign: bool) -> Faults:
 
 
 def _perplexity(body: dict[str, Any], *, foreign: bool) -> Faults:
-    """Behind the system's message the user's and the assistant's alternate; the last is the user's. No tools."""
+    """After the system's message the user's and the assistant's alternate; the last is the user's. No tools."""
     roles = [message["role"] for message in body["messages"] if message["role"] != "system"]
     if any(before == after for before, after in pairwise(roles)) or roles[-1:] != ["user"]:
         yield f"the roles {roles} do not alternate"
@@ -91,7 +91,9 @@ def _perplexity(body: dict[str, Any], *, foreign: bool) -> Faults:
 
 
 def _mistral(body: dict[str, Any], *, foreign: bool) -> Faults:
-    """Ids of nine letters or digits, no developer, the last word of the user or a tool, or the assistant's to go on."""
+    """Ids of nine letters or digits, no developer; the last message is a user's, a tool's, or an assistant's to
+    continue.
+    """
     for message in body["messages"]:
         if message["role"] == "developer":
             yield "no role developer"

@@ -105,7 +105,7 @@ def _medium(kind: str, value: dict[str, Any]) -> Iterator[str]:
 
 
 def _is_base64(text: str) -> bool:
-    # Recordings have long base64 cut short, with a mark that is none.
+    # Recordings truncate long base64, with a mark that is no base64.
     whole = text.removesuffix("...TRIMMED")
     if whole != text:
         whole = whole[: len(whole) // 4 * 4]
@@ -117,7 +117,7 @@ def _is_base64(text: str) -> bool:
 
 
 def _pairs(messages: list[dict[str, Any]]) -> Iterator[str]:
-    """The calls of a message are answered by the next one. What Bedrock runs itself stands in one message."""
+    """The calls of a message are answered by the next one. What Bedrock runs itself is in one message."""
     seen: set[str] = set()
     waiting: list[str] = []
     for message in messages:

@@ -1,4 +1,4 @@
-"""What generateContent accepts, written from the reference of its wire. Names come in camelCase or snake_case."""
+"""What generateContent accepts, written from the reference of its wire. Names are in camelCase or snake_case."""
 
 import base64
 import re
@@ -16,7 +16,7 @@ _FOREIGN = {
     "model": {"text", "inlineData", "fileData", "functionCall"},
 }
 NO_SIGNATURE = base64.b64encode(b"skip_thought_signature_validator").decode()
-"""What stands for the signature of a call that another provider made."""
+"""The placeholder for the signature of a call that another provider made."""
 _FIELDS = {
     "contents", "systemInstruction", "tools", "toolConfig", "generationConfig", "safetySettings", "cachedContent",
     "labels", "serviceTier", "store", "model", "modelArmorConfig",
@@ -52,7 +52,7 @@ def faults(body: dict[str, Any], *, foreign: bool) -> _Faults:
 
 
 def signed(body: dict[str, Any], *, foreign: bool) -> _Faults:
-    """As Gemini 3 takes it: the first call of every step carries a signature."""
+    """As Gemini 3 requires: the first call of every step carries a signature."""
     yield from faults(body, foreign=foreign)
     for content in _camel(body).get("contents") or ():
         calls = [part for part in _parts(content) if "functionCall" in part]
@@ -100,7 +100,7 @@ def _part(role: str, part: dict[str, Any], *, foreign: bool) -> _Faults:
 
 
 def _pairs(contents: list[dict[str, Any]]) -> _Faults:
-    """Each call has one answer of its name in the user's contents behind it; ids, where given, agree."""
+    """Each call has one answer of its name in the user's contents after it; ids, if given, agree."""
     waiting: list[dict[str, Any]] = []
     calls_seen = False
     for content in contents:
@@ -119,7 +119,7 @@ def _pairs(contents: list[dict[str, Any]]) -> _Faults:
                 for call in waiting
                 if call["name"] == answer["name"] and call.get("id", answer.get("id")) == answer.get("id")
             ]
-            # A call of that very id, before one of that name which has none.
+            # A call of that very id, before one of that name without an id.
             fits.sort(key=lambda call: call.get("id") != answer.get("id"))
             if fits:
                 waiting.remove(fits[0])
@@ -148,7 +148,7 @@ _TOOLS_OWN = {"args", "response", "parameters", "parametersJsonSchema", "respons
 
 
 def _camel(value: Any) -> Any:
-    """Names in camelCase, but for those that belong to a tool or a schema."""
+    """Names in camelCase, except those that belong to a tool or a schema."""
     if isinstance(value, list):
         return [_camel(item) for item in value]
     if not isinstance(value, dict):
@@ -158,6 +158,6 @@ def _camel(value: Any) -> Any:
 
 
 def is_base64(text: str) -> bool:
-    """Whether a text can be base64, as far as recordings let that be seen."""
-    # Recordings have long base64 cut short anywhere, with a mark that is none: only the alphabet can be checked.
+    """Whether a text can be base64, as far as recordings show it."""
+    # Recordings truncate long base64 anywhere, with a mark that is none: only the alphabet can be checked.
     return _BASE64.fullmatch(text.removesuffix("...TRIMMED")) is not None

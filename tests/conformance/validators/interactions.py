@@ -89,7 +89,7 @@ def _content(content: dict[str, Any], *, foreign: bool) -> _Faults:
 
 
 def _pairs(steps: list[dict[str, Any]], *, kept: bool) -> _Faults:
-    """Each call has one answer, before the user or the model goes on; answers to calls that Google keeps may come."""
+    """Each call has one answer, before the next text; answers to calls that Google stores may come."""
     waiting: list[str] = []
     for step in steps:
         inner = [each for each in step.get("content") or () if each.get("type") == "function_result"]

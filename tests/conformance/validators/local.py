@@ -1,4 +1,4 @@
-"""What the model in this process can be prompted with: the body that the local adapter documents."""
+"""What the model in this process accepts as a prompt: the body that the local adapter documents."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ _ROLES = {
 
 
 def faults(body: dict[str, Any], *, foreign: bool) -> Iterator[str]:
-    """All faults of a body. Nothing is signed or sealed on this wire, so that nothing can be foreign."""
+    """All faults of a body. Nothing is signed or encrypted on this wire, so nothing can be foreign."""
     if not body["messages"]:
         yield "messages is empty"
     waiting: list[str] = []

@@ -1,8 +1,8 @@
 """What each provider accepts, written from the reference of its wire: a request body in, its faults out.
 
 The rules are those that hold for a conversation of any origin: ids, pairing, order, roles, the parts that a role may
-hold and their required fields. ``foreign`` is True where another provider produced the history: then nothing in it
-may be signed, encrypted, or of a kind that only the issuer knows.
+hold and their required fields. ``foreign`` is True if another provider produced the history: then nothing in it may be
+signed, encrypted, or of a kind that only the issuer knows.
 """
 
 import base64
@@ -27,7 +27,7 @@ _Faults = Iterator[str]
 
 
 def anthropic(body: dict[str, Any], *, foreign: bool) -> _Faults:
-    """Messages, version 2026-10-21, for a model that takes no sampling parameters and no prefill."""
+    """Messages, version 2026-10-21, for a model without sampling parameters and prefill."""
     if not isinstance(body.get("max_tokens"), int):
         yield "max_tokens is required"
     yield from (f"{name} is no parameter" for name in ("temperature", "top_p", "top_k") if name in body)
@@ -40,7 +40,7 @@ def anthropic(body: dict[str, Any], *, foreign: bool) -> _Faults:
     if not messages:
         yield "messages is empty"
         return
-    turns = list(_merged(messages))
+    turns = list(_merge(messages))
     for role, blocks in turns:
         for block in blocks:
             yield from _anthropic_block(role, block, foreign=foreign)
@@ -49,7 +49,7 @@ def anthropic(body: dict[str, Any], *, foreign: bool) -> _Faults:
     yield from _anthropic_pairs(turns)
 
 
-def _merged(messages: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def _merge(messages: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Turns: neighbouring messages of one role are one."""
     current: tuple[str, list[dict[str, Any]]] | None = None
     for message in messages:
@@ -276,7 +276,7 @@ def _chat_content(message: dict[str, Any]) -> _Faults:
 
 
 def ollama(body: dict[str, Any], *, foreign: bool) -> _Faults:
-    """Ollama's /api/chat. Its models read any thinking that is plain text, so that nothing in it is foreign."""
+    """Ollama's /api/chat. Its models read any plain-text thinking, so nothing in it is foreign."""
     yield from (f"{name} is no parameter" for name in ("tool_choice", "max_tokens", "system") if name in body)
     if not body["messages"]:
         yield "messages is empty"
@@ -309,7 +309,7 @@ def ollama(body: dict[str, Any], *, foreign: bool) -> _Faults:
 
 
 def _is_base64(text: str) -> bool:
-    # Recordings have long base64 cut short, with a mark that is none.
+    # Recordings truncate long base64, with a mark that is no base64.
     try:
         base64.b64decode(text.removesuffix("...TRIMMED") + "==")
     except ValueError:
@@ -325,7 +325,7 @@ def _openai_tool(function: dict[str, Any]) -> _Faults:
 
 
 def _openai_call(call_id: Any, name: Any, arguments: Any, *, foreign: bool) -> _Faults:
-    """A model's own malformed arguments are taken back as they are; from elsewhere they must be an object."""
+    """A model's own malformed arguments are accepted as they are; from elsewhere they must be an object."""
     yield from _call(call_id, name, re.compile(rf".{{1,{_OPENAI_ID_LENGTH}}}"), _OPENAI_NAME)
     try:
         is_object = isinstance(json.loads(arguments), dict)
@@ -343,7 +343,9 @@ def _call(call_id: Any, name: Any, id_rule: re.Pattern[str], name_rule: re.Patte
 
 
 def bedrock(body: dict[str, Any], *, foreign: bool) -> _Faults:
-    """Converse, or Anthropic's Messages, which say so; the models there are older, and sample as they are told."""
+    """Converse, or Anthropic's Messages, which name themselves; the models there are older, and accept sampling
+    parameters.
+    """
     if "anthropic_version" not in body:
         return converse.faults(body, foreign=foreign)
     return (fault for fault in anthropic(body, foreign=foreign) if fault != "temperature is no parameter")

@@ -1,8 +1,8 @@
-"""The official SDKs' own request types, as validators: a body in, what the type says against it out.
+"""The official SDKs' own request types, as validators: a body in, the violations of the type out.
 
-The TypedDicts of the SDKs are read by pydantic, and then made strict: no key beyond the declared ones, and lists
-where the type says ``Iterable``, which pydantic would leave unread until someone iterates. Converse is judged by
-botocore's model of the service.
+pydantic reads the TypedDicts of the SDKs, which are then made strict: no key beyond the declared ones, and lists where
+the type says ``Iterable``, which pydantic would leave unread until someone iterates. Converse is judged by botocore's
+model of the service.
 """
 
 import copy
@@ -53,7 +53,7 @@ def validators() -> dict[str, Callable[[dict[str, Any]], _Faults]]:
 
 
 def faults(adapter: str, body: dict[str, Any]) -> _Faults:
-    """What the SDK of a provider says against a body; nothing where there is no official type of it."""
+    """How a body violates the types of a provider's SDK; nothing if there is no official type of it."""
     judge = validators().get(adapter)
     return judge(body) if judge else iter(())
 
@@ -72,7 +72,7 @@ def _complaints(judge: SchemaValidator, value: Any) -> _Faults:
     try:
         judge.validate_python(value, strict=True)
     except ValidationError as error:
-        # The deepest say most: the others are of the forms that the value does not have.
+        # The deepest explain most: the others are about forms that the value does not have.
         listed = sorted(error.errors(include_url=False, include_context=False), key=lambda each: -len(each["loc"]))
         for found in listed[:_SHOWN]:
             where = ".".join(str(step) for step in found["loc"] if "[" not in str(step))
@@ -80,19 +80,19 @@ def _complaints(judge: SchemaValidator, value: Any) -> _Faults:
 
 
 def strict(declared: Any) -> SchemaValidator:
-    """The type as a validator that reads all of a value and takes nothing that is not declared."""
+    """The type as a validator that reads all of a value and accepts nothing undeclared."""
     schema: Any = copy.deepcopy(TypeAdapter(declared).core_schema)
     definitions = {each["ref"]: each for each in schema.get("definitions", ())}
-    return SchemaValidator(_Strict(definitions).made(schema))
+    return SchemaValidator(_Strict(definitions).convert(schema))
 
 
 class _Strict:
     def __init__(self, definitions: dict[str, _Schema]) -> None:
         self._definitions = definitions
 
-    def made(self, schema: Any) -> Any:
+    def convert(self, schema: Any) -> Any:
         if isinstance(schema, list):
-            return [self.made(each) for each in schema]
+            return [self.convert(each) for each in schema]
         if not isinstance(schema, dict):
             return schema
         kind = schema.get("type")
@@ -101,54 +101,54 @@ class _Strict:
         if kind == "union":
             return self._union(schema)
         if kind == "typed-dict":
-            fields = {name: self.made(each) for name, each in schema["fields"].items()}
+            fields = {name: self.convert(each) for name, each in schema["fields"].items()}
             forbidding = {name: each for name, each in schema.items() if name not in ("config", "extras_schema")}
             return forbidding | {"fields": fields, "extra_behavior": "forbid"}
-        made = {name: self.made(each) if name not in _OPAQUE else each for name, each in schema.items()}
+        made = {name: self.convert(each) if name not in _OPAQUE else each for name, each in schema.items()}
         if kind == "generator":
             made["type"] = "list"
         return made
 
     def _union(self, schema: _Schema) -> _Schema:
-        """Objects are told apart by what they say they are, so that an error speaks of one kind alone.
+        """Objects are distinguished by their type field, so that an error is about one kind only.
 
-        Python objects of the SDK, which its types take beside dicts, are left out: no JSON is one.
+        Python objects of the SDK, which its types accept next to dicts, are left out: no JSON is one.
         """
         choices = [each[0] if isinstance(each, tuple) else each for each in schema["choices"]]
         choices = [each for each in choices if not self._is_object(each)]
-        objects = [each for each in choices if self._resolved(each).get("type") == "typed-dict"]
-        others = [self.made(each) for each in choices if each not in objects]
+        objects = [each for each in choices if self._resolve(each).get("type") == "typed-dict"]
+        others = [self.convert(each) for each in choices if each not in objects]
         for name in _DISCRIMINATORS:
             if len(objects) > 1 and all(self._tags(each, name) for each in objects):
-                return _joined([self._tagged(objects, name), *others], schema)
-        return _joined([*map(self.made, objects), *others], schema)
+                return _join([self._tagged(objects, name), *others], schema)
+        return _join([*map(self.convert, objects), *others], schema)
 
     def _tagged(self, objects: list[_Schema], name: str) -> _Schema:
         by_tag: dict[str, list[_Schema]] = {}
         default: str | None = None
         for each in objects:
             for tag in self._tags(each, name):
-                by_tag.setdefault(tag, []).append(self.made(each))
-                if not self._resolved(each)["fields"][name].get("required", False):
+                by_tag.setdefault(tag, []).append(self.convert(each))
+                if not self._resolve(each)["fields"][name].get("required", False):
                     default = default or tag
 
         def tag_of(value: Any) -> Any:
             return value.get(name, default) if isinstance(value, dict) else None
 
-        tagged = {tag: _joined(choices, {}) for tag, choices in by_tag.items()}
+        tagged = {tag: _join(choices, {}) for tag, choices in by_tag.items()}
         return {"type": "tagged-union", "discriminator": tag_of, "choices": tagged}
 
     def _tags(self, schema: _Schema, name: str) -> list[str]:
-        declared = self._resolved(schema)["fields"].get(name, {}).get("schema", {})
+        declared = self._resolve(schema)["fields"].get(name, {}).get("schema", {})
         return [tag for tag in declared.get("expected", ()) if isinstance(tag, str)]
 
-    def _resolved(self, schema: _Schema) -> _Schema:
+    def _resolve(self, schema: _Schema) -> _Schema:
         while schema.get("type") == "definition-ref":
             schema = self._definitions[schema["schema_ref"]]
         return schema
 
     def _is_object(self, schema: _Schema) -> bool:
-        found = self._resolved(schema)
+        found = self._resolve(schema)
         match found.get("type"):
             case "union":
                 return all(self._is_object(each[0] if isinstance(each, tuple) else each) for each in found["choices"])
@@ -161,7 +161,7 @@ class _Strict:
 _OPAQUE = ("metadata", "serialization", "cls", "function", "config")
 
 
-def _joined(choices: list[_Schema], schema: _Schema) -> _Schema:
+def _join(choices: list[_Schema], schema: _Schema) -> _Schema:
     named = {"ref": schema["ref"]} if "ref" in schema else {}
     return choices[0] if len(choices) == 1 and not named else {"type": "union", "choices": choices} | named
 
@@ -174,12 +174,12 @@ def _ollama_request() -> Any:
 
 
 def _ollama(body: dict[str, Any]) -> _Faults:
-    """The client's request model, as it is: its nested models pass over what they do not know (wire reference 5)."""
+    """The client's request model, unchanged: its nested models ignore unknown fields."""
     known = {name: value for name, value in body.items() if name not in NEWER["ollama"]}
     request = _ollama_request()
     yield from (f"the SDK's type: no field {name}" for name in known.keys() - request.model_fields.keys())
     try:
-        # Images are read from files where they are no base64, which is for the other rules to say.
+        # Images that are no base64 are read from files, which the other rules judge.
         messages = [{k: v for k, v in each.items() if k != "images"} for each in known.get("messages", ())]
         request.model_validate({**known, "messages": messages})
     except ValidationError as error:
@@ -196,7 +196,7 @@ def _converse_shape() -> Any:
 
 
 def _converse(body: dict[str, Any]) -> _Faults:
-    """botocore's model of Converse; bodies of a model's own shape are not its business."""
+    """botocore's model of Converse; it does not judge bodies of a model's own shape."""
     from botocore.validate import ParamValidator
 
     if "anthropic_version" in body or "schemaVersion" in body:

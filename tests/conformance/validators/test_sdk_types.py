@@ -1,4 +1,4 @@
-"""The SDKs' types as validators: they take what providers took, read lazy lists to the end, and forbid the rest."""
+"""The SDKs' types as validators: they accept what providers did, read lazy lists to the end, and forbid the rest."""
 
 import copy
 from typing import Any
@@ -11,8 +11,9 @@ from tests.conformance.validators import sdk_types
 from tests.exchanges import load_or_skip
 
 ACCEPTED = {"anthropic": 0.93, "openai-responses": 0.8, "openai-chat": 0.9, "azure-openai": 0.7, "bedrock": 1.0}
-"""The least share of accepted bodies that the types take: the wires also take fields of previews, of replies that
-are sent back whole, and lack of fields that the types require."""
+"""The least share of accepted bodies that the types accept: the wires also take fields of previews, of replies that are
+sent back whole, and lack fields that the types require.
+"""
 
 _HI = [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]
 BODIES: dict[str, dict[str, Any]] = {
@@ -25,8 +26,8 @@ BODIES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.exchanges
 @pytest.mark.parametrize("provider", list(ACCEPTED))
-def test_the_types_take_what_providers_took(provider: str) -> None:
-    """They are the SDKs' own, so that what they refuse is what a preview or a reply holds beyond them."""
+def test_the_types_accept_what_providers_accepted(provider: str) -> None:
+    """They are the SDKs' own, so they refuse only fields of previews or of replies."""
     bodies = [
         exchange.request
         for exchange in load_or_skip(provider)
@@ -37,8 +38,8 @@ def test_the_types_take_what_providers_took(provider: str) -> None:
 
 
 @pytest.mark.parametrize("adapter", list(BODIES))
-def test_a_key_that_no_type_declares_is_a_fault(adapter: str) -> None:
-    """Deep inside a list that the types leave lazy, too."""
+def test_an_undeclared_key_is_a_fault(adapter: str) -> None:
+    """Also deep inside a list that the types leave lazy."""
     body = copy.deepcopy(BODIES[adapter])
     assert list(sdk_types.faults(adapter, body)) == []
     (message,) = body.get("messages") or body["input"]
@@ -46,15 +47,15 @@ def test_a_key_that_no_type_declares_is_a_fault(adapter: str) -> None:
     assert list(sdk_types.faults(adapter, body))
 
 
-def test_ollamas_model_forbids_what_it_does_not_know() -> None:
-    """Its own configuration would pass over it."""
+def test_ollamas_model_forbids_unknown_fields() -> None:
+    """Its own configuration would ignore them."""
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
     assert list(sdk_types.faults("ollama", body)) == []
     assert list(sdk_types.faults("ollama", body | {"tool_choice": "auto"})) == ["the SDK's type: no field tool_choice"]
 
 
-def test_the_matrix_counts_what_was_rejected() -> None:
-    """A row a source, a column a target; the commonest kinds of rejections are shown with an example."""
+def test_the_matrix_counts_rejections() -> None:
+    """A row is a source, a column a target; the most frequent kinds of rejections have an example."""
     cells = [
         MatrixCell("a", "b", tried=3, rejected=2, faults=["a 1 -> b: id 1", "a 2 -> b: id 2"]),
         MatrixCell("a", "c", tried=3),

@@ -39,7 +39,7 @@ def _faults(adapter: str, body: dict[str, Any]) -> list[str]:
     return [fault for fault in found if not any(mark in fault for mark in _OF_THE_TARGET)]
 
 
-def test_what_a_provider_accepted_has_no_fault(accepted: list[RecordedExchange]) -> None:
+def test_accepted_requests_have_no_fault(accepted: list[RecordedExchange]) -> None:
     """The rules are those of the provider, not stricter ones."""
     judged = {exchange.id: _faults(adapter_name(exchange), exchange.request) for exchange in accepted}
     faulty = {exchange: faults for exchange, faults in judged.items() if faults}
@@ -47,7 +47,7 @@ def test_what_a_provider_accepted_has_no_fault(accepted: list[RecordedExchange])
 
 
 def test_a_missing_result_is_a_fault(accepted: list[RecordedExchange]) -> None:
-    """A call that is answered by nothing fails on every wire."""
+    """An unanswered call fails on every wire."""
     tried = 0
     for exchange in accepted:
         broken = _without_results(exchange.request)
@@ -57,7 +57,7 @@ def test_a_missing_result_is_a_fault(accepted: list[RecordedExchange]) -> None:
     assert tried or accepted[0].provider in WITHOUT_RESULTS
 
 
-def test_what_only_an_issuer_can_read_is_a_fault_elsewhere(accepted: list[RecordedExchange]) -> None:
+def test_issuer_bound_content_is_a_fault_elsewhere(accepted: list[RecordedExchange]) -> None:
     """Thinking that is sent back passes as the provider's own, and fails as another's."""
     replayed = [
         exchange for exchange in accepted if "thinking_replay" in exchange.features and not _signs_for_others(exchange)
@@ -68,7 +68,7 @@ def test_what_only_an_issuer_can_read_is_a_fault_elsewhere(accepted: list[Record
 
 
 def _signs_for_others(exchange: RecordedExchange) -> bool:
-    """Whether all signatures in a request say that there is none, as stands on the calls of another provider."""
+    """Whether all signatures in a request are the placeholder for calls of another provider."""
     found = re.findall(r'"thought_?[sS]ignature": "([^"]*)"', json.dumps(exchange.request))
     return bool(found) and set(found) == {NO_SIGNATURE}
 
@@ -82,7 +82,7 @@ def _is_result(part: dict[str, Any]) -> bool:
 
 
 def _without_results(body: dict[str, Any]) -> dict[str, Any] | None:
-    """The body without its tool results; None where it has none, or where their calls are kept by the provider."""
+    """The body without its tool results; None if it has none, or if the provider stores their calls."""
     broken = copy.deepcopy(body)
     if "input" in broken:
         if not isinstance(broken["input"], list) or any(name in broken for name in _KEPT):

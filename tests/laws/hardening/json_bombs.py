@@ -1,4 +1,4 @@
-"""JSON that is made to break its reader, as bytes, and the places where a reader of ours meets it."""
+"""JSON that is made to break its reader, as bytes, and the places where our readers meet it."""
 
 import json
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ MEGA = 10 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Bomb:
-    """``value`` is one JSON value, or what looks like one. ``fits``: whether a message can hold it, if that is one."""
+    """``value`` is one JSON value, or looks like one. ``fits``: whether a message can hold it, if it is one."""
 
     name: str
     value: bytes
@@ -69,7 +69,7 @@ BOMBS: list[Bomb] = [
 ]
 
 
-def quoted(value: bytes) -> bytes:
-    """The value as a JSON string, for wires that carry arguments as text; its wrong bytes stand there unescaped."""
+def quote(value: bytes) -> bytes:
+    """The value as a JSON string, for wires that carry arguments as text; its invalid bytes stay unescaped."""
     text = value.decode("utf-8", "surrogateescape")
     return json.dumps(text, ensure_ascii=False).encode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""What somebody puts into a name to reach beyond it: line ends, climbing paths, look-alikes, masses."""
+"""Names that are made to reach beyond their field: line ends, parent paths, look-alikes, huge ones."""
 
 import itertools
 

@@ -1,6 +1,6 @@
-"""The hardening tables: how many cases are promised, how many there are, and whether the tests over them pass.
+"""The hardening tables: how many cases are promised, how many there are, and whether their tests pass.
 
-`python -m tests.laws --tables`. Cases that a loop makes are counted where they happen, by the name of what happens.
+`python -m tests.laws --tables`. Cases made by a loop are counted where they happen, by the name of what happens.
 """
 
 import inspect
@@ -10,26 +10,38 @@ from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
 
-from tests.laws.hardening import json_bombs, test_keys
+from tests.laws.hardening import json_bombs, test_injection, test_json, test_keys
 from tests.laws.hardening import payloads as hardening_payloads
 from tests.unit.session import test_media
-from tests.unit.transport import test_fetch, test_retry_table
+from tests.unit.transport import test_fetch_addresses, test_retry_table
 
 ROOT = Path(__file__).parents[3]
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """``tests``: the node ids, without their parameters, of the tests over the table."""
+    """``tests``: the functions, or modules of them, that try the cases."""
 
     name: str
     promised: int
     cases: Callable[[], int]
-    tests: tuple[str, ...]
+    tests: tuple[FunctionType | ModuleType, ...]
+
+    @property
+    def node_ids(self) -> tuple[str, ...]:
+        """Without the parameters of the tests."""
+        return tuple(map(_node_id, self.tests))
+
+
+def _node_id(test: FunctionType | ModuleType) -> str:
+    if isinstance(test, ModuleType):
+        return f"{test.__name__.replace('.', '/')}.py"
+    return f"{test.__module__.replace('.', '/')}.py::{test.__name__}"
 
 
 def _parameters(test: Callable[..., Any]) -> int:
@@ -39,68 +51,51 @@ def _parameters(test: Callable[..., Any]) -> int:
 
 
 def _rounds(test: Callable[..., Any]) -> int:
-    """How often the loop in a test goes round: the number in its one ``range(...)``."""
+    """How often the loop in a test runs: the number in its only ``range(...)``."""
     (rounds,) = re.findall(r"in range\(([\d_]+)\)", inspect.getsource(test))
     return int(rounds)
 
 
 TABLES = (
-    Table(
-        "injection payloads",
-        200,
-        lambda: len(set(hardening_payloads.PAYLOADS)),
-        ("tests/laws/hardening/test_injection.py",),
-    ),
-    Table("key combinations", 500, lambda: len(set(test_keys.CASES)), ("tests/laws/hardening/test_keys.py",)),
+    Table("injection payloads", 200, lambda: len(set(hardening_payloads.PAYLOADS)), (test_injection,)),
+    Table("key combinations", 500, lambda: len(set(test_keys.CASES)), (test_keys,)),
     Table(
         "URLs",
         150,
-        lambda: len({url for url, _ in test_fetch.REFUSED}),
-        ("tests/unit/transport/test_fetch.py::test_what_is_not_public_is_never_connected_to",),
+        lambda: len({url for url, _ in test_fetch_addresses.REFUSED}),
+        (test_fetch_addresses.test_a_private_address_is_never_connected_to,),
     ),
     Table(
         "rebinding flips",
         1_000,
-        lambda: _rounds(test_fetch.test_a_name_that_turns_private_after_the_check_has_no_effect),
+        lambda: _rounds(test_fetch_addresses.test_a_name_that_turns_private_after_the_check_has_no_effect),
         (
-            "tests/unit/transport/test_fetch.py::test_a_name_that_turns_private_after_the_check_has_no_effect",
-            "tests/unit/transport/test_fetch.py::test_a_name_server_that_changes_its_mind_reaches_nothing_private",
+            test_fetch_addresses.test_a_name_that_turns_private_after_the_check_has_no_effect,
+            test_fetch_addresses.test_dns_rebinding_reaches_nothing_private,
         ),
     ),
     Table(
         "paths",
         80,
         lambda: (
-            _parameters(test_media.test_nothing_else_is_read) + _parameters(test_media.test_what_lies_inside_is_read)
+            _parameters(test_media.test_other_files_are_not_read)
+            + _parameters(test_media.test_files_inside_the_workspace_are_read)
         ),
-        (
-            "tests/unit/session/test_media.py::test_nothing_else_is_read",
-            "tests/unit/session/test_media.py::test_what_lies_inside_is_read",
-        ),
+        (test_media.test_other_files_are_not_read, test_media.test_files_inside_the_workspace_are_read),
     ),
     Table(
         "symlink races",
         10_000,
         lambda: _rounds(test_media.test_a_race_of_links_never_leads_outside),
-        ("tests/unit/session/test_media.py::test_a_race_of_links_never_leads_outside",),
+        (test_media.test_a_race_of_links_never_leads_outside,),
     ),
-    Table(
-        "JSON bombs",
-        60,
-        lambda: len({bomb.value for bomb in json_bombs.BOMBS}),
-        ("tests/laws/hardening/test_json.py",),
-    ),
-    Table(
-        "retry table",
-        120,
-        lambda: len({row.meets for row in test_retry_table.TABLE}),
-        ("tests/unit/transport/test_retry_table.py",),
-    ),
+    Table("JSON bombs", 60, lambda: len({bomb.value for bomb in json_bombs.BOMBS}), (test_json,)),
+    Table("retry table", 120, lambda: len({row.name for row in test_retry_table.TABLE}), (test_retry_table,)),
 )
 
 
 class _Outcomes:
-    """What pytest says of each test, and how long it took."""
+    """The result of each test, and how long it took."""
 
     def __init__(self) -> None:
         self.passed: list[str] = []
@@ -116,7 +111,7 @@ class _Outcomes:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TableResult:
     """``enough``: as many cases as promised, and no test over them that failed or did not run."""
 
     table: Table
@@ -130,19 +125,20 @@ class Found:
         return self.cases >= self.table.promised and self.passed > 0 and not self.failed
 
 
-def found() -> Iterator[Found]:
-    """Runs the tests of all tables, once. ``seconds`` are of the wall's clock, as pytest measures them."""
+def check_tables() -> Iterator[TableResult]:
+    """Runs the tests of all tables, once. ``seconds`` are wall-clock time, as pytest measures it."""
     outcomes = _Outcomes()
-    ids = [str(ROOT / test) for table in TABLES for test in table.tests]
-    imported = "ignore::pytest.PytestAssertRewriteWarning"  # by the tables above: their assertions are plain ones here
+    ids = [str(ROOT / test) for table in TABLES for test in table.node_ids]
+    # The tables above import the tests, so pytest cannot rewrite their assertions.
+    imported = "ignore::pytest.PytestAssertRewriteWarning"
     with redirect_stdout(sys.stderr):
         pytest.main(["-q", "-W", imported, f"--rootdir={ROOT}", *ids], [outcomes])
     for table in TABLES:
 
         def over(node: str, table: Table = table) -> bool:
-            return node.startswith(table.tests)
+            return node.startswith(table.node_ids)
 
-        yield Found(
+        yield TableResult(
             table,
             table.cases(),
             sum(map(over, outcomes.passed)),
@@ -151,7 +147,7 @@ def found() -> Iterator[Found]:
         )
 
 
-def lines(rows: list[Found]) -> Iterator[str]:
+def lines(rows: list[TableResult]) -> Iterator[str]:
     yield f"{'table':<20}{'promised':>9}{'cases':>8}{'tests':>8}{'failed':>8}{'seconds':>9}"
     for row in rows:
         short = "" if row.enough else "  NOT ENOUGH"

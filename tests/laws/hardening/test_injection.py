@@ -1,6 +1,6 @@
-"""Whatever a name holds, it stays a name: judged by the bytes that a server received, and by the lines of a log."""
+"""Whatever a name contains, it stays a name: judged by the bytes that a server received, and by the lines of a log."""
 
-# ruff: noqa: PT017 -- most cases may end either way, and an error is judged where it does.
+# ruff: noqa: PT017 -- most cases may end either way, and an error is judged where it is caught.
 
 import logging
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def request_to(provider: str, model: str, *, stream: bool, **options: Any) -> Wi
 def send_and_capture(
     transport: HttpTransport, server: FaultyServer, adapter: Any, request: WireRequest
 ) -> ReceivedRequest:
-    """The request as it arrived. Raises what was refused, in which case the server heard nothing."""
+    """The request as it arrived. Raises what was refused, in which case the server received nothing."""
     before = len(server.requests)
     try:
         transport.send(adapter, request)
@@ -72,8 +72,8 @@ def lines(received: ReceivedRequest) -> list[bytes]:
     return [first, *(line.partition(b":")[0].lower() for line in headers)]
 
 
-def test_there_are_payloads_enough() -> None:
-    """Over two hundred different texts, and every provider that has a wire."""
+def test_there_are_over_two_hundred_payloads() -> None:
+    """All different, and every provider that has a wire."""
     assert len(set(PAYLOADS)) == len(PAYLOADS) >= 200
     assert len(CARRIED) >= 30
     assert set(CARRIED) >= BY_PATH
@@ -82,7 +82,7 @@ def test_there_are_payloads_enough() -> None:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("provider", sample(CARRIED, 6))
 def test_a_model_name_stays_in_its_segment(provider: str, stream: bool, server: FaultyServer) -> None:
-    """The head is that of any model, but for the name's own quoted segment; elsewhere the name is in the body only."""
+    """The head is that of any model, except for the name's own quoted segment; elsewhere the body has the name."""
     usual = request_to(provider, PLAIN, stream=stream)
     before, named, after = usual.path.partition(PLAIN)
     assert bool(named) == (provider in BY_PATH)
@@ -94,7 +94,7 @@ def test_a_model_name_stays_in_its_segment(provider: str, stream: bool, server: 
             try:
                 request = request_to(provider, payload, stream=stream)
                 head = (request.method, request.path, *request.headers.items())
-                if head in sent:  # The body is all that differs, and it is JSON.
+                if head in sent:  # Only the body differs, and it is JSON.
                     continue
                 received = send_and_capture(transport, server, adapter, request)
             except RequestError:
@@ -121,7 +121,7 @@ def test_a_model_name_stays_in_its_segment(provider: str, stream: bool, server: 
 
 @pytest.mark.parametrize("provider", CARRIED)
 def test_a_model_id_is_printable(provider: str) -> None:
-    """Where a model is asked for by its id, what cannot be printed is refused, with the text escaped."""
+    """A model id with unprintable characters is refused, with the text escaped."""
     for payload in PAYLOADS:
         try:
             adapter = get_adapter(f"{provider}:{payload}")
@@ -132,8 +132,8 @@ def test_a_model_id_is_printable(provider: str) -> None:
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai", "bedrock", "google", "ollama"])
-def test_a_header_of_ones_own_is_one_header(provider: str, server: FaultyServer) -> None:
-    """An extra header arrives as it was written, alone, or is refused; as a name it is a name or refused."""
+def test_an_extra_header_is_one_header(provider: str, server: FaultyServer) -> None:
+    """It arrives as it was written, alone, or is refused; as a name it is a name or refused."""
     arrived = refused = 0
     with HttpTransport(api_key="key", base_url=server.url, retry=NO_RETRY) as transport:
         adapter = adapter_class(provider)(PLAIN)
@@ -175,8 +175,8 @@ def test_a_key_is_one_value(server: FaultyServer) -> None:
 
 
 @pytest.mark.parametrize("join", ["{url}{payload}", "{url}/{payload}", "{url}/v1/{payload}/x"])
-def test_a_base_url_leads_where_it_says(join: str, server: FaultyServer) -> None:
-    """A base URL is kept to the letter, below the host and port that it names, or refused."""
+def test_a_base_url_is_kept_to_the_letter(join: str, server: FaultyServer) -> None:
+    """Below the host and port that it names, or it is refused."""
     adapter = PlainAdapter("m")
     request = WireRequest("POST", "/chat", BODY)
     arrived = 0
@@ -192,14 +192,16 @@ def test_a_base_url_leads_where_it_says(join: str, server: FaultyServer) -> None
         arrived += 1
         assert lines(received)[1:] == plain[1:]
         assert received.headers["host"] == f"127.0.0.1:{server.port}"
-        written = base_url.strip().removeprefix(server.url).rstrip("/?#") + "/chat"  # Marks before nothing fall away.
+        written = (
+            base_url.strip().removeprefix(server.url).rstrip("/?#") + "/chat"
+        )  # Separators with nothing after them disappear.
         assert unquote(received.path) == unquote(written), payload
         assert not {".", ".."} & set(unquote(received.path).split("/")), payload
     assert arrived >= (3 if join == "{url}{payload}" else 20)
 
 
-def test_a_host_is_a_host() -> None:
-    """No text makes of a host another one: what passes has the payload's own letters and nothing behind them."""
+def test_a_host_stays_the_same_host() -> None:
+    """What passes has the payload's own letters and nothing after them."""
     for payload in PAYLOADS:
         for text in (f"https://{payload}", f"https://api.test{payload}", f"https://{payload}.api.test/v1"):
             try:
@@ -210,7 +212,7 @@ def test_a_host_is_a_host() -> None:
             assert url.isascii()
             assert url.isprintable()
             written = text.strip().lower().rstrip("/?#")
-            assert url.lower().replace(":", "") == written.replace(":", "")  # A colon without a port falls away.
+            assert url.lower().replace(":", "") == written.replace(":", "")  # A colon without a port disappears.
 
 
 class _RecordCollector(logging.Handler):

@@ -1,6 +1,6 @@
-"""Hostile JSON ends as a value that the docs describe or as a typed error, wherever it comes in."""
+"""Hostile JSON ends as a value that the docs describe or as a typed error, wherever it enters."""
 
-# ruff: noqa: PT017 -- most cases may end either way, and an error is judged where it does.
+# ruff: noqa: PT017 -- most cases may end either way, and an error is judged where it is caught.
 
 import itertools
 import json
@@ -27,7 +27,7 @@ from tests.laws.hardening.json_bombs import BOMBS, Bomb
 from tests.laws.hardening.wires import SLOTS, WIRES, WireTemplate
 
 HEAVY = 300_000
-"""Bytes from which on a bomb is tried on one wire only: it is the parser's business, which all share."""
+"""Bytes from which on a bomb is tried on one wire only: it concerns the parser, which all share."""
 LIGHT = 50_000
 """Bytes up to which a bomb is tried by default."""
 FIXED = datetime(2026, 11, 21, tzinfo=UTC)
@@ -51,7 +51,7 @@ def context(provider: str) -> RequestContext:
     return RequestContext(model=f"{provider}:m", new_id=lambda: "id", clock=lambda: FIXED)
 
 
-def placed(wire: WireTemplate, root: str, exhaustive: bool) -> Iterator[tuple[Bomb, str]]:
+def bomb_places(wire: WireTemplate, root: str, exhaustive: bool) -> Iterator[tuple[Bomb, str]]:
     """Every bomb with every place; the heavy ones on one wire at three, and none of them by default."""
     for bomb in BOMBS if exhaustive else [bomb for bomb in BOMBS if len(bomb.value) <= LIGHT]:
         if len(bomb.value) < HEAVY:
@@ -75,8 +75,8 @@ def check(message: Message | None, bomb: Bomb, place: str) -> None:
             assert call.input == json.loads(bomb.value)
 
 
-def test_there_are_bombs_enough() -> None:
-    """Over sixty cases, no two the same, on every wire."""
+def test_there_are_over_sixty_bombs() -> None:
+    """No two the same, on every wire."""
     assert len({bomb.value for bomb in BOMBS}) >= len(BOMBS) - 2
     assert len(BOMBS) >= 60
 
@@ -94,10 +94,10 @@ def test_the_wires_are_as_the_adapters_read_them(wire: WireTemplate) -> None:
 
 
 @every_wire
-def test_a_whole_reply(wire: WireTemplate, exhaustive: bool) -> None:
-    """A bomb as the body and at every place of it is a message or a DragomanError."""
+def test_a_bomb_in_a_whole_reply(wire: WireTemplate, exhaustive: bool) -> None:
+    """As the body and at every place of it, it is a message or a DragomanError."""
     adapter = adapter_class(wire.provider)("m")
-    for bomb, place in placed(wire, "body", exhaustive):
+    for bomb, place in bomb_places(wire, "body", exhaustive):
         body = bomb.value if place == "body" else wire.reply(place, bomb.value)
         if place == "body":
             failed = adapter.error(500, body, {})
@@ -111,10 +111,10 @@ def test_a_whole_reply(wire: WireTemplate, exhaustive: bool) -> None:
 
 
 @every_wire
-def test_a_stream(wire: WireTemplate, exhaustive: bool) -> None:
-    """A bomb as an event and at every place of one ends the stream with its message or with an error event."""
+def test_a_bomb_in_a_stream(wire: WireTemplate, exhaustive: bool) -> None:
+    """As an event and at every place of one, it ends the stream with its message or with an error event."""
     adapter = adapter_class(wire.provider)("m")
-    for bomb, place in placed(wire, "event", exhaustive):
+    for bomb, place in bomb_places(wire, "event", exhaustive):
         if place == "event":
             payload = b'{"odd":' + bomb.value + b"}" if wire.provider == "bedrock" else bomb.value
             body = wire.frame(payload) + wire.stream("odd", b"null")
@@ -130,8 +130,8 @@ def test_a_stream(wire: WireTemplate, exhaustive: bool) -> None:
 
 
 @every_bomb
-def test_arguments(bomb: Bomb) -> None:
-    """Arguments are the object that they say, or the text as it came."""
+def test_a_bomb_in_arguments(bomb: Bomb) -> None:
+    """Arguments are the object that they contain, or the text as it came."""
     text = bomb.value.decode("utf-8", "replace")
     value, raw = wirejson.parse_arguments(text)
     if raw is None:
@@ -142,8 +142,8 @@ def test_arguments(bomb: Bomb) -> None:
 
 
 @every_bomb
-def test_a_stored_message(bomb: Bomb) -> None:
-    """A row is a message or a ValueError, pydantic's among them; what fits is kept."""
+def test_a_bomb_in_a_stored_message(bomb: Bomb) -> None:
+    """A row is a message or a ValueError, with pydantic's among them; what fits is kept."""
     call = b'{"type":"tool_use","id":"tu_1","name":"f","input":{"x":%s}}' % bomb.value
     rows = {
         "row": bomb.value,
@@ -165,8 +165,8 @@ def test_a_stored_message(bomb: Bomb) -> None:
 
 
 @every_bomb
-def test_a_stored_session(bomb: Bomb) -> None:
-    """A stored session is one or a ConfigurationError."""
+def test_a_bomb_in_a_stored_session(bomb: Bomb) -> None:
+    """It is a session or a ConfigurationError."""
     stored = OLD_SESSION.read_bytes()
     head, _, tail = stored.partition(b'"session_id"')
     places = [
@@ -192,7 +192,7 @@ def test_a_stored_session(bomb: Bomb) -> None:
 
 
 @every_bomb
-def test_a_cassette(bomb: Bomb) -> None:
+def test_a_bomb_in_a_cassette(bomb: Bomb) -> None:
     """A cassette file is exchanges or a ConfigurationError; a recorded body comes back byte for byte or as JSON."""
     text = bomb.value.decode("utf-8", "replace")
     request = "request: {method: POST, path: /x}\n"
@@ -221,7 +221,7 @@ def test_a_cassette(bomb: Bomb) -> None:
             assert json.loads(back.response.body) == json.loads(bomb.value)
 
 
-def laughs() -> str:
+def expanding_aliases() -> str:
     """Aliases of aliases: a few lines that mean a billion entries."""
     names = "abcdefghi"
     levels = [f"{b}: &{b} [{','.join([f'*{a}'] * 10)}]" for a, b in itertools.pairwise(names)]
@@ -231,7 +231,7 @@ def laughs() -> str:
 @pytest.mark.parametrize(
     "text",
     [
-        laughs(),
+        expanding_aliases(),
         "a: &a [*a]",
         "!!python/object/apply:os.system [x]",
         "? [[1]]\n: 2",
@@ -240,15 +240,15 @@ def laughs() -> str:
         "- " * 9_000,
     ],
 )
-def test_a_cassette_of_yaml_tricks(text: str) -> None:
-    """What YAML knows and JSON does not is a ConfigurationError too."""
+def test_yaml_tricks_in_a_cassette(text: str) -> None:
+    """YAML features that JSON lacks are a ConfigurationError too."""
     with pytest.raises(ConfigurationError):
         cassette_file.load_exchanges(text)
 
 
 @every_bomb
-def test_a_price_overlay(bomb: Bomb, tmp_path: Path) -> None:
-    """An overlay is prices or a ConfigurationError, as a file of TOML and as an object of the program."""
+def test_a_bomb_in_a_price_overlay(bomb: Bomb, tmp_path: Path) -> None:
+    """An overlay is prices or a ConfigurationError, as a TOML file and as an object of the program."""
     text = bomb.value.decode("utf-8", "replace")
     model = '[[acme.model]]\nid = "m"\nmatch = { equals = ["m"] }\nsource = "s"\nchecked = 2026-11-10\n'
     path = tmp_path / "overlay.toml"

@@ -1,4 +1,4 @@
-"""A key goes to the origin that it was given for: every provider, every way to say where, every kind of redirect."""
+"""A key goes to the origin that it was given for: every provider, every source of the address, every redirect."""
 
 from itertools import product
 from typing import NamedTuple
@@ -65,7 +65,7 @@ def call(transport: HttpTransport, adapter: Adapter, request: WireRequest) -> No
 
 
 def test_a_redirect_takes_no_key_along() -> None:
-    """Over five hundred calls: the server that was meant hears each once, with its key; no one else hears anything."""
+    """Over five hundred calls: the intended server receives each once, with its key; no other receives anything."""
     assert len(CASES) >= 500
 
     def redirect(received: ReceivedRequest) -> HttpReply:
@@ -101,8 +101,8 @@ def test_a_redirect_takes_no_key_along() -> None:
             assert received.path == "/chat"
 
 
-def test_no_service_hears_the_key_of_another() -> None:
-    """With every provider's key in the environment, each request holds the one of its own endpoint, and goes there."""
+def test_no_service_receives_the_key_of_another() -> None:
+    """With every provider's key in the environment, each request has the one of its own endpoint, and goes there."""
     environ = {"AWS_REGION": "us-east-1", "CLOUDFLARE_ACCOUNT_ID": "acc", "SNOWFLAKE_ACCOUNT": "acct"}
     for name in ("AZURE_OPENAI_ENDPOINT", "DATABRICKS_HOST", "GPUSTACK_BASE_URL", "COMPATIBLE_BASE_URL"):
         environ[name] = f"https://{name.lower().replace('_', '-')}.test"
@@ -125,8 +125,8 @@ def test_no_service_hears_the_key_of_another() -> None:
             assert str(request.url) == base + "/chat"
 
 
-def test_what_was_given_for_one_service_is_refused_for_another() -> None:
-    """All pairs: a key or an address given is never part of a call to a service at another address."""
+def test_settings_of_one_service_are_refused_for_another() -> None:
+    """All pairs: a given key or address is never part of a call to a service at another address."""
     pairs = 0
     for first, second in product(ADAPTERS, ADAPTERS):
         if first.endpoint.base_url == second.endpoint.base_url:

@@ -1,6 +1,6 @@
 """One key in every place where people put keys, and no text of ours that shows it."""
 
-# ruff: noqa: PT017 -- most cases may end either way, and an error is judged where it does.
+# ruff: noqa: PT017 -- most cases may end either way, and an error is judged where it is caught.
 
 import logging
 import pickle
@@ -25,7 +25,7 @@ from dragoman.transport.credentials import Credentials
 from tests.unit.transport.drivers import ADAPTER, BODY
 
 CANARY = "sk-canary-7b1e0c5d9f3a4468"
-"""Shaped like a key: masked even where nobody said that it is one."""
+"""It looks like a key: it is masked even if nobody declared it as one."""
 ADAPTERS = [kind("m") for name in providers() if (kind := adapter_class(name)).transport == "http"]
 ECHOES = [
     HttpReply(status=401, body=f'{{"error":{{"message":"Incorrect API key provided: {CANARY}."}}}}'.encode()),
@@ -55,8 +55,8 @@ def log_records() -> Iterator[list[logging.LogRecord]]:
     logger.removeHandler(handler)
 
 
-def shown(error: BaseException) -> str:
-    """Everything that programs show of an error and of what it came from: texts, reprs, fields, pickles."""
+def describe_error(error: BaseException) -> str:
+    """Everything that programs show of an error and its causes: texts, reprs, fields, pickles."""
     pickled = pickle.dumps(error)
     back = pickle.loads(pickled)
     texts = [str(error), repr(error), str(vars(error)), str(back), str(vars(back)), pickled.decode("latin-1")]
@@ -64,7 +64,7 @@ def shown(error: BaseException) -> str:
 
 
 def records(log_records: list[logging.LogRecord]) -> str:
-    """What was logged; httpcore writes, at DEBUG, the headers of replies as they come."""
+    """The log; httpcore writes, at DEBUG, the headers of replies as they come."""
     ours = (record for record in log_records if not record.name.startswith("httpcore"))
     return "\n".join(f"{record.getMessage()} {record.__dict__}" for record in ours)
 
@@ -75,7 +75,7 @@ def keyless(adapter: Any) -> bool:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 def test_a_reply_that_repeats_the_key(stream: bool, log_records: list[logging.LogRecord]) -> None:
-    """With the key as an argument, in the environment or in a header, what every provider's error shows is masked."""
+    """With the key as an argument, in the environment or in a header: every provider's error masks it."""
     errors = 0
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -109,7 +109,7 @@ def test_a_reply_that_repeats_the_key(stream: bool, log_records: list[logging.Lo
                         adapter.from_wire_response(transport.send(adapter, request), RequestContext(model="a:m"))
                     except ProviderError as error:
                         errors += 1
-                        assert CANARY not in shown(error), adapter
+                        assert CANARY not in describe_error(error), adapter
     assert errors >= 500
     assert CANARY not in records(log_records)
 
@@ -128,20 +128,20 @@ def test_a_key_in_an_address(base_url: str, log_records: list[logging.LogRecord]
         with HttpTransport(api_key="key", **settings) as transport:
             with pytest.raises(DragomanError) as caught:
                 transport.send(ADAPTER, WireRequest("POST", "/chat", BODY))
-            assert CANARY not in shown(caught.value)
+            assert CANARY not in describe_error(caught.value)
             assert CANARY not in repr(transport)
     assert CANARY not in records(log_records)
 
 
-def test_a_key_that_is_none() -> None:
-    """A key with a line end in it is refused by the place where it stood."""
+def test_an_invalid_key() -> None:
+    """A key with a line end is refused, naming its place."""
     for credentials in (lambda: Credentials(f"{CANARY}\nx"), lambda: Credentials(environ={"PLAIN_KEY": f"{CANARY} x"})):
         with pytest.raises(DragomanError) as caught:
             credentials().target(ADAPTER)
-        assert CANARY not in shown(caught.value)
+        assert CANARY not in describe_error(caught.value)
 
 
-def test_objects_keep_to_themselves() -> None:
+def test_objects_show_no_content() -> None:
     """Sessions, transports and requests show neither key nor conversation."""
     settings = {"anthropic": {"api_key": CANARY}}
     sessions = [Session("anthropic:m", providers=settings), AsyncSession("anthropic:m", providers=settings)]
@@ -157,7 +157,7 @@ def test_objects_keep_to_themselves() -> None:
 
 
 def test_a_cassette_holds_no_key() -> None:
-    """Recorded as pytest-recording does it: headers by an allow-list, the query's key and a body's refused."""
+    """Recorded as pytest-recording does it: headers by an allow list, the query's key and a body's refused."""
     recorder = vcr.VCR()
     vcrpy.register(recorder, server="s")
     with FaultyServer(HttpReply(body=b"{}", headers={"set-cookie": CANARY, "x-echo": CANARY})) as server:

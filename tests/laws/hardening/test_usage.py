@@ -45,7 +45,7 @@ MODELS = {
 _SLOT = "@hostile@"
 
 OBJECTS = [wire for wire in WIRES if "usage" in wire.whole.lower()]
-"""Wires whose counts stand in an object of their own; Ollama's stand beside everything else."""
+"""Wires whose counts are in an object of their own; Ollama's are next to everything else."""
 
 every_wire = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.provider)
 
@@ -58,7 +58,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 def places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where the counts of a reply stand: every number below a usage, and those that end in ``_count``."""
+    """The places of counts in a reply: every number below a usage, and those that end in ``_count``."""
     items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     for key, value in items:
         counted = any("usage" in str(step).lower() for step in path) or str(key).endswith("_count")
@@ -67,7 +67,7 @@ def places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(value, (*path, key))
 
 
-def spoilt(reply: Any, path: tuple[Any, ...], value: bytes) -> bytes:
+def replace_count(reply: Any, path: tuple[Any, ...], value: bytes) -> bytes:
     copy = deepcopy(reply)
     node = copy
     for key in path[:-1]:
@@ -86,7 +86,7 @@ def read(wire: WireTemplate, body: bytes) -> Message:
 
 @every_wire
 def test_a_hostile_count_is_never_summed(wire: WireTemplate) -> None:
-    """Wherever it stands: the other counts are what they were, this one is nothing, and the cost is not exact."""
+    """In any place: the other counts stay, this one is ignored, and the cost is not exact."""
     whole = json.loads(wire.reply("text", b'"hi"'))
     sound = read(wire, json.dumps(whole).encode()).usage
     assert isinstance(sound, Usage)
@@ -95,12 +95,12 @@ def test_a_hostile_count_is_never_summed(wire: WireTemplate) -> None:
     for path in found:
         for value in HOSTILE:
             try:
-                message = read(wire, spoilt(whole, path, value))
+                message = read(wire, replace_count(whole, path, value))
             except MalformedReplyError:
                 continue
             assert message.text == "hi"
             usage = message.usage
-            if usage is None:  # the prompt's count is what makes a usage one
+            if usage is None:  # without the prompt's count it is no usage
                 continue
             assert usage.total_tokens <= sound.total_tokens
             assert usage.unread, (path, value)
@@ -110,10 +110,10 @@ def test_a_hostile_count_is_never_summed(wire: WireTemplate) -> None:
 
 
 @pytest.mark.parametrize("wire", OBJECTS, ids=lambda wire: wire.provider)
-def test_a_usage_that_is_none_leaves_the_cost_unknown(wire: WireTemplate) -> None:
-    """A text, a list, a number, null: the reply is there, and what it cost nobody knows."""
+def test_an_invalid_usage_leaves_the_cost_unknown(wire: WireTemplate) -> None:
+    """A text, a list, a number, null: the reply is there, and its cost is unknown."""
     whole = json.loads(wire.reply("text", b'"hi"'))
     name = next(key for key in whole if "usage" in key.lower())
     for value in (b'"free"', b"[]", b"[1]", b"7", b"null", b"{}", b"true"):
-        usage = read(wire, spoilt(whole, (name,), value)).usage
+        usage = read(wire, replace_count(whole, (name,), value)).usage
         assert usage is None or (usage.cost_usd is None and usage.cost_status is CostStatus.UNPRICED), value

@@ -1,7 +1,7 @@
-"""One reply a wire, written by hand after the wire reference, with places that hold whatever a test puts there.
+"""One reply per wire, written by hand after the reference of the wire, with places for test values.
 
-``"@text"`` is the answer's text, ``"@count"`` a number of tokens, ``"@odd"`` a field that nobody knows and ``"@args"``
-the arguments of a call: a JSON value, or a text with one in it where the wire has it so.
+``"@text"`` is the answer's text, ``"@count"`` a number of tokens, ``"@odd"`` an unknown field and ``"@args"`` the
+arguments of a call: a JSON value, or a text with one in it if the wire has it so.
 """
 
 import struct
@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.laws.hardening.json_bombs import quoted
+from tests.laws.hardening.json_bombs import quote
 
 SLOTS = ("text", "count", "odd", "args")
 _USUAL = {"text": b'"hi"', "count": b"3", "odd": b"null", "args": b'{"a":1}'}
@@ -30,16 +30,16 @@ class WireTemplate:
     in_pieces: bool = True
 
     def reply(self, place: str, value: bytes) -> bytes:
-        return _filled(self.whole, place, value, self.as_text)
+        return _fill(self.whole, place, value, self.as_text)
 
     def stream(self, place: str, value: bytes) -> bytes:
-        return b"".join(self.frame(_filled(piece, place, value, self.in_pieces)) for piece in self.pieces)
+        return b"".join(self.frame(_fill(piece, place, value, self.in_pieces)) for piece in self.pieces)
 
 
-def _filled(template: str, place: str, value: bytes, as_text: bool) -> bytes:
+def _fill(template: str, place: str, value: bytes, as_text: bool) -> bytes:
     filled = template.encode()
     for name, put in {**_USUAL, place: value}.items():
-        filled = filled.replace(b'"@%s"' % name.encode(), quoted(put) if name == "args" and as_text else put)
+        filled = filled.replace(b'"@%s"' % name.encode(), quote(put) if name == "args" and as_text else put)
     return filled
 
 
@@ -52,7 +52,7 @@ def _line(payload: bytes) -> bytes:
 
 
 def _aws(payload: bytes) -> bytes:
-    """A binary message whose event type is the payload's one key."""
+    """A binary message whose event type is the payload's only key."""
     kind = payload[2 : payload.index(b'"', 2)]
     inner = payload[payload.index(b":") + 1 : -1]
     headers = b"".join(

@@ -1,8 +1,8 @@
-"""Every immutable field attacked by every path: `python -m tests.laws.policy.attacks` prints a table, 1 where one got
-through.
+"""Every immutable field attacked by every path: `python -m tests.laws.policy.attacks` prints a table, and exits with 1
+if one got through.
 
 A plugin is shown a copy of extensions in which every field is filled. Each attack changes one field of that copy, in
-its own way; what comes back is merged. Nothing may come of it but labels that are new.
+its own way; the result is merged. It may have no effect except new labels.
 """
 
 import copy
@@ -17,7 +17,8 @@ from pydantic import ValidationError
 
 from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.message import Message
-from dragoman.policy import Capability, Extensions, TierViolation, filter_extensions, merge_extensions
+from dragoman.policy import Capability, Extensions, TierViolation
+from dragoman.policy.extensions import filter_extensions, merge_extensions
 from tests.unit.canonical.extensions.samples import full
 
 Path = tuple[Any, ...]
@@ -29,7 +30,7 @@ READERS = tuple(name for name in Capability if name.startswith("read_"))
 
 
 class Agreeable:
-    """Says that it equals everything."""
+    """Claims to equal everything."""
 
     __hash__ = object.__hash__
 
@@ -41,7 +42,7 @@ class Agreeable:
 
 
 class Explosive:
-    """Cannot be compared, read or walked through."""
+    """Cannot be compared, read or iterated."""
 
     __hash__ = object.__hash__
 
@@ -73,16 +74,16 @@ VALUES: dict[str, Value] = {
 }
 
 
-def at(value: Any, path: Path) -> Any:
-    """What stands there: steps are fields of models, keys and indexes."""
+def value_at(value: Any, path: Path) -> Any:
+    """The value at a path: steps are fields of models, keys and indexes."""
     for step in path:
         value = getattr(value, step) if isinstance(value, FrozenModel) else value[step]
     return value
 
 
 def _holder(shown: Extensions, path: Path, value: Value) -> tuple[Any, Any, Any]:
-    holder = at(shown, path[:-1])
-    return holder, path[-1], value(at(shown, path))
+    holder = value_at(shown, path[:-1])
+    return holder, path[-1], value(value_at(shown, path))
 
 
 def _set(shown: Extensions, path: Path, value: Value) -> Any:
@@ -106,7 +107,7 @@ def _delete(shown: Extensions, path: Path, value: Value) -> Any:
 
 
 def _force_attribute(shown: Extensions, path: Path, value: Value) -> Any:
-    """Around the locks of models and containers."""
+    """Around the guards of models and containers."""
     holder, name, new = _holder(shown, path, value)
     if isinstance(holder, FrozenModel):
         object.__setattr__(holder, name, new)
@@ -132,13 +133,13 @@ def _state(shown: Extensions, path: Path, value: Value) -> Any:
     return shown
 
 
-def _rebuilt(build: Callable[[FrozenModel, dict[str, Any]], Any]) -> Attack:
-    """Every model on the way made anew, with the change inside."""
+def _rebuild(build: Callable[[FrozenModel, dict[str, Any]], Any]) -> Attack:
+    """Every model on the path is made again, with the change inside."""
 
     def attack(shown: Extensions, path: Path, value: Value) -> Any:
-        new = value(at(shown, path))
+        new = value(value_at(shown, path))
         for length in range(len(path) - 1, -1, -1):
-            holder, name = at(shown, path[:length]), path[length]
+            holder, name = value_at(shown, path[:length]), path[length]
             if isinstance(holder, FrozenModel):
                 new = build(holder, {name: new})
             elif isinstance(holder, dict):
@@ -150,21 +151,21 @@ def _rebuilt(build: Callable[[FrozenModel, dict[str, Any]], Any]) -> Attack:
     return attack
 
 
-def _unfrozen(shown: Extensions, path: Path, value: Value) -> Any:
-    """Every model on the way of a class of one's own that can be changed."""
+def _unfreeze(shown: Extensions, path: Path, value: Value) -> Any:
+    """Every model on the path becomes one of a mutable class."""
 
     def build(holder: FrozenModel, change: dict[str, Any]) -> Any:
         loose: Any = type("Loose", (type(holder),), {"model_config": {"frozen": False}, "__module__": __name__})
         return loose.model_construct(**{**holder.__dict__, **change})
 
-    return _rebuilt(build)(shown, path, value)
+    return _rebuild(build)(shown, path, value)
 
 
-def _copied(shown: Extensions, path: Path, value: Value) -> Any:
+def _copy(shown: Extensions, path: Path, value: Value) -> Any:
     return _force_attribute(copy.deepcopy(shown), path, value)
 
 
-def _pickled(shown: Extensions, path: Path, value: Value) -> Any:
+def _pickle(shown: Extensions, path: Path, value: Value) -> Any:
     return pickle.loads(pickle.dumps(_force_attribute(pickle.loads(pickle.dumps(shown)), path, value)))
 
 
@@ -174,11 +175,11 @@ ATTACKS: dict[str, Attack] = {
     "object.__setattr__": _force_attribute,
     "__dict__": _dict,
     "__setstate__": _state,
-    "model_copy": _rebuilt(lambda holder, change: holder.model_copy(update=change)),
-    "model_construct": _rebuilt(lambda holder, change: type(holder).model_construct(**{**holder.__dict__, **change})),
-    "unfrozen subclass": _unfrozen,
-    "deepcopy": _copied,
-    "pickle": _pickled,
+    "model_copy": _rebuild(lambda holder, change: holder.model_copy(update=change)),
+    "model_construct": _rebuild(lambda holder, change: type(holder).model_construct(**{**holder.__dict__, **change})),
+    "unfrozen subclass": _unfreeze,
+    "deepcopy": _copy,
+    "pickle": _pickle,
 }
 
 _WRITABLE: frozenset[Path] = frozenset({("http",), ("http", "headers"), ("custom",)})
@@ -186,7 +187,7 @@ _WRITABLE: frozenset[Path] = frozenset({("http",), ("http", "headers"), ("custom
 
 @cache
 def places() -> tuple[Path, ...]:
-    """Every field of every model and every entry of every container, but those that a capability lets one write."""
+    """Every field of every model and every entry of every container, except those that a capability lets one write."""
     return tuple(path for path in _places(full(), ()) if not any(path[: len(free)] == free for free in _WRITABLE))
 
 
@@ -198,7 +199,7 @@ def _places(value: Any, path: Path) -> Iterator[Path]:
     else:
         steps = range(len(value)) if isinstance(value, (list, tuple)) else ()
     for step in steps:
-        inner = at(value, (step,))
+        inner = value_at(value, (step,))
         yield (*path, step)
         if not isinstance(inner, Message):
             yield from _places(inner, (*path, step))
@@ -214,7 +215,7 @@ class Breach(NamedTuple):
 def run_attacks(
     paths: Iterable[Path], capabilities: tuple[Capability, ...], outcomes: Counter[tuple[str, str]]
 ) -> list[Breach]:
-    """What got through; ``outcomes`` counts how each attack ended."""
+    """The breaches; ``outcomes`` counts how each attack ended."""
     original = full()
     breaches: list[Breach] = []
     for path in paths:

@@ -1,7 +1,7 @@
-"""Every set of capabilities by every way of looking: `python -m tests.laws.policy.capabilities` tries all 32,768 sets.
+"""Every set of capabilities in every view: `python -m tests.laws.policy.capabilities` tries all 32,768 sets.
 
-In the sample each text is the path of its field, so that a text that turns up says which slot it leaked from. Prints a
-table; the exit status is 1 where something was seen that was not granted, or not seen that was.
+In the sample each text is the path of its field, so a text that appears names the slot from which it leaked. Prints a
+table; the exit status is 1 if something was seen that was not granted, or not seen that was.
 """
 
 import copy
@@ -16,15 +16,9 @@ from typing import Any
 
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message, Role
-from dragoman.policy import (
-    Capability,
-    Extensions,
-    MessageView,
-    TierViolation,
-    expand_capabilities,
-    filter_extensions,
-    merge_extensions,
-)
+from dragoman.policy import Capability, Extensions, MessageView, TierViolation
+from dragoman.policy.extensions import filter_extensions, merge_extensions
+from dragoman.policy.slots import expand_capabilities
 from tests.unit.canonical.extensions.samples import FULL, full
 from tests.unit.policy.grants import ACCESSORS, grant_for, texts
 
@@ -43,7 +37,7 @@ def view_over(extensions: Extensions) -> MessageView:
 
 
 def _error_texts(shown: Extensions, granted: frozenset[Capability]) -> str:
-    """What the errors say when a plugin changes what it may not, or does something that cannot be done."""
+    """The texts of errors when a plugin changes what it may not, or does something impossible."""
     texts: list[str] = []
     for forgery in FORGERIES:
         try:
@@ -98,7 +92,7 @@ _FULL_VIEW, _BARE_VIEW = view_over(full()), view_over(Extensions())
 
 
 def breaches(names: Iterable[Capability]) -> list[tuple[str, str]]:
-    """By which way of looking, and what was seen that was not granted or missing that was."""
+    """In which view, and what was seen that was not granted or missing that was."""
     names = tuple(names)
     granted = expand_capabilities(names)
     shown = filter_extensions(full(), names)

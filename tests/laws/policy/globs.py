@@ -1,6 +1,6 @@
-"""Globs against brute force, and what they cost: `python -m tests.laws.policy.globs`, 1 where a pair differs.
+"""Globs against brute force, and their cost: `python -m tests.laws.policy.globs`, 1 if a pair differs.
 
-The first table compares 50,000 random pairs with a matcher that tries every way to divide the text. The second counts
+The first table compares 50,000 random pairs with a matcher that tries every division of the text. The second counts
 steps and takes the time of patterns on which backtracking would not end.
 """
 
@@ -25,17 +25,19 @@ HARD = {
 
 
 @cache
-def by_brute_force(pattern: str, text: str) -> bool:
-    """Every way to divide the text, one after the other."""
+def match_by_brute_force(pattern: str, text: str) -> bool:
+    """Every division of the text, one after the other."""
     if not pattern:
         return not text
     if pattern.startswith("**"):
-        return any(by_brute_force(pattern[2:].lstrip("*"), text[length:]) for length in range(len(text) + 1))
+        return any(match_by_brute_force(pattern[2:].lstrip("*"), text[length:]) for length in range(len(text) + 1))
     if pattern.startswith("*"):
         return any(
-            by_brute_force(pattern[1:], text[length:]) for length in range(len(text) + 1) if "/" not in text[:length]
+            match_by_brute_force(pattern[1:], text[length:])
+            for length in range(len(text) + 1)
+            if "/" not in text[:length]
         )
-    return text[:1] == pattern[0] and by_brute_force(pattern[1:], text[1:])
+    return text[:1] == pattern[0] and match_by_brute_force(pattern[1:], text[1:])
 
 
 class Comparison(NamedTuple):
@@ -51,7 +53,7 @@ def compare(pairs: int, seed: int) -> Comparison:
     for _ in range(pairs):
         pattern = "".join(chance.choices("ab/*.\n(ä", weights=(3, 2, 2, 6, 1, 1, 1, 1), k=chance.randrange(9)))
         text = "".join(chance.choices("ab/.\n(ä", weights=(4, 3, 2, 1, 1, 1, 1), k=chance.randrange(9)))
-        expected = by_brute_force(pattern, text)
+        expected = match_by_brute_force(pattern, text)
         matching += expected
         if Glob(pattern).matches(text) != expected:
             wrong.append((pattern, text))
@@ -59,7 +61,7 @@ def compare(pairs: int, seed: int) -> Comparison:
 
 
 class _Counted(str):
-    """A text that counts how often one of its characters is read."""
+    """A text that counts how often its characters are read."""
 
     steps = 0
 
@@ -70,14 +72,14 @@ class _Counted(str):
 
 
 def steps(pattern: str, text: str) -> int:
-    """How many characters a match reads, each time it does."""
+    """How many characters a match reads, with repetitions."""
     counted = _Counted(text)
     Glob(pattern).matches(counted)
     return counted.steps
 
 
 def _milliseconds(pattern: str, text: str) -> float:
-    """The median of five, with the pattern made anew."""
+    """The median of five, with a newly compiled pattern."""
     times = []
     for _ in range(5):
         begun = time.perf_counter()

@@ -1,8 +1,7 @@
-"""A label, once there, stays through any course of events until one audit record says that it went.
+"""A label stays through any course of events until one audit record says that it was removed.
 
-`python -m tests.laws.policy.labels` runs two machines 2,000 times of 50 steps each: this one, on extensions alone,
-and that of
-`session_labels`, on whole sessions with their stores. `--runs` says how many instead. The exit status is 1 where a
+`python -m tests.laws.policy.labels` runs two machines 2,000 times of 50 steps each: this one, on extensions only, and
+that of `session_labels`, on whole sessions with their stores. `--runs` sets another number. The exit status is 1 if a
 label was lost.
 """
 
@@ -24,16 +23,11 @@ from dragoman.policy import (
     DeclassificationError,
     Extensions,
     HttpExtension,
-    RequestExtension,
     SecurityExtension,
     TierViolation,
-    declassify,
-    filter_extensions,
-    inherit_labels,
-    labels_of,
-    merge_extensions,
-    with_labels,
 )
+from dragoman.policy.extensions import RequestExtension, filter_extensions, merge_extensions
+from dragoman.policy.labels import declassify, inherit_labels, labels_of, with_labels
 
 RUNS, STEPS = 2_000, 50
 
@@ -53,7 +47,7 @@ audits = st.sampled_from(["kept", "failing"])
 
 
 class Labels(RuleBasedStateMachine):
-    """Two messages' extensions, what they must bear, and the records."""
+    """Two messages' extensions, their required labels, and the records."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,7 +86,7 @@ class Labels(RuleBasedStateMachine):
             self.plugin_returns_anything(shown, names, may_write=True)
 
     @rule()
-    def made_from_both(self) -> None:
+    def derive_from_both(self) -> None:
         """A summary, or a tool's answer that goes into the next message."""
         self.other = inherit_labels(None, self.other, self.one)
         self.due_other |= self.due
@@ -136,7 +130,7 @@ class Labels(RuleBasedStateMachine):
 
 
 def run(machine: type[RuleBasedStateMachine], runs: int, steps: int = STEPS) -> None:
-    """Raises AssertionError where the law does not hold."""
+    """Raises AssertionError if the law is broken."""
     how = settings(
         max_examples=runs,
         stateful_step_count=steps,
@@ -154,7 +148,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.laws.policy.labels", description=__doc__)
     parser.add_argument("--runs", type=int, default=RUNS)
     runs = parser.parse_args().runs
-    logging.disable(logging.CRITICAL)  # plugins that fail are the point here
+    logging.disable(logging.CRITICAL)  # failing plugins are expected here
     print("| machine | runs | steps | seconds | labels lost |\n| --- | --- | --- | --- | --- |")
     lost = False
     for machine in (Labels, SessionLabels):

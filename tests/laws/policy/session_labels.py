@@ -1,4 +1,4 @@
-"""Labels in sessions: what plugins and data policies said of the data stays, whatever the session goes through."""
+"""Labels in sessions: labels of plugins and data policies stay, whatever happens to the session."""
 
 from contextlib import suppress
 from functools import partial
@@ -21,9 +21,8 @@ from dragoman.policy import (
     PolicyDeniedError,
     SecurityExtension,
     Step,
-    labels_of,
-    with_labels,
 )
+from dragoman.policy.labels import labels_of, with_labels
 from dragoman.session import Session, tool
 from dragoman.store import SessionNotFoundError, Store
 from tests.unit.session.drivers import ANTHROPIC, OLLAMA, SyncDriver, Wire
@@ -44,7 +43,7 @@ def look() -> str:
 
 
 class LabelPlugin(Plugin):
-    """Labels what holds ``label:X`` with X."""
+    """Labels text with ``label:X`` with X."""
 
     name = "labelling"
     hooks = tuple(Hook)
@@ -56,7 +55,7 @@ class LabelPlugin(Plugin):
 
 
 class LabelDroppingPlugin(Plugin):
-    """Returns extensions without what it should have carried along; ``how`` is for the machine to say."""
+    """Returns extensions without some of what it received; the machine sets ``how``."""
 
     name = "careless"
     hooks = tuple(Hook)
@@ -81,7 +80,7 @@ HOST = Extensions(security=SecurityExtension(data={"look": DataPolicy(apply_labe
 
 
 class SessionLabels(RuleBasedStateMachine):
-    """One conversation, what its labels must be, and the records of those that were taken away."""
+    """One conversation, its required labels, and the records of removed ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +89,7 @@ class SessionLabels(RuleBasedStateMachine):
         self.drop_modes = LabelDroppingPlugin()
         self.due: set[str] = set()
         self.kept: set[str] = set()
-        """Labels of what the history holds: what a turn that failed had said is not in it."""
+        """Labels of the history: the texts of a failed turn are not in it."""
         self.in_store = True
         self.spoke = False
         self.length = 0
@@ -123,10 +122,12 @@ class SessionLabels(RuleBasedStateMachine):
         self.session.close()
         self.store.close()
 
-    def _will_answer(self, *replies: list[Part] | Exception) -> None:
+    def _expect_reply(self, *replies: list[Part] | Exception) -> None:
         for name, write in (("anthropic", handwritten_anthropic), ("ollama", handwritten_ollama)):
             wire = self.wires[name]
-            scripted: list[Any] = [each if isinstance(each, Exception) else _written(write, each) for each in replies]
+            scripted: list[Any] = [
+                each if isinstance(each, Exception) else _write_reply(write, each) for each in replies
+            ]
             wire.replies = [*([Exception()] * len(wire.requests)), *scripted]
 
     def _turn(self, prompt: str, *, streamed: bool, left: bool) -> bool:
@@ -141,10 +142,10 @@ class SessionLabels(RuleBasedStateMachine):
         return True
 
     @rule(prompt=words, answered=words, called=st.booleans(), streamed=st.booleans(), left=st.booleans())
-    def say(self, prompt: str, answered: str, called: bool, streamed: bool, left: bool) -> None:
-        """A turn: labels come from what is said and answered, and from the tool's data policy."""
+    def ask(self, prompt: str, answered: str, called: bool, streamed: bool, left: bool) -> None:
+        """A turn: labels come from the prompt and the answer, and from the tool's data policy."""
         replies: list[list[Part]] = [["I look.", Call("call_1", "look")]] if called else []
-        self._will_answer(*replies, [answered])
+        self._expect_reply(*replies, [answered])
         before = set(self.session.labels)
         if self._turn(prompt, streamed=streamed, left=left and streamed):
             expected = {TOOL_LABEL} if called else set()
@@ -156,8 +157,8 @@ class SessionLabels(RuleBasedStateMachine):
 
     @rule(prompt=words, streamed=st.booleans())
     def fail(self, prompt: str, streamed: bool) -> None:
-        """A provider that is down: what was said came in all the same."""
-        self._will_answer(*[ConnectionError()] * 4)
+        """A provider that is down: the prompt was still processed."""
+        self._expect_reply(*[ConnectionError()] * 4)
         self._turn(prompt, streamed=streamed, left=False)
         self._grow()
 
@@ -165,7 +166,7 @@ class SessionLabels(RuleBasedStateMachine):
     def drop_labels(self, how: str, prompt: str) -> None:
         """A plugin loses what it was shown, in one turn."""
         self.drop_modes.how = how
-        self._will_answer(["Fine."])
+        self._expect_reply(["Fine."])
         bearing = bool(self.session.labels) or ":" in prompt
         ended = self._turn(prompt, streamed=False, left=False)
         assert ended is not (bearing and how in ("fewer labels", "an empty security"))
@@ -178,7 +179,7 @@ class SessionLabels(RuleBasedStateMachine):
 
     @rule(keep_last=st.integers(0, 2))
     def compact(self, keep_last: int) -> None:
-        self._will_answer(["A summary."])
+        self._expect_reply(["A summary."])
         with suppress(CompactionError, PolicyDeniedError, ProviderError):
             self.session.compact(keep_last=keep_last)
         self._grow()
@@ -187,11 +188,11 @@ class SessionLabels(RuleBasedStateMachine):
     def dump_and_load(self) -> None:
         kept = self.session.dump()
         self.in_store = False
-        self._go_on(Session.load(kept, providers=self._providers, new_id=self._new_id, **self._settings()))
+        self._resume(Session.load(kept, providers=self._providers, new_id=self._new_id, **self._settings()))
 
     @rule()
     def resume_from_the_store(self) -> None:
-        """What a turn added is there when it ends; a session without one is not there yet."""
+        """A turn is stored at its end; a session without one is not stored yet."""
         if not self.in_store:
             return
         try:
@@ -205,11 +206,12 @@ class SessionLabels(RuleBasedStateMachine):
         except SessionNotFoundError:
             assert self.session.messages == () or not self.spoke
             return
-        self._go_on(found)
+        self._resume(found)
 
-    def _go_on(self, session: Session) -> None:
-        """What is gone with a program is what failed there. Beside no message there is no place for a record: what the
-        program itself says of the data then holds again."""
+    def _resume(self, session: Session) -> None:
+        """Failed turns are gone with a program. Without a message there is no place for a record: then the labels that
+        the program itself sets apply again.
+        """
         before, self.session = self.session, session
         before.close()
         initial_labels = frozenset() if session.messages else labels_of(self.extensions)
@@ -218,12 +220,12 @@ class SessionLabels(RuleBasedStateMachine):
 
     @rule(labels=st.frozensets(st.sampled_from([*LABELS, TOOL_LABEL]), max_size=2))
     def split_off(self, labels: frozenset[str]) -> None:
-        """Another session goes on with the history and the labels, some of which an officer takes away before."""
+        """Another session continues with the history and the labels, some of which an officer removes before."""
         self.declassify(labels)
         left = with_labels(HOST, self.session.labels)
         self.kept = set(self.due)
         messages = [message.model_copy(update={"session_id": ""}) for message in self.session.messages]
-        # What names a label is not said again, or it would be labelled again.
+        # A text that names a label is not repeated, or it would be labelled again.
         history = [
             message for message in messages if "label:" not in message.model_dump_json() and not message.tool_uses
         ]
@@ -235,7 +237,7 @@ class SessionLabels(RuleBasedStateMachine):
 
     @rule(labels=st.frozensets(st.sampled_from([*LABELS, TOOL_LABEL]), max_size=2), audit=st.booleans())
     def declassify(self, labels: frozenset[str], audit: bool = True) -> None:
-        """An officer takes labels away; where the record cannot be given, they stay."""
+        """An officer removes labels; if the record fails, they stay."""
 
         def failing(_: Declassification) -> None:
             raise OSError
@@ -253,7 +255,7 @@ class SessionLabels(RuleBasedStateMachine):
         self.kept -= gone
 
     def _grow(self) -> None:
-        """Labels that came are due from here on; where a message came with them, for good."""
+        """New labels are required from now on; if a message came with them, for good."""
         self.due |= self.session.labels
         if len(self.session.messages) > self.length:
             self.kept, self.length, self.spoke = set(self.due), len(self.session.messages), True
@@ -264,6 +266,6 @@ class SessionLabels(RuleBasedStateMachine):
         assert len(self.records) == self.declassified
 
 
-def _written(write: Any, parts: list[Part]) -> Reply:
+def _write_reply(write: Any, parts: list[Part]) -> Reply:
     reply: Reply = partial(write)(*parts)
     return reply

@@ -1,7 +1,7 @@
-"""Histories as one provider's models leave them: its ids, its thinking, its native blocks, and all that goes wrong.
+"""Histories as one provider's models leave them: its ids, its thinking, its native blocks, and all that can go wrong.
 
-A `Source` says what a provider's own messages look like. `histories_of` puts scenes of them together: whole and
-broken turns, answers that are missing, double or nobody's, ids that repeat or look alike, media everywhere.
+A `Source` describes a provider's own messages. `histories_of` combines scenes of them: whole and broken turns, answers
+that are missing, double or orphans, ids that repeat or look alike, media everywhere.
 """
 
 from collections.abc import Sequence
@@ -40,11 +40,11 @@ _SOURCED = TextBlock(text="It rains.", citations=(Citation(kind="TEXT_CONTENT", 
 
 @dataclass(frozen=True)
 class Source:
-    """What one provider's messages look like.
+    """A provider's own messages.
 
     ``ids`` are formats of its tool ids, filled with a number. ``thinking`` are blocks as its replies hold them,
-    ``natives`` blocks that only it reads, ``cited`` texts with its sources. ``spoken`` are whole messages that were
-    recorded, to be mixed in.
+    ``natives`` blocks that only it reads, ``cited`` texts with its sources. ``spoken`` are whole recorded messages to
+    be mixed in.
     """
 
     provider: str
@@ -112,7 +112,9 @@ SOURCES = {
 """By adapter. A number that repeats makes an id that repeats."""
 
 ODD_IDS = ("f.x:0", "f:x.0", "x" * 300, "ünïcode", "fc|with pipes", "a b", "call_1~2", "")
-"""Illegal, over-long and empty ids, two that meet where each illegal character becomes the same legal one."""
+"""Illegal, over-long and empty ids, and two that become equal if each illegal character is replaced by the same legal
+one.
+"""
 
 _PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 _TEXTS = ("Hello.", "", " ", "\n", "It is raining, says the tool.", "😀 a\u2028b", "\x00", '{"a": 1}')
@@ -172,7 +174,7 @@ def _calls(draw: st.DrawFn, source: Source, *, repeat: bool) -> tuple[list[ToolU
         native = form.format(draw(st.integers(0, 4)))
         number = draw(st.integers(0, 3 if repeat else 1 << 40))
         made = f"tu_{format_ulid(number)}"
-        # A history from elsewhere may hold whatever ids it had there, instead of ours.
+        # A history from elsewhere may have any ids, instead of ours.
         canonical = draw(st.sampled_from((made, native, *ODD_IDS))) if repeat else made
         broken = draw(st.none() | st.none() | st.just('{"city": "Be'))
         calls.append(
@@ -190,7 +192,7 @@ def _calls(draw: st.DrawFn, source: Source, *, repeat: bool) -> tuple[list[ToolU
 
 @st.composite
 def replies(draw: st.DrawFn, source: Source, *, calling: bool = False) -> Message:
-    """A message of the provider's model: thinking, words, native blocks and calls, whole or broken off."""
+    """A message of the provider's model: thinking, text, native blocks and calls, whole or broken off."""
     parts: list[ContentBlock] = []
     known: tuple[ContentBlock, ...] = (*source.natives, *source.cited)
     thinks: bool = draw(st.booleans())
@@ -218,7 +220,7 @@ def replies(draw: st.DrawFn, source: Source, *, calling: bool = False) -> Messag
 
 @st.composite
 def _answers(draw: st.DrawFn, calls: Sequence[ToolUseBlock]) -> list[Message]:
-    """Results of some of the calls, of none, of some twice, of calls that nobody made."""
+    """Results of some of the calls, of none, of some twice, and orphans."""
     known = st.sampled_from([call.id for call in calls]) if calls else st.just("tu_nobody")
     ids = draw(st.just([call.id for call in calls]) | st.lists(known | st.sampled_from(ODD_IDS), max_size=3))
     content = st.lists(texts | _media, max_size=2).map(tuple)
@@ -236,7 +238,7 @@ def _tool_turns(draw: st.DrawFn, source: Source) -> list[Message]:
 
 @st.composite
 def _recorded_turns(draw: st.DrawFn, source: Source) -> list[Message]:
-    """A message as it was recorded, its calls answered or not."""
+    """A recorded message, with its calls answered or not."""
     turn = draw(st.sampled_from(source.recorded))
     return [turn, *draw(_answers(turn.tool_uses))] if turn.tool_uses else [turn]
 
@@ -251,7 +253,7 @@ def _scenes(source: Source) -> SearchStrategy[list[Message]]:
 
 @st.composite
 def histories_of(draw: st.DrawFn, source: Source, max_scenes: int = 6) -> list[Message]:
-    """A history that one provider's model took part in, as bad as they come. It is never empty."""
+    """A history that one provider's model took part in, as bad as possible. It is never empty."""
     scenes = draw(st.lists(_scenes(source), min_size=1, max_size=max_scenes))
     messages = [message for scene in scenes for message in scene]
     return [message.model_copy(update={"id": f"{index:026d}"}) for index, message in enumerate(messages)]

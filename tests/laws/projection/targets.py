@@ -1,4 +1,4 @@
-"""Targets for projections: what real providers take, and the two extremes."""
+"""Targets for projections: what real providers accept, and the two extremes."""
 
 from dragoman.adapter.facts.capabilities import (
     ABSENT,
@@ -19,7 +19,8 @@ RULES = {
     "bedrock": ToolIdRule(alphabet=_ALPHANUMERIC + "_.:-", min_length=1, max_length=64, prefix="tooluse_"),
     "long": ToolIdRule(alphabet="abc", min_length=40, max_length=50),
 }
-"""What each provider's ids look like (wire reference 8.2), and a rule that wants longer ids than we make by default."""
+"""The rules of each provider's ids (docs/reference/wires), and a rule that requires longer ids than we make by default.
+"""
 
 _ANTHROPIC = AdapterCapabilities(
     supports_thinking=NATIVE,

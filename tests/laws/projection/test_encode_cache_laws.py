@@ -1,4 +1,4 @@
-"""Laws of requests that are built step by step: what is kept of earlier ones changes nothing but the effort."""
+"""Laws of requests that are built step by step: caches of earlier ones change the effort only."""
 
 import json
 from collections import Counter
@@ -45,8 +45,8 @@ def body_and_losses(wire: WireRequest | str) -> tuple[Any, Counter[Loss]]:
 @pytest.mark.parametrize("model", MODELS)
 @examples(30)
 @given(data=st.data())
-def test_a_growing_history_is_sent_as_if_it_were_new(model: str, data: st.DataObject) -> None:
-    """Each request of a session has the bytes and the losses of one that knows nothing of those before."""
+def test_a_growing_history_is_sent_like_a_new_one(model: str, data: st.DataObject) -> None:
+    """Each request of a session has the bytes and the losses of one without earlier ones."""
     history = data.draw(histories(max_scenes=8))
     session = RequestContext(model=model, session_id="s")
     for end in range(1, len(history) + 1):
@@ -57,8 +57,8 @@ def test_a_growing_history_is_sent_as_if_it_were_new(model: str, data: st.DataOb
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_what_was_sent_is_not_encoded_again(model: str) -> None:
-    """The messages before the last question of a long conversation are settled."""
+def test_sent_messages_are_not_encoded_again(model: str) -> None:
+    """The messages before the last question of a long conversation are cached."""
     history = [
         message for number in range(20) for message in (Message.user(f"Why {number}?"), Message.assistant("So."))
     ]
@@ -75,8 +75,8 @@ def test_what_was_sent_is_not_encoded_again(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_turns_without_words_settle_nothing(model: str) -> None:
-    """What stands in for them stands there once."""
+def test_empty_turns_are_not_cached_twice(model: str) -> None:
+    """Their placeholder appears once."""
     history = [
         Message.assistant(""),
         Message.user(""),
@@ -93,7 +93,7 @@ def test_turns_without_words_settle_nothing(model: str) -> None:
 
 
 def test_another_history_is_not_mistaken_for_the_one_before() -> None:
-    """Equal messages are not the same ones, and an edited history is encoded anew."""
+    """Equal messages are not the same ones, and an edited history is encoded again."""
     context = RequestContext(model=MODELS[0], session_id="s")
     history = [Message.user("One?"), Message.assistant("1."), Message.user("Two?"), Message.assistant("2.")]
     build_request(MODELS[0], [*history, Message.user("Three?")], context)

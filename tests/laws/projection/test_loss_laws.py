@@ -1,4 +1,4 @@
-"""Laws of losses: the list is empty exactly where the conversation comes back from the wire as it went in."""
+"""Laws of losses: the list is empty exactly if the conversation comes back from the wire unchanged."""
 
 import pytest
 from hypothesis import given, note
@@ -18,7 +18,7 @@ targets = pytest.mark.parametrize("target", list(TARGETS))
 
 @st.composite
 def two_model_histories(draw: st.DrawFn, target: str) -> list[Message]:
-    """What two models leave behind, one of them often the target's own: whole and broken turns, media, channels."""
+    """Histories of two models, one of them often the target's own: whole and broken turns, media, channels."""
     own = target_adapter(target)
     names = st.sampled_from(sorted(SOURCES))
     first, second = (draw(names | st.just(own) if own in SOURCES else names) for _ in range(2))
@@ -29,10 +29,10 @@ def two_model_histories(draw: st.DrawFn, target: str) -> list[Message]:
 @targets
 @examples(30)
 @given(history=conversations())
-def test_nothing_is_lost_exactly_where_all_comes_back(target: str, history: list[Message]) -> None:
-    """A difference without a loss would be silent; a loss without a difference would cry wolf.
+def test_no_loss_exactly_if_everything_comes_back(target: str, history: list[Message]) -> None:
+    """A difference without a loss would be silent; a loss without a difference would be a false alarm.
 
-    What a wire wants beyond what was said, such as a word that stands for a missing signature, is no difference.
+    Additions that a wire requires, such as a word that stands for a missing signature, are no difference.
     """
     trip = RoundTrip.of(get_adapter(TARGETS[target]), history)
     assert trip.unchanged == (not [loss for loss in trip.losses if loss.message_id]), trip
@@ -41,10 +41,10 @@ def test_nothing_is_lost_exactly_where_all_comes_back(target: str, history: list
 @targets
 @examples(20)
 @given(data=st.data())
-def test_what_changes_is_a_loss_of_its_message(target: str, data: st.DataObject) -> None:
-    """Of any history: without a loss it comes back the same, and what comes back changed has a loss of its own.
+def test_every_change_is_a_loss_of_its_message(target: str, data: st.DataObject) -> None:
+    """For any history: without a loss it comes back the same, and what comes back changed has a loss of its own.
 
-    A warning is never for nothing: where content is said to be gone or reduced, the history comes back changed.
+    A warning is never groundless: if content is reported as gone or reduced, the history comes back changed.
     """
     trip = RoundTrip.of(get_adapter(TARGETS[target]), data.draw(two_model_histories(target)))
     note(f"{trip.losses}")
@@ -55,11 +55,11 @@ def test_what_changes_is_a_loss_of_its_message(target: str, data: st.DataObject)
 
 @pytest.mark.exchanges
 @targets
-def test_what_changes_of_recorded_conversations_is_a_loss(target: str, exhaustive: bool) -> None:
-    """The same of what was really said, native blocks, sources and signatures included."""
+def test_every_change_of_recorded_conversations_is_a_loss(target: str, exhaustive: bool) -> None:
+    """The same for real content, with native blocks, sources and signatures."""
     for source in ("anthropic", "openai-responses", "openai-chat", "google", "bedrock", "cohere"):
         load_or_skip(source)
-        for history in list(recorded_histories(source, prefixes=False))[:: 12 if exhaustive else 120]:
+        for history in list(recorded_histories(source, prefixes=False))[:: 12 if exhaustive else 400]:
             trip = RoundTrip.of(get_adapter(TARGETS[target]), history.messages)
             assert not trip.unreported, (history.name, trip.unreported)
             assert trip.losses or trip.unchanged, history.name

@@ -1,4 +1,4 @@
-"""The prefix ledger: what is void when something before signed thinking has changed, said before it is sent."""
+"""The prefix ledger: what becomes void if something before signed thinking changes, reported before it is sent."""
 
 import json
 from collections.abc import Sequence
@@ -71,7 +71,7 @@ def voided_losses(wire: WireRequest) -> list[str]:
 
 
 def test_a_history_that_only_grows_loses_nothing(conversation: SignedConversation) -> None:
-    """Nothing is reported, and the provider is asked for nothing, also after a restart and with other options."""
+    """Nothing is reported, and nothing is requested from the provider, also after a restart and with other options."""
     assert voided_losses(conversation.wire()) == []
     assert voided_losses(conversation.wire(max_output_tokens=7, effort="low", prompt_cache="5m")) == []
     assert b"block_binding" not in conversation.wire().body
@@ -81,8 +81,8 @@ def test_a_history_that_only_grows_loses_nothing(conversation: SignedConversatio
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["kept encodings", "a fresh context"])
-def test_whatever_changes_before_it_voids_signed_thinking(conversation: SignedConversation, known: bool) -> None:
-    """A tool, the system prompt, an earlier message: each is noticed from where it is."""
+def test_a_change_before_signed_thinking_voids_it(conversation: SignedConversation, known: bool) -> None:
+    """A tool, the system prompt, an earlier message: each is noticed from its place on."""
     replies = [message.id for message in conversation.messages if message.role == "assistant"]
     if not known:
         conversation.context = RequestContext(model=MODEL, session_id="s")
@@ -95,7 +95,7 @@ def test_whatever_changes_before_it_voids_signed_thinking(conversation: SignedCo
     assert voided_losses(conversation.wire(changed)) == replies
 
 
-def test_the_provider_is_asked_to_drop_what_is_void(conversation: SignedConversation) -> None:
+def test_the_provider_is_asked_to_drop_void_thinking(conversation: SignedConversation) -> None:
     """It would refuse the request otherwise; the caller's own beta headers stay."""
     conversation.tools = ()
     wire = conversation.wire(headers={"anthropic-beta": "other-2026-01-01"}, thinking=True)
@@ -107,16 +107,16 @@ def test_the_provider_is_asked_to_drop_what_is_void(conversation: SignedConversa
     assert wire.headers["anthropic-beta"] == "other-2026-01-01,thinking-binding-controls-2026-08-01"
 
 
-def test_strictly_such_a_request_is_refused(conversation: SignedConversation) -> None:
-    """With the message in question named, and before anything is sent."""
+def test_in_strict_mode_the_request_is_refused(conversation: SignedConversation) -> None:
+    """Naming the message, and before anything is sent."""
     assert conversation.wire(strict_prefix=True).body
     conversation.tools = ()
     with pytest.raises(ProjectionError, match=conversation.messages[2].id):
         conversation.wire(strict_prefix=True)
 
 
-def test_critical_thinking_is_not_lost_this_way(conversation: SignedConversation) -> None:
-    """A block that may not be lost fails the request instead."""
+def test_critical_thinking_is_not_voided(conversation: SignedConversation) -> None:
+    """A critical block fails the request instead."""
     reply = conversation.messages[2]
     marked = reply.model_copy(update={"metadata": reply.metadata.model_copy(update={"critical": True})})
     conversation.messages[2] = marked
@@ -126,8 +126,8 @@ def test_critical_thinking_is_not_lost_this_way(conversation: SignedConversation
         conversation.wire()
 
 
-def test_models_that_bind_nothing_are_not_watched() -> None:
-    """There is no note on their replies."""
+def test_models_without_prefix_binding_are_not_watched() -> None:
+    """Their replies carry no note."""
     conversation = SignedConversation(model="anthropic:claude-sonnet-4-6")
     reply = conversation.ask("One?")
     assert "sealed_prefix" not in (reply.metadata.provider_raw or {})
@@ -135,8 +135,8 @@ def test_models_that_bind_nothing_are_not_watched() -> None:
     assert voided_losses(conversation.wire([*conversation.messages, Message.user("Two?")])) == []
 
 
-def test_a_way_to_another_model_and_back_voids_nothing(conversation: SignedConversation) -> None:
-    """What another provider said in between stands behind the thinking that was signed before."""
+def test_a_swap_to_another_model_and_back_voids_nothing(conversation: SignedConversation) -> None:
+    """What another provider said in between comes after the signed thinking."""
     conversation.messages.append(
         Message.assistant(
             [ThinkingBlock(text="Hm", signature="theirs"), TextBlock(text="4.")],
@@ -167,10 +167,10 @@ def test_a_way_to_another_model_and_back_voids_nothing(conversation: SignedConve
         ),
     ],
 )
-def test_what_the_provider_says_it_changed_is_read(
+def test_changes_reported_by_the_provider_are_read(
     model: str, reported: dict[str, str], expected: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It stands on the reply, survives storing, and is a warning."""
+    """They are stored with the reply, and are a warning."""
     body = json.loads(handwritten_reply("Yes."))
     if model.startswith("openai"):
         body = {"id": "resp_1", "object": "response", "status": "completed", "model": "gpt-6.1-sol", "output": []}

@@ -1,4 +1,4 @@
-"""Laws of projection: any history, for any model, becomes something that the model can be sent."""
+"""Laws of projection: any history, for any model, becomes something that the model accepts."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -30,14 +30,14 @@ from tests.laws.projection.targets import TARGETS
 
 
 def each_target() -> Iterator[Target]:
-    """All targets in turn; a failure says which one it was."""
+    """All targets in turn; a failure names its target."""
     for target in TARGETS:
         note(f"projected for {target.provider}")
         yield target
 
 
 def as_messages(projection: Projection) -> list[Message]:
-    """The turns as the history that they would be, had they been said like this."""
+    """The turns as a history of their own."""
     return [
         Message(
             id=f"turn-{index}",
@@ -50,7 +50,7 @@ def as_messages(projection: Projection) -> list[Message]:
     ]
 
 
-def joined(projection: Projection) -> set[str]:
+def joined_messages(projection: Projection) -> set[str]:
     """The messages that were sent as one with the message before them."""
     return {loss.message_id for loss in projection.losses if "sent as one" in loss.reason}
 
@@ -64,7 +64,7 @@ def results_of(turn: Turn) -> list[str]:
 
 
 def exchanges(turns: Sequence[Turn], *, apart: bool) -> Iterator[tuple[list[str], list[str]]]:
-    """The calls of each turn of the assistant, or of neighbouring ones, and the results right behind."""
+    """The calls of each turn of the assistant, or of neighbouring ones, and the results right after them."""
     calls: list[str] = []
     answers: list[str] = []
     previous = Role.TOOL
@@ -79,8 +79,8 @@ def exchanges(turns: Sequence[Turn], *, apart: bool) -> Iterator[tuple[list[str]
 
 
 @given(history=histories())
-def test_projecting_is_deterministic_and_leaves_the_history_alone(history: list[Message]) -> None:
-    """The same history gives the same turns and losses, and is the same as before."""
+def test_projection_is_deterministic_and_leaves_the_history_alone(history: list[Message]) -> None:
+    """The same history gives the same turns and losses, and does not change."""
     for target in each_target():
         before = [write_message(message) for message in history]
         assert project(history, target) == project(history, target)
@@ -88,22 +88,22 @@ def test_projecting_is_deterministic_and_leaves_the_history_alone(history: list[
 
 
 @given(history=histories())
-def test_projecting_the_projected_changes_nothing(history: list[Message]) -> None:
+def test_projection_is_idempotent(history: list[Message]) -> None:
     """What fits a model once fits it as it is."""
     for target in each_target():
         once = project(history, target)
-        if joined(once) and len({message.metadata.model for message in history}) > 1:
-            continue  # a message of two models cannot be written back: it has one issuer
+        if joined_messages(once) and len({message.metadata.model for message in history}) > 1:
+            continue  # a message of two models cannot be written back: a message has one issuer
         again = project(as_messages(once), target)
         assert [(turn.role, turn.blocks) for turn in again.turns] == [(turn.role, turn.blocks) for turn in once.turns]
         assert again.losses == ()
 
 
 @given(history=histories())
-def test_every_call_is_answered_once_right_behind_its_turn(history: list[Message]) -> None:
-    """Between calls and whatever is said next stand exactly their results.
+def test_every_call_is_answered_once_right_after_its_turn(history: list[Message]) -> None:
+    """Between calls and the next text are exactly their results.
 
-    Where the wire takes neighbouring messages of the assistant as one turn, the results may follow the last of them.
+    If the wire takes neighbouring messages of the assistant as one turn, the results may follow the last of them.
     """
     for target in each_target():
         turns = project(history, target).turns
@@ -190,8 +190,8 @@ def roles_fit(roles: Sequence[Role], abilities: AdapterCapabilities) -> bool:
 
 
 @given(history=histories())
-def test_every_difference_is_named_by_a_loss(history: list[Message]) -> None:
-    """A block that is not sent as it was said, a role that changed, a turn that nobody said: each has its loss."""
+def test_every_difference_has_a_loss(history: list[Message]) -> None:
+    """A block that is sent in another form, a changed role, an invented turn."""
     for target in each_target():
         projection = project(history, target)
         named = {(loss.message_id, loss.block_index) for loss in projection.losses}
@@ -202,10 +202,10 @@ def test_every_difference_is_named_by_a_loss(history: list[Message]) -> None:
                 if sent.get((message.id, index)) != block and not is_renamed_result(
                     block, sent.get((message.id, index))
                 ):
-                    assert (message.id, index) in named or message.id in joined(projection)
+                    assert (message.id, index) in named or message.id in joined_messages(projection)
         for turn in projection.turns:
             if turn.role is not turn.message.role or SYNTHETIC in turn.origins:
-                assert turn.message.id in of_message or joined(projection)
+                assert turn.message.id in of_message or joined_messages(projection)
         message_ids = {turn.message.id for turn in projection.turns}
         for message in history:
             placeholder = message.role in (Role.SYSTEM, Role.DEVELOPER) and not message.content
@@ -223,7 +223,8 @@ def is_renamed_result(original: ContentBlock, sent: ContentBlock | None) -> bool
 
 @given(history=histories())
 def test_a_longer_history_only_appends(history: list[Message]) -> None:
-    """Only turns made up at the very end (an interrupted result, a request to go on) give way to what comes later.
+    """Only placeholder turns at the very end (an interrupted result, a request to continue) give way to what comes
+    later.
 
     A message of the assistant that joins the one before it makes that one longer.
     """
@@ -234,7 +235,7 @@ def test_a_longer_history_only_appends(history: list[Message]) -> None:
             pairs = zip(shorter.turns, longer.turns, strict=False)
             kept = next((index for index, (old, new) in enumerate(pairs) if old != new), len(shorter.turns))
             gone = shorter.turns[min(kept, len(longer.turns)) :]
-            if gone and joined(longer) > joined(shorter):
+            if gone and joined_messages(longer) > joined_messages(shorter):
                 assert longer.turns[kept].blocks[: len(gone[0].blocks)] == gone[0].blocks
                 gone = gone[1:]
             assert all(set(turn.origins) <= {SYNTHETIC} for turn in gone)
@@ -262,7 +263,7 @@ def mark_critical(message: Message, marked: bool | tuple[int, ...] = True) -> Me
 
 
 def with_critical(history: Sequence[Message], loss: Loss) -> Iterator[Message]:
-    """The history with just that block marked; a loss without an index is of a block that some step replaced."""
+    """The history with just that block marked; a loss without an index is about a block that some step replaced."""
     for message in history:
         index = 0 if loss.block_index == SYNTHETIC else loss.block_index
         yield mark_critical(message, (index,)) if message.id == loss.message_id else message

@@ -1,4 +1,4 @@
-"""Laws of the swap: what a model is sent depends on the history alone, and only grows with it."""
+"""Laws of the swap: the request depends on the history only, and only grows with it."""
 
 import hashlib
 import json
@@ -40,8 +40,10 @@ def assert_grows(shorter: bytes, longer: bytes) -> None:
 @targets
 @few
 @given(history=source_histories)
-def test_a_request_begins_with_the_one_before_it(target: str, history: list[Message]) -> None:
-    """The prefix law, on the wire: system, tools and messages of a shorter history begin those of a longer one."""
+def test_a_request_starts_with_the_one_before_it(target: str, history: list[Message]) -> None:
+    """The prefix law, on the wire: system, tools and messages of a shorter history are a prefix of those of a longer
+    one.
+    """
     bodies = [encode_request(target, shorter) for shorter in prefixes(history)]
     for shorter, longer in pairwise(bodies):
         assert_grows(shorter, longer)
@@ -50,8 +52,8 @@ def test_a_request_begins_with_the_one_before_it(target: str, history: list[Mess
 @targets
 @few
 @given(history=source_histories)
-def test_what_is_kept_of_a_session_does_not_show(target: str, history: list[Message]) -> None:
-    """A session that grew turn by turn sends the bytes that a fresh one would: nothing but the history counts."""
+def test_caches_of_a_session_do_not_show(target: str, history: list[Message]) -> None:
+    """A session that grew turn by turn sends the bytes that a fresh one would: only the history counts."""
     context = RequestContext(model=TARGETS[target])
     for shorter in prefixes(history):
         assert encode_request(target, shorter, context) == encode_request(target, shorter)
@@ -60,10 +62,10 @@ def test_what_is_kept_of_a_session_does_not_show(target: str, history: list[Mess
 @targets
 @few
 @given(history=source_histories, other=st.sampled_from(list(TARGETS)), data=st.data())
-def test_there_and_back_again_is_never_having_left(
+def test_a_swap_there_and_back_changes_nothing(
     target: str, history: list[Message], other: str, data: st.DataObject
 ) -> None:
-    """A model that gets its conversation back after another one had it is sent the very same bytes."""
+    """A model that gets its conversation back after another one had it receives the very same bytes."""
     note(f"by way of {other}")
     first = data.draw(st.integers(1, len(history)))
     stayed, left = (RequestContext(model=TARGETS[target]) for _ in range(2))
@@ -76,8 +78,8 @@ def test_there_and_back_again_is_never_having_left(
 @targets
 @few
 @given(history=source_histories)
-def test_what_was_sent_is_sent_again_as_it_was(target: str, history: list[Message]) -> None:
-    """A request that is read and written again is the same request, for what fits a model once fits it as it is."""
+def test_a_request_that_was_read_is_written_again_unchanged(target: str, history: list[Message]) -> None:
+    """What fits a model once fits it as it is."""
     body = encode_request(target, history)
     adapter = get_adapter(TARGETS[target])
     messages, tools, options = adapter.from_wire_request(body, RequestContext(model=TARGETS[target]))
@@ -98,7 +100,7 @@ print(json.dumps([hashlib.sha256(request).hexdigest() for request in requests]))
 @settings(max_examples=1)
 @given(histories=st.lists(source_histories, min_size=6, max_size=6))
 def test_another_process_sends_the_same_bytes(histories: list[list[Message]]) -> None:
-    """Neither the process nor its hash seed shows in a request."""
+    """Requests do not depend on the process or its hash seed."""
     here = [hashlib.sha256(encode_request(target, each)).hexdigest() for target in TARGETS for each in histories]
     given_in = json.dumps([[write_message(message).decode() for message in history] for history in histories])
     for number in ("1", "2"):

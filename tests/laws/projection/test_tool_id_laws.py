@@ -1,4 +1,4 @@
-"""Laws of tool ids: every provider sees legal ids that never change and never meet."""
+"""Laws of tool ids: every provider sees legal ids that never change and never collide."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ RULES = all_rules()
 providers = st.sampled_from(sorted(RULES))
 natives = st.sampled_from(TOOL_IDS) | st.text(max_size=12)
 calls = st.lists(st.tuples(providers, natives), max_size=12)
-"""Who issued a call, and under which id: empty and repeated ones included."""
+"""The issuer of a call and its id: empty and repeated ones included."""
 
 
 def received(issued: list[tuple[str, str]]) -> tuple[ToolIdMap, list[str]]:
@@ -29,13 +29,15 @@ def received(issued: list[tuple[str, str]]) -> tuple[ToolIdMap, list[str]]:
 
 @pytest.mark.parametrize("target", sorted(RULES))
 def test_sets_of_ids_break_no_law(target: str) -> None:
-    """Over-long, empty, repeated, Unicode and look-alike ids; `python -m tests.laws.projection.tool_ids` "
-    "tries ten thousand sets."""
+    """Over-long, empty, repeated, Unicode and look-alike ids.
+
+    `python -m tests.laws.projection.tool_ids` tries ten thousand sets.
+    """
     assert {broken_law(issued, later, target, RULES[target]) for issued, later in id_sets(100, 0)} == {None}
 
 
-def test_sets_of_ids_are_the_same_elsewhere() -> None:
-    """Neither the process nor its hash seed shows in the ids of any declared rule."""
+def test_sets_of_ids_are_the_same_in_other_processes() -> None:
+    """Ids do not depend on the process or its hash seed, for any declared rule."""
     here = digest(list(id_sets(20, 0)), RULES)
     assert list(digests_of_other_processes(20, 0)) == [here] * 2
 
@@ -49,7 +51,7 @@ def test_ids_are_injective_both_ways(issued: list[tuple[str, str]], target: str)
 
 
 @given(issued=calls, target=providers)
-def test_ids_of_others_are_legal_and_the_issuer_gets_its_own(issued: list[tuple[str, str]], target: str) -> None:
+def test_foreign_ids_are_legal_and_the_issuer_gets_its_own(issued: list[tuple[str, str]], target: str) -> None:
     """The first call of an id goes back under it, whatever it looks like; all others get an id by the rule."""
     ids, canonical = received(issued)
     rule = RULES[target]
@@ -65,12 +67,12 @@ def test_ids_of_others_are_legal_and_the_issuer_gets_its_own(issued: list[tuple[
 
 
 @given(issued=calls, later=calls, target=providers, data=st.data())
-def test_an_id_once_sent_never_changes(
+def test_an_id_never_changes_once_sent(
     issued: list[tuple[str, str]], later: list[tuple[str, str]], target: str, data: st.DataObject
 ) -> None:
-    """Not by further turns, not by a restart, not by the order in which ids are asked for after it.
+    """Not by further turns, not by a restart, not by the order in which later ids are requested.
 
-    And it stays its call's own: calls that come after the restart get others.
+    It belongs to its call for good: calls after the restart get others.
     """
     ids, canonical = received(issued)
     sent = {one: ids.id_for(one, target, RULES[target]) for one in canonical}
@@ -84,8 +86,8 @@ def test_an_id_once_sent_never_changes(
 
 
 @given(issued=calls, target=providers)
-def test_a_made_id_needs_no_memory(issued: list[tuple[str, str]], target: str) -> None:
-    """An id that is made rather than returned follows from the canonical id alone: losing the map is harmless."""
+def test_a_generated_id_needs_no_memory(issued: list[tuple[str, str]], target: str) -> None:
+    """An id that is generated follows from the canonical id only: losing the map is harmless."""
     ids, canonical = received([call for call in issued if call[0] != target])
     for one in canonical:
         assert ids.id_for(one, target, RULES[target]) == ToolIdMap().id_for(one, target, RULES[target])
@@ -93,15 +95,15 @@ def test_a_made_id_needs_no_memory(issued: list[tuple[str, str]], target: str) -
 
 @given(native=natives.filter(bool), repeats=st.integers(2, 5))
 def test_a_repeated_id_means_another_call(native: str, repeats: int) -> None:
-    """A provider that uses its id again, as some count from zero in every reply, gets two calls kept apart."""
+    """A provider that reuses its ids, as some count from zero in every reply, gets two separate calls."""
     ids, canonical = received([("mistral", native)] * repeats)
     assert len(set(canonical)) == repeats
     assert ids.find("mistral", native) == canonical[-1]
     assert [ids.native_id(one, "mistral") for one in canonical] == [native] * repeats
 
 
-def test_a_native_id_is_kept_free_for_its_call() -> None:
-    """An id that a provider issued is not made up for another call, even where that one is sent first."""
+def test_a_native_id_is_reserved_for_its_call() -> None:
+    """An id that a provider issued is not generated for another call, even if that one is sent first."""
     made = ToolIdMap().id_for("tu_foreign", "openai", RULES["openai"])
     ids = ToolIdMap()
     own = ids.receive("openai", made)
@@ -110,7 +112,7 @@ def test_a_native_id_is_kept_free_for_its_call() -> None:
 
 
 def test_an_empty_id_is_no_id() -> None:
-    """A call that came without an id is sent with a made one, and is not found by the empty text."""
+    """A call without an id is sent with a generated one, and is not found by the empty text."""
     ids, (first, second) = received([("ollama", ""), ("ollama", "")])
     assert first != second
     assert ids.find("ollama", "") is None
@@ -126,7 +128,7 @@ def test_an_empty_map_is_still_a_map() -> None:
 
 
 def test_a_rule_without_a_free_id_is_named() -> None:
-    """A rule with a single possible id serves one call; the second is told why it cannot be sent."""
+    """A rule with a single possible id serves one call; the error of the second says why it cannot be sent."""
     rule = ToolIdRule(alphabet="a", min_length=6, max_length=6)
     ids = ToolIdMap()
     assert ids.id_for("tu_1", "tiny", rule) == "aaaaaa"
@@ -143,8 +145,8 @@ def test_a_rule_without_a_free_id_is_named() -> None:
         {"min_length": 65},
     ],
 )
-def test_a_rule_that_leaves_no_room_is_refused(impossible: dict[str, object]) -> None:
-    """A prefix outside the alphabet or limits that contradict each other show when the rule is read."""
+def test_an_impossible_rule_is_refused(impossible: dict[str, object]) -> None:
+    """A prefix outside the alphabet or contradictory limits are reported when the rule is read."""
     with pytest.raises(ValueError, match=r"outside the alphabet|too little room"):
         ToolIdRule.model_validate(impossible)
 
@@ -160,7 +162,7 @@ print(json.dumps(ids))
 
 
 def test_another_process_makes_the_same_ids() -> None:
-    """Neither the process nor its hash seed shows in an id."""
+    """Ids do not depend on the process or its hash seed."""
     rules = targets.RULES
     canonical = ["tu_01M7YJFK7P2ZFT4X2CGGZPP6M5", "call_1~2", "ünïcode"]
     here = {name: [ToolIdMap().id_for(one, name, rules[name]) for one in canonical] for name in sorted(rules)}

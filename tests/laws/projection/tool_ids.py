@@ -1,10 +1,9 @@
 """The ledger of the id laws: `python -m tests.laws.projection.tool_ids`, ten thousand sets of tool ids by every
 declared rule.
 
-A set is what a session's calls came with: who issued each, and under which id. Ids repeat, are empty or over-long,
-hold whatever Unicode has, and meet where each illegal character becomes the same legal one. For every target each
-set is tried with, a row counts the sets that break a law. All sets are sent again by two other processes, with other
-hash seeds.
+A set has the issuer and the id of each call of a session. Ids repeat, are empty or over-long, hold any Unicode, and
+become equal if each illegal character is replaced by the same legal one. For every target that each set is tried with,
+a row counts the sets that break a law. All sets are sent again by two other processes, with other hash seeds.
 """
 
 import argparse
@@ -33,18 +32,18 @@ _MOST = 12
 _SEEDS = ("1", "2")
 _FORMS = tuple(form for source in SOURCES.values() for form in source.ids)
 _BY_UPSTREAM = ("openrouter:mistralai/mistral-large", "openrouter:openai/gpt-5.2", "bedrock:us.amazon.nova-2-lite-v1:0")
-"""Models whose rule is another than their adapter's usual one."""
+"""Models whose rule differs from their adapter's usual one."""
 
 
-def declared() -> dict[str, ToolIdRule]:
-    """The rule of each adapter, and of models that have one of their own."""
+def declared_rules() -> dict[str, ToolIdRule]:
+    """The rule of each adapter, and of models with one of their own."""
     models = (*TARGETS.values(), *_BY_UPSTREAM)
     return {model: get_adapter(model).capabilities.tool_id_rule for model in models}
 
 
 def all_rules() -> dict[str, ToolIdRule]:
-    """Those that adapters declare, and the extremes that the laws invent. By the name of who has them."""
-    return {**RULES, **declared()}
+    """Those that adapters declare, and the extremes that the laws invent, by owner."""
+    return {**RULES, **declared_rules()}
 
 
 def id_sets(number: int, seed: int) -> Iterator[tuple[IdSet, IdSet]]:
@@ -81,7 +80,7 @@ def issue_ids(issued: IdSet) -> tuple[ToolIdMap, list[str]]:
 
 
 def broken_law(issued: IdSet, later: IdSet, target: str, rule: ToolIdRule) -> str | None:
-    """The law that a set breaks on a target; None where all hold."""
+    """The law that a set breaks on a target; None if all hold."""
     ids, canonical = issue_ids(issued)
     sent = {one: ids.id_for(one, target, rule) for one in canonical}
     if len(sent) != len(issued) or len(set(sent.values())) != len(issued):
@@ -131,7 +130,7 @@ def digests_of_other_processes(number: int, seed: int) -> Iterator[str]:
 
 
 def main() -> int:
-    """The exit status: 1 where a law is broken."""
+    """The exit status: 1 if a law is broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.laws.projection.tool_ids", description=__doc__)
     parser.add_argument("--sets", type=int, default=DEFAULT, help="how many")
     parser.add_argument("--seed", type=int, default=0, help="other sets")

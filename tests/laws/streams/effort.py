@@ -1,4 +1,4 @@
-"""How much is tried in a run: enough for the numbers that are promised, and no more than a minute of CPU."""
+"""How much is tried in a run: enough for the promised numbers, and no more than a minute of CPU."""
 
 import os
 from functools import cache
@@ -9,12 +9,13 @@ from tests.laws.streams.subjects import MODELS, SEED, missing_adapters, stream_s
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 
 REPLAYS = 105_000
-"""Re-chunked replays over all streams together; a few are less, as the smallest streams have not so many."""
+"""Re-chunked replays over all streams together; the smallest streams have not so many, so some are missing."""
 MUTATIONS = 20_000 if NIGHTLY else 2_000
-"""Spoilt streams of each adapter."""
+"""Corrupt streams of each adapter."""
 SHARED = 1 if NIGHTLY else 4
 """Rows of a table share all of their code: each has one part in so many of the mutations, and is reset at one byte in
-so many. They are cut at every byte."""
+so many. They are cut at every byte.
+"""
 
 
 def effort_for(provider: str, share: int = 1) -> Effort:

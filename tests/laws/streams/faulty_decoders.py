@@ -1,4 +1,4 @@
-"""Decoders that are wrong in one known way each: the laws must find them out."""
+"""Decoders with one known fault each: the laws must find it."""
 
 from collections.abc import Iterable, Iterator
 
@@ -12,14 +12,14 @@ from tests.unit.adapter.toy_adapter import ToyAdapter, ToyDecoder
 
 
 class CompletesAtEndOfBytes(ToyDecoder):
-    """The end of the bytes is the end of the reply."""
+    """Takes the end of the bytes for the end of the reply."""
 
     def end(self) -> Iterable[StreamEvent]:
         return (MessageComplete(self._message(MessageStatus.COMPLETE)),)
 
 
 class CompletesTooEarly(ToyDecoder):
-    """The last text is enough."""
+    """Completes after the last text."""
 
     def read(self, frame: Frame) -> Iterator[StreamEvent]:
         yield from super().read(frame)
@@ -28,7 +28,7 @@ class CompletesTooEarly(ToyDecoder):
 
 
 class SplitsOnUnicode(ToyDecoder):
-    """Lines end where Python's strings say so, and half a line is passed over."""
+    """Splits lines like Python's strings, and drops half a line."""
 
     def feed(self, chunk: bytes) -> list[StreamEvent]:
         pieces = chunk.decode("utf-8", "ignore").splitlines(keepends=True)
@@ -47,7 +47,7 @@ class RaisesUntypedErrors(ToyDecoder):
 
 
 class DropsADelta(ToyDecoder):
-    """What is shown is less than the message."""
+    """Shows less than the message."""
 
     def read(self, frame: Frame) -> Iterator[StreamEvent]:
         for event in super().read(frame):
@@ -56,7 +56,7 @@ class DropsADelta(ToyDecoder):
 
 
 class InventsText(ToyDecoder):
-    """What was lost is filled in."""
+    """Invents what was lost."""
 
     def _message(self, status: MessageStatus) -> Message:
         if len(self._texts) == 1 and status is MessageStatus.COMPLETE:
@@ -65,7 +65,7 @@ class InventsText(ToyDecoder):
 
 
 class EmitsAfterTheEnd(ToyDecoder):
-    """There are events behind the last one."""
+    """Emits events after the last one."""
 
     def read(self, frame: Frame) -> Iterator[StreamEvent]:
         if "type" in wirejson.loads_object(frame.data):

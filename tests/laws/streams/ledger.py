@@ -1,4 +1,4 @@
-"""What the stream laws tried and found, as rows that people and machines can read."""
+"""What the stream laws tried and found, as rows for people and programs."""
 
 import json
 import time
@@ -12,7 +12,7 @@ from dragoman.testing.stream_subject import StreamSubject
 
 @dataclass(slots=True)
 class LawRow:
-    """One law over all streams of one adapter. ``seconds`` are of CPU; ``seed`` is 0 where nothing is drawn."""
+    """One law over all streams of one adapter. ``seconds`` are CPU time; ``seed`` is 0 if nothing is random."""
 
     law: str
     subject: str
@@ -59,7 +59,7 @@ class LawLedger:
         return sum(row.failed for row in self.rows)
 
     def sums(self) -> list[LawRow]:
-        """One row a law, over all adapters."""
+        """One row per law, over all adapters."""
         by_law: dict[str, LawRow] = {}
         for row in self.rows:
             total = by_law.setdefault(row.law, LawRow(row.law, "all", seed=row.seed))
@@ -84,7 +84,7 @@ class LawLedger:
         return "\n".join([*lines, *self._faults()])
 
     def json_lines(self) -> str:
-        """One JSON object a row."""
+        """One JSON object per row."""
         return "\n".join(json.dumps(asdict(row), ensure_ascii=False) for row in self.rows)
 
     def _faults(self) -> Iterator[str]:

@@ -1,6 +1,6 @@
-"""What the slowest and the largest spoilt stream of each adapter take: `python -m tests.laws --limits`.
+"""What the slowest and the largest corrupt stream of each adapter take: `python -m tests.laws --limits`.
 
-Time is the CPU's and depends on the machine, so it is printed here and asserted nowhere.
+CPU time depends on the machine, so it is printed here and asserted nowhere.
 """
 
 import random
@@ -12,12 +12,12 @@ from dragoman.testing.faults.mutation import Mutate
 from dragoman.testing.stream_subject import StreamSubject
 
 MILLISECONDS, MEBIBYTES = 50, 64
-"""What one spoilt stream may take."""
+"""What one corrupt stream may take."""
 
 
 def table(streams: dict[str, tuple[StreamSubject, ...]], mutations: int, seed: int) -> Iterator[str]:
     """A line for each adapter, then one for all. Memory is measured on every tenth stream, as that is slow."""
-    yield f"{'adapter':<20}{'spoilt':>8}{'slowest ms':>12}{'largest MiB':>13}"
+    yield f"{'adapter':<20}{'corrupt':>8}{'slowest ms':>12}{'largest MiB':>13}"
     tried, slowest, largest = 0, 0.0, 0.0
     for provider, subjects in streams.items():
         trials = list(_trials(subjects, mutations, seed))
@@ -31,17 +31,17 @@ def table(streams: dict[str, tuple[StreamSubject, ...]], mutations: int, seed: i
 
 
 def _trials(subjects: tuple[StreamSubject, ...], mutations: int, seed: int) -> Iterator[Callable[[], object]]:
-    """The same spoilt streams as those of the laws."""
+    """The same corrupt streams as those of the laws."""
     for subject in subjects:
         picker = random.Random(f"{seed}/{subject.name}")
-        subject.play([subject.body])  # what is made once and kept
+        subject.play([subject.body])  # caches that are made once
         for _ in range(-(-mutations // len(subjects))):
             body = b"".join(Mutate(picker.randrange(2**48)).apply(subject.body))
             yield lambda subject=subject, body=body: subject.play([body])  # type: ignore[misc]
 
 
 def _milliseconds(trial: Callable[[], object]) -> float:
-    """The best of three: the collector of garbage may stop in the middle of any one, for what others left."""
+    """The best of three: the garbage collector may run in any one of them."""
     spent = []
     for _ in range(3):
         started = time.process_time()

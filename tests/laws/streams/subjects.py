@@ -1,4 +1,4 @@
-"""Which adapters the laws are tried on, and with which streams: recorded ones, and some written by hand."""
+"""The adapters on which the laws are tried, and their streams: recorded ones, and some written by hand."""
 
 import random
 import re
@@ -41,7 +41,7 @@ WIRES: dict[str, tuple[Wire, ...]] = {
     "ollama": (handwritten_ollama.WIRE,),
     "openai": (handwritten_responses.WIRE,),
 }
-"""By provider. Any other adapter speaks one of OpenAI's wires, or one of which nothing is known here."""
+"""By provider. Any other adapter speaks one of OpenAI's wires, or one that is unknown here."""
 
 MODELS = {
     "anthropic": "claude-sonnet-4-6",
@@ -60,14 +60,14 @@ MODELS = {
 """The providers with an adapter of their own, and a model of each. All others are rows of one table."""
 
 RECORDED = {"openai": "openai-responses", "google-interactions": "google"}
-"""Under which name a provider's exchanges were recorded, where it is another one."""
+"""The name under which a provider's exchanges were recorded, if it is another one."""
 
 _GENERATION = re.compile(
     r"/v1/messages|/responses|/chat/completions|/api/chat|:streamGenerateContent|/v2/chat|/converse|/interactions"
 )
 
 LARGEST = 4_500
-"""Bytes. Recorded streams are cut at every byte, so that time grows with the square of their size."""
+"""Bytes. Recorded streams are cut at every byte, so time grows with the square of their size."""
 ENOUGH = 1_500
 """Bytes of recorded streams for one provider: one, or a few small ones."""
 SMALLEST = 20
@@ -75,12 +75,12 @@ SMALLEST = 20
 
 
 def create_adapter(provider: str) -> Adapter:
-    """Raises DragomanError where the adapter is not installed or cannot be imported."""
+    """Raises DragomanError if the adapter is not installed or cannot be imported."""
     return get_adapter(f"{provider}:{MODELS.get(provider, 'model')}")
 
 
 def wires_for(adapter: Adapter) -> tuple[Wire, ...]:
-    """The wires that an adapter reads, by its provider; several where what arrives says by its shape which it is."""
+    """The wires that an adapter reads, by its provider; several if the shape of what arrives tells them apart."""
     if adapter.provider in WIRES:
         return WIRES[adapter.provider]
     speakers = adapter.apis.values() if isinstance(adapter, DualApiAdapter) else (type(adapter),)
@@ -111,11 +111,11 @@ def handwritten_subject(adapter: Adapter, wire: Wire, sample: SampleReply, name:
 
 @cache
 def stream_subjects(provider: str) -> tuple[StreamSubject, ...]:
-    """The streams of one provider that are small enough to be cut everywhere; none where its wire is not known here.
+    """The streams of one provider that are small enough to be cut everywhere; none if its wire is unknown here.
 
     Raises DragomanError.
 
-    A row of a table has one, as what reads it is tried with others as well.
+    A row of a table has one, because others test its reader as well.
     """
     return tuple(_subjects(create_adapter(provider)))
 
@@ -135,7 +135,9 @@ def _subjects(adapter: Adapter) -> Iterator[StreamSubject]:
 
 
 def recorded_subjects(adapter: Adapter, wire: Wire) -> Iterator[StreamSubject]:
-    """A few recorded streams that the adapter reads to their end; whether it reads all of them is conformance's say."""
+    """A few recorded streams that the adapter reads to their end; whether it reads all of them is tested by
+    conformance.
+    """
     try:
         recorded = exchanges.load(RECORDED.get(adapter.provider, adapter.provider))
     except FileNotFoundError:
@@ -170,7 +172,7 @@ def _fits(exchange: exchanges.RecordedExchange, wire: Wire) -> bool:
 
 
 def missing_adapters() -> dict[str, str | None]:
-    """Every registered provider, and why it cannot be tried, or None where it can."""
+    """Every registered provider, and why it cannot be tried, or None if it can."""
     found: dict[str, str | None] = {}
     for provider in providers():
         try:

@@ -1,4 +1,4 @@
-"""Laws of framing: however the bytes are cut, the same frames come out, and the work grows with the bytes alone."""
+"""Laws of framing: however the bytes are cut, the same frames come out, and the work is linear in the bytes."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ many = settings(max_examples=10 * settings().max_examples)
 
 
 def slow_lines(data: bytes) -> list[bytes]:
-    """The lines of the WHATWG grammar, read byte by byte; the last one is what no line end closes."""
+    """The lines of the WHATWG grammar, read byte by byte; the last one is unclosed."""
     data = data.removeprefix(BOM)
     lines = [b""]
     for index in range(len(data)):
@@ -63,13 +63,13 @@ KINDS: Sequence[tuple[Callable[..., Decoder], Callable[[bytes], list[Frame]]]] =
 )
 
 
-def decoded(decoder: Decoder, chunks: Iterable[bytes]) -> list[Frame]:
+def decode(decoder: Decoder, chunks: Iterable[bytes]) -> list[Frame]:
     frames = [frame for chunk in chunks for frame in decoder.feed(chunk)]
     return frames + decoder.finish()
 
 
 def cut(data: bytes, positions: Iterable[int]) -> Iterator[bytes]:
-    """The data in pieces; a position that comes twice gives an empty one."""
+    """The data in pieces; a position that occurs twice gives an empty one."""
     start = 0
     for position in sorted(positions):
         yield data[start:position]
@@ -102,13 +102,13 @@ dense = st.lists(st.sampled_from([b"\r", b"\n", b"data:", b":", b" ", b"x", b"ev
 @example(data=BOM + b"data: x\n\n", positions=[1, 2])
 @example(data=b"data: x\r\n\r\ndata: y\r\n\r\n", positions=[8, 10, 19])
 @example(data=b"data: x\r\n\r\n", positions=[0, 0, 8, 8, 8])
-def test_any_cutting_gives_the_frames_of_the_grammar(
+def test_any_split_gives_the_frames_of_the_grammar(
     make: Callable[..., Decoder], slow: Callable[[bytes], list[Frame]], data: bytes, positions: list[int]
 ) -> None:
-    """Empty chunks, a cut between CR and LF, inside the byte order mark or inside a character: all the same."""
+    """Empty chunks, a cut between CR and LF, inside the byte order mark or inside a character."""
     expected = slow(data)
-    assert decoded(make(), cut(data, positions)) == expected
-    assert decoded(make(), (data[i : i + 1] for i in range(len(data)))) == expected
+    assert decode(make(), cut(data, positions)) == expected
+    assert decode(make(), (data[i : i + 1] for i in range(len(data)))) == expected
 
 
 WHOLE = b"\n".join((b": hello", *SENTENCES, b"", b"event: stop", b"data: {}", b"data: more", b"", b"data: cut off"))
@@ -125,7 +125,7 @@ def test_every_two_way_split_gives_the_same_frames(
     expected = slow(data)
     assert len(expected) > 3
     for position in range(len(data) + 1):
-        assert decoded(make(), [data[:position], data[position:]]) == expected
+        assert decode(make(), [data[:position], data[position:]]) == expected
 
 
 @many
@@ -135,16 +135,16 @@ def test_every_two_way_split_gives_the_same_frames(
     start=st.sampled_from([b"", BOM, b" \r\n"]),
     positions=st.lists(st.integers(0, 200), max_size=8),
 )
-def test_any_cutting_of_an_array_gives_its_elements(
+def test_any_split_of_an_array_gives_its_elements(
     elements: list[Any], indent: int | None, start: bytes, positions: list[int]
 ) -> None:
-    """Brackets, quotes and commas inside strings end nothing; cut short, the array is never called closed."""
+    """Brackets, quotes and commas inside strings end nothing; a truncated array is never reported as closed."""
     data = start + json.dumps(elements, indent=indent, ensure_ascii=False).encode()
     for chunks in (list(cut(data, positions)), [data[i : i + 1] for i in range(len(data))]):
         whole, short = JsonArrayDecoder(), JsonArrayDecoder()
-        assert [json.loads(frame.data) for frame in decoded(whole, chunks)] == elements
+        assert [json.loads(frame.data) for frame in decode(whole, chunks)] == elements
         assert whole.closed
-        decoded(short, cut(data[:-1], positions))
+        decode(short, cut(data[:-1], positions))
         assert not short.closed
 
 
@@ -164,10 +164,10 @@ def outcome(decoder: Decoder, chunks: Iterable[bytes]) -> tuple[list[Frame], str
 @given(
     data=streams, frame_cap=st.integers(1, 30), body_cap=st.integers(1, 200), positions=st.lists(st.integers(0, 400))
 )
-def test_caps_strike_at_the_same_place_however_the_bytes_are_cut(
+def test_caps_apply_at_the_same_place_for_any_split(
     make: Callable[[int, int], Decoder], data: bytes, frame_cap: int, body_cap: int, positions: list[int]
 ) -> None:
-    """The frames before a frame or a body that is too large come out first, then the same error."""
+    """The frames before an oversized frame or body come out first, then the same error."""
     whole = outcome(make(frame_cap, body_cap), [data])
     assert outcome(make(frame_cap, body_cap), cut(data, positions)) == whole
     assert outcome(make(frame_cap, body_cap), (data[i : i + 1] for i in range(len(data)))) == whole
@@ -177,7 +177,7 @@ def test_caps_strike_at_the_same_place_however_the_bytes_are_cut(
 
 
 def bytes_touched(decoder: Decoder, chunks: Sequence[bytes]) -> int:
-    """How many bytes the methods of bytes objects were called on: searching a growing buffer again shows here."""
+    """How many bytes the methods of bytes objects were called on: repeated searches of a growing buffer show here."""
     touched = 0
 
     def watch(frame: FrameType, event: str, argument: Any) -> None:
@@ -198,7 +198,7 @@ def bytes_touched(decoder: Decoder, chunks: Sequence[bytes]) -> int:
 @pytest.mark.parametrize("make", [SseDecoder, NdjsonDecoder, JsonArrayDecoder])
 @pytest.mark.parametrize("lines", ["one huge line", "many lines"])
 def test_twice_the_pieces_are_twice_the_work(make: Callable[[], Decoder], lines: str) -> None:
-    """A line of any length arrives in linear time, in whatever pieces."""
+    """A line of any length arrives in linear time, in any pieces."""
     piece = b"x" * 64 if lines == "one huge line" else b"data: x\n\n" * 7
 
     def work(pieces: int) -> int:

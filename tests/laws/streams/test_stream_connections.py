@@ -1,7 +1,7 @@
-"""Streams over real sockets: one that stalls ends, and one that is left in any way gives its connection back.
+"""Streams over real sockets: a stalled one ends, and an abandoned one releases its connection.
 
-The transport's own ways of being left are tried in `tests/unit/transport/test_streams.py`; here it is the events that
-are left, and the pool is full while that happens.
+`tests/unit/transport/test_streams.py` abandons the transport's streams; here the events are abandoned, and the pool is
+full while that happens.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ PING = handwritten_anthropic.WIRE.keep_alive
 COMMENT = b": keep-alive\n\n"
 POOL = 20
 WAVES = 15
-"""Of as many streams as the pool has connections: three hundred in all, for each way of leaving them."""
+"""Of as many streams as the pool has connections: three hundred in all, for each way of abandoning them."""
 
 NO_RETRY = RetryPolicy(max_retries=0)
 
@@ -64,11 +64,11 @@ def request(**options: object) -> WireRequest:
 STREAM, WHOLE = request(stream=True), request()
 
 
-# ---- A stream that says nothing any more
+# ---- A stalled stream
 
 
 class VirtualClock:
-    """Seconds pass only while chunks are waited for."""
+    """Time moves only while chunks are waited for."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -76,30 +76,32 @@ class VirtualClock:
     def __call__(self) -> float:
         return self.now
 
-    def arriving(self, *chunks: tuple[float, bytes]) -> Iterator[bytes]:
-        """Each chunk after the seconds it takes."""
+    def timed_chunks(self, *chunks: tuple[float, bytes]) -> Iterator[bytes]:
+        """Each chunk after its seconds."""
         for seconds, chunk in chunks:
             self.now += seconds
             yield chunk
 
-    async def arriving_async(self, *chunks: tuple[float, bytes]) -> AsyncIterator[bytes]:
-        for chunk in self.arriving(*chunks):
+    async def timed_chunks_async(self, *chunks: tuple[float, bytes]) -> AsyncIterator[bytes]:
+        for chunk in self.timed_chunks(*chunks):
             yield chunk
 
 
 def both_ways(*chunks: tuple[float, bytes]) -> list[list[StreamEvent]]:
-    """The events, sync and async, of a reader who waits ten seconds."""
+    """The events, sync and async, of a reader with a limit of ten seconds."""
 
     async def collect() -> list[StreamEvent]:
         decoder = ADAPTER.decoder(context())
         return [
             event
-            async for event in decode_stream_async(later.arriving_async(*chunks), decoder, idle_timeout=10, clock=later)
+            async for event in decode_stream_async(
+                later.timed_chunks_async(*chunks), decoder, idle_timeout=10, clock=later
+            )
         ]
 
     clock, later = VirtualClock(), VirtualClock()
     return [
-        list(decode_stream(clock.arriving(*chunks), ADAPTER.decoder(context()), idle_timeout=10, clock=clock)),
+        list(decode_stream(clock.timed_chunks(*chunks), ADAPTER.decoder(context()), idle_timeout=10, clock=clock)),
         asyncio.run(collect()),
     ]
 
@@ -107,8 +109,8 @@ def both_ways(*chunks: tuple[float, bytes]) -> list[list[StreamEvent]]:
 @pytest.mark.parametrize(
     "silent", [PING, COMMENT, b"\n", PING[:9], b":"], ids=["ping", "comment", "blank", "half", "colon"]
 )
-def test_keep_alives_do_not_keep_a_stalled_stream_alive(silent: bytes) -> None:
-    """Ten seconds without content are a stall, however often the server says that it is still there."""
+def test_keep_alives_do_not_keep_a_stalled_stream_open(silent: bytes) -> None:
+    """Ten seconds without content are a stall, however many keep-alives the server sends."""
     for events in both_ways((1, EVENTS[0]), *[(3, silent)] * 3, (3, silent), (1, b"".join(EVENTS[1:]))):
         last = events[-1]
         assert isinstance(last, ErrorEvent)
@@ -117,8 +119,8 @@ def test_keep_alives_do_not_keep_a_stalled_stream_alive(silent: bytes) -> None:
         assert last.partial is not None
 
 
-def test_content_keeps_a_slow_stream_alive() -> None:
-    """An event every nine seconds is slow and no more, with pings between or without; so are large pieces of one."""
+def test_content_keeps_a_slow_stream_open() -> None:
+    """An event every nine seconds is only slow, with pings in between or without; so are large pieces of one."""
     slow = [(9.0, event) for event in EVENTS]
     with_pings = [pair for event in EVENTS for pair in ((8.0, PING), (1.0, event))]
     huge = BODY.replace(b" it ", b" it " * 1000)
@@ -129,15 +131,15 @@ def test_content_keeps_a_slow_stream_alive() -> None:
 
 
 def test_a_reader_without_a_limit_waits() -> None:
-    """Without a silence to end it, a stream of pings goes on."""
+    """Without a limit, a stream of pings goes on."""
     clock = VirtualClock()
     chunks = [(1.0, EVENTS[0]), *[(1000.0, PING)] * 20, (1.0, b"".join(EVENTS[1:]))]
-    events = list(decode_stream(clock.arriving(*chunks), ADAPTER.decoder(context()), clock=clock))
+    events = list(decode_stream(clock.timed_chunks(*chunks), ADAPTER.decoder(context()), clock=clock))
     assert isinstance(events[-1], MessageComplete)
 
 
 def test_a_stream_of_pings_ends_at_the_time_limit_of_its_transport() -> None:
-    """A server that would ping for a minute is left long before, sync and async."""
+    """A server that would ping for a minute is abandoned long before, sync and async."""
     pings: list[ReplyStep] = [step for _ in range(1200) for step in (PING, Pause(0.05))]
 
     async def read_async() -> list[StreamEvent]:
@@ -164,7 +166,7 @@ def test_a_stream_of_pings_ends_at_the_time_limit_of_its_transport() -> None:
 
 
 def test_a_streamed_bomb_stops_at_the_cap() -> None:
-    """A gigabyte of blank lines in a megabyte of gzip members is opened no further than the decoder reads."""
+    """A gigabyte of blank lines in a megabyte of gzip members is inflated no further than the decoder reads."""
     member = gzip.compress(b" " * (8 * 1024 * 1024) + b"\n", compresslevel=9)
     ollama = create_adapter("ollama")
     request_options = AdapterOptions(stream=True, context=RequestContext(model="ollama:m"))
@@ -184,8 +186,8 @@ def test_a_streamed_bomb_stops_at_the_cap() -> None:
     cut=st.integers(50, 900),
 )
 @examples(30)
-def test_members_of_any_size_are_opened_once(sizes: list[int], cut: int) -> None:
-    """Of a body of several gzip members, of which some fill a piece to the last byte, no byte comes twice."""
+def test_members_of_any_size_are_inflated_once(sizes: list[int], cut: int) -> None:
+    """In a body of several gzip members, of which some fill a piece to the last byte, no byte appears twice."""
     packed = b"".join(gzip.compress(b"x" * size) for size in sizes)
     inflater, opened = Inflater("gzip"), 0
     for start in range(0, len(packed), cut):
@@ -196,7 +198,7 @@ def test_members_of_any_size_are_opened_once(sizes: list[int], cut: int) -> None
     assert opened == sum(sizes)
 
 
-# ---- Streams that are left
+# ---- Abandoned streams
 
 
 OVERLOADED = handwritten_anthropic.WIRE.errors[0][0]
@@ -210,7 +212,7 @@ ENDINGS: dict[str, HttpReply] = {
     "whole": sse_reply(*EVENTS),
     "whole and on": sse_reply(*EVENTS, PING * 20_000, STALL),
 }
-"""What the server does with each stream; the whole replies between them it answers as asked."""
+"""What the server does with each stream; the whole replies in between it answers."""
 
 
 def server_of(ending: str) -> FaultyServer:
@@ -241,10 +243,10 @@ def kept_events(transport: HttpTransport, kept: list[Iterator[StreamEvent]] = []
 
 @pytest.mark.parametrize("leave", [all_events, no_event, kept_events], ids=lambda leave: leave.__name__)
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_events_that_a_sync_caller_leaves(
+def test_events_abandoned_by_a_sync_caller(
     ending: str, leave: Callable[[HttpTransport], None], exhaustive: bool
 ) -> None:
-    """More streams than there are connections, and every connection is free or closed behind them."""
+    """More streams than connections, and afterwards every connection is free or closed."""
     pool = POOL if exhaustive else 3
     rounds = pool + 5
     with (
@@ -301,10 +303,10 @@ ASYNC = [cancelled, cancelled_twice, left_at_once, never_iterated]
 @pytest.mark.parametrize(("engine", "waves"), [("httpx", WAVES), pytest.param("aiohttp", 3, marks=requires("aiohttp"))])
 @pytest.mark.parametrize("leave", ASYNC, ids=lambda leave: leave.__name__)
 @pytest.mark.parametrize("ending", ["stall", "reset", "error status", "whole and on"])
-def test_three_hundred_streams_left_by_async_callers(
+def test_three_hundred_streams_abandoned_by_async_callers(
     ending: str, leave: Callable[..., object], engine: str, waves: int, exhaustive: bool
 ) -> None:
-    """Twenty at a time, so that the pool is full; then twenty whole calls at once find a connection each."""
+    """Twenty at a time, so that the pool is full; then twenty concurrent calls find a connection each."""
 
     async def main() -> None:
         async with AsyncHttpTransport(

@@ -1,7 +1,7 @@
 """The stream laws over every adapter that is installed; `python -m tests.laws` prints what they tried.
 
-The laws themselves are in `dragoman.testing.stream_laws`, for anybody's adapter. Here are the streams: recorded ones
-where the recordings are there, and a few written by hand for each wire.
+The laws themselves are in `dragoman.testing.stream_laws`, for any adapter. Here are the streams: recorded ones if the
+recordings are there, and a few written by hand for each wire.
 """
 
 import logging
@@ -31,21 +31,21 @@ SUBJECTS = providers()
 """Every adapter under test, by the name it is registered under."""
 
 REPLIES = 200
-"""Replies made up for each wire."""
+"""Replies generated for each wire."""
 
-SAMPLE = 40
+SAMPLE = 100
 """The default run tries one replay in so many."""
 
 
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Spoilt streams are full of unknown events, and each would be a warning."""
+    """Corrupt streams are full of unknown events, and each would be a warning."""
     with caplog.at_level(logging.CRITICAL, "dragoman"):
         yield
 
 
 def streams_of(provider: str) -> tuple[StreamSubject, ...]:
-    """The provider's streams; skips, with the reason, where it cannot be tried."""
+    """The provider's streams; skips, with the reason, if it cannot be tried."""
     if missing := missing_adapters()[provider]:
         pytest.skip(missing)
     found = stream_subjects(provider)
@@ -63,13 +63,13 @@ def test_a_law_holds_for_an_adapter(provider: str, law: str, exhaustive: bool) -
 
 
 @pytest.mark.parametrize("provider", [provider for provider in SUBJECTS if provider in MODELS])
-def test_two_hundred_made_up_replies_are_the_same_streamed_and_whole(provider: str, exhaustive: bool) -> None:
-    """Content, reason to stop, usage and cost; and the deltas add up to them."""
+def test_two_hundred_generated_replies_are_the_same_streamed_and_whole(provider: str, exhaustive: bool) -> None:
+    """Content, stop reason, usage and cost; and the deltas add up to them."""
     streams_of(provider)
     adapter = create_adapter(provider)
     wrong: list[str] = []
     for wire in wires_for(adapter):
-        for seed in range(REPLIES if exhaustive else REPLIES // 10):
+        for seed in range(REPLIES if exhaustive else REPLIES // 40):
             subject = handwritten_subject(adapter, wire, random_reply(seed), f"handwritten_{seed}")
             trials = [*twins(subject, Effort()), *foldings(subject, Effort())]
             trials += edits(subject, Effort()) if seed % 20 == 0 else ()
@@ -80,8 +80,8 @@ def test_two_hundred_made_up_replies_are_the_same_streamed_and_whole(provider: s
 TOY = lines('{"text": "Hel\u2028"}', '{"text": "lo 😀"}', '{"type": "mood"}', '{"done": true}')
 
 
-def test_the_laws_hold_for_an_adapter_from_elsewhere() -> None:
-    """All they need is the adapter and a recorded stream."""
+def test_the_laws_hold_for_a_third_party_adapter() -> None:
+    """They need only the adapter and a recorded stream."""
     verdicts = list(stream_laws(ToyAdapter("m"), TOY, Effort(mutations=300)))
     assert [verdict.law for verdict in verdicts] == list(LAWS)
     assert not [verdict for verdict in verdicts if verdict.failed]
@@ -89,16 +89,18 @@ def test_the_laws_hold_for_an_adapter_from_elsewhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("liar", "law"), faulty_decoders.FAULTY_DECODERS, ids=lambda value: getattr(value, "__name__", value)
+    ("faulty", "law"), faulty_decoders.FAULTY_DECODERS, ids=lambda value: getattr(value, "__name__", value)
 )
-def test_the_laws_find_every_liar(liar: type[ToyAdapter], law: str) -> None:
-    """A decoder with one known fault breaks the law that is there for it."""
+def test_the_laws_find_every_faulty_decoder(faulty: type[ToyAdapter], law: str) -> None:
+    """One known fault breaks its law."""
     facts: dict[str, Any] = {"ends_at": len(TOY.rstrip())}
-    broken = {verdict.law for verdict in stream_laws(liar("m"), TOY, Effort(mutations=300), **facts) if verdict.failed}
+    broken = {
+        verdict.law for verdict in stream_laws(faulty("m"), TOY, Effort(mutations=300), **facts) if verdict.failed
+    }
     assert law in broken
 
 
-def test_a_stream_that_cannot_be_read_is_one_fault() -> None:
+def test_an_unreadable_stream_is_one_fault() -> None:
     """No law is tried on it."""
     (verdict,) = stream_laws(ToyAdapter("m"), lines('{"text": "Hel"}'))
     assert (verdict.law, verdict.failed) == ("untouched", 1)

@@ -1,4 +1,4 @@
-"""The Messages wire by hand (wire reference 2.3 to 2.5)."""
+"""The Messages wire by hand (docs/reference/wires/anthropic.md)."""
 
 import re
 from collections.abc import Iterator

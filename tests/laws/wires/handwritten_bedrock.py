@@ -53,7 +53,7 @@ def handwritten_stream(sample: SampleReply) -> bytes:
 
 def _events(sample: SampleReply) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "messageStart", {"role": "assistant"}
-    index = 0  # of the block under way
+    index = 0  # of the open block
     if sample.thinking:
         deltas: list[dict[str, Any]] = [{"text": piece} for piece in sample.thinking]
         for delta in (*deltas, {"signature": "c2ln"}):

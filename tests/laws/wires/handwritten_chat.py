@@ -1,4 +1,4 @@
-"""The Chat Completions wire by hand (wire reference 4 and 7)."""
+"""The Chat Completions wire by hand (docs/reference/wires/openai-chat.md)."""
 
 import re
 from collections.abc import Iterator
@@ -75,4 +75,4 @@ ERRORS: tuple[tuple[bytes, type[ProviderError]], ...] = (
 
 WIRE = Wire(handwritten_stream, handwritten_whole, re.compile(rb"(?m)^data: ?\[DONE\]"), ERRORS, b": keep-alive\n\n")
 UNMARKED = replace(WIRE, terminal=re.compile(rb'"finish_reason": ?"'))
-"""As it is spoken where the marker at the end may be missing: then it is the finish reason that tells."""
+"""For endpoints that may omit the final marker: then the finish reason is the end."""

@@ -1,4 +1,4 @@
-"""Google's generateContent wire by hand (wire reference 6)."""
+"""Google's generateContent wire by hand (docs/reference/wires/google.md)."""
 
 import re
 from collections.abc import Iterator

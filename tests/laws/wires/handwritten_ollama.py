@@ -1,4 +1,4 @@
-"""Ollama's chat wire by hand (wire reference 5)."""
+"""Ollama's chat wire by hand (docs/reference/wires/ollama.md)."""
 
 import re
 from collections.abc import Iterator

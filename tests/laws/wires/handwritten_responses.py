@@ -1,4 +1,4 @@
-"""The Responses wire by hand (wire reference 3.2 to 3.5)."""
+"""The Responses wire by hand (docs/reference/wires/openai-responses.md)."""
 
 import re
 from collections.abc import Iterator
@@ -56,14 +56,14 @@ def _events(sample: SampleReply) -> Iterator[dict[str, Any]]:
     yield {"type": "response.created", "response": _response(sample)}
     for index, item in enumerate(_items(sample)):
         place = {"item_id": item["id"], "output_index": index}
-        yield {"type": "response.output_item.added", "output_index": index, "item": _opened(item)}
+        yield {"type": "response.output_item.added", "output_index": index, "item": _started_item(item)}
         yield from _inside(sample, item, place)
         yield {"type": "response.output_item.done", "output_index": index, "item": item}
     final = _final(sample)
     yield {"type": f"response.{final['status']}", "response": final}
 
 
-def _opened(item: dict[str, Any]) -> dict[str, Any]:
+def _started_item(item: dict[str, Any]) -> dict[str, Any]:
     match item["type"]:
         case "reasoning":
             return {**item, "summary": [], "encrypted_content": ""}

@@ -1,8 +1,9 @@
-"""PostgreSQL as a cluster of two nodes would have the tables: each one split by the hash of the session's id.
+"""PostgreSQL with the tables as on a cluster of two nodes: each one split by the hash of the session's id.
 
-A node is the part of each table that ends with its name: in the same database (`spread`), or one of them in a database
-of its own, which is a store by itself and knows nothing of the other (`spread_apart`). What PostgreSQL plans for such
-tables is what decides whether a cluster (Citus, say) needs one of its machines for a statement, or all of them.
+A node is the part of each table that ends with its name: in the same database (`shard_tables`), or one of them in a
+database of its own, which is a store by itself and independent of the other (`shard_over_databases`). PostgreSQL's
+plans for such tables show whether a cluster (Citus, for example) needs one of its machines for a statement, or all of
+them.
 """
 
 import json
@@ -22,7 +23,7 @@ NODES = ("node0", "node1")
 
 
 def shard_tables(store: Store) -> None:
-    """Splits the tables of an empty store. PostgreSQL refuses where a key of one does not hold the session's id."""
+    """Splits the tables of an empty store. PostgreSQL refuses if a key of one does not contain the session's id."""
     store._database.write(_spread)
 
 
@@ -45,7 +46,7 @@ def _spread(connection: Connection) -> None:
 
 @contextmanager
 def create_database(server: str) -> Iterator[str]:
-    """The URL of a new database on that server. Raises DBAPIError where its user may not make one."""
+    """The URL of a new database on that server. Raises DBAPIError if its user may not create one."""
     name = f"dragoman_{uuid4().hex}"
     url = make_url(server).set(drivername="postgresql+psycopg")
     engine = create_engine(url, isolation_level="AUTOCOMMIT")
@@ -63,7 +64,9 @@ def create_database(server: str) -> Iterator[str]:
 
 @contextmanager
 def shard_over_databases(store: Store, other: str) -> Iterator[str]:
-    """The sessions of the second node are in that database, where a store has its tables; the name of its server."""
+    """Puts the sessions of the second node into that database, where a store has its tables; returns the name of its
+    server.
+    """
     url = make_url(other)
     server = f"server_{url.database}"
     server_options = {"host": url.host, "port": url.port, "dbname": url.database}
@@ -105,7 +108,7 @@ def _options(values: Mapping[str, Any]) -> str:
 
 @dataclass
 class ExecutedStatement:
-    """A statement that the store has run, with its parameters, and the nodes whose tables its plan names."""
+    """A statement of the store, with its parameters, and the nodes whose tables its plan names."""
 
     statement: str
     parameters: Mapping[str, Any]
@@ -114,7 +117,7 @@ class ExecutedStatement:
 
 @contextmanager
 def record_statements(store: Store, *, plans: bool = False) -> Iterator[list[ExecutedStatement]]:
-    """What the store says to its database meanwhile, but for BEGIN and its like."""
+    """The statements that the store sends to its database inside the context, except BEGIN and the like."""
     found: list[ExecutedStatement] = []
 
     def note(connection: Connection, _: Any, statement: str, parameters: Any, *__: Any) -> None:
@@ -142,7 +145,7 @@ def _nodes(connection: Connection, statement: str, parameters: Any) -> frozenset
 
 
 def nodes_with_rows(store: Store, session_id: str) -> set[str]:
-    """Where the rows of a session are, in all tables."""
+    """The nodes with rows of a session, in any table."""
     found: set[str] = set()
     for table in metadata.sorted_tables:
         query = text(

@@ -1,4 +1,4 @@
-"""Every statement about a session is about that session alone, so that a cluster asks one of its machines."""
+"""Every statement about a session is about that session only, so a cluster uses one of its machines."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -27,8 +27,8 @@ from tests.store.turns import change, everything, reply, rows, tool_turn
 SESSIONS = tuple(f"sess_{number}" for number in range(12))
 
 
-def live(store: Store, session_id: str) -> None:
-    """All that can be done with one session, but for what is done with others: it has a life, and is still there."""
+def use_session(store: Store, session_id: str) -> None:
+    """Everything that can be done with one session, except actions that involve others; it exists at the end."""
     turn = tool_turn()
     store.create("a:b", turn.messages[:2], session_id=session_id, tool_ids=turn.tool_ids, user_id="usr_1")
     version = store.append(session_id, turn.messages[2:], expected_version=1, tool_ids=turn.tool_ids, model="c:d")
@@ -41,8 +41,8 @@ def live(store: Store, session_id: str) -> None:
     assert store.search("contents", session_id=session_id)
 
 
-def test_every_key_begins_with_the_session() -> None:
-    """And every index, but for those that list the sessions themselves."""
+def test_every_key_starts_with_the_session() -> None:
+    """And every index, except those that list the sessions themselves."""
     for table in metadata.sorted_tables:
         keys = [key.columns for key in table.constraints if isinstance(key, UniqueConstraint | PrimaryKeyConstraint)]
         indexes = [] if table.name == "sessions" else [index.columns for index in table.indexes]
@@ -54,9 +54,9 @@ _ABOUT = re.compile(r"\b(?:session_id|sessions\.id) = |INSERT INTO (?:sessions|\
 
 
 def test_every_statement_names_its_session(store: Store) -> None:
-    """By equality with its id, or by a row that holds it; two sessions are never in one statement."""
+    """By equality with its id, or by a row that holds it; no statement is about two sessions."""
     with record_statements(store) as statements:
-        live(store, "sess_a")
+        use_session(store, "sess_a")
         store.fork("sess_a", new_session_id="sess_b")
         store.import_lines(list(store.export("sess_a")), session_id="sess_c")
         store.delete("sess_b")
@@ -69,7 +69,7 @@ def test_every_statement_names_its_session(store: Store) -> None:
         assert len(session_ids - copied) <= 1 or session_ids == {"sess_a"}, each.statement
 
 
-def test_a_cluster_is_told_of_every_table() -> None:
+def test_the_cluster_sql_covers_every_table() -> None:
     """The sessions first, since the others refer to them; by the columns that the tables are split by here."""
     first, *others = citus_statements()
     assert first == "SELECT create_distributed_table('sessions', 'id')"
@@ -96,7 +96,7 @@ def other_database() -> Iterator[str]:
 
 @pytest.fixture
 def apart(server_place: str, other_database: str) -> Iterator[tuple[Store, Store, str]]:
-    """A store over two databases, the second of them as a store of its own, and what the first calls its server."""
+    """A store over two databases, the second of them as a store of its own, and the first one's name for its server."""
     with (
         Store(server_place) as store,
         Store(other_database) as other,
@@ -124,11 +124,11 @@ def each_spread(request: pytest.FixtureRequest) -> Store:
 
 
 def test_every_plan_needs_one_node(each_spread: Store) -> None:
-    """The one on which all rows of the session are; the sessions are spread over both."""
+    """The one with all rows of the session; the sessions are spread over both."""
     homes: dict[str, set[str]] = {}
     for session_id in SESSIONS:
         with record_statements(each_spread, plans=True) as statements:
-            live(each_spread, session_id)
+            use_session(each_spread, session_id)
         homes[session_id] = nodes_with_rows(each_spread, session_id)
         assert len(homes[session_id]) == 1
         assert {node for each in statements for node in each.nodes} == homes[session_id]
@@ -139,9 +139,9 @@ def test_every_plan_needs_one_node(each_spread: Store) -> None:
     assert integrity.faults(each_spread) == []
 
 
-def test_a_fork_asks_the_node_of_each_session(each_spread: Store) -> None:
-    """Where the two sessions are on different ones, each statement still needs one; and so does deleting it."""
-    live(each_spread, SESSIONS[0])
+def test_a_fork_uses_the_node_of_each_session(each_spread: Store) -> None:
+    """If the two sessions are on different ones, each statement still needs one; and so does deleting it."""
+    use_session(each_spread, SESSIONS[0])
     (home,) = nodes_with_rows(each_spread, SESSIONS[0])
     seen = set()
     for session_id in SESSIONS[1:]:
@@ -158,34 +158,36 @@ def test_a_fork_asks_the_node_of_each_session(each_spread: Store) -> None:
 
 
 def test_each_database_is_a_store_by_itself(apart: tuple[Store, Store, str]) -> None:
-    """It holds its sessions whole, by its own keys, and reads them as the cluster does."""
+    """It holds its sessions completely, by its own keys, and reads them as the cluster does."""
     store, other, _ = apart
     for session_id in SESSIONS:
-        live(store, session_id)
+        use_session(store, session_id)
     there = {session.id for session in other.list().sessions}
     assert 0 < len(there) < len(SESSIONS)
     assert there == {session_id for session_id in SESSIONS if nodes_with_rows(store, session_id) == {"node1"}}
     assert [other.load(session_id) for session_id in there] == [store.load(session_id) for session_id in there]
     assert integrity.faults(other) == integrity.faults(store) == []
     before = everything(other)
-    live(store, next(f"sess_x{number}" for number in count() if _home(store, f"sess_x{number}") == "node0"))
+    use_session(store, next(f"sess_x{number}" for number in count() if _home(store, f"sess_x{number}") == "node0"))
     assert everything(other) == before
 
 
 def test_sessions_of_one_database_need_no_other(apart: tuple[Store, Store, str]) -> None:
-    """While the second one is away, the sessions of the first go on; its own wait, and are then as they were."""
+    """While the second one is away, the sessions of the first work; those of the second wait, and are then
+    unchanged.
+    """
     store, _, server = apart
     homes = {session_id: _home(store, session_id) for session_id in SESSIONS}
     away = [session_id for session_id in SESSIONS if homes[session_id] == "node1"]
     for session_id in away:
-        live(store, session_id)
+        use_session(store, session_id)
     before = [store.load(session_id) for session_id in away]
     ((port,),) = rows(store, f"SELECT split_part(unnest(srvoptions), '=', 2) FROM pg_foreign_server"
                              f" WHERE srvname = '{server}' OFFSET 1 LIMIT 1")  # fmt: skip
     change(store, f"ALTER SERVER {server} OPTIONS (SET port '1')")
     for session_id in SESSIONS:
         if session_id not in away:
-            live(store, session_id)
+            use_session(store, session_id)
         else:
             with pytest.raises(StoreError, match="could not connect"):
                 store.append(session_id, [Message.user("?"), reply("!")], expected_version=None)
@@ -212,10 +214,10 @@ def _home(store: Store, session_id: str) -> str:
     ],
     ids=["list", "list of a user", "search", "bills"],
 )
-def test_lists_and_searches_ask_every_node(spread_store: Store, ask: Callable[[Store], Any]) -> None:
-    """They are about sessions that nobody has named: the only ones that do, and this is where it is written down."""
+def test_only_lists_and_searches_use_every_node(spread_store: Store, ask: Callable[[Store], Any]) -> None:
+    """They are about sessions that nobody has named."""
     for session_id in SESSIONS[:6]:
-        live(spread_store, session_id)
+        use_session(spread_store, session_id)
     with record_statements(spread_store, plans=True) as statements:
         ask(spread_store)
     assert {each.nodes for each in statements} == {frozenset(NODES)}

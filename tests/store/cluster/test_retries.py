@@ -1,4 +1,4 @@
-"""What PostgreSQL asks to be run again is run again: here serialization failures and deadlocks, on a real server."""
+"""Transactions that PostgreSQL asks to repeat are repeated: serialization failures and deadlocks, on a real server."""
 
 import threading
 import time
@@ -24,7 +24,7 @@ TURNS: dict[str, Callable[[], list[Message]]] = {
 
 
 def strict(url: str, **settings: str) -> str:
-    """Every transaction is serializable, as it is on CockroachDB."""
+    """Every transaction is serializable, as on CockroachDB."""
     parsed = make_url(url)
     settings = {"default_transaction_isolation": "serializable", **settings}
     options = " ".join([str(parsed.query["options"]), *(f"-c{name}={value}" for name, value in settings.items())])
@@ -33,7 +33,7 @@ def strict(url: str, **settings: str) -> str:
 
 @contextmanager
 def failures(store: Store) -> Iterator[list[str]]:
-    """The SQLSTATE of every error that the database gives meanwhile."""
+    """The SQLSTATE of every error that the database raises inside the context."""
     found: list[str] = []
 
     def note(context: Any) -> None:
@@ -46,29 +46,29 @@ def failures(store: Store) -> Iterator[list[str]]:
         event.remove(store._database.engine, "handle_error", note)
 
 
-def waits(connection: Connection) -> None:
-    """Until somebody waits for a lock of this connection."""
+def wait_for_lock(connection: Connection) -> None:
+    """Until another connection waits for a lock of this one."""
     query = text("SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))")
     while not connection.execute(query).scalar_one():
         time.sleep(0.01)
 
 
 @contextmanager
-def beside(work: Callable[[], Any]) -> Iterator[Future[Any]]:
-    """Runs in another thread meanwhile."""
+def run_in_thread(work: Callable[[], Any]) -> Iterator[Future[Any]]:
+    """Runs in another thread inside the context."""
     with ThreadPoolExecutor(1) as pool:
         yield pool.submit(work)
 
 
 @pytest.mark.parametrize("turn", TURNS.values(), ids=TURNS)
-def test_a_serialization_failure_is_not_seen(server_place: str, turn: Callable[[], list[Message]]) -> None:
-    """Somebody changes the session while the turn waits for it: SQLSTATE 40001, and then the turn is kept."""
+def test_a_serialization_failure_is_hidden(server_place: str, turn: Callable[[], list[Message]]) -> None:
+    """Another program changes the session while the turn waits for it: SQLSTATE 40001, and then the turn is stored."""
     with Store(strict(server_place)) as store:
         session = store.create()
         with failures(store) as found, store._database.engine.connect() as other:
             other.execute(text("UPDATE sessions SET title = 'theirs'"))
-            with beside(lambda: store.append(session.id, turn(), expected_version=0)) as appended:
-                waits(other)
+            with run_in_thread(lambda: store.append(session.id, turn(), expected_version=0)) as appended:
+                wait_for_lock(other)
                 other.commit()
                 assert appended.result() == 1
         assert found == ["40001"]
@@ -76,7 +76,7 @@ def test_a_serialization_failure_is_not_seen(server_place: str, turn: Callable[[
         assert (kept.record.title, kept.version, len(kept.messages)) == ("theirs", 1, len(turn()))
 
 
-def test_many_that_cannot_be_serialized_all_come_through(server_place: str) -> None:
+def test_concurrent_serialization_failures_are_hidden(server_place: str) -> None:
     """Four threads append to one session: nothing is lost or doubled, and no failure reaches them."""
     with Store(strict(server_place), pool_size=4) as store:
         session = store.create()
@@ -99,8 +99,10 @@ def test_many_that_cannot_be_serialized_all_come_through(server_place: str) -> N
         assert integrity.faults(store) == []
 
 
-def test_a_deadlock_is_not_seen(server_place: str) -> None:
-    """Somebody holds what the turn wants next and wants what it holds: SQLSTATE 40P01, and then the turn is kept."""
+def test_a_deadlock_is_hidden(server_place: str) -> None:
+    """Another program holds what the turn needs next and needs what it holds: SQLSTATE 40P01, and then the turn is
+    stored.
+    """
     with Store(strict(server_place, deadlock_timeout="20ms")) as store, Store(server_place) as others:
         session = store.create()
         with failures(store) as found, others._database.engine.connect() as other, ThreadPoolExecutor(1) as pool:
@@ -112,26 +114,26 @@ def test_a_deadlock_is_not_seen(server_place: str) -> None:
                 other.commit()
 
             def meet(connection: Connection, *_: Any) -> None:
-                """The turn has the session by now."""
+                """The turn holds the session by now."""
                 if not met:
                     met.append(pool.submit(take_the_session))
-                    waits(connection)
+                    wait_for_lock(connection)
 
             event.listen(store._database.engine, "after_cursor_execute", meet)
             assert store.append(session.id, tool_turn().messages, expected_version=0) == 1
             met[0].result()
         assert found[0] == "40P01"
-        assert set(found[1:]) <= {"40001"}  # met again, by what the other one did
+        assert set(found[1:]) <= {"40001"}  # run a second time, because of the other program
         kept = store.load(session.id)
         assert (kept.record.title, len(kept.messages)) == ("theirs", 4)
         assert rows(store, "SELECT status FROM tool_calls") == [("succeeded",)]
 
 
 @pytest.mark.parametrize("turn", TURNS.values(), ids=TURNS)
-def test_what_never_can_be_serialized_is_busy(
+def test_a_lasting_serialization_failure_is_a_busy_error(
     server_place: str, turn: Callable[[], list[Message]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After the time that the store was given, with pauses of chance between the tries: bounded, and never at once."""
+    """After the time limit of the store, with random pauses between the tries: bounded, and never at once."""
     pauses: list[float] = []
     monkeypatch.setattr(database_module, "time", SimpleNamespace(monotonic=lambda: sum(pauses), sleep=pauses.append))
     with Store(server_place, timeout=0.5) as store:
@@ -142,7 +144,7 @@ def test_what_never_can_be_serialized_is_busy(
             " $$ BEGIN RAISE EXCEPTION 'never' USING ERRCODE = '40001'; END $$",
         )
         change(store, "CREATE TRIGGER never BEFORE INSERT ON messages FOR EACH ROW EXECUTE FUNCTION never()")
-        with failures(store) as found, pytest.raises(StoreBusyError, match=r"over 0\.5 s"):
+        with failures(store) as found, pytest.raises(StoreBusyError, match=r"more than 0\.5 s"):
             store.append(session.id, turn(), expected_version=0)
         assert set(found) == {"40001"}
         assert len(found) == len(pauses) + 1 > 10

@@ -1,12 +1,14 @@
-"""The history checker: from what each program noted, and what the store holds in the end, whether all went well.
+"""The history checker: compares the notes of each program with the final content of the store.
 
 A program notes a turn before it appends it (begin), and after it was acknowledged (kept). Times are one clock for all
-processes of a machine. What must hold, for each session:
+processes of a machine. For each session:
 
 - every acknowledged turn is there once, whole, at the place that its version says (lost, doubled, half, misplaced);
-- whatever else is there was begun by somebody who did not live to hear of it, and is whole as well (strange, half);
-- a turn that was acknowledged before another was begun stands before it, within one program and between them
-  (reordered): the versions are one order that everybody could have seen, so the session is linearizable.
+
+- any other turn was begun by a program that did not live to be acknowledged, and is whole as well (strange, half);
+
+- a turn that was acknowledged before another was begun comes before it, within one program and between them
+(reordered): the versions are one order that all could have seen, so the session is linearizable.
 """
 
 import json
@@ -23,7 +25,7 @@ from dragoman.store import Store
 
 @dataclass
 class TurnRecord:
-    """One turn, as its program saw it. ``kept`` is None where it never heard that it was kept."""
+    """One turn, as its program saw it. ``kept`` is None if it was never acknowledged."""
 
     session_id: str
     messages: tuple[str, ...]
@@ -41,7 +43,7 @@ class StoredSession:
     calls: dict[str, str | None] = field(default_factory=dict)
     """The answer to the call of each message."""
     mapped: int = 0
-    """How many tool ids its map has."""
+    """The number of tool ids in its map."""
 
 
 class TurnJournal:
@@ -80,7 +82,7 @@ class JournalLog:
 
     @property
     def latencies(self) -> list[float]:
-        """Milliseconds from begin to kept, in order of size."""
+        """Milliseconds from begin to kept, sorted."""
         return sorted((note.acknowledged - note.started) / 1e6 for note in self.notes if note.acknowledged is not None)
 
 
@@ -126,7 +128,7 @@ def _calls(store: Store, session_id: str) -> dict[str, str | None]:
 
 
 def find_anomalies(notes: Sequence[TurnRecord], sessions: Mapping[str, StoredSession]) -> list[str]:
-    """Every fault, as ``kind: what``; empty where all went well."""
+    """Every fault, as ``kind: what``; empty if there is none."""
     faults: list[str] = []
     for session_id, session in sessions.items():
         own = [note for note in notes if note.session_id == session_id]

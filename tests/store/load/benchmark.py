@@ -1,13 +1,13 @@
-"""How many turns a store takes: `python -m tests.store.load.benchmark`, in turns a second, and milliseconds at p50
+"""How many turns a store can append: `python -m tests.store.load.benchmark`, in turns a second, and milliseconds at p50
 and p99.
 
-Two programs with sixteen threads each append turns of a question and a reply, 1.5 KB together, to 10,000 sessions: as
-fast as they can, and at a fixed rate (`--rate`), where a turn's time runs from the moment at which it was due, whether
-or not the one before it had ended. SQLite with both kinds of sync, PostgreSQL where DRAGOMAN_TEST_POSTGRES_URL names a
-database that may be filled. `cpu ms` is what a turn costs the programs; `load` is how many programs of the machine
-wanted its processors in the last minute, these ones among them.
+Two programs with sixteen threads each append turns of a question and a reply, 1.5 KB together, to 10,000 sessions: at
+full speed, and at a fixed rate (`--rate`), where a turn's time starts at the moment at which it was due, whether or not
+the one before it had ended. SQLite with both kinds of sync, PostgreSQL if DRAGOMAN_TEST_POSTGRES_URL names a database
+that may be filled. `cpu ms` is the CPU cost of a turn in the programs; `load` is how many programs of the machine
+wanted its processors in the last minute, these included.
 
-The exit status is 1 where PostgreSQL does not keep the rate, or needs more than 100 ms at p99.
+The exit status is 1 if PostgreSQL does not keep the rate, or needs more than 100 ms at p99.
 """
 
 import argparse
@@ -77,7 +77,7 @@ def append_for(
     url: str, synchronous: Synchronous, sessions: Sequence[str], threads: int, seconds: float, rate: float, seed: int,
     results: "Queue[LoadResult]",
 ) -> None:  # fmt: skip
-    """A rate of 0 is as fast as it goes."""
+    """A rate of 0 is full speed."""
     took: list[float] = []
     begun = [0.0, 0.0]
     with Store(url, synchronous=synchronous, pool_size=threads, timeout=120) as store:
@@ -91,7 +91,7 @@ def append_for(
 
         def work(number: int) -> None:
             chance = random.Random(1000 * seed + number)
-            for _ in range(5):  # connections, statements and caches, on both sides
+            for _ in range(5):  # warms connections, statements and caches, on both sides
                 store.append(chance.choice(sessions), [Message.user("warm"), reply("up")], expected_version=None)
             warm.wait()
             while True:

@@ -1,4 +1,4 @@
-"""What a database says of its own state."""
+"""What a database reports about its own state."""
 
 from sqlalchemy import text
 
@@ -11,7 +11,7 @@ _ORPHANS = " UNION ALL ".join(
 
 
 def faults(store: Store) -> list[str]:
-    """Empty where the database is whole: its pages, its foreign keys and its index for searches."""
+    """Empty if the database is valid: its pages, its foreign keys and its index for searches."""
 
     def ask(statement: str) -> list[str]:
         return store._database.write(lambda connection: [str(row) for row in connection.execute(text(statement))])

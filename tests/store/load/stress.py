@@ -1,10 +1,9 @@
-"""The large store runs: `python -m tests.store.load.stress`, with a ledger that says what was lost, doubled or
-reordered.
+"""The large store runs: `python -m tests.store.load.stress`, with a ledger of lost, doubled and reordered turns.
 
-16 programs append 1,000 turns each, to sessions of their own and to shared ones; then 500 programs are killed at
-random moments. On SQLite, and on PostgreSQL where DRAGOMAN_TEST_POSTGRES_URL names a database that may be filled.
-A history checker (`tests/store/load/anomalies.py`) judges from what the programs noted. The exit status is 1 where
-anything went wrong. `--json` prints a row a line.
+16 programs append 1,000 turns each, to sessions of their own and to shared ones; then 500 programs are killed at random
+moments. On SQLite, and on PostgreSQL if DRAGOMAN_TEST_POSTGRES_URL names a database that may be filled. A history
+checker (`tests/store/load/anomalies.py`) judges by the notes of the programs. The exit status is 1 if anything went
+wrong. `--json` prints one row per line.
 """
 
 import argparse
@@ -34,12 +33,12 @@ class RunRow:
     database: str
     programs: int
     requested: int
-    """Turns to append; 0 where the programs went on until they were killed."""
+    """Turns to append; 0 if the programs ran until they were killed."""
     killed: int = 0
     started: int = 0
     acknowledged: int = 0
     unacknowledged: int = 0
-    """Turns that are there though their program did not live to hear of it."""
+    """Turns that are there though their program did not live to be acknowledged."""
     conflicts: int = 0
     errors: int = 0
     faults: dict[str, int] = field(default_factory=dict)

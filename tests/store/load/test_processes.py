@@ -1,4 +1,4 @@
-"""Many programs, one store: nothing is lost, doubled or reordered, also where they are killed."""
+"""Many programs, one store: nothing is lost, doubled or reordered, also if they are killed."""
 
 from functools import partial
 from pathlib import Path
@@ -18,8 +18,8 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("sessions", [1, 4], ids=["shared", "separate"])
-def test_programs_append_beside_each_other(lasting_place: str, tmp_path: Path, sessions: int) -> None:
-    """Four of them, fifty turns each, to one session or to one each; no lock is ever seen by them."""
+def test_programs_append_concurrently(lasting_place: str, tmp_path: Path, sessions: int) -> None:
+    """Four of them, fifty turns each, to one session or to one each; they never see a lock."""
     session_ids = create_sessions(lasting_place, sessions)
 
     def start(number: int) -> "FORK_CONTEXT.Process":  # type: ignore[name-defined]
@@ -36,7 +36,7 @@ def test_programs_append_beside_each_other(lasting_place: str, tmp_path: Path, s
 
 
 def test_killed_programs_leave_whole_turns(lasting_place: str, tmp_path: Path) -> None:
-    """What was acknowledged is there; what was not is there as a whole or not at all."""
+    """Acknowledged turns are there; others are there as a whole or not at all."""
     session_ids = create_sessions(lasting_place, 3)
 
     def start(number: int) -> "FORK_CONTEXT.Process":  # type: ignore[name-defined]
@@ -82,15 +82,13 @@ whole = partial(StoredSession, calls={f"{name}1": f"{name}2" for name in "abc"})
         (whole(3, [*A.messages], mapped=1), [A], "misplaced: version 3"),
     ],
 )
-def test_the_history_checker_finds_what_is_wrong(
-    session: StoredSession, notes: list[TurnRecord], fault: str | None
-) -> None:
-    """A checker that lets something pass would prove nothing."""
+def test_the_history_checker_finds_faults(session: StoredSession, notes: list[TurnRecord], fault: str | None) -> None:
+    """A checker that misses one would prove nothing."""
     found = find_anomalies(notes, {"s": session})
     assert bool(found) == (fault is not None)
     assert fault is None or any(each.startswith(fault) for each in found), found
 
 
-def test_a_turn_of_a_session_that_is_gone_is_strange() -> None:
+def test_a_turn_of_a_missing_session_is_strange() -> None:
     """Nobody deletes sessions there."""
     assert find_anomalies([A], {}) == ["strange: a turn of s, which is not there"]

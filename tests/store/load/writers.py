@@ -1,4 +1,4 @@
-"""Programs that append turns, as many processes at once."""
+"""Programs that append turns, as many concurrent processes."""
 
 import multiprocessing
 import os
@@ -16,7 +16,7 @@ from tests.store.turns import ToolTurn, tool_turn
 from tests.systems import FORKS
 
 FORK_CONTEXT = multiprocessing.get_context("fork" if FORKS else None)
-"""A fork of a program that has imported everything is there at once; systems without it skip these tests."""
+"""A fork of a program that has imported everything is there at once; systems without forks skip these tests."""
 
 
 def append_turns(
@@ -56,7 +56,7 @@ def _append_to_seen(store: Store, session_id: str, turn: ToolTurn, journal: Turn
 
 
 def _append_on(store: Store, session_id: str, turn: ToolTurn, seen: int, journal: TurnJournal) -> int | None:
-    """None where the turn was kept, and otherwise the version that the session has by now."""
+    """None if the turn was stored, otherwise the current version of the session."""
     try:
         version = store.append(session_id, turn.messages, expected_version=seen, tool_ids=turn.tool_ids)
     except ConflictError as conflict:
@@ -78,7 +78,7 @@ def run_all(count: int, start: Callable[[int], BaseProcess]) -> list[int | None]
 
 
 def kill_at_random(kills: int, at_once: int, start: Callable[[int], BaseProcess], seed: int) -> int:
-    """Kills that many programs, each at a moment of its own, while others go on. The result is how many were killed."""
+    """Kills that many programs, each at a moment of its own, while others go on. Returns how many were killed."""
     chance, living, begun, killed = random.Random(seed), dict[BaseProcess, float](), 0, 0
     while killed < kills:
         while len(living) < at_once and begun < kills:
@@ -93,7 +93,7 @@ def kill_at_random(kills: int, at_once: int, start: Callable[[int], BaseProcess]
         due.join()
         killed += due.exitcode == -signal.SIGKILL
         if due.exitcode != -signal.SIGKILL:
-            begun -= 1  # it had ended by itself: another one in its place
+            begun -= 1  # it had ended by itself: another one takes its place
     return killed
 
 

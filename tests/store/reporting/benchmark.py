@@ -1,12 +1,11 @@
-"""What reports over a store take: `python -m tests.store.reporting.benchmark`, as they grow.
+"""The cost of reports over a store: `python -m tests.store.reporting.benchmark`, as stores grow.
 
-A SQLite store is filled with replies over thirty days. Its costs by day and team are added up by `Store.bills` in
-Python; it is exported as Parquet, and exported again after one more turn; the same report is made of the files by
-DuckDB, and of one day of them, and of the store itself where DuckDB has its extension for it. Each in a process of its
-own: `MB` is the most memory that it had, all of it counted.
+A SQLite store is filled with replies over thirty days. `Store.bills` adds up its costs by day and team in Python; it is
+exported as Parquet, and exported again after one more turn; DuckDB makes the same report from the files, from one day
+of them, and from the store itself if DuckDB has its extension for it. Each in a process of its own: `MB` is its peak
+memory.
 
-The exit status is 1 where the reports are not the same to the last digit, or the memory of an export grows with the
-store.
+The exit status is 1 if the reports differ in any digit, or the memory of an export grows with the store.
 """
 
 import argparse
@@ -37,11 +36,11 @@ BY = ("day", "team")
 EACH = 1000
 """Replies of a session."""
 MOST_GROWTH = 1.5
-"""An export of ten times as many replies takes less than that many times the memory."""
+"""An export of ten times as many replies uses less than that many times the memory."""
 
 
 def fill_store(store: Store, replies: int) -> None:
-    """Sessions of a thousand replies, copied from one that was kept as any other is."""
+    """Sessions of a thousand replies, copied from one that was stored normally."""
     step = DAYS * timedelta(days=1) / EACH
     messages = [
         reply("a", team_id=f"team_{number % 20}", user_id=f"usr_{number}").model_copy(
@@ -72,7 +71,7 @@ def _rows(store: Store, query: str) -> list[Any]:
 
 
 def measure(work: Callable[[], Any]) -> tuple[Any, float, float, float]:
-    """What it gave, its seconds, those of the processor, and its memory in MB."""
+    """The result, its seconds, those of the processor, and its memory in MB."""
     results: Queue[Any] = FORK_CONTEXT.Queue()
 
     def run() -> None:
@@ -93,7 +92,7 @@ def sum_replies(source: Source) -> list[CostLine]:
 
 
 def _attached(url: str) -> list[CostLine] | None:
-    """None where DuckDB has no extension for it."""
+    """None if DuckDB has no extension for it."""
     try:
         return sum_replies(AttachedStore(url))
     except MissingExtraError:

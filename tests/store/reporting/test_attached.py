@@ -1,4 +1,4 @@
-"""A report over a store that DuckDB reads where it is: the figures of the store's own, to the last digit."""
+"""A report over a store that DuckDB reads in place: the figures of the store's own, to the last digit."""
 
 from pathlib import Path
 
@@ -13,14 +13,14 @@ from dragoman.store import Store, StoreError, StoreVersionError
 from dragoman.store.reports.attached import _BACKENDS, AttachedReplies
 from tests.sampling import examples
 from tests.store.databases import postgres_place, postgres_url
-from tests.store.reporting.test_exported import DAY, GROUPS, NOON, PRICES, filled, replies
+from tests.store.reporting.test_exported import DAY, GROUPS, NOON, PRICES, fill, replies
 from tests.store.turns import change
 
 pytest.importorskip("duckdb", reason="the extra `report` is not installed")
 
 
 def attached(url: str) -> AttachedReplies:
-    """Skips where DuckDB has not the extension, as in most places: it is nobody's dependency."""
+    """Skips if DuckDB lacks the extension, as in most places: it is no dependency."""
     try:
         return AttachedReplies(url)
     except MissingExtraError as missing:
@@ -30,7 +30,7 @@ def attached(url: str) -> AttachedReplies:
 def test_a_report_is_that_of_the_store(lasting_place: str) -> None:
     """For all groups, and times; a fork's copies are billed once."""
     with Store(lasting_place) as store:
-        filled(store)
+        fill(store)
         spent = store.total_spend()
     assert attached(lasting_place).costs() == (spent,)
     for by in (*([name] for name in GROUPS), ["team", "day"]):
@@ -46,7 +46,7 @@ def test_a_report_is_that_of_the_store(lasting_place: str) -> None:
     by=st.lists(st.sampled_from(GROUPS), max_size=2, unique=True),
     prices=st.sampled_from(PRICES),
 )
-def test_whatever_was_said_by_whom_and_for_how_much(
+def test_unusual_values_are_reported_exactly(
     tmp_path_factory: pytest.TempPathFactory, messages: list[Message], by: list[str], prices: Repricing
 ) -> None:
     """Backslashes, U+0000, counts and costs of any size."""
@@ -63,7 +63,7 @@ def _compare(url: str, messages: list[Message], by: list[str], prices: Repricing
     assert tuple(AttachedStore(url).lines(by, prices)) == tuple(StoreReplies(url).lines(by, prices))
 
 
-def test_an_older_store_is_not_guessed_at(lasting_place: str) -> None:
+def test_an_older_store_is_refused(lasting_place: str) -> None:
     """Its tables may be others."""
     with Store(lasting_place) as store:
         store.create()
@@ -73,8 +73,8 @@ def test_an_older_store_is_not_guessed_at(lasting_place: str) -> None:
         AttachedReplies(lasting_place)
 
 
-def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
-    """Before anything is opened, or with a word on what is missing; no password is repeated."""
+def test_other_databases_are_refused(tmp_path: Path) -> None:
+    """Before anything is opened, or with what is missing; no password is repeated."""
     for url in ("chats.db", "mysql://ann:hunter2@h/x", "sqlite://", f"sqlite:///{tmp_path}/none.db"):
         with pytest.raises(ConfigurationError) as refused:
             AttachedReplies(url)
@@ -91,8 +91,8 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     assert "hunter2" not in str(hidden.value)
 
 
-def test_without_the_extension_it_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And nothing is fetched."""
+def test_without_the_extension_the_error_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is fetched."""
     monkeypatch.setitem(_BACKENDS, "sqlite", _BACKENDS["sqlite"]._replace(extension="nobody_has_this"))
     with Store(f"sqlite:///{tmp_path}/chats.db") as store:
         store.create()

@@ -1,4 +1,4 @@
-"""What a store tells of costs: every reply once, with its figures, and nothing that was said."""
+"""The costs in a store: every reply once, with its figures, and no content."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -23,7 +23,7 @@ def reply(at: datetime = AT, *, model: str = SONNET, user: str | None = "usr_1",
 
 
 def test_every_reply_is_billed_once(store: Store) -> None:
-    """Attempts too, and not what a fork has copied; what was said is not read."""
+    """Attempts too, and not the copies of a fork; content is not read."""
     first, second = reply(), reply()
     store.create(SONNET, [Message.user("Hi"), first], session_id="sess_1", attempts=[second])
     store.append("sess_1", [Message.user("Hi"), third := reply()], expected_version=1)
@@ -34,8 +34,8 @@ def test_every_reply_is_billed_once(store: Store) -> None:
     assert {(message.content, message.session_id) for message in billed} == {((), "sess_1")}
 
 
-def test_bills_are_of_a_user_a_team_or_a_time(store: Store) -> None:
-    """By what is noted on each reply."""
+def test_bills_can_be_selected_by_user_team_and_time(store: Store) -> None:
+    """By what is recorded with each reply."""
     late = AT + timedelta(days=1)
     store.create(SONNET, [reply(), reply(late, user="usr_2"), reply(late, user=None)], session_id="sess_1")
     store.create(SONNET, [reply(late)], session_id="sess_2")
@@ -49,7 +49,7 @@ def test_bills_are_of_a_user_a_team_or_a_time(store: Store) -> None:
 
 
 def test_pages_miss_and_repeat_nothing(store: Store) -> None:
-    """More sessions and replies than are read at once."""
+    """With more sessions and replies than are read at once."""
     sent = []
     for number in range(3):
         replies = [reply(tokens=number * 1000 + place) for place in range(700)]
@@ -58,13 +58,13 @@ def test_pages_miss_and_repeat_nothing(store: Store) -> None:
     billed = list(store.billed_replies())
     assert sorted(message.id for message in billed) == sorted(message.id for message in sent)
 
-    async def awaited() -> list[Message]:
+    async def await_all() -> list[Message]:
         return [message async for message in AsyncStore(store).billed_replies()]
 
-    assert anyio.run(awaited) == billed
+    assert anyio.run(await_all) == billed
 
 
-def test_a_sum_is_exact_and_says_what_it_does_not_know(store: Store) -> None:
+def test_a_sum_is_exact_and_names_unknown_parts(store: Store) -> None:
     """As the replies were priced."""
     unpriced = Message.assistant(
         "Hi", metadata=MessageMetadata(model="nobody:x", provider="nobody", usage=Usage(input_tokens=5))

@@ -1,4 +1,4 @@
-"""Replies as Parquet, one file a day: what a report over them says is what the store says, to the last digit."""
+"""Replies as Parquet, one file per day: a report over them agrees with the store to the last digit."""
 
 import sys
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ DAYS = tuple(NOON.date() + number * DAY for number in range(3))
 GROUPS = ("model", "provider", "day", "user", "team", "session")
 
 
-def filled(store: Store) -> None:
+def fill(store: Store) -> None:
     """Three days, two sessions, a fork and an attempt."""
     replies = [reply(NOON + number * DAY, tokens=1000 + number) for number in range(3)]
     store.create(SONNET, replies, session_id="sess_1", attempts=[reply(NOON, user=None)])
@@ -61,9 +61,9 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_row_for_each_bill_in_the_folder_of_its_day(lasting_store: Store, folder: Path) -> None:
-    """With its figures; nothing that was said is in any file."""
-    filled(lasting_store)
+def test_each_bill_is_a_row_in_the_folder_of_its_day(lasting_store: Store, folder: Path) -> None:
+    """With its figures; no file has any content."""
+    fill(lasting_store)
     done = lasting_store.export_replies(folder)
     assert done == ExportResult(DAYS, (), (), 5)
     assert sorted(contents(folder)) == [f"day={day}/part-0.parquet" for day in DAYS]
@@ -82,9 +82,9 @@ def test_a_row_for_each_bill_in_the_folder_of_its_day(lasting_store: Store, fold
     assert not any(b"a secret" in content for content in contents(folder).values())
 
 
-def test_the_text_is_there_where_it_was_asked_for(store: Store, folder: Path) -> None:
+def test_the_text_is_exported_on_request(store: Store, folder: Path) -> None:
     """Days with and without it are read together."""
-    filled(store)
+    fill(store)
     store.export_replies(folder)
     store.export_replies(folder, since=DAYS[2], text=True)
     with duckdb.connect() as connection:
@@ -95,9 +95,9 @@ def test_the_text_is_there_where_it_was_asked_for(store: Store, folder: Path) ->
     assert Replies(folder).costs()[0].replies == 5
 
 
-def test_an_export_again_writes_the_same_bytes_or_nothing(store: Store, folder: Path) -> None:
-    """A day that has not changed is left alone, and written byte for byte as before where it is asked for."""
-    filled(store)
+def test_a_repeated_export_writes_the_same_bytes_or_nothing(store: Store, folder: Path) -> None:
+    """An unchanged day is left alone, and written byte for byte as before on request."""
+    fill(store)
     store.export_replies(folder)
     before = contents(folder)
     assert store.export_replies(folder) == ExportResult((), DAYS, (), 0)
@@ -105,9 +105,9 @@ def test_an_export_again_writes_the_same_bytes_or_nothing(store: Store, folder: 
     assert contents(folder) == before
 
 
-def test_only_the_days_that_changed_are_written(lasting_store: Store, folder: Path) -> None:
-    """By a reply that came late, by one that was deleted; a day without any is taken away."""
-    filled(lasting_store)
+def test_only_changed_days_are_written(lasting_store: Store, folder: Path) -> None:
+    """After a late reply, and after a deleted one; a day without replies is removed."""
+    fill(lasting_store)
     lasting_store.export_replies(folder)
     lasting_store.append("sess_2", [reply(NOON)], expected_version=None)
     assert lasting_store.export_replies(folder) == ExportResult(DAYS[:1], DAYS[1:], (), 3)
@@ -119,9 +119,9 @@ def test_only_the_days_that_changed_are_written(lasting_store: Store, folder: Pa
     assert list(folder.iterdir()) == []
 
 
-def test_days_outside_are_left_alone(store: Store, folder: Path) -> None:
-    """Neither written nor taken away, whatever has become of them."""
-    filled(store)
+def test_days_outside_the_range_are_left_alone(store: Store, folder: Path) -> None:
+    """Neither written nor removed, whatever has changed."""
+    fill(store)
     assert store.export_replies(folder, since=DAYS[1], until=DAYS[2]).written == DAYS[1:2]
     assert store.export_replies(folder).written == (DAYS[0], DAYS[2])
     store.delete("sess_1")
@@ -129,9 +129,9 @@ def test_days_outside_are_left_alone(store: Store, folder: Path) -> None:
     assert day_path(folder, DAYS[0]).exists()
 
 
-def test_an_export_that_breaks_off_changes_no_day(store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The files are moved to their places when they are whole; what lay beside them goes."""
-    filled(store)
+def test_an_interrupted_export_changes_no_day(store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Complete files are moved to their places; temporary ones are removed."""
+    fill(store)
     store.export_replies(folder)
     store.append("sess_2", [reply(NOON), reply(NOON + DAY)], expected_version=None)
     before, moved = contents(folder), []
@@ -149,9 +149,9 @@ def test_an_export_that_breaks_off_changes_no_day(store: Store, folder: Path, mo
     assert store.export_replies(folder).written == DAYS[:2]
 
 
-def test_a_file_of_somebody_else_is_not_taken_away(store: Store, folder: Path) -> None:
-    """A damaged one of ours is written anew."""
-    filled(store)
+def test_foreign_files_are_not_removed(store: Store, folder: Path) -> None:
+    """A damaged one of ours is written again."""
+    fill(store)
     store.export_replies(folder)
     day_path(folder, DAYS[0]).write_bytes(b"PAR1 no more")
     strange = day_path(folder, date(2020, 1, 1))
@@ -168,14 +168,14 @@ def test_a_cost_that_a_column_would_round_is_refused(store: Store, folder: Path)
     cost = Decimal("0.0000000000000000000000001")
     usage = Usage(cost_usd=cost, cost_status=CostStatus.PRICED)
     store.create(messages=[Message.assistant("Hi", metadata=MessageMetadata(provider="a", usage=usage))])
-    with pytest.raises(StoreError, match="is not rounded"):
+    with pytest.raises(StoreError, match="rounding is not allowed"):
         store.export_replies(folder)
     assert list(folder.iterdir()) == []
 
 
-def test_the_report_opens_the_days_it_needs_alone(store: Store, folder: Path) -> None:
-    """The files of the others hold nonsense, and are not missed."""
-    filled(store)
+def test_the_report_opens_only_the_days_that_it_needs(store: Store, folder: Path) -> None:
+    """The files of the others are invalid, and are not missed."""
+    fill(store)
     store.export_replies(folder)
     expected = store.billed_replies(since=NOON + DAY, until=NOON + DAY + timedelta(hours=1))
     for day in (DAYS[0], DAYS[2]):
@@ -191,12 +191,12 @@ def test_the_report_opens_the_days_it_needs_alone(store: Store, folder: Path) ->
 
 def test_no_days_cost_nothing(store: Store, folder: Path) -> None:
     """In a folder of other days; a folder without any is refused."""
-    filled(store)
+    fill(store)
     store.export_replies(folder)
     assert Replies(folder, since=NOON + 30 * DAY).costs() == ()
     with pytest.raises(ConfigurationError, match="no exported replies"):
         Replies(folder / "none")
-    with pytest.raises(RequestError, match="without a zone"):
+    with pytest.raises(RequestError, match="needs a time zone"):
         Replies(folder, since=datetime(2026, 11, 19))  # noqa: DTZ001
     with pytest.raises(RequestError, match="not by 'colour'"):
         Replies(folder).costs(["colour"])
@@ -245,7 +245,7 @@ PRICES = (Repricing(), Repricing(), Repricing(as_model="openai:o3"), Repricing(t
 @pytest.mark.parametrize("group", ["user", "team"])
 @pytest.mark.parametrize("prices", [Repricing(), Repricing(as_model="openai:o3")], ids=["recorded", "repriced"])
 def test_an_empty_name_is_not_a_missing_one(tmp_path: Path, group: str, prices: Repricing) -> None:
-    """Replies of the user "" and of no user are two lines, whatever the source and the prices are."""
+    """Replies of the user "" and of no user are two lines, for any source and prices."""
     url = f"sqlite:///{tmp_path / 'sessions.db'}"
     usage = Usage(input_tokens=1, output_tokens=1, cost_usd=Decimal("0.5"), cost_status=CostStatus.PRICED)
     named = [MessageMetadata(model=SONNET, usage=usage, user_id=name, team_id=name) for name in (None, "")]
@@ -266,7 +266,7 @@ def test_an_empty_name_is_not_a_missing_one(tmp_path: Path, group: str, prices: 
 def test_a_report_over_the_files_is_that_of_the_store(
     tmp_path_factory: pytest.TempPathFactory, messages: list[Message], by: list[str], span: Span, prices: Repricing
 ) -> None:
-    """Whatever was said, by whom and for how much: as recorded, and as another model; for all groups and times."""
+    """For any content, users and costs: as recorded, and as another model; for all groups and times."""
     place = tmp_path_factory.mktemp("exported")
     url = f"sqlite:///{place / 'sessions.db'}"
     with Store(url, synchronous="normal") as store:
@@ -275,23 +275,22 @@ def test_a_report_over_the_files_is_that_of_the_store(
         done = store.export_replies(place / "days")
     if not done.replies:
         return
-    stored, exported = StoreReplies(url, span), ExportedReplies(place / "days", span)
-    assert tuple(exported.lines(by, prices)) == tuple(stored.lines(by, prices))
+    stored, export = StoreReplies(url, span), ExportedReplies(place / "days", span)
+    assert tuple(export.lines(by, prices)) == tuple(stored.lines(by, prices))
     assert Replies(place / "days").costs() == (spent,)
 
 
-def test_everything_has_its_twin(store: Store, folder: Path) -> None:
-    """`AsyncStore` exports as `Store` does, and takes a name for a path."""
-    filled(store)
+def test_async_store_exports_alike(store: Store, folder: Path) -> None:
+    """`AsyncStore` exports as `Store` does, and accepts a string as a path."""
+    fill(store)
 
-    async def exported() -> ExportResult:
+    async def export() -> ExportResult:
         return await AsyncStore(store).export_replies(str(folder), since=DAYS[1])
 
-    assert anyio.run(exported).written == DAYS[1:]
+    assert anyio.run(export).written == DAYS[1:]
 
 
-def test_without_duckdb(store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The extra is named."""
+def test_without_duckdb_the_extra_is_named(store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
     with pytest.raises(MissingExtraError, match=r"dragoman\[report\]"):
         store.export_replies(folder)

@@ -55,7 +55,7 @@ def classes(root: type[DragomanError]) -> Iterator[type[DragomanError]]:
             yield from classes(kind)
 
 
-def test_the_tree_is_as_drawn() -> None:
+def test_the_error_tree_matches_its_drawing() -> None:
     """The drawing in the docstring names every class, under the class that it derives from."""
     assert parse_drawn_tree() == {
         kind.__name__: kind.__base__.__name__ for kind in classes(DragomanError) if kind.__base__
@@ -118,7 +118,7 @@ def test_a_status_has_its_class(status: int, kind: type[ProviderError]) -> None:
         (errors.MalformedReplyError, "other", False), (UnclassifiedError, "other", False),
     ],
 )  # fmt: skip
-def test_a_class_has_its_word(kind: type[ProviderError], word: str, retryable: bool) -> None:
+def test_a_class_has_its_error_word(kind: type[ProviderError], word: str, retryable: bool) -> None:
     """The error class (docs/reference/contract.md#errors), and whether the same request may succeed later."""
     assert (kind.error_class, kind.retryable) == (word, retryable)
 
@@ -135,7 +135,7 @@ def test_a_class_has_its_word(kind: type[ProviderError], word: str, retryable: b
         (SwapRefusedError("a:b", ["too long", "no tools"]), "the session cannot move to a:b: too long; no tools"),
     ],
 )  # fmt: skip
-def test_an_error_tells_what_it_knows(error: DragomanError, expected: str) -> None:
+def test_an_error_shows_only_what_it_knows(error: DragomanError, expected: str) -> None:
     """And nothing of what it does not know."""
     assert str(error) == expected
 
@@ -153,7 +153,7 @@ AROUND = ("{}", "Incorrect API key provided: {}.", "({})", "key={}&x=1", '{{"key
 
 @pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize("around", AROUND)
-def test_keys_are_masked_wherever_they_stand(secret: str, around: str) -> None:
+def test_keys_are_masked_everywhere(secret: str, around: str) -> None:
     """Every shape of key that a provider hands out, in every place where one is quoted."""
     masked = mask_secrets(around.format(secret))
     assert "***" in masked
@@ -171,7 +171,7 @@ def test_keys_are_masked_wherever_they_stand(secret: str, around: str) -> None:
         ("x-goog-api-key: 0123456789abcdefghij", "x-goog-api-key: ***"),
     ],
 )
-def test_what_is_called_a_secret_is_masked(text: str, masked: str) -> None:
+def test_named_secrets_are_masked(text: str, masked: str) -> None:
     """Keys without a shape of their own are known by their name."""
     assert mask_secrets(text) == masked
 
@@ -195,7 +195,7 @@ def test_messages_are_bounded() -> None:
     assert secret[:20] not in mask_secrets("x" * 590 + " " + secret)
 
 
-def test_what_a_provider_says_is_masked_everywhere() -> None:
+def test_provider_messages_are_masked_everywhere() -> None:
     """In the message and in the code, in str and in repr."""
     error = AuthenticationError("bad key sk-abcdefghijkl", code="key sk-abcdefghijkl is unknown")
     assert "abcdefghijkl" not in f"{error} {error!r} {error.message} {error.code}"

@@ -34,7 +34,7 @@ HEAVY = {"httpx", "httpcore", "typer", "rich", "jsonschema_rs", "sqlalchemy", "a
 SECRETS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 
 
-def test_importing_touches_nothing() -> None:
+def test_importing_has_no_side_effects() -> None:
     """Every audited event and every read of the environment is seen, in a process of its own."""
     completed = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     seen = json.loads(completed.stdout)

@@ -40,7 +40,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     adapter_class.cache_clear()
 
 
-def test_our_own_adapters_come_in_by_the_same_door() -> None:
+def test_our_adapters_are_found_by_entry_point() -> None:
     """The core knows them through their entry points alone."""
     assert set(providers()) >= OURS
     assert list(providers()) == sorted(providers())
@@ -68,7 +68,7 @@ def test_a_third_party_adapter_is_found() -> None:
         ("zzzzzzzz:m", "installed are: empty, gone, instance, toy, toytown, wrong"),
     ],
 )
-def test_an_unknown_provider_is_answered_with_near_names(model: str, hint: str) -> None:
+def test_an_unknown_provider_lists_near_names(model: str, hint: str) -> None:
     """Or with all of them, where none is near."""
     with pytest.raises(UnknownProviderError) as caught:
         get_adapter(model)
@@ -76,7 +76,7 @@ def test_an_unknown_provider_is_answered_with_near_names(model: str, hint: str) 
 
 
 @pytest.mark.parametrize("model", ["", "gpt-6", "openai:", ":gpt-6", "openai:gpt\n6", "openai"])
-def test_a_malformed_id_is_told_how_to_be_written(model: str) -> None:
+def test_a_malformed_id_names_the_format(model: str) -> None:
     """The same class of error as an unknown provider."""
     with pytest.raises(UnknownProviderError, match="write it as 'provider:model'"):
         get_adapter(model)
@@ -92,7 +92,7 @@ def test_a_malformed_id_is_told_how_to_be_written(model: str) -> None:
         ("instance", "is not an Adapter class"),
     ],
 )
-def test_what_is_installed_wrongly_is_named(name: str, pattern: str) -> None:
+def test_a_faulty_installation_is_named(name: str, pattern: str) -> None:
     """Which distribution's fault it is shows in the path of the entry point."""
     with pytest.raises(ConfigurationError, match=pattern):
         get_adapter(f"{name}:m")

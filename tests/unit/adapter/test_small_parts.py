@@ -52,7 +52,7 @@ class TestTurns:
         turn = Turn.of(self.noted)
         assert turn.map_blocks(lambda block, _: (block,)) is turn
 
-    def test_notes_are_read_by_their_writer_alone(self) -> None:
+    def test_notes_are_read_by_their_writer_only(self) -> None:
         """Another adapter sees none, and neither does a block that was changed."""
         turn = Turn.of(self.noted)
         assert turn.raw("p")["by"] == "p"
@@ -81,26 +81,26 @@ class TestTurns:
          '[prompt n]\n[{"role":"user"}]'),
     ],
 )  # fmt: skip
-def test_blocks_that_no_wire_has_become_text(block: ContentBlock, text: str) -> None:
+def test_blocks_without_a_wire_form_become_text(block: ContentBlock, text: str) -> None:
     """With a label that says what it was."""
     assert flatten_block(block) == TextBlock(text=text)
 
 
-def test_blocks_that_wires_have_stay() -> None:
+def test_blocks_with_a_wire_form_stay() -> None:
     """They are not flattened."""
     assert flatten_block(ThinkingBlock(text="Hm.")) is None
 
 
 class TestResidue:
     @given(native=json_objects, encoded=json_objects)
-    def test_restoring_gives_the_native_object(self, native: dict[str, Any], encoded: dict[str, Any]) -> None:
+    def test_the_diff_restores_the_native_object(self, native: dict[str, Any], encoded: dict[str, Any]) -> None:
         """Whatever our encoder would write: the difference laid over it is what the provider sent."""
         restored = apply_diff(encoded, diff_objects(native, encoded))
         assert restored == native
         assert wirejson.dumps({key: restored[key] for key in native}) == wirejson.dumps(native)
 
     @given(native=json_objects)
-    def test_what_we_would_write_anyway_needs_no_note(self, native: dict[str, Any]) -> None:
+    def test_an_equal_encoding_needs_no_diff(self, native: dict[str, Any]) -> None:
         """None, not an empty one."""
         assert diff_objects(native, native) is None
         assert apply_diff(native, None) == native
@@ -108,7 +108,7 @@ class TestResidue:
     @pytest.mark.parametrize(
         ("ours", "theirs"), [(1, True), (1, 1.0), (0, False), ([1], [True]), ({"a": 1}, {"a": 1.0})]
     )
-    def test_equal_in_python_is_not_equal_on_a_wire(self, ours: Any, theirs: Any) -> None:
+    def test_python_equality_is_not_wire_equality(self, ours: Any, theirs: Any) -> None:
         """1, 1.0 and true are three things in JSON."""
         assert diff_objects({"x": theirs}, {"x": ours}) == {"set": {"x": theirs}}
 
@@ -135,19 +135,19 @@ class TestJson:
         "data",
         [b"", b"{", b"NaN", b"[Infinity]", b"{'a':1}", b'{"a":1,}', b"\xff", b'"\\ud800"', b"[" * 300, b"1" * 5000],
     )
-    def test_what_is_not_json_is_malformed(self, data: bytes) -> None:
+    def test_text_that_is_not_json_is_malformed(self, data: bytes) -> None:
         """One typed error for all of it."""
         with pytest.raises(MalformedReplyError, match="the reply is not valid JSON"):
             wirejson.loads(data)
 
-    def test_an_object_is_an_object(self) -> None:
+    def test_anything_but_an_object_is_named(self) -> None:
         """Anything else is named for what it is."""
         assert wirejson.loads_object(b'{"a": 1}') == {"a": 1}
         with pytest.raises(MalformedReplyError, match="the price list is a JSON list, not an object"):
             wirejson.loads_object(b"[]", what="the price list")
 
     @pytest.mark.parametrize("value", [float("nan"), {"a": [1e999]}, "\ud800", object(), {"a": -1e999, "b": "NaN"}])
-    def test_what_is_no_json_is_not_written(self, value: Any) -> None:
+    def test_values_outside_json_are_not_written(self, value: Any) -> None:
         """Other writers put NaN or null in its place."""
         with pytest.raises(RequestError, match="the request cannot be written as JSON"):
             wirejson.dumps(value)
@@ -161,7 +161,7 @@ class TestJson:
             (10**30, b"1" + b"0" * 30),
         ],
     )
-    def test_bytes_are_compact_and_in_order(self, value: Any, written: bytes) -> None:
+    def test_encoded_bytes_are_compact_and_ordered(self, value: Any, written: bytes) -> None:
         """UTF-8, insertion order, no spaces."""
         assert wirejson.dumps(value) == written
         assert wirejson.loads(written) == value
@@ -174,12 +174,12 @@ class TestJson:
             ('{"a": NaN}', ({}, '{"a": NaN}')), ("{'a': 1}", ({}, "{'a': 1}")), ('{"a":1}{}', ({}, '{"a":1}{}')),
         ],
     )  # fmt: skip
-    def test_arguments_are_whole_or_kept_as_they_came(self, text: str, parsed: Any) -> None:
+    def test_arguments_are_complete_or_kept_as_text(self, text: str, parsed: Any) -> None:
         """Half an object is never completed: it could run with other defaults."""
         assert wirejson.parse_arguments(text) == parsed
 
 
-def test_header_names_compare_without_regard_to_case() -> None:
+def test_header_names_ignore_case() -> None:
     """Their values are not shown in a repr: they may be secrets."""
     headers = WireResponse(200, b"", {"X-Request-Id": "r1"}).headers
     assert headers["x-request-ID"] == headers.get("X-REQUEST-ID") == "r1"
@@ -198,7 +198,7 @@ def test_a_single_stop_sequence_is_one_text() -> None:
 
 
 @pytest.mark.parametrize("model", ["claude", "", ":x", "anthropic:", 5])
-def test_a_context_needs_a_model_by_its_whole_name(model: Any) -> None:
+def test_a_context_needs_a_full_model_id(model: Any) -> None:
     """The same error as where its adapter is looked for."""
     for look_up in (RequestContext.for_model, get_adapter):
         with pytest.raises(UnknownProviderError, match="provider:"):

@@ -42,7 +42,7 @@ def test_a_later_process_fetches_the_batch(tmp_path: Path) -> None:
         report, rows = run(url, tmp_path / "m", wait=False)
         assert not report.finished
         assert report.stopped is not None
-        assert {row["error"] for row in rows} == {"in a batch that has not been fetched yet"}
+        assert {row["error"] for row in rows} == {"in a batch that is not fetched yet"}
         report, rows = run(url, tmp_path / "m")
     assert report.finished
     assert report.errors == 0

@@ -26,7 +26,7 @@ def test_the_command_runs_on_a_local_cluster(tmp_path: Path) -> None:
             command, cwd=ROOT, env={**os.environ, "ANTHROPIC_API_KEY": "none"}, capture_output=True, text=True
         )
         assert completed.returncode == 0, completed.stderr
-        assert scale.seen(url) == {"rows": 60, "requests": 60, "under_way": 0}
+        assert scale.request_counts(url) == {"rows": 60, "requests": 60, "under_way": 0}
     lines = (tmp_path / "rows.answers.jsonl").read_text().splitlines()
     assert [json.loads(line)["answer"] for line in lines] == [f"answer {n}" for n in range(60)]
 
@@ -35,6 +35,6 @@ def test_killed_workers_lose_no_row(tmp_path: Path) -> None:
     """Signal 9: no row is missing, and each row that was asked twice is recorded with its cost."""
     with cluster.cluster() as nodes:
         result = cluster.run(nodes, tmp_path / "rows.jsonl", 600, 2, random.Random(3), 0.05)
-    lost_costs = scale.lost(f"sqlite:///{tmp_path / 'rows.answers.jsonl'}.manifest")
+    lost_costs = scale.lost_estimates(f"sqlite:///{tmp_path / 'rows.answers.jsonl'}.manifest")
     assert cluster.faults_of(result, 600, lost_costs) == []
     assert result.kills == 2

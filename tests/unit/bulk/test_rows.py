@@ -99,11 +99,11 @@ def test_one_format_converts_to_another(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.jsonl", '{"prompt": "1"}\n{"prompt": \n', "line 2 is no JSON"),
-        ("a.jsonl", "[1]\n", "line 1 is neither"),
-        ("a.csv", "a,b\n1,2\n1,2,3\n", "line 3: 3 columns, and the header has 2"),
-        ("a.csv", "a,a\n1,2\n", "stands in the header twice"),
-        ("a.csv", 'a,b\n1,"2\n', "is no CSV"),
+        ("a.jsonl", '{"prompt": "1"}\n{"prompt": \n', "line 2 is not valid JSON"),
+        ("a.jsonl", "[1]\n", "line 1 must be an object"),
+        ("a.csv", "a,b\n1,2\n1,2,3\n", "line 3: 3 columns, but the header has 2"),
+        ("a.csv", "a,a\n1,2\n", "occurs twice in the header"),
+        ("a.csv", 'a,b\n1,"2\n', "is not valid CSV"),
         ("a.txt", "hello", "not 'a.txt'"),
     ],
 )

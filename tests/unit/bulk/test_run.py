@@ -85,7 +85,7 @@ def test_requests_in_flight_at_a_kill_are_asked_again_and_counted(tmp_path: Path
     """Nobody knows how they ended, so each is recorded with its cost."""
     manifest = Manifest(tmp_path / "m")
     run_config = {"prompt": None, "system": None}
-    with pytest.raises(ConfigurationError, match="another options"):
+    with pytest.raises(ConfigurationError, match=r"different settings \(options\)"):
         run(Provider(), prompts(1), _start_run(manifest, run_config, tmp_path))
     manifest = Manifest(tmp_path / "n")
     (model_no,) = manifest.open_run(RunConfig(source=MemorySource([]), models=[HAIKU]).fingerprint(), [HAIKU])
@@ -208,7 +208,7 @@ def test_a_budget_ends_the_run_cleanly(tmp_path: Path) -> None:
     assert report.cost_usd is not None
     assert Decimal("0.009") < report.cost_usd <= Decimal("0.01")
     requests_before = provider.requests
-    assert answer_rows(report)[-1]["error"] == "not asked yet"
+    assert answer_rows(report)[-1]["error"] == "not sent yet"
     again = run(provider, prompts(40), tmp_path / "m", budget="0.01", options=options)
     assert provider.requests - requests_before <= 1
     assert again.cost_usd is not None
@@ -266,9 +266,9 @@ def test_a_model_can_be_added_later(tmp_path: Path) -> None:
 def test_a_changed_row_is_refused(tmp_path: Path) -> None:
     """Its answer would belong to another question."""
     run(Provider(), prompts(4), tmp_path / "m")
-    with pytest.raises(ConfigurationError, match="row 3 is not what it was"):
+    with pytest.raises(ConfigurationError, match="row 3 has changed"):
         run(Provider(), [*prompts(2), "other", "question 3"], tmp_path / "m")
-    with pytest.raises(ConfigurationError, match="another system"):
+    with pytest.raises(ConfigurationError, match=r"different settings \(system\)"):
         run(Provider(), prompts(4), tmp_path / "m", system="be brief")
     assert run(Provider(), prompts(4), tmp_path / "m", system="be brief", name="second").finished
 
@@ -295,7 +295,7 @@ def test_a_row_without_the_column_is_an_error_of_that_row() -> None:
 @pytest.mark.parametrize("template", ["{", "{}", "{a!r}", "{a:>9}", '{"json": 1}'])
 def test_a_template_may_hold_columns_only(template: str) -> None:
     """The error comes before anything is sent."""
-    with pytest.raises(ConfigurationError, match="is no template"):
+    with pytest.raises(ConfigurationError, match="is not a valid template"):
         run(Provider(), prompts(1), template=template)
 
 

@@ -207,18 +207,18 @@ def test_an_error_of_every_worker_ends_the_run(actors: list[Actor], monkeypatch:
             return actor
 
     monkeypatch.setattr(cluster_module, "Cluster", Broken)
-    with pytest.raises(ConfigurationError, match="can begin: it is gone for good"):
+    with pytest.raises(ConfigurationError, match="can start: it is gone for good"):
         asyncio.run(on_cluster({}, 1))
 
 
 def test_settings_that_workers_cannot_have_are_refused(actors: list[Actor]) -> None:
     """A client belongs to this process, batches need no workers, and workers need a cluster."""
     settings = Provider().settings
-    with pytest.raises(ConfigurationError, match="with a client of your own"):
+    with pytest.raises(ConfigurationError, match="for example a client"):
         bulk(rows(1), HAIKU, providers=settings, ray="fake")
-    with pytest.raises(ConfigurationError, match="batch needs no cluster"):
+    with pytest.raises(ConfigurationError, match="cannot be combined"):
         bulk(rows(1), HAIKU, ray="fake", batch=True)
-    with pytest.raises(ConfigurationError, match="say which one"):
+    with pytest.raises(ConfigurationError, match="pass ray too"):
         bulk(rows(1), HAIKU, workers=2)
 
 

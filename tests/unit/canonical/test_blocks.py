@@ -102,7 +102,7 @@ def test_blocks_of_different_kinds_differ() -> None:
 
 def test_a_misspelt_kind_is_refused_at_construction() -> None:
     """Only the reader of stored messages keeps kinds that this version does not know."""
-    with pytest.raises(ValidationError, match="the kinds are text, tool_use"):
+    with pytest.raises(ValidationError, match="the types are text, tool_use"):
         any_block.validate_python({"type": "txet", "text": "a"})
     with pytest.raises(ValidationError):
         any_block.validate_python({"text": "a"})
@@ -140,7 +140,7 @@ def test_a_resource_has_one_body() -> None:
 def test_ranges_run_forwards() -> None:
     """Both ends are included, so equal ends are one line."""
     assert ResourceRefBlock(resource_request_id="r", uri="u", resource_type="file", range_start=2, range_end=2)
-    with pytest.raises(ValidationError, match="range_end 1 lies before range_start 2"):
+    with pytest.raises(ValidationError, match="range_end 1 is less than range_start 2"):
         ResourceRefBlock(resource_request_id="r", uri="u", resource_type="file", range_start=2, range_end=1)
 
 

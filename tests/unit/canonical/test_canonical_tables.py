@@ -1,6 +1,4 @@
-"""The tables of the canonical format (D2 to D6), row by row: names, types and defaults; our additions are listed next
-to them.
-"""
+"""The tables of docs/reference/canonical.md, row by row: names, types, defaults, and our additions."""
 
 import dataclasses
 from typing import get_args

@@ -103,8 +103,8 @@ UNSAFE: list[tuple[Any, str, str]] = [
     ({1, 2}, "not_json", "$.x is a set, not a JSON value"),
     ([object()], "not_json", "$.x[0] is a object, not a JSON value"),
     (1j, "not_json", "$.x is a complex, not a JSON value"),
-    (deepest, "too_deep", ".a is nested over 128 levels deep"),
-    (10**4300, "integer_too_long", "$.x is an integer of over 14000 bits"),
+    (deepest, "too_deep", ".a is nested more than 128 levels deep"),
+    (10**4300, "integer_too_long", "$.x is an integer of more than 14000 bits"),
 ]
 JSON_FIELDS: list[tuple[type[FrozenModel], dict[str, Any], str]] = [
     (ToolUseBlock, BLOCKS["tool_use"], "input"), (ProviderBlock, BLOCKS["provider"], "data"),
@@ -132,7 +132,7 @@ def test_the_path_starts_at_the_message() -> None:
         Message.model_validate({"role": "assistant", "content": [{"type": "text", "text": ""}, block]})
     (error,) = caught.value.errors()
     assert error["loc"] == ("content", 1, "tool_use", "input")
-    assert error["msg"] == "$.a[0].b is inf, which JSON cannot carry"
+    assert error["msg"] == "$.a[0].b is inf, which JSON cannot represent"
 
 
 def test_errors_show_no_value() -> None:
@@ -176,7 +176,7 @@ def test_nested_results_have_a_limit_of_their_own() -> None:
     block = ToolResultBlock(tool_use_id="tu_1")
     for _ in range(15):
         block = ToolResultBlock(tool_use_id="tu_1", content=(block,))
-    with pytest.raises(ValidationError, match="nested over 16 levels"):
+    with pytest.raises(ValidationError, match="nested more than 16 levels"):
         ToolResultBlock(tool_use_id="tu_1", content=(block,))
 
 
@@ -209,7 +209,7 @@ class TestSize:
         }
         block = {"type": kind, **BLOCKS[kind], **large[kind]}
         assert Message.model_validate({"role": "user", "content": [block]})
-        with pytest.raises(ValidationError, match=r"content\[[12]\] takes the message over 1000 bytes"):
+        with pytest.raises(ValidationError, match=r"content\[[12]\] makes the message larger than 1000 bytes"):
             Message.model_validate({"role": "user", "content": [block, block, block]})
 
 

@@ -166,7 +166,7 @@ class TestTime:
         ("moment", "what"),
         [
             (datetime(2026, 11, 21), "needs a time zone"),  # noqa: DTZ001 - that is the fault
-            (datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14))), "outside the years"),
+            (datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14))), "in the years 1 to 9999"),
             ("yesterday", "valid datetime"),
         ],
     )
@@ -186,11 +186,11 @@ def test_a_message_in_memory_has_the_current_version(version: Any) -> None:
 @pytest.mark.parametrize(
     ("content", "pattern"),
     [
-        (5, "content is a text or a list of blocks, not a int"),
-        (None, "content is a text or a list of blocks, not a NoneType"),
-        (b"Hi", "content is a text or a list of blocks, not a bytes"),
-        (TextBlock(text="Hi"), "content is a text or a list of blocks, not a TextBlock"),
-        ({"role": "user", "content": "Hi"}, "content is a text or a list of blocks, not a dict"),
+        (5, "content must be a text or a list of blocks, not a int"),
+        (None, "content must be a text or a list of blocks, not a NoneType"),
+        (b"Hi", "content must be a text or a list of blocks, not a bytes"),
+        (TextBlock(text="Hi"), "content must be a text or a list of blocks, not a TextBlock"),
+        ({"role": "user", "content": "Hi"}, "content must be a text or a list of blocks, not a dict"),
         (["Hi"], r"a text is TextBlock\(text=...\)"),
         ([{"text": "Hi"}], "a dict with a type"),
     ],

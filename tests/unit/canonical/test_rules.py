@@ -60,17 +60,17 @@ MISSING = {"model", "provider", "routing", "usage"}
     [
         ([Message.user(())], ["[0] has no content"]),
         ([reply()], ["[0] has no content"]),
-        ([Message.user([call()])], ["[0] content[0]: a user message holds no tool_use"]),
-        ([Message.user([text, ThinkingBlock()])], ["[0] content[1]: a user message holds no thinking"]),
-        ([Message.system([image])], ["[0] content[0]: a system message holds no image"]),
-        ([Message.developer([call()])], ["[0] content[0]: a developer message holds no tool_use"]),
+        ([Message.user([call()])], ["[0] content[0]: a user message cannot hold a tool_use"]),
+        ([Message.user([text, ThinkingBlock()])], ["[0] content[1]: a user message cannot hold a thinking"]),
+        ([Message.system([image])], ["[0] content[0]: a system message cannot hold a image"]),
+        ([Message.developer([call()])], ["[0] content[0]: a developer message cannot hold a tool_use"]),
         ([Message.assistant("Hi", metadata=MessageMetadata(model="a:b"))],
          ["[0] metadata.provider is missing", "[0] metadata.routing is missing", "[0] metadata.usage is missing"]),
         ([Message.user("Hi"), reply(call("call_1"))], ["[1] the tool id 'call_1' is not canonical (tu_<ulid>)"]),
         ([reply(call(A), call(A))], [f"[0] the tool id {A!r} is used twice"]),
         ([reply(call(A)), reply(call(A))], [f"[1] the tool id {A!r} is used twice"]),
-        ([Message.tool(A, "ok")], [f"[0] the result of {A!r} answers no call before it"]),
-        ([Message.tool(A, "ok"), reply(call(A))], [f"[0] the result of {A!r} answers no call before it"]),
+        ([Message.tool(A, "ok")], [f"[0] the result of {A!r} answers no earlier call"]),
+        ([Message.tool(A, "ok"), reply(call(A))], [f"[0] the result of {A!r} answers no earlier call"]),
         ([reply(call(A)), Message.tool(A, "ok"), Message.tool(A, "again")], [f"[2] the call {A!r} is answered twice"]),
         ([reply(call(A), session_id="sess_1"), Message.tool(A, "ok", session_id="sess_2")],
          [f"[1] the result of {A!r} answers a call of another session"]),
@@ -86,16 +86,17 @@ def test_each_violation_is_named(history: list[Message], violations: list[str]) 
     [
         (Message(role=Role.TOOL, content=(result,)), ["[0] metadata.parent_tool_use_id is missing"]),
         (Message.tool(A, "ok").model_copy(update={"content": (result, result)}),
-         ["[0] holds 2 blocks; a tool message holds exactly one tool_result", f"[0] the call {A!r} is answered twice"]),
+         ["[0] holds 2 blocks; a tool message must hold exactly one tool_result",
+          f"[0] the call {A!r} is answered twice"]),
         (Message.tool(A, "ok").model_copy(update={"content": ()}),
-         ["[0] has no content", "[0] holds 0 blocks; a tool message holds exactly one tool_result"]),
+         ["[0] has no content", "[0] holds 0 blocks; a tool message must hold exactly one tool_result"]),
         (Message.tool(A, "ok").model_copy(update={"content": (text,)}),
-         ["[0] content[0]: a tool message holds no text"]),
+         ["[0] content[0]: a tool message cannot hold a text"]),
     ],
 )  # fmt: skip
 def test_a_tool_message_is_one_result_of_a_named_call(message: Message, violations: list[str]) -> None:
     """Exactly one block, and the id of the call in the metadata."""
-    found = [violation for violation in check([message]) if "answers no call" not in violation]
+    found = [violation for violation in check([message]) if "answers no earlier call" not in violation]
     assert found == violations
 
 
@@ -104,7 +105,7 @@ def test_a_tool_message_is_one_result_of_a_named_call(message: Message, violatio
 def test_the_table_of_roles_and_blocks_decides(role: Role, kind: str) -> None:
     """A block that a role may not hold is a violation; any other is not."""
     message = Message.model_validate({"role": role, "content": [{"type": kind, **BLOCKS[kind]}]})
-    misplaced = f"[0] content[0]: a {role} message holds no {kind}"
+    misplaced = f"[0] content[0]: a {role} message cannot hold a {kind}"
     assert (misplaced in check([message])) is (kind not in ALLOWED_BLOCKS[role])
 
 

@@ -73,7 +73,7 @@ def test_a_message_is_read_from_any_form_of_its_json(form: Any) -> None:
 @pytest.mark.parametrize(
     ("data", "what"),
     [
-        ("[]", "a message is a JSON object, not a list"),
+        ("[]", "a message must be a JSON object, not a list"),
         ("null", "not a NoneType"), (None, "not a NoneType"), (Message.user("Hi"), "not a Message"),
         ("{", "EOF while parsing"),
         (b"\xff", "utf-8|expected"),
@@ -84,8 +84,8 @@ def test_a_message_is_read_from_any_form_of_its_json(form: Any) -> None:
         ({"role": "user", "metadata": {"x": "\ud800"}}, r"\$\.metadata\.x has a lone surrogate"),
         ('{"role": "user", "schema_version": 2}', "schema version 2 is newer than 1: upgrade dragoman"),
         ('{"role": "user", "schema_version": 0}', "no upgrade from schema version 0"),
-        ('{"role": "user", "schema_version": "1"}', "schema_version is a str, not an integer"),
-        ('{"role": "user", "schema_version": true}', "schema_version is a bool"),
+        ('{"role": "user", "schema_version": "1"}', "schema_version must be an integer, not a str"),
+        ('{"role": "user", "schema_version": true}', "schema_version must be an integer, not a bool"),
     ],
 )  # fmt: skip
 def test_unreadable_messages_raise_one_error_class(data: Any, what: str) -> None:

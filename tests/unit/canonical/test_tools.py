@@ -50,20 +50,20 @@ def test_other_keywords_are_named_with_their_path(keyword: str, path: str, aroun
 @pytest.mark.parametrize(
     ("schema", "problem"),
     [
-        ([], "$: a schema is an object, not list"),
-        (True, "$: a schema is an object, not bool"),
+        ([], "$: a schema must be an object, not list"),
+        (True, "$: a schema must be an object, not bool"),
         ({"type": "text"}, "$.type: 'text' is not a JSON type"),
         ({"type": ["string", "date"]}, "$.type: 'date' is not a JSON type"),
         ({"type": 1}, "$.type: 1 is not a JSON type"),
         ({"type": [["string"]]}, "$.type: ['string'] is not a JSON type"),
-        ({"properties": []}, "$.properties: not an object"),
-        ({"properties": {"x": True}}, "$.properties.x: a schema is an object, not bool"),
-        ({"items": [{}]}, "$.items: a schema is an object, not list"),
-        ({"required": "x"}, "$.required: not a list of names"),
-        ({"required": [1]}, "$.required: not a list of names"),
+        ({"properties": []}, "$.properties: must be an object"),
+        ({"properties": {"x": True}}, "$.properties.x: a schema must be an object, not bool"),
+        ({"items": [{}]}, "$.items: a schema must be an object, not list"),
+        ({"required": "x"}, "$.required: must be a list of names"),
+        ({"required": [1]}, "$.required: must be a list of names"),
         ({"required": ["y"], "properties": {"x": {}}}, "$.required: 'y' is not among the properties"),
         ({"additionalProperties": {"type": "string"}}, "$.additionalProperties: only true or false is in the subset"),
-        ({"enum": "a"}, "$.enum: not a list"),
+        ({"enum": "a"}, "$.enum: must be a list"),
     ],
 )
 def test_a_malformed_keyword_is_named(schema: Any, problem: str) -> None:
@@ -76,7 +76,7 @@ def test_all_problems_are_found_at_once() -> None:
     schema = {"type": "array", "oneOf": [], "properties": {"a": {"type": "date"}, "b": {"not": {}}}, "required": ["c"]}
     assert ToolDefinition(name="Bad Name", input_schema=schema).problems() == [
         "name: 'Bad Name' is not snake_case of at most 64 characters",
-        "$.type: a tool's input is an object",
+        "$.type: a tool's input must be an object",
         "$: the keyword 'oneOf' is outside the subset",
         "$.properties.a.type: 'date' is not a JSON type",
         "$.properties.b: the keyword 'not' is outside the subset",

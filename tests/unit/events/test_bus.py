@@ -68,14 +68,14 @@ def test_the_envelope_is_filled() -> None:
 @pytest.mark.parametrize(
     ("wanted", "expected"),
     [
-        ({}, 14),
+        ({}, 16),
         ({"types": "llm.*"}, 3),
         ({"types": ["llm.call_failed", "turn.*"]}, 4),
         ({"types": []}, 0),
-        ({"session_ids": ["s"]}, 14),
+        ({"session_ids": ["s"]}, 16),
         ({"session_ids": ["other"]}, 0),
-        ({"actors": [Actor.USER]}, 3),
-        ({"max_sensitivity": Sensitivity.PSEUDONYMOUS}, 5),
+        ({"actors": [Actor.USER]}, 5),
+        ({"max_sensitivity": Sensitivity.PSEUDONYMOUS}, 7),
         ({"max_sensitivity": Sensitivity.AGGREGATABLE}, 0),
     ],
 )
@@ -190,7 +190,7 @@ def test_programs_define_their_own_events() -> None:
     with pytest.raises(EventError, match="declared twice"):
         EventBus(payload_types=[OwnEvent, OwnEvent])
     taken = type("Taken", (Payload,), {"type": "llm.call_queued", "__annotations__": {"type": ClassVar[str]}})
-    with pytest.raises(EventError, match="choose one of your own"):
+    with pytest.raises(EventError, match="use your own domain"):
         EventBus(payload_types=[taken])
 
 
@@ -252,7 +252,7 @@ async def _in_a_loop() -> None:
         bus.subscribe(Handler())
         bus.emit(STARTED, session_id="s")
         await asyncio.to_thread(bus.emit, FAILED, session_id="s")
-        with pytest.raises(EventError, match="must not stand still"):
+        with pytest.raises(EventError, match="would block"):
             bus.flush()
         assert await bus.flush_async(PATIENCE)
         assert len(seen) == 2
@@ -317,7 +317,7 @@ def test_an_ending_loop_cancels_its_handlers(caplog: pytest.LogCaptureFixture) -
         await asyncio.sleep(0.01)
 
     asyncio.run(program())
-    assert "handler hanging is taken off with 1 events still waiting" in caplog.text
+    assert "handler hanging is removed with 1 events still waiting" in caplog.text
     assert bus.flush(PATIENCE)
     bus.close()
 
@@ -388,11 +388,11 @@ def test_a_child_process_emits_its_own_events_only() -> None:
 def test_unknown_words_are_refused_at_once() -> None:
     """Not later in the emitting thread, and not in a file that nobody can read."""
     with EventBus() as bus:
-        with pytest.raises(EventError, match="'public' is no sensitivity: there are private, "):
+        with pytest.raises(EventError, match="unknown sensitivity 'public': use one of private, "):
             bus.subscribe(print, max_sensitivity="public")
-        with pytest.raises(EventError, match="'robot' is no actor: there are user, "):
+        with pytest.raises(EventError, match="unknown actor 'robot': use one of user, "):
             bus.subscribe(print, actors=["robot"])
-        with pytest.raises(EventError, match="a NoneType cannot be called"):
+        with pytest.raises(EventError, match="must be callable, not a NoneType"):
             bus.subscribe(None)  # type: ignore[arg-type]
         assert bus.emit(STARTED, session_id="s", actor="robot") is None
         assert bus.emit(STARTED, session_id="s", sensitivity="public") is None
@@ -400,7 +400,7 @@ def test_unknown_words_are_refused_at_once() -> None:
     assert event is not None
     assert (event.actor, event.sensitivity) == (Actor.TOOL, Sensitivity.PSEUDONYMOUS)
     strict = EventBus(strict=True)
-    with pytest.raises(EventError, match="is no actor"):
+    with pytest.raises(EventError, match="unknown actor"):
         strict.emit(STARTED, session_id="s", actor="robot")
-    with pytest.raises(EventError, match="is no sensitivity"):
+    with pytest.raises(EventError, match="unknown sensitivity"):
         strict.emit(STARTED, session_id="s", sensitivity="public")

@@ -41,7 +41,7 @@ def event(payload: Payload | UnknownPayload = STARTED, **fields: Any) -> Event:
 
 
 def test_the_catalogue_is_that_of_the_specification() -> None:
-    """Names, payloads and sensitivities are part of the contract. Policy events are our own."""
+    """Names, payloads and sensitivities are part of the contract. Events of policies and of swaps are our own."""
     assert {kind: payload.floor for kind, payload in CATALOGUE.items()} == {
         "llm.call_started": "private",
         "llm.call_completed": "pseudonymous",
@@ -51,6 +51,8 @@ def test_the_catalogue_is_that_of_the_specification() -> None:
         "tool.failed": "private",
         "tool.input_invalid": "private",
         "route.decided": "pseudonymous",
+        "model.swapped": "pseudonymous",
+        "model.swap_refused": "pseudonymous",
         "policy.denied": "private",
         "policy.declassified": "private",
         "policy.headers_written": "private",

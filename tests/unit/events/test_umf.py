@@ -70,7 +70,7 @@ def test_a_history_becomes_messages_calls_and_results(caplog: pytest.LogCaptureF
     assert payloads[6]["result"] == {"tool_call_id": "tu_1", "content": "a tree", "is_error": False}
     assert "error" not in payloads[6]
     assert payloads[8]["error"] == "too dark"
-    assert "no word for the thinking block of message m2" in caplog.text
+    assert "no form for the thinking block of message m2" in caplog.text
     assert len({envelope["event_id"] for envelope in envelopes}) == 9
 
 
@@ -83,7 +83,7 @@ def test_images_keep_their_source(caplog: pytest.LogCaptureFixture) -> None:
         {"type": "base64", "media_type": "image/png", "data": "aGk="},
         {"type": "url", "url": "https://example.com/a.png"},
     ]
-    assert "no word for the image block" in caplog.text
+    assert "no form for the image block" in caplog.text
 
 
 def test_developer_messages_become_system_messages(caplog: pytest.LogCaptureFixture) -> None:
@@ -94,7 +94,7 @@ def test_developer_messages_become_system_messages(caplog: pytest.LogCaptureFixt
     assert first["payload"]["message"]["role"] == "system"
     assert "name" not in second["payload"]["message"]
     assert result["payload"]["result"]["content"] == ""
-    assert "no word for the image block of message m2" in caplog.text
+    assert "no form for the image block of message m2" in caplog.text
 
 
 def test_malformed_arguments_and_channels(caplog: pytest.LogCaptureFixture) -> None:
@@ -121,5 +121,5 @@ def test_bus_events_become_signals_and_errors() -> None:
         assert envelope["timestamp_ms"] == MS
         assert envelope["payload"]["payload"] == event.as_dict()["payload"]
         assert "project_hash" not in envelope
-    with pytest.raises(EventError, match="32 bits"):
+    with pytest.raises(EventError, match="32-bit number"):
         signal_to_umf(events[0], 2**32)

@@ -119,8 +119,10 @@ def rows() -> dict[str, list[str]]:
     """The cells of each row, in the order of the columns."""
     table: dict[str, list[str]] = {}
 
-    def add(name: str, made: Callable[[str], tuple[list[Message], int]], found: Callable[[Message], Any]) -> None:
-        table[name] = [cell(column, *made(column), found) for column in COLUMNS]
+    def add(
+        name: str, make_history: Callable[[str], tuple[list[Message], int]], found: Callable[[Message], Any]
+    ) -> None:
+        table[name] = [cell(column, *make_history(column), found) for column in COLUMNS]
 
     for name, block in USERS.items():
         add(name, lambda _, block=block: ([Message.user([block])], 0), _first)  # type: ignore[misc]

@@ -22,9 +22,9 @@ WRITERS: dict[str, Callable[[Any], Any]] = {
 def test_a_history_is_a_list_of_messages(shape: str) -> None:
     """One message, a text and a list of dicts are named in errors; a generator works."""
     write = WRITERS[shape]
-    with pytest.raises(TypeError, match="a history is a list of messages, not a Message alone"):
+    with pytest.raises(TypeError, match="a history must be a list of messages, not a Message"):
         write(Message.user("Hi"))
-    with pytest.raises(TypeError, match="not a str alone"):
+    with pytest.raises(TypeError, match="not a str"):
         write("Hi")
     with pytest.raises(TypeError, match=r"history\[1\] is a dict, not a Message: from_messages reads JSON"):
         write([Message.user("Hi"), {"role": "user", "content": "Ho"}])

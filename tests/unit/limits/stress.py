@@ -27,9 +27,9 @@ Use = tuple[int, int, int]
 """The start, and the requests and tokens that were really used."""
 
 
-def _usage(chance: random.Random, grant: Grant, settled: bool) -> tuple[Use, TokenUsage | None, int]:
+def _usage(chance: random.Random, grant: Grant, settles: bool) -> tuple[Use, TokenUsage | None, int]:
     """One in ten is never sent; the others use some of what they reserved."""
-    if not settled:
+    if not settles:
         return (grant.at, 1, grant.tokens), TokenUsage(input_tokens=grant.tokens), 1
     if chance.random() < 0.1:
         return (grant.at, 0, 0), None, 0
@@ -37,24 +37,24 @@ def _usage(chance: random.Random, grant: Grant, settled: bool) -> tuple[Use, Tok
     return (grant.at, 1, used), TokenUsage(input_tokens=used), 1
 
 
-def _ask(url: str, name: str, number: int, asks: int, settled: bool, results: Any) -> None:
+def _ask(url: str, name: str, number: int, asks: int, settles: bool, results: Any) -> None:
     limits, chance, uses = Limits(LIMIT, url=url, name=name, max_wait=1e6), random.Random(number), list[Use]()
     for _ in range(asks):
         grant = limits.reserve(GPT, chance.randint(1, 500), chance.randint(0, 4_000))
-        use, usage, requests = _usage(chance, grant, settled)
+        use, usage, requests = _usage(chance, grant, settles)
         limits.settle(grant, usage, requests=requests)
         uses.append(use)
     limits.close()
     results.put(uses)
 
 
-async def _ask_async(url: str, name: str, number: int, asks: int, settled: bool, results: Any) -> None:
+async def _ask_async(url: str, name: str, number: int, asks: int, settles: bool, results: Any) -> None:
     limits, chance, uses = Limits(LIMIT, url=url, name=name, max_wait=1e6), random.Random(number), list[Use]()
 
     async def some() -> None:
         for _ in range(asks // 4):
             grant = await limits.reserve_async(GPT, chance.randint(1, 500), chance.randint(0, 4_000))
-            use, usage, requests = _usage(chance, grant, settled)
+            use, usage, requests = _usage(chance, grant, settles)
             await limits.settle_async(grant, usage, requests=requests)
             uses.append(use)
 
@@ -63,11 +63,11 @@ async def _ask_async(url: str, name: str, number: int, asks: int, settled: bool,
     results.put(uses)
 
 
-def _run(url: str, name: str, number: int, asks: int, settled: bool, results: Any) -> None:
+def _run(url: str, name: str, number: int, asks: int, settles: bool, results: Any) -> None:
     if number % 2:
-        asyncio.run(_ask_async(url, name, number, asks, settled, results))
+        asyncio.run(_ask_async(url, name, number, asks, settles, results))
     else:
-        _ask(url, name, number, asks, settled, results)
+        _ask(url, name, number, asks, settles, results)
 
 
 def main() -> int:
@@ -80,15 +80,15 @@ def main() -> int:
         print(HOW_TO_RUN)
         return 1
     good = True
-    for settled in (False, True):
-        good = _run_round(url, arguments.processes, arguments.asks, settled) and good
+    for settles in (False, True):
+        good = _run_round(url, arguments.processes, arguments.asks, settles) and good
     return 0 if good else 1
 
 
-def _run_round(url: str, processes: int, asks: int, settled: bool) -> bool:
+def _run_round(url: str, processes: int, asks: int, settles: bool) -> bool:
     name, results, begun = own_name(), FORK_CONTEXT.Queue(), time.perf_counter()
     workers = [
-        FORK_CONTEXT.Process(target=_run, args=(url, name, number, asks, settled, results))
+        FORK_CONTEXT.Process(target=_run, args=(url, name, number, asks, settles, results))
         for number in range(processes)
     ]
     for worker in workers:
@@ -99,7 +99,7 @@ def _run_round(url: str, processes: int, asks: int, settled: bool) -> bool:
     each = (time.perf_counter() - begun) / len(uses) * 1000
     requests = most_in_any_window([(at, count) for at, count, _ in uses], MINUTE)
     tokens = most_in_any_window([(at, count) for at, _, count in uses], MINUTE)
-    how = "settled for less" if settled else "used to the full"
+    how = "settled for less" if settles else "used to the full"
     print(f"{processes} processes, {len(uses):,} requests, {how}, {each:.2f} ms each")
     print(f"  most requests in any minute: {requests:>9,} of {LIMIT.requests:,}")
     print(f"  most tokens in any minute:   {tokens:>9,} of {LIMIT.tokens:,}")

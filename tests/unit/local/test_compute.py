@@ -23,8 +23,8 @@ def test_precision_and_threads_come_from_the_environment() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "error"),
     [
-        ("DRAGOMAN_LOCAL_PRECISION", "float32", "DRAGOMAN_LOCAL_PRECISION is 'float32'; there are f32, bf16, f16"),
-        ("DRAGOMAN_LOCAL_THREADS", "0", "DRAGOMAN_LOCAL_THREADS is '0'; it is a whole number of at least 1"),
+        ("DRAGOMAN_LOCAL_PRECISION", "float32", "DRAGOMAN_LOCAL_PRECISION is 'float32'; use one of f32, bf16, f16"),
+        ("DRAGOMAN_LOCAL_THREADS", "0", "DRAGOMAN_LOCAL_THREADS is '0'; it must be a whole number of at least 1"),
         ("DRAGOMAN_LOCAL_THREADS", "-1", "DRAGOMAN_LOCAL_THREADS is '-1'"),
         ("DRAGOMAN_LOCAL_THREADS", "two", "DRAGOMAN_LOCAL_THREADS is 'two'"),
     ],

@@ -46,7 +46,7 @@ def test_a_file_without_a_context_window_gives_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"PK\x03\x04", "no GGUF file"),
+        (b"PK\x03\x04", "not a GGUF file"),
         (b"GGUF\x03", "cut off"),
         (handwritten_gguf(*BEFORE)[:-60], "cut off"),
         (handwritten_gguf(entry("x", 99, b"")), "unknown kind 99"),

@@ -57,7 +57,7 @@ def test_a_file_of_another_format_never_reaches_the_runtime(modules_seen: list[A
     path = tmp_path / "a.gguf"
     path.write_bytes(b"PK")
     messages: list[str] = []
-    with pytest.raises(ConfigurationError, match="no GGUF file"):
+    with pytest.raises(ConfigurationError, match="not a GGUF file"):
         get_model(str(path), messages.append)
     assert messages == [f"loading {path}, which takes a few seconds"]
 

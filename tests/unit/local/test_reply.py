@@ -112,5 +112,5 @@ def test_a_refusal_is_an_error_line_with_a_status() -> None:
 
 def test_an_unknown_line_is_a_bug() -> None:
     """Only our own lines are collected."""
-    with pytest.raises(AssertionError, match="no reply holds"):
+    with pytest.raises(AssertionError, match="unknown type of a reply line"):
         merge_lines([{"type": "surprise"}])

@@ -67,7 +67,7 @@ def test_a_temperature_turns_sampling_on(script: Script) -> None:
 def test_an_invalid_seed_is_refused(script: Script, seed: int) -> None:
     """In words, and before anything is written."""
     runtime = script()
-    with pytest.raises(InvalidRequestError, match="a seed is a whole number of at least 0"):
+    with pytest.raises(InvalidRequestError, match="a seed must be a whole number of at least 0"):
         ask(temperature=1.0, seed=seed)
     assert runtime.configs == []
 

@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 
-from dragoman.policy import Extensions, TierViolation, merge_extensions
+from dragoman.policy import Extensions, TierViolation
+from dragoman.policy.extensions import merge_extensions
 from tests.laws.policy.attacks import ATTACKS, EVERYTHING, READERS, VALUES, Explosive, places, run_attacks
 from tests.unit.canonical.extensions.samples import full
 

@@ -6,19 +6,9 @@ from typing import Any
 import pytest
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.policy import (
-    SLOTS,
-    AgentExtension,
-    Capability,
-    Extensions,
-    RequestExtension,
-    Slot,
-    Tier,
-    TierViolation,
-    expand_capabilities,
-    filter_extensions,
-    merge_extensions,
-)
+from dragoman.policy import Capability, Extensions, Tier, TierViolation
+from dragoman.policy.extensions import AgentExtension, RequestExtension, filter_extensions, merge_extensions
+from dragoman.policy.slots import SLOTS, Slot, expand_capabilities
 from tests.laws.policy.capabilities import breaches, subsets
 from tests.unit.canonical.extensions.samples import FULL, full
 from tests.unit.policy.grants import GATED, grant_for, texts
@@ -95,7 +85,7 @@ def test_an_unregistered_slot_is_hidden() -> None:
 
 def test_an_unknown_capability_is_refused() -> None:
     """Even if there is nothing to filter."""
-    with pytest.raises(ConfigurationError, match="is no capability"):
+    with pytest.raises(ConfigurationError, match="is not a capability"):
         filter_extensions(None, ["read_everything"])
 
 

@@ -13,15 +13,15 @@ HI = Message.user("Hi")
 
 @pytest.mark.parametrize("name", [each for each in Hook if each is not Hook.EVALUATE])
 def test_a_hook_has_two_names(name: Hook) -> None:
-    """A6: the name on messages and the name of dispatch; plugins and callers may use either."""
+    """A hook has the name in messages and the one for plugins; both are accepted: docs/reference/policy.md#hooks."""
     bare = name.removeprefix("cmf.")
     assert Hook(bare) is name
     hooks: list[str] = []
 
-    def noting(step: Step) -> None:
+    def record_hook(step: Step) -> None:
         hooks.append(step.hook)
 
-    pipeline = Pipeline([hook(bare)(noting)])
+    pipeline = Pipeline([hook(bare)(record_hook)])
     pipeline.run(name, HI)
     pipeline.run(bare, HI)
     assert hooks == [name, name]
@@ -45,9 +45,9 @@ def test_an_unknown_hook_is_refused(name: Any) -> None:
 def test_anything_but_a_message_is_refused(there: bool) -> None:
     """Whether or not a plugin is registered for the hook."""
     pipeline = Pipeline([hook("evaluate" if there else "llm_input")(lambda step: None)])
-    with pytest.raises(TypeError, match="a Message is judged, not a str"):
+    with pytest.raises(TypeError, match="expected a Message, not a str"):
         pipeline.run("evaluate", "hunter2")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"are Extensions, not a dict: Extensions\.model_validate"):
+    with pytest.raises(TypeError, match=r"must be Extensions, not a dict: Extensions\.model_validate"):
         pipeline.run("evaluate", HI, {"security": {"labels": ["PII"]}})  # type: ignore[arg-type]
 
 
@@ -63,7 +63,7 @@ def test_a_single_plugin_is_a_pipeline() -> None:
 
 def test_views_accept_extensions_only() -> None:
     """With a dict, an error would come much later, from the first accessor."""
-    with pytest.raises(TypeError, match=r"extensions are Extensions, not a dict"):
+    with pytest.raises(TypeError, match=r"extensions must be Extensions, not a dict"):
         HI.iter_views(extensions={})  # type: ignore[arg-type]
     (view,) = HI.iter_views(extensions=Extensions())
     assert view.labels == frozenset()

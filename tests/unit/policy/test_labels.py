@@ -7,16 +7,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.policy import (
-    Declassification,
-    DeclassificationError,
-    Extensions,
-    SecurityExtension,
-    declassify,
-    inherit_labels,
-    labels_of,
-    with_labels,
-)
+from dragoman.policy import Declassification, DeclassificationError, Extensions, SecurityExtension
+from dragoman.policy.labels import declassify, inherit_labels, labels_of, with_labels
 from tests.unit.canonical.extensions.samples import full
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -95,8 +87,8 @@ def test_removing_no_label_records_nothing() -> None:
 @pytest.mark.parametrize(
     ("changed", "complaint"),
     [
-        ({"capabilities": []}, "takes the capability declassify_labels"),
-        ({"capabilities": ["append_labels", "read_labels", "write_headers"]}, "takes the capability"),
+        ({"capabilities": []}, "requires the capability declassify_labels"),
+        ({"capabilities": ["append_labels", "read_labels", "write_headers"]}, "requires the capability"),
         ({"actor": " "}, "an actor and a reason"), ({"reason": ""}, "an actor and a reason"),
     ],
 )  # fmt: skip

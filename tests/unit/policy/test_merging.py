@@ -10,15 +10,17 @@ import pytest
 
 from dragoman.policy import (
     Capability,
-    DelegationExtension,
-    DelegationHop,
     Extensions,
     HttpExtension,
     PolicyError,
-    RequestExtension,
     SecurityExtension,
     SubjectType,
     TierViolation,
+)
+from dragoman.policy.extensions import (
+    DelegationExtension,
+    DelegationHop,
+    RequestExtension,
     filter_extensions,
     merge_extensions,
 )
@@ -27,7 +29,7 @@ from tests.unit.canonical.extensions.samples import FULL, full
 EVERYTHING = list(Capability)
 
 
-def shown(capabilities: Iterable[str] = EVERYTHING, original: Extensions | None = None) -> Extensions:
+def visible_extensions(capabilities: Iterable[str] = EVERYTHING, original: Extensions | None = None) -> Extensions:
     made = filter_extensions(original or full(), capabilities)
     assert made is not None
     return made
@@ -44,7 +46,7 @@ def assert_refused(returned: Extensions, capabilities: Iterable[str], slot: str,
     assert original == full()
 
 
-def taken(returned: Extensions | None, capabilities: Iterable[str], **more: Any) -> Extensions:
+def merge_accepted(returned: Extensions | None, capabilities: Iterable[str], **more: Any) -> Extensions:
     original = full()
     merged = merge_extensions(original, returned, capabilities, **more)
     assert original == full()
@@ -56,7 +58,7 @@ def taken(returned: Extensions | None, capabilities: Iterable[str], **more: Any)
 def test_without_a_change_the_same_object_is_returned(capabilities: list[str]) -> None:
     """Whatever was hidden from the plugin, and also if it returns nothing."""
     original = full()
-    for returned in (None, shown(capabilities), Extensions(custom=original.custom)):
+    for returned in (None, visible_extensions(capabilities), Extensions(custom=original.custom)):
         assert merge_extensions(original, returned, capabilities) is original
     assert merge_extensions(None, None, capabilities) is None
     assert merge_extensions(None, Extensions(), capabilities) is None
@@ -65,7 +67,7 @@ def test_without_a_change_the_same_object_is_returned(capabilities: list[str]) -
 @pytest.mark.parametrize("slot", [name for name in FULL if name != "custom"])
 def test_slots_missing_in_a_result_stay(slot: str) -> None:
     """A slot set to None is no deletion: security = None loses no label."""
-    returned = shown().model_copy(update={slot: None})
+    returned = visible_extensions().model_copy(update={slot: None})
     original = full()
     assert merge_extensions(original, returned, EVERYTHING) is original
 
@@ -73,7 +75,7 @@ def test_slots_missing_in_a_result_stay(slot: str) -> None:
 def test_missing_parts_of_security_stay() -> None:
     """A security of labels only keeps subject, objects and data."""
     returned = Extensions(security=SecurityExtension(labels=frozenset({"new"})), custom=full().custom)
-    merged = taken(returned, [])
+    merged = merge_accepted(returned, [])
     assert merged.security is not None
     assert merged.security.labels == {"new", "security.labels.one", "security.labels.two"}
     assert merged.model_copy(update={"security": None}) == full().model_copy(update={"security": None})
@@ -138,12 +140,15 @@ HEADERS = HttpExtension(headers={"X-New": "1"})
 def test_writing_headers_needs_the_capability() -> None:
     """With it they are replaced or emptied; without it they are not, nor in a mode that may only look."""
     for headers in (HEADERS, HttpExtension()):
-        returned = shown().model_copy(update={"http": headers})
-        assert taken(returned, EVERYTHING) == full().model_copy(update={"http": headers})
+        returned = visible_extensions().model_copy(update={"http": headers})
+        assert merge_accepted(returned, EVERYTHING) == full().model_copy(update={"http": headers})
         assert_refused(
-            shown(["read_headers"]).model_copy(update={"http": headers}), ["read_headers"], "http", "guarded"
+            visible_extensions(["read_headers"]).model_copy(update={"http": headers}),
+            ["read_headers"],
+            "http",
+            "guarded",
         )
-        assert_refused(shown([]).model_copy(update={"http": headers}), [], "http", "guarded")
+        assert_refused(visible_extensions([]).model_copy(update={"http": headers}), [], "http", "guarded")
         assert_refused(returned, EVERYTHING, "http", "guarded", may_write=False)
     assert merge_extensions(None, Extensions(http=HEADERS), ["write_headers"]) == Extensions(http=HEADERS)
 
@@ -161,8 +166,8 @@ KNOWN = ("security.labels.one", "security.labels.two")
 
 def test_any_writing_plugin_may_add_labels() -> None:
     """Without any capability, and without seeing the existing ones."""
-    assert labels_of(taken(with_labels("new"), [])) == {*KNOWN, "new"}
-    assert labels_of(taken(with_labels(*KNOWN, "new"), ["read_labels"])) == {*KNOWN, "new"}
+    assert labels_of(merge_accepted(with_labels("new"), [])) == {*KNOWN, "new"}
+    assert labels_of(merge_accepted(with_labels(*KNOWN, "new"), ["read_labels"])) == {*KNOWN, "new"}
     assert merge_extensions(None, Extensions(security=SecurityExtension(labels=frozenset({"new"}))), []) == Extensions(
         security=SecurityExtension(labels=frozenset({"new"}))
     )
@@ -170,7 +175,7 @@ def test_any_writing_plugin_may_add_labels() -> None:
 
 def test_a_read_only_plugin_needs_append_labels() -> None:
     """Everything else stays closed to it."""
-    assert labels_of(taken(with_labels(*KNOWN, "new"), ["append_labels"], may_write=False)) == {*KNOWN, "new"}
+    assert labels_of(merge_accepted(with_labels(*KNOWN, "new"), ["append_labels"], may_write=False)) == {*KNOWN, "new"}
     assert_refused(with_labels("new"), [], "security.labels", "monotonic", may_write=False)
 
 
@@ -185,7 +190,7 @@ def test_hidden_labels_are_not_lost() -> None:
     """The plugin was shown an empty set."""
     original = full()
     assert merge_extensions(original, with_labels(), []) is original
-    assert labels_of(taken(with_labels(KNOWN[0]), [])) == set(KNOWN)
+    assert labels_of(merge_accepted(with_labels(KNOWN[0]), [])) == set(KNOWN)
 
 
 HOP = DelegationHop(subject_id="bot", subject_type=SubjectType.AGENT, timestamp=datetime(2026, 11, 21, 9, tzinfo=UTC))
@@ -199,14 +204,17 @@ def delegation() -> DelegationExtension:
 
 class TestDelegation:
     def changed(self, **fields: Any) -> Extensions:
-        return shown().model_copy(update={"delegation": delegation().model_copy(update=fields)})
+        return visible_extensions().model_copy(update={"delegation": delegation().model_copy(update=fields)})
 
     def test_hops_are_appended_with_the_capability(self) -> None:
         """Derived fields are computed here, whatever the plugin returns."""
         longer = delegation().with_new_hop(HOP)
-        for returned in (self.changed(chain=longer.chain), shown().model_copy(update={"delegation": longer})):
-            assert taken(returned, EVERYTHING) == full().model_copy(update={"delegation": longer})
-            reader = shown(["read_delegation"]).model_copy(update={"delegation": returned.delegation})
+        for returned in (
+            self.changed(chain=longer.chain),
+            visible_extensions().model_copy(update={"delegation": longer}),
+        ):
+            assert merge_accepted(returned, EVERYTHING) == full().model_copy(update={"delegation": longer})
+            reader = visible_extensions(["read_delegation"]).model_copy(update={"delegation": returned.delegation})
             assert_refused(reader, ["read_delegation"], "delegation", "monotonic")
             assert_refused(returned, EVERYTHING, "delegation", "monotonic", may_write=False)
 
@@ -236,21 +244,21 @@ class TestDelegation:
 def test_custom_data_may_change_freely() -> None:
     """Changed, emptied and deleted, but not by a plugin that may only look."""
     for custom in ({"b": [1]}, {}, None):
-        returned = shown([]).model_copy(update={"custom": custom})
-        assert taken(returned, []) == full().model_copy(update={"custom": custom})
+        returned = visible_extensions([]).model_copy(update={"custom": custom})
+        assert merge_accepted(returned, []) == full().model_copy(update={"custom": custom})
         assert_refused(returned, [], "custom", "mutable", may_write=False)
-    in_place = shown([])
+    in_place = visible_extensions([])
     assert in_place.custom is not None
     in_place.custom["a"]["b"].append("more")
-    assert taken(in_place, []).custom == {"a": {"b": ["custom", "more"]}}
+    assert merge_accepted(in_place, []).custom == {"a": {"b": ["custom", "more"]}}
 
 
 def test_accepted_changes_are_copies() -> None:
     """Changing a returned object afterwards has no effect."""
-    returned = shown().model_copy(
+    returned = visible_extensions().model_copy(
         update={"custom": {"a": [1]}, "http": HEADERS, "delegation": delegation().with_new_hop(HOP)}
     )
-    merged = taken(returned, EVERYTHING)
+    merged = merge_accepted(returned, EVERYTHING)
     before = copy.deepcopy(merged)
     assert returned.custom is not None
     assert returned.http is not None
@@ -264,10 +272,13 @@ def test_accepted_changes_are_copies() -> None:
 def test_several_changes_are_all_or_nothing() -> None:
     """One forbidden change rejects the others."""
     allowed = {"http": HEADERS, "custom": {"b": 1}, "security": SecurityExtension(labels=frozenset({*KNOWN, "new"}))}
-    merged = taken(shown().model_copy(update=allowed), EVERYTHING)
+    merged = merge_accepted(visible_extensions().model_copy(update=allowed), EVERYTHING)
     assert (merged.http, merged.custom, labels_of(merged)) == (HEADERS, {"b": 1}, {*KNOWN, "new"})
     assert_refused(
-        shown().model_copy(update={**allowed, "request": RequestExtension()}), EVERYTHING, "request", "immutable"
+        visible_extensions().model_copy(update={**allowed, "request": RequestExtension()}),
+        EVERYTHING,
+        "request",
+        "immutable",
     )
 
 
@@ -278,7 +289,7 @@ def test_an_unregistered_slot_cannot_be_written() -> None:
         vault: str | None = None
 
     original = Wider.model_validate({**FULL, "vault": "s3cret"})
-    assert merge_extensions(original, shown(), EVERYTHING) is original
+    assert merge_extensions(original, visible_extensions(), EVERYTHING) is original
     merged = merge_extensions(original, with_labels("new"), [])
     assert isinstance(merged, Wider)
     assert merged.vault == "s3cret"
@@ -297,7 +308,7 @@ def test_an_unregistered_slot_cannot_be_written() -> None:
 )  # fmt: skip
 def test_writable_slots_are_validated(slot: str, value: Any) -> None:
     """Values that were forced past validation are validated again."""
-    returned = shown()
+    returned = visible_extensions()
     returned.__dict__[slot] = value
     with pytest.raises(TierViolation):
         merge_extensions(full(), returned, EVERYTHING)
@@ -305,13 +316,13 @@ def test_writable_slots_are_validated(slot: str, value: Any) -> None:
 
 def test_headers_and_labels_are_validated_again() -> None:
     """Inside a model of the right class too."""
-    returned = shown()
+    returned = visible_extensions()
     assert returned.http is not None
     returned.http.__dict__["headers"] = {"a": 1}
     with pytest.raises(TierViolation, match="the new value is not valid"):
         merge_extensions(full(), returned, EVERYTHING)
     for labels in ([*KNOWN, 1], 7, {"a": "b"}):
-        returned = shown()
+        returned = visible_extensions()
         assert returned.security is not None
         returned.security.__dict__["labels"] = labels
         with pytest.raises(TierViolation):
@@ -320,7 +331,7 @@ def test_headers_and_labels_are_validated_again() -> None:
 
 def test_anything_but_extensions_is_refused() -> None:
     """With the same error as any other forbidden change."""
-    with pytest.raises(TierViolation, match="a dict is no Extensions"):
+    with pytest.raises(TierViolation, match="expected Extensions, not a dict"):
         merge_extensions(full(), {"custom": {}}, EVERYTHING)  # type: ignore[arg-type]
 
 

@@ -7,8 +7,9 @@ import pytest
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ContentBlock, PromptRequestBlock, ResourceRefBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message
-from dragoman.policy import CalledTool, Extensions, Pipeline, PolicyDeniedError
+from dragoman.policy import Extensions, Pipeline, PolicyDeniedError
 from dragoman.policy.plugins import ObjectAccess
+from dragoman.policy.views import CalledTool
 
 CALL = ToolUseBlock(id="tu_1", name="pay", input={})
 PROMPT = PromptRequestBlock(prompt_request_id="p", name="pay")

@@ -18,12 +18,11 @@ from dragoman.policy import (
     SecurityExtension,
     Step,
     TierViolation,
-    called_tools,
-    check_data_use,
     hook,
-    labels_of,
-    with_labels,
 )
+from dragoman.policy.data_policy import check_data_use
+from dragoman.policy.labels import labels_of, with_labels
+from dragoman.policy.views import called_tools
 from tests.unit.policy.pipelines import HI, Run, appending_plugin, recording_plugin
 
 

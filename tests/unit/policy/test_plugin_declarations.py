@@ -7,17 +7,10 @@ import pytest
 
 from dragoman import Message
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.policy import (
-    Extensions,
-    Pipeline,
-    Plugin,
-    PolicyDeniedError,
-    Step,
-    expand_capabilities,
-    filter_extensions,
-    hook,
-)
+from dragoman.policy import Extensions, Pipeline, Plugin, PolicyDeniedError, Step, hook
+from dragoman.policy.extensions import filter_extensions
 from dragoman.policy.plugins import AllowUris, Confirmation, DenyUris, LabelledModels, Redaction
+from dragoman.policy.slots import expand_capabilities
 
 HI = Message.user("Hi, hunter2")
 
@@ -32,19 +25,22 @@ class Empty(Plugin):
 
 MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     "hook without words": (lambda: hook(lambda step: None), r"as in @hook\('cmf\.llm_input'\)"),  # type: ignore[arg-type]
-    "no step taken": (lambda: hook("evaluate")(lambda: None), "takes one argument, the step"),  # type: ignore[arg-type]
-    "two taken": (lambda: hook("evaluate")(lambda step, more: None), "takes one argument"),  # type: ignore[arg-type]
-    "a generator": (lambda: hook("evaluate")(yields), "'yields': its check yields"),
+    "no step taken": (lambda: hook("evaluate")(lambda: None), "must take one argument, the step"),  # type: ignore[arg-type]
+    "two taken": (lambda: hook("evaluate")(lambda step, more: None), "must take one argument"),  # type: ignore[arg-type]
+    "a generator": (lambda: hook("evaluate")(yields), "'yields': its check is a generator"),
     "no check": (lambda: Pipeline([Empty()]), "'Empty': it has no check"),
-    "a class": (lambda: Pipeline([Empty]), "a type is no plugin"),  # type: ignore[list-item]
+    "a class": (lambda: Pipeline([Empty]), "a type is not a plugin"),  # type: ignore[list-item]
     "patterns in a list": (lambda: AllowUris(["tool://**"]), r"not a list: write AllowUris\("),  # type: ignore[arg-type]
     "a pattern of bytes": (lambda: DenyUris(b"tool://**"), r"not a bytes: write DenyUris\("),  # type: ignore[arg-type]
-    "nobody to ask": (lambda: Confirmation("yes"), "a function to ask, not a str"),  # type: ignore[arg-type]
-    "no such effect": (lambda: Confirmation(bool, {"f": "reads"}), "'reads' is no side effect: there are none, read, "),
+    "nobody to ask": (lambda: Confirmation("yes"), "ask must be a function, not a str"),  # type: ignore[arg-type]
+    "no such effect": (
+        lambda: Confirmation(bool, {"f": "reads"}),
+        "'reads' is not a side effect: use one of none, read, ",
+    ),
     "tools by name alone": (lambda: Confirmation(bool, ["f"]), "or side effects by name, not a str"),  # type: ignore[list-item]
     "a finder by name": (lambda: Redaction(["email"]), "from a text to findings, not a str"),  # type: ignore[list-item]
-    "a key of text": (lambda: Redaction([], key="secret"), "the key of a redaction is bytes"),  # type: ignore[arg-type]
-    "labels without models": (lambda: LabelledModels(["PII"]), "stand by label, .* not in a list"),  # type: ignore[arg-type]
+    "a key of text": (lambda: Redaction([], key="secret"), "the key of a redaction must be non-empty bytes"),  # type: ignore[arg-type]
+    "labels without models": (lambda: LabelledModels(["PII"]), "map labels to models, .* not a list"),  # type: ignore[arg-type]
 }
 
 
@@ -62,7 +58,7 @@ def test_an_invalid_answer_is_named(answer: Any) -> None:
     pipeline = Pipeline([hook("evaluate", name="odd")(lambda step: answer)])
     with pytest.raises(PolicyDeniedError) as denied:
         pipeline.run("evaluate", HI)
-    assert denied.value.reason.startswith(f"check returned a {type(answer).__name__}: a Violation, a Message, ")
+    assert denied.value.reason.startswith(f"check returned a {type(answer).__name__}: return a Violation, a Message, ")
     assert "hunter2" not in str(denied.value)
 
 
@@ -82,5 +78,5 @@ def test_a_single_string_is_one_item() -> None:
     assert expand_capabilities("read_labels") == expand_capabilities(["read_labels"])
     assert filter_extensions(Extensions(), "read_labels") == Extensions()
     assert Redaction(lambda text: []).redact("Hi") == "Hi"  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="Extensions are filtered, not a dict"):
+    with pytest.raises(TypeError, match="expected Extensions, not a dict"):
         filter_extensions({}, [])  # type: ignore[arg-type]

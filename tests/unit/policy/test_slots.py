@@ -5,15 +5,8 @@ import itertools
 import pytest
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.policy import (
-    SLOTS,
-    Capability,
-    Extensions,
-    SecurityExtension,
-    SubjectExtension,
-    Tier,
-    expand_capabilities,
-)
+from dragoman.policy import Capability, Extensions, SecurityExtension, SubjectExtension, Tier
+from dragoman.policy.slots import SLOTS, expand_capabilities
 
 IMPLIES = {
     "write_headers": {"read_headers"}, "append_labels": {"read_labels"}, "declassify_labels": {"read_labels"},
@@ -84,5 +77,5 @@ def test_implication_is_closed_and_idempotent() -> None:
 )
 def test_an_unknown_name_is_refused(wrong: str, hint: str) -> None:
     """With the nearest one, or with all of them."""
-    with pytest.raises(ConfigurationError, match=f"is no capability: .*({hint})"):
+    with pytest.raises(ConfigurationError, match=f"is not a capability: .*({hint})"):
         expand_capabilities(["read_labels", wrong])

@@ -30,8 +30,6 @@ from dragoman.canonical.message_view import view as view_module
 from dragoman.canonical.message_view.parts import content_of
 from dragoman.formats import from_cmf, to_cmf
 from dragoman.policy import (
-    SLOTS,
-    AgentExtension,
     Capability,
     Declassification,
     Extensions,
@@ -39,19 +37,16 @@ from dragoman.policy import (
     MessageView,
     Pipeline,
     PolicyDeniedError,
-    RequestExtension,
     SecurityExtension,
     Step,
     Tier,
     TierViolation,
-    UnknownPartError,
-    declassify,
-    filter_extensions,
     hook,
-    labels_of,
-    merge_extensions,
-    with_labels,
 )
+from dragoman.policy.extensions import AgentExtension, RequestExtension, filter_extensions, merge_extensions
+from dragoman.policy.labels import declassify, labels_of, with_labels
+from dragoman.policy.slots import SLOTS
+from dragoman.policy.views import UnknownPartError
 from tests.unit.canonical.extensions.samples import full
 from tests.unit.canonical.samples import BLOCKS
 from tests.unit.canonical.test_blocks import any_block
@@ -176,7 +171,7 @@ def test_finding_9_a_resource_has_one_body() -> None:
 
 def test_finding_10_a_range_runs_forwards() -> None:
     """Its end is not before its start."""
-    with pytest.raises(ValidationError, match="before range_start"):
+    with pytest.raises(ValidationError, match="less than range_start"):
         ResourceRefBlock(resource_request_id="r", uri="u", resource_type="file", range_start=2, range_end=1)
 
 
@@ -197,11 +192,11 @@ def test_finding_13_content_is_computed_once(monkeypatch: pytest.MonkeyPatch) ->
     """For all attributes together, not only within to_dict."""
     read: list[ContentBlock] = []
 
-    def noting(part: ContentBlock) -> str | None:
+    def count_content(part: ContentBlock) -> str | None:
         read.append(part)
         return content_of(part)
 
-    monkeypatch.setattr(view_module, "content_of", noting)
+    monkeypatch.setattr(view_module, "content_of", count_content)
     view = call(a=1)
     assert (view.size_bytes, view.content, view.text, view.has_content()) == (8, '{"a": 1}', '{"a": 1}', True)
     assert view.to_dict()["size_bytes"] == view.to_dict()["size_bytes"] == 8
@@ -294,7 +289,7 @@ class TestFaultsOfTheReference:
     def test_a4_a_forbidden_change_is_reported(self) -> None:
         """There merging drops it silently, so a plugin's author never learns of it."""
         changed = Extensions.model_validate({"http": {"headers": {"A": "b"}}})
-        with pytest.raises(TierViolation, match="changing it takes write_headers"):
+        with pytest.raises(TierViolation, match="changing it requires write_headers"):
             merge_extensions(Extensions(), changed, [])
 
     def test_a4_copies_share_nothing(self) -> None:

@@ -362,7 +362,7 @@ def test_a_providers_own_cost_is_compared(
     assert (priced.cost_usd, priced.reported_cost_usd) == (Decimal("0.003"), Decimal(reported))
     assert len(caplog.records) == warned
     if warned:
-        assert f"acme:plain: the provider asks ${reported} for a reply" in caplog.text
+        assert f"acme:plain: the provider charges ${reported} for a reply" in caplog.text
         assert f"price table {table.version} says $0.003" in caplog.text
 
 
@@ -411,5 +411,5 @@ def test_the_cost_of_a_broken_reply_is_a_lower_bound() -> None:
 
 def test_swapped_arguments_are_reported() -> None:
     """The usage comes before its model."""
-    with pytest.raises(TypeError, match="cost takes a usage and then its model, not a str first"):
+    with pytest.raises(TypeError, match="must be a usage, not a str"):
         cost("openai:o3", Usage(input_tokens=1))  # type: ignore[arg-type]

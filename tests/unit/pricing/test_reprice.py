@@ -130,5 +130,5 @@ def test_a_broken_reply_stays_a_lower_bound(table: PriceTable, status: MessageSt
 
 def test_other_objects_are_named() -> None:
     """When their turn comes, and not as a missing attribute."""
-    with pytest.raises(TypeError, match="what was Spent, not a Usage"):
+    with pytest.raises(TypeError, match="UsageRecords, not a Usage"):
         list(reprice([Usage()]))  # type: ignore[call-overload]

@@ -179,8 +179,8 @@ def test_an_invalid_file_is_named(tmp_path: Path, text: str, fault: str) -> None
 @pytest.mark.parametrize(
     ("overlay", "fault"),
     [
-        ({"acme": "x"}, "one section a provider; 'acme' is none"),
-        ({"acme-chat": {}}, "acme-chat has the prices of acme: overlay those"),
+        ({"acme": "x"}, "'acme' is not a section"),
+        ({"acme-chat": {}}, "acme-chat has the prices of acme: put the overlay there"),
     ],
 )
 def test_an_invalid_overlay_is_refused(tmp_path: Path, overlay: dict[str, object], fault: str) -> None:
@@ -193,18 +193,18 @@ def test_an_invalid_overlay_is_refused(tmp_path: Path, overlay: dict[str, object
     ("overlay", "fault"),
     [
         ({"acme": {"model": [{"id": "m"}]}}, "every model needs an id and a match: 'm'"),
-        ({"acme": {"model": [{"id": "m", "match": {"equals": ["m"]}, "prices": [{"input": "1"}]}]}}, "say where"),
+        ({"acme": {"model": [{"id": "m", "match": {"equals": ["m"]}, "prices": [{"input": "1"}]}]}}, "name the source"),
         (
             {"acme": {"source": "x", "checked": "2026-11-01", "model": [
                 {"id": "m", "match": {"equals": ["m"]}, "prices": [{}]}]}},
-            "checked is a date: in TOML without quotes, in Python date(2026, 11, 1)",
+            "checked must be a date: in TOML without quotes, in Python date(2026, 11, 1)",
         ),
         (
             {"acme": {"source": "x", "checked": date(2026, 11, 1), "model": [
                 {"id": "m", "match": {"equals": ["m"]}, "prices": [{"input": 1.5}]}]}},
             "write 1.5 in quotes",
         ),
-        (["acme"], "a table or the path of one, not a list"),
+        (["acme"], "a dict or the path of a file, not a list"),
         ("nowhere.toml", "cannot be read: nowhere.toml"),
     ],
 )  # fmt: skip

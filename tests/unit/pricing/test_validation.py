@@ -37,30 +37,30 @@ def test_a_valid_table_has_no_faults(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "fault"),
     [
-        ('prices = [{ input = "1" }, { from = 2026-01-01, input = "2" }]', "two rows hold at once"),
+        ('prices = [{ input = "1" }, { from = 2026-01-01, input = "2" }]', "two rows apply at once"),
         (
             'variants = [{ speed = "fast", input = "1" }, { speed = "fast", from = 2026-01-01, input = "2" }]',
-            "two rows hold at once: speed=fast",
+            "two rows apply at once: speed=fast",
         ),
         (
             """prices = [
             { window = { start = 01:00:00, end = 03:00:00 }, input = "1" },
             { window = { start = 02:00:00, end = 04:00:00 }, input = "2" }]""",
-            "two rows hold at once",
+            "two rows apply at once",
         ),
         ('prices = [{ from = 2026-02-01, until = 2026-01-01, input = "1" }]', "ends before it begins"),
-        ('prices = [{ free = true, input = "1" }]', "free, and yet with rates"),
+        ('prices = [{ free = true, input = "1" }]', "free, but with rates"),
         ('prices = [{ input = "3000" }]', "more than 2000 dollars"),
         ('prices = [{ input = "3", over = [{ tokens = 5, input = "3000" }] }]', "more than 2000 dollars"),
         ('prices = [{ input = "3", over = [{ tokens = 5, input = "2" }] }]', "cheaper for longer prompts"),
-        ('prices = [{ input = "1", cache_read = "2" }]', "cache_read is dearer than input"),
-        ('prices = [{ input = "1", cache_write = "2", cache_write_1h = "1" }]', "cache_write is dearer than"),
+        ('prices = [{ input = "1", cache_read = "2" }]', "cache_read is more expensive than input"),
+        ('prices = [{ input = "1", cache_write = "2", cache_write_1h = "1" }]', "cache_write is more expensive than"),
         (
             'prices = [{ until = 2026-01-01, input = "1" }, { from = 2026-01-01, input = "30" }]',
             "input jumps from 1 to 30",
         ),
         ('prices = [{ input = "1" }]\nvariants = [{ speed = "fast", input = "30" }]', "input jumps from 1 to 30"),
-        ('source = "somewhere"\nprices = [{ input = "1" }]', "the source is no link: 'somewhere'"),
+        ('source = "somewhere"\nprices = [{ input = "1" }]', "the source is not a link: 'somewhere'"),
         ('checked = 2027-01-01\nprices = [{ input = "1" }]', "checked on 2027-01-01, after the table's own date"),
         ('prices = [{ input = "x" }]', "'x' is not a decimal number"),
     ],
@@ -92,7 +92,7 @@ def test_checked_figures_are_accepted(tmp_path: Path) -> None:
     """An overlay can accept unusual figures, but not invalid ones."""
     odd = acme('prices = [{ input = "1", cache_read = "2" }, { input = "5" }]')
     (fault,) = find_faults(write_table(tmp_path, odd, overlay='accepted = ["acme:m"]'))
-    assert "two rows hold at once" in fault
+    assert "two rows apply at once" in fault
 
 
 def test_faults_outside_of_rows_are_found(tmp_path: Path) -> None:
@@ -102,9 +102,9 @@ def test_faults_outside_of_rows_are_found(tmp_path: Path) -> None:
     assert len(faults) == 2
     assert "bad.toml" in faults[0]
     assert find_faults(write_table(tmp_path / "c", index=f"{INDEX}[unpriced]\nacme = 'why'\n"))[0] == (
-        "acme: has prices, and yet a reason for having none"
+        "acme: has prices, but also a reason for having none"
     )
-    assert faults[1] == "shop: falls back to nobody, which is not there"
+    assert faults[1] == "shop: falls back to nobody, which does not exist"
     (tmp_path / "b").mkdir()
     (fault,) = find_faults(PriceTable(tmp_path / "b"))
     assert "index.toml" in fault

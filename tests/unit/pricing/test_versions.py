@@ -84,7 +84,7 @@ def test_available_versions_are_listed(archive: tuple[Path, str, str]) -> None:
 )
 def test_a_missing_version_is_refused(archive: tuple[Path, str, str], version: str) -> None:
     """With a typed error that lists the available ones."""
-    with pytest.raises(ConfigurationError, match=f"is not here: known are .*{price_table().version[:10]}"):
+    with pytest.raises(ConfigurationError, match=f"is not found: known are .*{price_table().version[:10]}"):
         price_table(version, archive[0])
 
 
@@ -92,7 +92,7 @@ def test_a_table_that_differs_from_its_name_is_refused(archive: tuple[Path, str,
     """A cost must not carry the version of another table."""
     folder, older, newer = archive
     (folder / f"{older}.zip").write_bytes((folder / f"{newer}.zip").read_bytes())
-    with pytest.raises(ConfigurationError, match="says that it is the price table"):
+    with pytest.raises(ConfigurationError, match="is named as the price table"):
         price_table(older, folder)
 
 
@@ -109,7 +109,7 @@ def _archive(**files: bytes) -> bytes:
     [
         (b"", "cannot be read"),
         (b"PK\3\4 and no more", "cannot be read"),
-        (_archive(), "is no price table"),
+        (_archive(), "is not a price table"),
         (_archive(index__toml=b"date = 1"), "has no date"),
         (_archive(index__toml=b"\xff"), "cannot be read"),
         (_archive(index__toml=b"date = 2026-11-10", acme__toml=ACME.encode())[:-40], "cannot be read"),
@@ -130,7 +130,7 @@ def test_an_archive_that_inflates_too_far_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "prices.zip"
     with ZipFile(path, "w", ZIP_DEFLATED) as writer:
         writer.writestr("index.toml", b" " * (65 * 1024 * 1024))
-    with pytest.raises(ConfigurationError, match="that is no price table"):
+    with pytest.raises(ConfigurationError, match="it is not a price table"):
         _ = PriceTable(path).version
 
 

@@ -50,7 +50,7 @@ def test_arguments_outrank_the_file() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a = ", "no TOML"),
+        ("a = ", "not valid TOML"),
         ("globel_default = 'a:b'", "globel_default: Extra inputs"),
         ("[[rule]]\nwhen = {}", "rule.0.model: Field required"),
         ("[[rule]]\nmodel = 'a:b'\nwhen = { tokens_ober = 1 }", "rule.0.when.tokens_ober: Extra inputs"),

@@ -106,7 +106,7 @@ def test_a_message_of_a_mention_only_is_refused() -> None:
     """There is nothing to send."""
     message = Message.user("@north:able")
     decision = router().choose(RouteRequest.of([], [message], estimated_tokens=1))
-    with pytest.raises(RequestError, match="says nothing else"):
+    with pytest.raises(RequestError, match="only the mention"):
         decision.without_mention([message])
 
 

@@ -190,8 +190,8 @@ def test_rules_are_tried_in_order_with_the_next_as_fallback() -> None:
     [
         (None, "nothing is recommended"),
         (("north:able", 0.4, "perhaps"), "north:able is recommended with 0.40, less than 0.50"),
-        (("north:able", float("nan"), "?"), "the recommender's confidence is none"),
-        (("north:able", 1.5, "surely"), "the recommender's confidence is none"),
+        (("north:able", float("nan"), "?"), "the recommender's confidence is not a number from 0 to 1"),
+        (("north:able", 1.5, "surely"), "the recommender's confidence is not a number from 0 to 1"),
         (("no model", 0.9, "?"), "the recommender failed: UnknownProviderError"),
         (("north:able",), "the recommender failed: TypeError"),
     ],
@@ -245,9 +245,9 @@ def test_a_recommender_is_asked_even_if_outranked() -> None:
         ({"rules": [Rule(model="nothing")]}, "neither a model id nor an alias"),
         ({"global_default": "nothing"}, "neither a model id nor an alias"),
         ({"workspace_default": ":x"}, "neither a model id nor an alias"),
-        ({"aliases": {"a:b": "north:able"}}, "is no alias"),
-        ({"aliases": {"9": "north:able"}}, "is no alias"),
-        ({"aliases": {"x": "able"}}, "which is no model id"),
+        ({"aliases": {"a:b": "north:able"}}, "is not a valid alias"),
+        ({"aliases": {"9": "north:able"}}, "is not a valid alias"),
+        ({"aliases": {"x": "able"}}, "which is not a model id"),
     ],
 )
 def test_an_invalid_router_is_refused(settings: dict[str, object], message: str) -> None:
@@ -260,7 +260,7 @@ def test_the_chain_is_printable() -> None:
     """One line per link: policy, result and reason."""
     routed = router(rules=[Rule(model="east:blind", name="cheap")], global_default="north:able")
     assert str(routed.choose(RouteRequest(images=True))).splitlines()[2:] == [
-        "rule: rejected east:blind (the rule 'cheap' fits; no_vision_support: the turn holds images)",
+        "rule: rejected east:blind (the rule 'cheap' matches; no_vision_support: the turn holds images)",
         "pattern: not_applicable (nothing is recommended)",
         "delegate_request: not_applicable (nothing was delegated)",
         "workspace_default: not_applicable (the workspace has no default)",
@@ -272,5 +272,5 @@ def test_rules_have_to_be_rules() -> None:
     """One alone works; a dict belongs into a configuration."""
     rule = Rule(model="openai:o3")
     assert [each.model for each in Router(rules=rule).rules] == ["openai:o3"]
-    with pytest.raises(ConfigurationError, match="rule 2 is a dict, not a Rule: from_toml reads a file"):
+    with pytest.raises(ConfigurationError, match="rule 2 is a dict, not a Rule: from_toml reads rules from a file"):
         Router(rules=[rule, {"model": "openai:o3"}])  # type: ignore[list-item]

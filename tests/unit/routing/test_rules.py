@@ -1,5 +1,7 @@
 """Each condition of a rule: when it holds, and when it does not."""
 
+import ast
+import inspect
 from decimal import Decimal
 from typing import Any
 
@@ -92,6 +94,13 @@ def test_prices_are_those_of_the_rules_own_model() -> None:
     cheap = When(cost_under_usd=Decimal("0.1"))
     routed = router(rules=[Rule(model="south:able", when=cheap), Rule(model="north:able", when=cheap)])
     assert routed.choose(RouteRequest(estimated_tokens=50_000)).model == "north:able"
+
+
+def test_the_constructor_for_type_checkers_has_every_field() -> None:
+    """`When.__init__` is there for type checkers alone. pydantic reads the fields."""
+    tree = ast.parse(inspect.getsource(When))
+    methods = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    assert [parameter.arg for parameter in methods["__init__"].args.kwonlyargs] == list(When.model_fields)
 
 
 def test_bundled_prices_are_the_default() -> None:

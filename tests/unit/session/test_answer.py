@@ -32,7 +32,7 @@ def words(events: Iterable[SessionEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
-def test_the_answer_is_asked_for_and_read(driver: Driver) -> None:
+def test_the_answer_schema_is_sent_and_the_answer_read(driver: Driver) -> None:
     """By the JSON Schema of the body, on a wire that has a place for it; the message is what the model said."""
     wire = Wire([handwritten_anthropic(Thought("Hm."), RIGHT)])
     reply = driver.ask(driver.session({"anthropic": wire}), "Which colour?", output_schema=CHAT)
@@ -41,7 +41,7 @@ def test_the_answer_is_asked_for_and_read(driver: Driver) -> None:
     assert CHAT.read(reply.message).text() == "Blue, as ever."
 
 
-def test_a_session_may_ask_for_bodies_always(driver: Driver) -> None:
+def test_a_session_may_always_request_bodies(driver: Driver) -> None:
     """And a turn for none; what the session would send is previewed as it is sent."""
     options: Any = {"output_schema": CHAT}
     wire = Wire([handwritten_ollama(RIGHT), handwritten_ollama("Blue."), handwritten_ollama("Blue.")])
@@ -67,7 +67,7 @@ def test_an_invalid_answer_raises_with_every_violation_and_stays(driver: Driver)
     assert CHAT.read(reply.message).text() == "Blue, as ever."
 
 
-def test_a_right_stream_is_shown_to_its_end(driver: Driver) -> None:
+def test_a_valid_stream_is_shown_to_its_end(driver: Driver) -> None:
     """All of its events, whatever its pieces."""
     wire = Wire([handwritten_anthropic(Thought("Hm."), RIGHT)], chunk=7)
     session = driver.session({"anthropic": wire})
@@ -76,7 +76,7 @@ def test_a_right_stream_is_shown_to_its_end(driver: Driver) -> None:
     assert events[-1].type == "message_complete"
 
 
-def test_a_wrong_stream_is_left_when_that_is_certain(driver: Driver) -> None:
+def test_an_invalid_stream_is_abandoned_at_once(driver: Driver) -> None:
     """At the beginning of a type that no part may have: the rest is neither shown nor waited for, and the connection
     released. What had arrived stays, as when its caller leaves.
     """
@@ -97,7 +97,7 @@ def test_a_wrong_stream_is_left_when_that_is_certain(driver: Driver) -> None:
     assert wire.bodies[0].closed
 
 
-def test_what_lacks_a_part_is_wrong_at_the_end_of_the_list(driver: Driver) -> None:
+def test_a_missing_part_is_an_error_at_the_end(driver: Driver) -> None:
     """Not before: the next part might have been it."""
     seen: list[Any] = []
     session = driver.session({"anthropic": Wire([handwritten_anthropic('{"parts": []}')])})
@@ -106,7 +106,7 @@ def test_what_lacks_a_part_is_wrong_at_the_end_of_the_list(driver: Driver) -> No
     assert words(seen) == '{"parts"'
 
 
-def test_words_before_a_call_are_no_answer(driver: Driver) -> None:
+def test_text_before_a_call_is_no_answer(driver: Driver) -> None:
     """Where there are tools, a reply is judged when it is all there: it may call one after all."""
     replies = [handwritten_anthropic("I look it up.", Call("toolu_1", "look")), handwritten_anthropic(RIGHT)]
     session = driver.session({"anthropic": Wire(replies)}, tools=[look])
@@ -115,7 +115,7 @@ def test_words_before_a_call_are_no_answer(driver: Driver) -> None:
     assert CHAT.read(session.messages[-1]).text() == "Blue, as ever."
 
 
-def test_the_last_reply_is_the_answer_though_it_calls(driver: Driver) -> None:
+def test_the_last_reply_is_the_answer_even_with_calls(driver: Driver) -> None:
     """A refusal with a call runs nothing, and is no body."""
     refused = handwritten_anthropic("No.", Call("toolu_1", "look"), stop="refusal")
     session = driver.session({"anthropic": Wire([refused, refused])}, tools=[look])
@@ -124,7 +124,7 @@ def test_the_last_reply_is_the_answer_though_it_calls(driver: Driver) -> None:
             ask(session, "Which colour?", output_schema=CHAT)
 
 
-def test_an_answer_that_ran_into_its_length_says_so(driver: Driver) -> None:
+def test_a_truncated_answer_is_reported(driver: Driver) -> None:
     """Streamed or whole, and with its partial text in the history."""
     cut = handwritten_anthropic(RIGHT[:20], stop="max_tokens")
     session = driver.session({"anthropic": Wire([cut, cut])})
@@ -136,7 +136,7 @@ def test_an_answer_that_ran_into_its_length_says_so(driver: Driver) -> None:
         assert session.messages[-1].text == RIGHT[:20]
 
 
-def test_what_is_no_schema_is_refused_before_anything_is_sent(driver: Driver) -> None:
+def test_an_invalid_schema_is_refused_before_anything_is_sent(driver: Driver) -> None:
     """By name of what it is."""
     wire = Wire([])
     session = driver.session({"anthropic": wire})
@@ -147,7 +147,7 @@ def test_what_is_no_schema_is_refused_before_anything_is_sent(driver: Driver) ->
     assert session.messages == ()
 
 
-def test_plain_schemas_are_left_to_their_callers(driver: Driver) -> None:
+def test_plain_schemas_are_not_validated(driver: Driver) -> None:
     """What obeys none is the caller's to judge, as before."""
     wire = Wire([handwritten_anthropic("no JSON")])
     reply: Message = driver.ask(driver.session({"anthropic": wire}), "Hi", output_schema={"type": "object"})

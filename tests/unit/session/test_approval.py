@@ -69,7 +69,7 @@ def test_each_call_is_asked_about_in_order_before_any_runs(driver: Driver) -> No
     assert sorted(log[2:]) == ["ran a", "ran b"]
 
 
-def test_nobody_is_asked_about_a_call_that_cannot_run(driver: Driver) -> None:
+def test_an_impossible_call_needs_no_approval(driver: Driver) -> None:
     """Unknown tools and invalid arguments are answered without a question."""
     approved_names: list[str] = []
 
@@ -114,7 +114,7 @@ def test_a_coroutine_is_no_approval() -> None:
     assert not ran
 
 
-def test_what_approve_raises_ends_the_turn(driver: Driver) -> None:
+def test_an_exception_of_approve_ends_the_turn(driver: Driver) -> None:
     """The call stays unanswered in the history, and the next request says that it was interrupted."""
 
     def approve(call: ToolUseBlock, definition: ToolDefinition) -> bool:

@@ -38,7 +38,7 @@ CANCELLED = (MessageStatus.CANCELLED, StopReason.CANCELLED)
 
 
 @pytest.mark.parametrize("chunk", [None, 10_000], ids=["frame by frame", "at once"])
-def test_leaving_the_loop_keeps_what_had_arrived(driver: Driver, chunk: int | None) -> None:
+def test_leaving_the_loop_keeps_the_partial_reply(driver: Driver, chunk: int | None) -> None:
     """The user's word stays with what had arrived of the reply; the next turn sends both."""
     wire = Wire([OK, AGAIN], chunk=chunk)
     session = driver.session({"anthropic": wire})
@@ -51,7 +51,7 @@ def test_leaving_the_loop_keeps_what_had_arrived(driver: Driver, chunk: int | No
     assert [message["role"] for message in wire.requests[1]["messages"]] == ["user", "assistant", "user"]
 
 
-def test_the_cost_of_a_cut_reply_is_a_lower_bound(driver: Driver) -> None:
+def test_the_cost_of_a_truncated_reply_is_a_lower_bound(driver: Driver) -> None:
     """More is billed than had been counted when it was cut; one that had arrived as a whole has its whole cost."""
     for chunk, status in ((None, CostStatus.PARTIAL), (10_000, CostStatus.PRICED)):
         session = driver.session({"anthropic": Wire([OK], chunk=chunk)})
@@ -89,7 +89,7 @@ def test_leaving_between_rounds_keeps_the_rounds(driver: Driver, until: str, rol
     assert results[0].get("is_error", False) is (until == "message_complete")
 
 
-def test_a_stream_that_is_never_read_does_nothing(driver: Driver) -> None:
+def test_an_unread_stream_does_nothing(driver: Driver) -> None:
     """Nothing is sent before the first event is asked for."""
     wire = Wire([OK])
     session = driver.session({"anthropic": wire})
@@ -100,7 +100,7 @@ def test_a_stream_that_is_never_read_does_nothing(driver: Driver) -> None:
     del unread
 
 
-def test_the_next_turn_ends_a_stream_that_was_left_open(driver: Driver) -> None:
+def test_the_next_turn_ends_an_open_stream(driver: Driver) -> None:
     """Also where the caller keeps the iterator: its reply is kept first, and its connection released."""
     wire = Wire([OK, AGAIN])
     session = driver.session({"anthropic": wire})
@@ -113,7 +113,7 @@ def test_the_next_turn_ends_a_stream_that_was_left_open(driver: Driver) -> None:
     assert kept.rest() == []
 
 
-def test_closing_the_session_ends_a_stream_that_was_left_open(driver: Driver) -> None:
+def test_closing_the_session_ends_an_open_stream(driver: Driver) -> None:
     """And the session can be asked again."""
     wire = Wire([OK, AGAIN])
     session = driver.session({"anthropic": wire})
@@ -206,7 +206,7 @@ def test_a_keyboard_interrupt_cancels_the_reply() -> None:
     assert len(session.messages) == 4
 
 
-def test_an_interrupt_before_anything_arrived_leaves_no_trace() -> None:
+def test_an_interrupt_before_any_content_leaves_no_trace() -> None:
     """There is nothing to go on from, so the question may be asked again."""
     driver = SyncDriver()
     session = driver.session({"anthropic": Wire([Body([], KeyboardInterrupt()), OK])})
@@ -232,7 +232,7 @@ def test_an_interrupted_tool_keeps_the_call() -> None:
 
 
 @pytest.mark.parametrize("frames", [0, 1, 3, 4], ids=["nothing", "opening", "empty block", "text"])
-def test_cancelling_the_task_keeps_what_had_arrived(frames: int) -> None:
+def test_cancelling_the_task_keeps_the_partial_reply(frames: int) -> None:
     """A task that waits for the next chunk is cancelled: the partial reply stays, the connection goes."""
     driver = AsyncDriver()
     wire = Wire([Body(OK.frames[:frames], "stall"), AGAIN])
@@ -312,7 +312,7 @@ def test_sessions_are_context_managers() -> None:
         assert async_way.runner.run(main()).messages == session.messages
 
 
-def test_left_streams_give_their_connections_back(driver: Driver) -> None:
+def test_abandoned_streams_release_their_connections(driver: Driver) -> None:
     """Over real sockets, to a provider that never ends its stream: each one that is left is hung up."""
 
     def script(received: ReceivedRequest) -> ServerReply:

@@ -16,7 +16,7 @@ from dragoman.canonical import rules
 from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.session import AsyncSession, Session, tool
-from dragoman.session.compaction import SUMMARY_PREFIX, SUMMARY_PROMPT
+from dragoman.session.compaction.compact import SUMMARY_PREFIX, SUMMARY_PROMPT
 from tests.unit.session.drivers import ANTHROPIC, OLLAMA, AsyncDriver, Driver, FakeTime, SyncDriver, Wire, texts
 from tests.unit.session.handwritten_replies import Call, Thought, handwritten_anthropic, handwritten_ollama
 
@@ -48,7 +48,7 @@ def first_words(messages: list[dict[str, Any]]) -> list[str]:
     return [(part if isinstance(part, str) else part[0].get("text", part[0]["type"])).split()[0] for part in parts]
 
 
-def test_a_summary_is_sent_in_place_of_what_it_stands_for(driver: Driver) -> None:
+def test_a_summary_replaces_the_messages_it_covers(driver: Driver) -> None:
     """The history keeps everything; requests hold the system prompt, the summary and the rest."""
     wire = anthropic("They greeted.", "Fine.")
     session = driver.session({"anthropic": wire}, system="Be brief.", messages=conversation(3), tools=[look])
@@ -88,7 +88,7 @@ def test_sync_and_async_record_the_same() -> None:
     assert dumps[0] == dumps[1]
 
 
-def test_its_cost_is_the_sessions(driver: Driver) -> None:
+def test_compaction_costs_count_for_the_session(driver: Driver) -> None:
     """What the summary took is counted, and is no answer when the next turn is estimated."""
     wire = anthropic("Hello.", "So far.", usage=(1000, 100))
     session = driver.session({"anthropic": wire})
@@ -121,7 +121,7 @@ def test_calls_and_results_stay_together(driver: Driver) -> None:
     assert first_words(sent)[0] == SUMMARY_PREFIX.split()[0]
 
 
-def test_signed_thinking_that_is_kept_stays(driver: Driver) -> None:
+def test_kept_signed_thinking_stays(driver: Driver) -> None:
     """A model whose signatures are not bound to the prefix gets its own thinking back."""
     sonnet = "anthropic:claude-sonnet-4-5"
     wire = Wire(
@@ -161,7 +161,7 @@ def test_a_summary_can_be_summarised(driver: Driver) -> None:
     assert "Second." in json.dumps(wire.requests[3])
 
 
-def test_it_makes_room_for_a_swap(driver: Driver) -> None:
+def test_compaction_makes_room_for_a_swap(driver: Driver) -> None:
     """What the refusal advises is what helps: the present model compacts for the other one's window."""
     wires = {"anthropic": anthropic("So far."), "ollama": Wire([handwritten_ollama("Ok.")])}
     history = conversation(40, words=2000)
@@ -179,7 +179,7 @@ def test_it_makes_room_for_a_swap(driver: Driver) -> None:
     assert first_words(wires["ollama"].requests[0]["messages"])[:2] == ["Be", SUMMARY_PREFIX.split()[0]]
 
 
-def test_images_that_are_summarised_no_longer_refuse(driver: Driver) -> None:
+def test_summarised_images_no_longer_prevent_a_swap(driver: Driver) -> None:
     """What counts for a swap is what would be sent."""
     image = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="image/png")
     session = driver.session({"anthropic": anthropic("A dot.")}, messages=[Message.user([image]), *conversation(1)])
@@ -206,7 +206,7 @@ def test_a_history_too_long_to_read_at_once_is_summarized_in_chunks(driver: Driv
     assert session.cost.replies == len(steps)
 
 
-def test_a_stored_session_goes_on_compacted(driver: Driver) -> None:
+def test_a_stored_session_continues_compacted(driver: Driver) -> None:
     """Dump and load keep the whole history, and send the same bytes as before."""
     session = driver.session({"anthropic": anthropic("So far.")}, messages=conversation(3), system="Be brief.")
     driver.compact(session, keep_last=2)
@@ -221,7 +221,7 @@ def test_a_stored_session_goes_on_compacted(driver: Driver) -> None:
     assert "Q0" not in json.dumps(wire.requests[0])
 
 
-def test_what_shapes_an_answer_does_not_shape_a_summary() -> None:
+def test_answer_options_do_not_apply_to_a_summary() -> None:
     """Schema, stop sequences, forced calls and budgets are left out; its length is limited by what is free."""
     wire = anthropic("So far.")
     options = AdapterOptions(
@@ -250,7 +250,7 @@ def unusable(session: Any, driver: Driver, **how: Any) -> CompactionError:
     [handwritten_anthropic("No.", stop="refusal"), handwritten_anthropic(" \n"), handwritten_anthropic()],
     ids=["refused", "blank", "empty"],
 )
-def test_a_reply_that_is_no_summary_changes_nothing(driver: Driver, reply: Any) -> None:
+def test_an_invalid_summary_changes_nothing(driver: Driver, reply: Any) -> None:
     """The error says so, and holds the reply that was paid for."""
     session = driver.session({"anthropic": Wire([reply])}, messages=conversation(2))
     error = unusable(session, driver)
@@ -267,7 +267,7 @@ def test_a_failing_provider_changes_nothing(driver: Driver) -> None:
     assert session.messages == before
 
 
-def test_a_broken_reply_is_asked_again(driver: Driver) -> None:
+def test_a_broken_summary_is_retried(driver: Driver) -> None:
     """As in a turn: by the retry policy."""
     fake_time = FakeTime()
     wire = Wire([httpx.Response(200, json={"error": "the runner has stopped"}), handwritten_ollama("So far.")])
@@ -304,7 +304,7 @@ def long(**metadata: Any) -> Message:
     ],
     ids=["kept", "critical", "system"],
 )
-def test_what_cannot_fit_says_what_to_do_before_anything_is_sent(
+def test_an_impossible_compaction_names_what_to_do(
     driver: Driver, messages: list[Message], how: dict[str, Any], advice: str
 ) -> None:
     """Where what no summary stands for is too long by itself."""
@@ -319,13 +319,13 @@ def test_an_answer_as_long_as_the_window_leaves_no_room(driver: Driver) -> None:
     assert f"ask for fewer output tokens than {WINDOW:,}" in str(unusable(session, driver, model=SMALL))
 
 
-def test_what_the_writer_cannot_read_needs_a_larger_one(driver: Driver) -> None:
+def test_a_message_beyond_the_window_needs_a_larger_model(driver: Driver) -> None:
     """One message over its window cannot be told in pieces."""
     session = driver.session({"ollama": Wire([])}, SMALL, messages=[long(), *conversation(1)])
     assert "swap to a model with a larger window" in str(unusable(session, driver))
 
 
-def test_a_summary_that_is_itself_too_long_is_named(driver: Driver) -> None:
+def test_a_summary_that_is_too_long_is_reported(driver: Driver) -> None:
     """It is kept, as it was written and paid for; the error says that the history still does not fit."""
     options = AdapterOptions(max_output_tokens=WINDOW - 1000)
     wire = anthropic("word " * 2000)
@@ -335,7 +335,7 @@ def test_a_summary_that_is_itself_too_long_is_named(driver: Driver) -> None:
     assert session.messages[-1] == caught.value.reply
 
 
-def test_wrong_arguments_are_named(driver: Driver) -> None:
+def test_invalid_arguments_are_named(driver: Driver) -> None:
     """Before anything is sent."""
     session = driver.session({"anthropic": Wire([])}, messages=conversation(2))
     with pytest.raises(ConfigurationError, match="keep_last"):
@@ -388,7 +388,7 @@ def test_a_cancelled_compaction_leaves_no_trace() -> None:
     asyncio.run(main())
 
 
-def test_histories_written_before_summaries_existed_are_sent_as_they_are() -> None:
+def test_histories_without_summaries_are_sent_unchanged() -> None:
     """No message covers another one unless it says so."""
     session = Session(ANTHROPIC, messages=conversation(2))
     assert all(message.metadata.summary_of is None for message in session.messages)

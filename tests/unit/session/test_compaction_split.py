@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.blocks import TextBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageMetadata, Role, StopReason
-from dragoman.session.compaction_split import (
+from dragoman.session.compaction.split import (
     HistorySplit,
     apply_summaries,
     chunk_messages,
@@ -79,7 +79,7 @@ A_TURN = [
         ([], 3, [], []),
     ],
 )  # fmt: skip
-def test_what_belongs_together_stays_together(
+def test_related_messages_stay_together(
     history: list[Message], keep_last: int, summarized: list[int], kept: list[int]
 ) -> None:
     """Calls with their results, also where ids repeat; a paused reply with what goes on with it; critical messages
@@ -148,7 +148,7 @@ def is_a_partition(split: HistorySplit, history: Sequence[Message]) -> bool:
 
 
 @given(marked_histories(), st.integers(0, 12), st.integers(0, 3000))
-def test_any_cut_parts_no_pair_and_covers_everything_once(history: list[Message], keep_last: int, room: int) -> None:
+def test_any_cut_keeps_pairs_and_covers_everything_once(history: list[Message], keep_last: int, room: int) -> None:
     """For any history, any number to keep and any budget."""
     for split in (split_keeping_last(history, keep_last), split_at_share(history, room, size)):
         assert is_a_partition(split, history)
@@ -163,7 +163,7 @@ def test_any_cut_parts_no_pair_and_covers_everything_once(history: list[Message]
 
 
 @given(histories(max_scenes=8), st.integers(0, 500))
-def test_pieces_are_the_whole_in_order(messages: list[Message], room: int) -> None:
+def test_chunks_are_the_whole_in_order(messages: list[Message], room: int) -> None:
     """Nothing twice, nothing left out, no pair parted; a piece that does not fit cannot be made shorter."""
     parts = list(chunk_messages(messages, room, size))
     assert [message for part in parts for message in part] == messages
@@ -194,7 +194,7 @@ def test_summaries_of_summaries_still_cover_everything_once(
     assert plain == sorted(plain)
 
 
-def test_a_summary_covers_only_what_is_recorded_before_it() -> None:
+def test_a_summary_covers_only_messages_before_it() -> None:
     """A later message that happens to bear a covered id is sent."""
     covering = Message.user("So far.", id="s", metadata=MessageMetadata(summary_of=("m0", "m1")))
     history = [text_message(9, SYSTEM), text_message(0), text_message(1), text_message(2), covering, text_message(0)]

@@ -118,7 +118,7 @@ def test_a_summary_is_an_attempt_if_the_history_lacks_it() -> None:
         (Cost(Decimal("0.25"), PARTIAL, {}, 2), "$0.250000 at least: some of it is unpriced"),
     ],
 )
-def test_costs_read_as_a_line(cost: Cost, text: str) -> None:
+def test_costs_are_readable_as_a_line(cost: Cost, text: str) -> None:
     """Honest in words as in figures."""
     assert str(cost) == text
 
@@ -156,7 +156,7 @@ class PerToken:
         ("known:x", [TokenUsage(input_tokens=2), None], 2, PARTIAL),
     ],
 )
-def test_the_same_replies_cost_otherwise_elsewhere(
+def test_replies_are_repriced_for_another_model(
     model: str, history: list[TokenUsage | None], usd: int | None, status: CostStatus
 ) -> None:
     """Token for token, at that model's prices; a reply without counts stays unknown."""

@@ -58,7 +58,7 @@ FAILURES: list[tuple[str, Callable[[], Any], type[ProviderError]]] = [
 
 
 @pytest.mark.parametrize(("mode", "failure", "kind"), FAILURES)
-def test_a_first_request_that_fails_leaves_no_trace(
+def test_a_failed_first_request_leaves_no_trace(
     driver: Driver, mode: str, failure: Callable[[], Any], kind: type[ProviderError]
 ) -> None:
     """The history is as before, and asking again works."""
@@ -75,7 +75,7 @@ def test_a_first_request_that_fails_leaves_no_trace(
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["ask", "stream"])
-def test_later_requests_that_fail_keep_the_rounds_before(driver: Driver, streamed: bool) -> None:
+def test_later_failures_keep_the_rounds_before(driver: Driver, streamed: bool) -> None:
     """A tool that has run has run: its round stays, and ask(None) goes on from there."""
     wire = Wire([ROUND, failing(401, "authentication_error"), OK])
     session = driver.session({"anthropic": wire}, tools=[look])
@@ -97,7 +97,7 @@ def test_later_requests_that_fail_keep_the_rounds_before(driver: Driver, streame
     ],
     ids=["error", "error after ping", "error alone", "cut", "empty"],
 )
-def test_what_breaks_before_the_first_visible_event_is_asked_again(driver: Driver, frames: list[bytes]) -> None:
+def test_a_failure_before_the_first_visible_event_is_retried(driver: Driver, frames: list[bytes]) -> None:
     """The caller sees one whole reply, and one message_start."""
     fake_time = FakeTime()
     wire = Wire([frames, OK])
@@ -121,7 +121,7 @@ def test_retries_end(driver: Driver) -> None:
     assert session.messages == ()
 
 
-def test_an_error_that_cannot_pass_is_not_tried_again(driver: Driver) -> None:
+def test_a_permanent_error_is_not_retried(driver: Driver) -> None:
     """What is no use to repeat is raised at once, though nothing was seen."""
     fake_time = FakeTime()
     frames = [
@@ -135,7 +135,7 @@ def test_an_error_that_cannot_pass_is_not_tried_again(driver: Driver) -> None:
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["ask", "stream"])
-def test_an_error_under_status_200_is_tried_again_either_way(driver: Driver, streamed: bool) -> None:
+def test_an_error_under_status_200_is_retried(driver: Driver, streamed: bool) -> None:
     """Ollama says so with an error object, whole or as a line."""
     broken = httpx.Response(200, json={"error": "the runner has stopped"})
     wire = Wire([broken, handwritten_ollama("Back.")])
@@ -154,7 +154,7 @@ BROKEN: list[tuple[str, Callable[[], Any], type[ProviderError]]] = [
 
 
 @pytest.mark.parametrize(("name", "frames", "kind"), BROKEN, ids=[name for name, *_ in BROKEN])
-def test_what_breaks_after_it_was_seen_is_raised_with_the_partial(
+def test_a_failure_after_visible_events_is_raised_with_the_partial(
     driver: Driver, name: str, frames: Callable[[], Any], kind: type[ProviderError]
 ) -> None:
     """No retry, which would say everything twice; the error carries what had arrived, the history nothing of it."""
@@ -171,7 +171,7 @@ def test_what_breaks_after_it_was_seen_is_raised_with_the_partial(
     assert all(body.closed for body in wire.bodies)
 
 
-def test_a_call_that_was_cut_off_is_never_run(driver: Driver) -> None:
+def test_a_truncated_call_is_never_run(driver: Driver) -> None:
     """The partial keeps its arguments as they came."""
     ran: list[str] = []
 
@@ -220,7 +220,7 @@ def test_a_server_error_of_a_whole_reply_is_retried_by_the_transport_alone(drive
         assert len(wire.requests) == 3
 
 
-def test_an_error_that_is_not_the_providers_is_raised_as_it_is(driver: Driver) -> None:
+def test_other_exceptions_are_raised_unchanged(driver: Driver) -> None:
     """No retry, which would meet it again."""
 
     def exhausted() -> str:

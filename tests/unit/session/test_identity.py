@@ -20,7 +20,7 @@ KEY = "a key of thirty-two bytes, or so"
 FINE = handwritten_anthropic("Yes.", usage=(100, 20))
 
 
-def test_the_rule_is_the_documented_one() -> None:
+def test_ids_follow_the_documented_rule() -> None:
     """Ids that are out there must not change: HMAC-SHA256, 128 bits, written as a ULID."""
     pseudonyms = Pseudonyms(KEY)
     assert pseudonyms.user("ann@example.org") == "usr_6JC9V8RYAF3DQPDPRVGMX5GZZ8"
@@ -39,7 +39,7 @@ def test_different_names_have_different_ids(first: str, second: str) -> None:
     assert pseudonyms.user(pseudonyms.user(first)) == pseudonyms.user(first)
 
 
-def test_a_key_that_can_be_guessed_is_refused() -> None:
+def test_a_guessable_key_is_refused() -> None:
     """So are ids of nobody, and, without a key, those that can be seen to be personal."""
     with pytest.raises(ConfigurationError, match="16 bytes"):
         Pseudonyms("secret")
@@ -51,7 +51,7 @@ def test_a_key_that_can_be_guessed_is_refused() -> None:
             Session(ANTHROPIC, team_id=wrong)
 
 
-def test_everything_is_stamped(driver: Driver) -> None:
+def test_messages_events_and_rows_have_the_user_id(driver: Driver) -> None:
     """Messages of all roles, events and rows; the name itself is nowhere."""
     bus, events = EventBus(strict=True), []
     bus.subscribe(events.append)
@@ -79,7 +79,7 @@ def test_everything_is_stamped(driver: Driver) -> None:
         assert "Blues" not in everything
 
 
-def test_another_user_may_ask_the_next_turn(driver: Driver) -> None:
+def test_another_user_may_take_the_next_turn(driver: Driver) -> None:
     """What was noted before stays as it is, and each pays for what was his."""
     budget = Budget(tokens=10_000, per="user")
     session = driver.session({"anthropic": Wire([FINE] * 2)}, user_id="usr_1", budgets=[budget])
@@ -116,7 +116,7 @@ def test_a_team_shares_a_budget(driver: Driver) -> None:
             )
 
 
-def test_a_stored_session_stays_its_user_s(driver: Driver) -> None:
+def test_a_stored_session_keeps_its_user(driver: Driver) -> None:
     """Whoever it was kept for, in whatever words an older version noted that."""
     with Store("sqlite://") as store:
         store.create(ANTHROPIC, session_id="sess_old", user_id="ann@example.org", team_id="blue")

@@ -74,7 +74,7 @@ def workspace(tmp_path: Path) -> Path:
         "with space.png", "-rf", "ünï.png", "././docs/././deep/c.png",
     ],
 )  # fmt: skip
-def test_what_lies_inside_is_read(workspace: Path, path: str) -> None:
+def test_files_inside_the_workspace_are_read(workspace: Path, path: str) -> None:
     """Plain relative paths, however they are spelt."""
     assert read_inside(workspace, path) == PIXEL
 
@@ -103,7 +103,7 @@ def test_what_lies_inside_is_read(workspace: Path, path: str) -> None:
         "up_link/work/a.png", "/proc/self/cwd/a.png", "/dev/fd/0", "/dev/stdin",
     ],
 )  # fmt: skip
-def test_nothing_else_is_read(workspace: Path, path: str) -> None:
+def test_other_files_are_not_read(workspace: Path, path: str) -> None:
     """Neither by dots, nor by roots, links, pipes or tricks of spelling; the error is typed and shows no secret."""
     with pytest.raises(RequestError) as caught:
         read_inside(workspace, path)
@@ -119,12 +119,12 @@ def test_devices_and_sockets_are_not_opened(workspace: Path) -> None:
     listener = socket.socket(socket.AF_UNIX)
     try:
         listener.bind(f"/proc/self/fd/{short}/socket.png")
-        with pytest.raises(RequestError, match="no regular file"):
+        with pytest.raises(RequestError, match="not a regular file"):
             read_inside(workspace, "socket.png")
     finally:
         listener.close()
         os.close(short)
-    with pytest.raises(RequestError, match="no regular file"):
+    with pytest.raises(RequestError, match="not a regular file"):
         read_inside(Path("/dev"), "null")
 
 
@@ -138,13 +138,13 @@ def test_a_file_over_the_cap_is_refused(workspace: Path) -> None:
 
 
 @needs_proc
-def test_a_size_that_lies_is_found_out() -> None:
+def test_a_wrong_file_size_is_noticed() -> None:
     """While reading: files under /proc say that they are empty."""
     with pytest.raises(RequestError, match="over 10 bytes"):
         read_inside(PROCESSES, "status", 10)
 
 
-def test_a_file_that_may_not_be_read_says_why(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_file_has_a_reason(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system's own word, without the path of the workspace."""
 
     def deny(*_: Any, **__: Any) -> int:
@@ -155,7 +155,7 @@ def test_a_file_that_may_not_be_read_says_why(workspace: Path, monkeypatch: pyte
         read_inside(workspace, "a.png")
 
 
-def test_a_system_that_cannot_open_safely_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_safe_opening_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rather no file than one that a link led to."""
     monkeypatch.setattr(media, "_SAFE_OPEN", False)
     (tmp_path / "a.png").write_bytes(PIXEL)
@@ -200,7 +200,7 @@ def test_a_race_of_links_never_leads_outside(workspace: Path) -> None:
 
 
 @pytest.mark.parametrize("trap", ["link", "pipe"])
-def test_a_file_that_changes_between_look_and_open_is_refused(
+def test_a_file_that_changes_before_opening_is_refused(
     workspace: Path, trap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The narrowest race, made certain: a regular file when it is looked at, a trap when it is opened."""
@@ -238,7 +238,7 @@ def test_no_descriptor_is_left_open(workspace: Path) -> None:
 @pytest.mark.parametrize("root", ["nowhere", "a.png", "pipe.png"])
 def test_a_workspace_is_a_folder(workspace: Path, root: str) -> None:
     """Anything else is refused when the session is made; a link to a folder is the caller's own choice."""
-    with pytest.raises(ConfigurationError, match="is no folder"):
+    with pytest.raises(ConfigurationError, match="is not a folder"):
         Session(ANTHROPIC, workspace=workspace / root)
     assert Session(ANTHROPIC, workspace=str(workspace / "docs_link")).messages == ()
 
@@ -261,7 +261,7 @@ def ref(path: str) -> MediaSource:
         (DocumentBlock(source=ref("a.txt"), media_type="application/x-odd"), "application/x-odd", "base64"),
     ],
 )
-def test_the_type_is_the_blocks_or_the_extensions(
+def test_the_media_type_is_the_blocks_or_the_extensions(
     tmp_path: Path, block: ContentBlock, media_type: str, kind: str
 ) -> None:
     """A text document becomes text, everything else base64."""
@@ -275,13 +275,13 @@ def test_the_type_is_the_blocks_or_the_extensions(
 @pytest.mark.parametrize(
     ("block", "message"),
     [
-        (ImageBlock(source=ref("a.odd")), "tells no media type: give the block its media_type"),
-        (ImageBlock(source=ref("a")), "tells no media type"),
+        (ImageBlock(source=ref("a.odd")), "has an extension without a known media type: give the block its media_type"),
+        (ImageBlock(source=ref("a")), "without a known media type"),
         (ImageBlock(source=ref("a.pdf")), "is application/pdf, no image"),
         (AudioBlock(source=ref("a.png")), "is image/png, no audio"),
         (VideoBlock(source=ref("a.mp3")), "is audio/mpeg, no video"),
         (DocumentBlock(source=ref("a.png")), "is image/png, no document"),
-        (DocumentBlock(source=ref("a.txt")), "is no UTF-8 text"),
+        (DocumentBlock(source=ref("a.txt")), "is not UTF-8 text"),
     ],
 )
 def test_a_file_of_the_wrong_kind_is_refused(tmp_path: Path, block: ContentBlock, message: str) -> None:
@@ -347,7 +347,7 @@ def test_the_history_keeps_the_path_and_the_request_the_bytes(driver: Driver, tm
         (".", "b.png", "not there"),
     ],
 )
-def test_a_file_that_cannot_be_read_stops_the_request(
+def test_an_unreadable_file_stops_the_request(
     driver: Driver, tmp_path: Path, workspace: str | None, path: str, message: str
 ) -> None:
     """Before anything is sent, and with nothing kept."""
@@ -361,7 +361,7 @@ def test_a_file_that_cannot_be_read_stops_the_request(
     assert session.messages == ()
 
 
-def test_a_tools_answer_may_name_a_file(driver: Driver, tmp_path: Path) -> None:
+def test_a_tool_answer_may_name_a_file(driver: Driver, tmp_path: Path) -> None:
     """It is read like any other; one that cannot be read is the model's error to see, and fails no later request."""
 
     @tool(side_effects="read")
@@ -382,7 +382,7 @@ def test_a_tools_answer_may_name_a_file(driver: Driver, tmp_path: Path) -> None:
     assert len(wire.requests) == 3
 
 
-def test_results_inside_results_are_filled(tmp_path: Path) -> None:
+def test_nested_results_are_filled(tmp_path: Path) -> None:
     """Wherever a block may lie."""
     (tmp_path / "a.png").write_bytes(PIXEL)
     image = ImageBlock(source=ref("a.png"))

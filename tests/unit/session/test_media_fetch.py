@@ -68,7 +68,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("model", [SEES, ANTHROPIC, "openai-chat:gpt-5", "bedrock:anthropic.claude-opus-5-5-v1:0"])
-def test_nothing_is_fetched_unasked(model: str, no_network: list[str]) -> None:
+def test_nothing_is_fetched_by_default(model: str, no_network: list[str]) -> None:
     """By no adapter and by no preview; what takes no URL loses it."""
     session = Session(ANTHROPIC)
     session = Session.load(session.dump())
@@ -89,7 +89,7 @@ def test_without_a_fetcher_a_session_fetches_nothing(driver: Driver, no_network:
     assert "takes no media by URL" in wire.requests[0]["messages"][0]["content"]
 
 
-def test_a_fetched_picture_is_sent_again_as_it_was(driver: Driver) -> None:
+def test_a_fetched_picture_is_sent_again_unchanged(driver: Driver) -> None:
     """Fetched once a session; the history keeps the URL, and a new session fetches it anew."""
     wire, fetch = Wire([SEEN, SEEN, SEEN]), Fetch()
     session = driver.session({"ollama": wire}, SEES, fetch=fetch)
@@ -105,7 +105,7 @@ def test_a_fetched_picture_is_sent_again_as_it_was(driver: Driver) -> None:
     assert images(wire.requests[2]) == ["picture 2", "picture 2"]
 
 
-def test_a_model_that_takes_urls_is_sent_them(driver: Driver) -> None:
+def test_a_model_that_takes_urls_gets_them(driver: Driver) -> None:
     """The fetcher is not asked until the session moves to a model that takes none; back again, the URL is sent."""
     claude, ollama, fetch = Wire([SEEN_BY_CLAUDE, SEEN_BY_CLAUDE]), Wire([SEEN]), Fetch()
     session = driver.session({"anthropic": claude, "ollama": ollama}, fetch=fetch)
@@ -121,7 +121,7 @@ def test_a_model_that_takes_urls_is_sent_them(driver: Driver) -> None:
     assert fetch.urls == [URL]
 
 
-def test_what_cannot_be_fetched_stops_the_request(driver: Driver) -> None:
+def test_a_failed_fetch_stops_the_request(driver: Driver) -> None:
     """Before anything is sent, and with nothing kept; a swap is refused with the reason."""
     wire, claude = Wire([SEEN]), Wire([SEEN_BY_CLAUDE])
     fetch = Fetch(error=FetchError("the URL on example.org leads to an address that is not public", "address"))
@@ -136,7 +136,7 @@ def test_what_cannot_be_fetched_stops_the_request(driver: Driver) -> None:
         moving.swap(SEES)
 
 
-def test_a_tools_answer_may_hold_a_url(driver: Driver) -> None:
+def test_a_tool_answer_may_contain_a_url(driver: Driver) -> None:
     """One that is refused is the model's error to see, and fails no later request."""
 
     @tool(side_effects="read")
@@ -160,7 +160,7 @@ def test_a_tools_answer_may_hold_a_url(driver: Driver) -> None:
     assert "not public" in texts(session)[3][1]
 
 
-def test_an_event_loop_is_not_kept_waiting(driver: Driver) -> None:
+def test_an_event_loop_is_not_blocked(driver: Driver) -> None:
     """With await, another thread waits for the network."""
     fetch = Fetch()
     driver.ask(driver.session({"ollama": Wire([SEEN])}, SEES, fetch=fetch), IMAGE)
@@ -180,7 +180,7 @@ NATIVE, ABSENT = Support.NATIVE, Support.ABSENT
         ({"supports_documents": NATIVE, "media_sources": {"document": ("url", "base64")}}, set()),
     ],
 )
-def test_only_what_a_model_takes_otherwise_is_fetched(facts: dict[str, Any], kinds: set[str]) -> None:
+def test_only_media_that_need_it_are_fetched(facts: dict[str, Any], kinds: set[str]) -> None:
     """Neither what goes by URL, nor what the model could not see anyway; and without a fetcher nothing."""
     assert MediaFiles(None, fetch=Fetch()).inlined_kinds(AdapterCapabilities(**facts)) == kinds
     assert MediaFiles(None).inlined_kinds(AdapterCapabilities(**facts)) == set()
@@ -203,7 +203,7 @@ def test_only_what_a_model_takes_otherwise_is_fetched(facts: dict[str, Any], kin
         (DocumentBlock, None, "image/png", None),
     ],
 )
-def test_the_type_is_what_the_server_says(
+def test_the_media_type_is_that_of_the_server(
     make: Callable[..., ContentBlock], declared: str | None, served_type: str, sent: str | None
 ) -> None:
     """Or the block, or the name in the URL, where the server knows none; another kind of thing is refused."""

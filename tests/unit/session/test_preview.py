@@ -41,7 +41,7 @@ def test_both_sizes_are_those_of_each_models_own_request() -> None:
     assert seen.input_tokens == get_adapter(OLLAMA).estimate_input_tokens(session.messages, tools)
 
 
-def test_the_next_turn_is_read_and_answered(driver: Driver) -> None:
+def test_the_next_turn_is_priced_with_an_average_answer(driver: Driver) -> None:
     """The history once, and an answer as long as those so far on average, at that model's prices of the day."""
     wire = Wire([handwritten_anthropic("One.", usage=(10, 100)), handwritten_anthropic("Two.", usage=(10, 301))])
     session = driver.session({"anthropic": wire})
@@ -64,13 +64,13 @@ def test_the_next_turn_is_read_and_answered(driver: Driver) -> None:
 @pytest.mark.parametrize(
     ("model", "status", "usd"), [(SONNET, PARTIAL, None), (OLLAMA, FREE, 0), (UNKNOWN, UNPRICED, None)]
 )
-def test_before_the_first_answer_its_length_is_unknown(model: str, status: CostStatus, usd: int | None) -> None:
+def test_the_first_answer_has_no_price(model: str, status: CostStatus, usd: int | None) -> None:
     """No price is made up for it: only what is free is known."""
     seen = Session(ANTHROPIC, messages=[Message.user("Hi")]).preview(model)
     assert (seen.answer_tokens, seen.next_turn_cost_usd, seen.next_turn_cost_status) == (None, usd, status)
 
 
-def test_the_window_holds_the_answer_too() -> None:
+def test_the_window_includes_the_answer() -> None:
     """History and requested output together; the refusal says what to do, and ends with its name."""
     window = get_adapter(SMALL).capabilities.max_context_tokens
     history = [Message.user("word " * (window // 2))]
@@ -90,20 +90,20 @@ def test_the_window_holds_the_answer_too() -> None:
 
 
 def test_refusals_have_the_names_of_the_specification() -> None:
-    """D11's own words, for what a history can need."""
+    """The names are those of docs/reference/routing-and-events.md#validation, for the needs of a history."""
     image = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="image/png")
     seen = Session(ANTHROPIC, messages=[Message.user([image])], tools=[look]).preview(SMALL)
     assert seen.refusals == ("no_vision_support", "no_tool_support")
 
 
-def test_a_schema_needs_a_model_that_keeps_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schema_needs_a_model_that_supports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where an adapter has no way to ask for one."""
     session = Session(ANTHROPIC, options=AdapterOptions(output_schema={"type": "object"}))
     monkeypatch.setattr("dragoman.session.routes.get_adapter", lambda model: ToyAdapter("m"))
     assert session.preview("toy:m").refusals == ("no_structured_output_support",)
 
 
-def test_the_machine_form_is_json_with_every_field() -> None:
+def test_a_preview_as_json_has_every_field() -> None:
     """Decimals are strings, unknown is null, enums are their words; the keys are the fields and `fits`."""
     image = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="image/png")
     session = Session(ANTHROPIC, messages=[Message.user([image])], clock=lambda: NOW)
@@ -129,7 +129,7 @@ def test_the_machine_form_is_json_with_every_field() -> None:
 TINY = Preview("m:x", (), (), 9, 10, Decimal("0.0000001"), (), "a:y", 12, 5, 7, Decimal("0.5"), CostStatus.PRICED)
 
 
-def test_small_prices_are_no_powers_of_ten() -> None:
+def test_small_prices_have_no_exponent() -> None:
     """A string that any reader of decimals takes."""
     assert TINY.as_dict()["input_cost_usd"] == "0.0000001"
 
@@ -158,6 +158,6 @@ def test_small_prices_are_no_powers_of_ten() -> None:
     ],
     ids=["possible", "refused", "form", "priced", "bound", "free"],
 )  # fmt: skip
-def test_a_preview_reads_as_lines(seen: Preview, lines: list[str]) -> None:
+def test_a_preview_is_readable_as_lines(seen: Preview, lines: list[str]) -> None:
     """One line for the verdict, one for the next turn, one a reason and a loss."""
     assert str(seen).splitlines() == lines

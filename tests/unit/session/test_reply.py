@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import aclosing
+from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -76,6 +77,16 @@ def test_the_response_is_described(driver: Driver) -> None:
     assert (reply.response.remaining_requests, reply.response.remaining_tokens) == (4, None)
     assert reply.response.seconds == 0
     assert "secret" not in repr(reply.response)
+
+
+def test_the_chosen_model_and_the_snapshot_that_served_are_kept(driver: Driver) -> None:
+    """The provider answers with the dated name of an alias: the message has that one, its routing record the alias."""
+    dated = replace(ANSWER, body=ANSWER.body.replace(b"claude-opus-5-5", b"claude-opus-5-5-20261001"))
+    reply = driver.ask(driver.session({"anthropic": Wire([dated])}), "Hi")
+    assert reply.message.metadata.model == f"{ANTHROPIC}-20261001"
+    assert reply.message.metadata.routing is not None
+    assert reply.message.metadata.routing.chosen_model == ANTHROPIC
+    assert list(reply.cost.by_model) == [f"{ANTHROPIC}-20261001"]
 
 
 def test_losses_are_listed_once(driver: Driver) -> None:

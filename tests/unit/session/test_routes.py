@@ -81,7 +81,7 @@ def record(session: Any) -> tuple[str, str, str]:
     return routing.chosen_model, str(routing.mode), routing.reason
 
 
-def test_a_mention_is_for_one_turn_and_is_not_sent(driver: Driver) -> None:
+def test_a_mention_applies_to_one_turn_and_is_not_sent(driver: Driver) -> None:
     """It is taken out of what is sent and of the history; the next turn goes where the session was set to."""
     provider = wires()
     session = driver.session(provider, router=router())
@@ -90,7 +90,7 @@ def test_a_mention_is_for_one_turn_and_is_not_sent(driver: Driver) -> None:
     assert provider["ollama"].requests[0]["messages"][-1]["content"] == "Who says so?"
     assert texts(session)[0] == ("user", "Who says so?")
     assert driver.ask(session, "And now?").text == "Opus says so."
-    assert record(session) == (ANTHROPIC, "manual", "the session was set to it")
+    assert record(session) == (ANTHROPIC, "manual", "the session's model")
 
 
 def test_a_mention_of_an_unknown_model_is_an_error_and_leaves_no_trace(driver: Driver) -> None:
@@ -106,11 +106,11 @@ def test_a_mention_of_an_unknown_model_is_an_error_and_leaves_no_trace(driver: D
 
 
 @STREAMED
-def test_an_argument_is_for_one_turn(driver: Driver, streamed: bool) -> None:
+def test_an_argument_applies_to_one_turn(driver: Driver, streamed: bool) -> None:
     """It goes before the model that the session was set to, and may be an alias."""
     session = driver.session(wires(), router=router())
     (driver.stream if streamed else driver.ask)(session, "Who?", model="house")
-    assert record(session) == (OLLAMA, "override", "asked for with this message")
+    assert record(session) == (OLLAMA, "override", "requested in this message")
     driver.ask(session, "Who?")
     assert record(session)[0] == ANTHROPIC
 
@@ -132,23 +132,23 @@ def test_a_session_without_model_and_router_is_refused(driver: Driver) -> None:
         driver.session({}, None)
 
 
-def test_rules_decide_where_the_session_is_set_to_nothing(driver: Driver) -> None:
+def test_rules_decide_if_the_session_has_no_model(driver: Driver) -> None:
     """A default answers what no rule fits; `swap` sets the session to a model, which goes before the rules."""
     rules = [Rule(name="tools", model="house", when=When(text_contains=("look",)))]
     session = driver.session(wires(), None, router=router(rules=rules, global_default=ANTHROPIC))
     assert session.model is None
     driver.ask(session, "Have a look.")
-    assert record(session) == (OLLAMA, "rule", "the rule 'tools' fits")
+    assert record(session) == (OLLAMA, "rule", "the rule 'tools' matches")
     assert routing_record(session.messages[-1]).rule_name == "tools"
     driver.ask(session, "Hi")
     assert record(session) == (ANTHROPIC, "default", "the global default")
     session.swap("house")
     assert session.model == OLLAMA
     driver.ask(session, "Hi")
-    assert record(session) == (OLLAMA, "manual", "the session was set to it")
+    assert record(session) == (OLLAMA, "manual", "the session's model")
 
 
-def test_rules_know_the_spend_and_the_user(driver: Driver) -> None:
+def test_rules_see_the_spend_and_the_user(driver: Driver) -> None:
     """What the session's replies cost, from nothing on."""
     dear = Rule(name="dear", model=OLLAMA, when=When(spent_over_usd=Decimal(0), users=frozenset({"ann"})))
     session = driver.session(wires(), None, user_id="ann", router=router(rules=[dear], global_default=ANTHROPIC))
@@ -217,7 +217,7 @@ def test_a_turn_is_locked_from_its_second_round_on(driver: Driver) -> None:
     assert [role for role, _ in texts(session)] == ["user", "assistant", "tool"]
 
 
-def test_who_stepped_in_has_the_rest_of_the_turn(driver: Driver) -> None:
+def test_a_fallback_keeps_the_rest_of_the_turn(driver: Driver) -> None:
     """All its rounds, each with the record of how it came to it."""
     provider = wires(failing_responses(500), [handwritten_ollama(Call("c1", "look", {"at": "it"})), QWEN])
     session = driver.session(provider, tools=[look], router=router(global_default="house"))
@@ -250,7 +250,7 @@ def test_an_invalid_request_has_no_fallback(driver: Driver) -> None:
     assert provider["ollama"].requests == []
 
 
-def test_the_last_error_tells_of_those_before(driver: Driver) -> None:
+def test_the_last_error_names_the_earlier_ones(driver: Driver) -> None:
     """The caller learns what became of every model that was asked, and the history is as before."""
     session = driver.session(
         wires(failing_responses(529), failing_responses(500)), router=router(global_default="house")
@@ -277,7 +277,7 @@ def test_five_failures_take_a_model_out(driver: Driver) -> None:
     assert driver.ask(session, "Who?").text == "Opus says so."
 
 
-def test_what_one_session_learns_all_of_a_router_know(driver: Driver) -> None:
+def test_all_sessions_of_a_router_share_outages(driver: Driver) -> None:
     """A key that is wrong takes the provider out, for the next session too."""
     made, provider = router(global_default="house"), wires()
     with pytest.raises(AuthenticationError):
@@ -291,7 +291,7 @@ def test_what_one_session_learns_all_of_a_router_know(driver: Driver) -> None:
     assert record(session)[0] == OLLAMA
 
 
-def test_a_broken_stream_counts_and_a_left_one_does_not(driver: Driver) -> None:
+def test_a_broken_stream_counts_and_an_abandoned_one_does_not(driver: Driver) -> None:
     """Who leaves says nothing about the provider."""
     reports: list[Any] = []
     made = router()
@@ -304,7 +304,7 @@ def test_a_broken_stream_counts_and_a_left_one_does_not(driver: Driver) -> None:
     assert reports == [(ANTHROPIC, type(None)), (ANTHROPIC, StreamTruncatedError)]
 
 
-def test_budgets_hold_for_the_model_that_is_asked(driver: Driver) -> None:
+def test_budgets_apply_to_the_model_that_is_asked(driver: Driver) -> None:
     """What the failed model held is given back; what the next one may cost is checked at its own prices."""
     budget = Budget(usd="0.01", per="user")
     free = driver.session(wires(failing_responses(500)), router=router(global_default="house"), budgets=[budget])
@@ -319,7 +319,7 @@ def test_budgets_hold_for_the_model_that_is_asked(driver: Driver) -> None:
     assert dear.messages == ()
 
 
-def test_what_a_broken_reply_was_billed_stays_billed(driver: Driver) -> None:
+def test_a_broken_reply_stays_billed(driver: Driver) -> None:
     """Though another model answered."""
     broken = [OPUS.frames[0], handwritten_overloaded()]
     session = driver.session(wires([broken] * 3), router=router(global_default="house"))
@@ -341,7 +341,7 @@ def test_a_summary_is_written_by_the_sessions_model_or_a_default(driver: Driver)
     assert driver.compact(session, keep_last=1).metadata.model == ANTHROPIC
 
 
-def test_a_session_that_is_set_to_no_model_is_stored_and_loaded(driver: Driver, tmp_path: Any) -> None:
+def test_a_session_without_a_model_is_stored_and_loaded(driver: Driver, tmp_path: Any) -> None:
     """As JSON and in a store; without a router somebody has to say who goes on."""
     store = Store(f"sqlite:///{tmp_path}/kept.db")
     session = driver.session(wires(), None, router=router(global_default="house"), store=store)
@@ -359,7 +359,7 @@ def test_a_session_that_is_set_to_no_model_is_stored_and_loaded(driver: Driver, 
     store.close()
 
 
-def test_a_turn_that_begins_later_sees_what_was_left_before(driver: Driver) -> None:
+def test_a_later_turn_sees_the_partial_reply_before_it(driver: Driver) -> None:
     """The choice is made when the turn begins, with what the stream before it left in the history."""
     seen: list[int] = []
 

@@ -73,7 +73,7 @@ def test_a_misspelt_argument_is_answered_with_the_nearest_name(call: Any) -> Non
         call()
 
 
-def test_one_question_needs_no_session() -> None:
+def test_ask_needs_no_session() -> None:
     """ask() makes one, asks, and closes it."""
     wire = Wire([handwritten_anthropic("Blue.")])
     settings = SyncDriver().session({"anthropic": wire}).providers

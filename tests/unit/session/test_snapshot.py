@@ -39,7 +39,7 @@ def two_provider_session(driver: Driver) -> Any:
     return session
 
 
-def test_a_session_goes_on_where_it_was_stored(driver: Driver) -> None:
+def test_a_stored_session_continues(driver: Driver) -> None:
     """Everything comes back: history, model, and the ids under which each provider knows the calls."""
     session = two_provider_session(driver)
     data = session.dump()
@@ -57,7 +57,7 @@ def test_a_session_goes_on_where_it_was_stored(driver: Driver) -> None:
     ]
 
 
-def test_what_no_version_knows_survives(driver: Driver) -> None:
+def test_unknown_data_survives_storage(driver: Driver) -> None:
     """Unknown blocks and fields, None inside arguments, and everything an adapter noted."""
     session = two_provider_session(driver)
     raw = json.loads(session.dump())
@@ -73,14 +73,14 @@ def test_what_no_version_knows_survives(driver: Driver) -> None:
     assert again["messages"][2]["metadata"]["provider_raw"]
 
 
-def test_new_ids_come_from_the_new_program() -> None:
+def test_a_loaded_session_uses_its_own_id_factory() -> None:
     """A loaded session mints tool ids with the factory that it is given."""
     data = Session(ANTHROPIC).dump()
     back = Session.load(data, new_id=counted_ids())
     assert back.tool_ids.receive("anthropic", "toolu_1") == "tu_" + counted_ids()()
 
 
-def test_loading_onto_another_model_is_a_swap() -> None:
+def test_loading_with_another_model_is_a_swap() -> None:
     """It is refused with reasons where that model cannot carry the history."""
     image = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="image/png")
     data = Session(ANTHROPIC, messages=[Message.user([image])]).dump()
@@ -108,7 +108,7 @@ GOOD = json.loads(Session(ANTHROPIC).dump())
         json.dumps({key: value for key, value in GOOD.items() if key != "tool_ids"}),
     ],
 )  # fmt: skip
-def test_what_is_no_stored_session_is_a_configuration_error(data: bytes | str) -> None:
+def test_an_invalid_stored_session_is_a_configuration_error(data: bytes | str) -> None:
     """One typed error that says so, whatever is wrong."""
     with pytest.raises(ConfigurationError, match="stored session"):
         Session.load(data)

@@ -41,7 +41,7 @@ def wires() -> dict[str, Wire]:
     }
 
 
-def test_a_session_moves_there_and_back_with_its_tools(driver: Driver) -> None:
+def test_a_session_swaps_there_and_back_with_its_tools(driver: Driver) -> None:
     """Calls before and after the swap: each provider gets legal ids, its own where it gave one, and every result."""
     provider = wires()
     session = driver.session(provider, tools=[look])
@@ -70,7 +70,7 @@ def test_a_session_moves_there_and_back_with_its_tools(driver: Driver) -> None:
     assert any(part["type"] == "thinking" and part["signature"] == "c2lnbmVk" for part in parts)
 
 
-def test_ids_once_sent_stay_the_same(driver: Driver) -> None:
+def test_sent_ids_stay_the_same(driver: Driver) -> None:
     """What went before is a prefix of what goes now, to the same target, whatever happened in between."""
     provider = wires()
     session = driver.session(provider, tools=[look])
@@ -100,7 +100,7 @@ def test_a_refused_swap_names_every_reason_and_changes_nothing(driver: Driver) -
     assert session.dump() == before
 
 
-def test_an_image_in_a_tools_answer_counts_as_well() -> None:
+def test_an_image_in_a_tool_answer_counts_as_well() -> None:
     """A model without eyes cannot carry it, wherever it is."""
     call = ToolUseBlock(id="tu_1", name="look")
     history = [Message.user("?"), Message.assistant([call]), Message.tool("tu_1", [IMAGE])]
@@ -117,7 +117,7 @@ def test_a_critical_loss_refuses_the_swap() -> None:
     assert "marked critical" in reason
 
 
-def test_an_unknown_provider_is_no_swap() -> None:
+def test_an_unknown_provider_refuses_the_swap() -> None:
     """The error names the nearest; the active model stays."""
     session = Session(ANTHROPIC)
     with pytest.raises(UnknownProviderError, match="ollama"):
@@ -141,7 +141,7 @@ def lossy() -> list[Message]:
 
 
 @pytest.mark.parametrize("model", [OLLAMA, "anthropic:claude-sonnet-4-5", "anthropic:claude-3-haiku"])
-def test_a_preview_is_what_the_next_request_reports(
+def test_a_preview_has_the_losses_of_the_next_request(
     driver: Driver, model: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The losses that were previewed are those of the request that is then sent."""
@@ -177,7 +177,7 @@ def test_a_preview_changes_nothing(driver: Driver) -> None:
     assert "ollama" not in session.tool_ids.dump()["sent"]
 
 
-def test_a_preview_tells_size_and_price() -> None:
+def test_a_preview_has_size_and_price() -> None:
     """An estimate of tokens and what reading them once costs; free where it is free, unknown where it is unknown."""
     session = Session(ANTHROPIC, messages=[Message.user("word " * 4000)], clock=lambda: NOW)
     seen = session.preview("anthropic:claude-sonnet-4-5")
@@ -189,7 +189,7 @@ def test_a_preview_tells_size_and_price() -> None:
     assert session.preview("anthropic:claude-nobody-9").input_cost_usd is None
 
 
-def test_a_swap_in_mid_turn_waits_for_the_next(driver: Driver) -> None:
+def test_a_swap_during_a_turn_waits_for_the_next(driver: Driver) -> None:
     """A turn is locked to its model: a tool that swaps decides about the next turn only."""
 
     def move(to: str) -> str:
@@ -208,7 +208,7 @@ def test_a_swap_in_mid_turn_waits_for_the_next(driver: Driver) -> None:
 
 
 @needs_files
-def test_files_that_cannot_be_read_refuse_the_swap(tmp_path: Path) -> None:
+def test_unreadable_files_refuse_the_swap(tmp_path: Path) -> None:
     """What the next request could not send, no model can carry."""
     image = ImageBlock(source=MediaSource(kind="file_ref", data="gone.png"))
     session = Session(ANTHROPIC, messages=[Message.user([image])], workspace=tmp_path)
@@ -219,7 +219,7 @@ def test_files_that_cannot_be_read_refuse_the_swap(tmp_path: Path) -> None:
     assert {loss.severity for loss in session.swap("ollama:gemma3:4b").losses} <= {Severity.INFO}
 
 
-def test_a_swap_is_no_message() -> None:
+def test_a_swap_adds_no_message() -> None:
     """The history records who said what; a swap says nothing."""
     driver = SyncDriver()
     session = driver.session(wires())

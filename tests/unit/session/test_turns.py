@@ -71,11 +71,11 @@ def test_stream_shows_the_turn_as_it_happens(driver: Driver) -> None:
         ([Call("t1", "fail", {"why": "no disk"})], ["!ValueError: no disk"]),
         ([Call("t1", "fail", {"why": "x"}), Call("t2", "add", {"a": 0})], ["!ValueError: x", "1"]),
         ([Call("t1", "subtract", {})], ["!There is no tool 'subtract'. Known tools: add, fail."]),
-        ([Call("t1", "add", {"a": "1"})], ['!The arguments do not fit the schema: a: "1" is not of type "integer"']),
+        ([Call("t1", "add", {"a": "1"})], ['!The arguments do not match the schema: a: "1" is not of type "integer"']),
     ],
     ids=["one", "two", "failing", "one of two failing", "unknown", "invalid"],
 )
-def test_every_call_is_answered_in_order(driver: Driver, calls: list[Call], answers: list[str]) -> None:
+def test_calls_are_answered_in_order(driver: Driver, calls: list[Call], answers: list[str]) -> None:
     """Whatever a call is worth, its answer stands where the call stood, and errors are marked as such."""
     session = driver.session(anthropic(tuple(calls), ("Done.",)), tools=[add, fail])
     assert driver.ask(session, "Go").text == "Done."
@@ -97,11 +97,11 @@ def test_malformed_arguments_are_answered_and_not_run(driver: Driver) -> None:
     session = driver.session(wires, tools=[delete])
     driver.stream(session, "Go")
     assert not ran
-    assert texts(session)[2] == ("tool", "The arguments were no complete JSON object, so the tool was not run.")
+    assert texts(session)[2] == ("tool", "The arguments were not a complete JSON object, so the tool was not run.")
 
 
 @pytest.mark.parametrize("stop", ["refusal", "model_context_window_exceeded"])
-def test_no_call_runs_where_the_reply_is_over(driver: Driver, stop: str) -> None:
+def test_calls_of_a_finished_reply_do_not_run(driver: Driver, stop: str) -> None:
     """After a refusal, or with a full context, calls are left alone, and the next request answers them."""
     ran: list[int] = []
 
@@ -178,10 +178,10 @@ def test_a_sync_session_refuses_coroutines() -> None:
     driver = SyncDriver()
     session = driver.session(anthropic((Call("t1", "disguised", {"url": "u"}),), ("Ok.",)), tools=[disguised])
     session.ask("Go")
-    assert texts(session)[2] == ("tool", "TypeError: the tool has to be awaited, which only an AsyncSession does")
+    assert texts(session)[2] == ("tool", "TypeError: the tool must be awaited, which only an AsyncSession can do")
 
 
-def test_rounds_are_limited_and_the_turn_can_go_on(driver: Driver) -> None:
+def test_rounds_are_limited_and_the_turn_can_continue(driver: Driver) -> None:
     """After max_rounds rounds the turn stops with all of them kept, and ask(None) continues it."""
     again = (Call("t1", "add", {"a": 1}),)
     session = driver.session(anthropic(again, again, ("At last.",)), tools=[add], max_rounds=2)
@@ -195,7 +195,7 @@ def test_rounds_are_limited_and_the_turn_can_go_on(driver: Driver) -> None:
 
 
 @pytest.mark.parametrize("choice", ["required", NamedTool("add")])
-def test_a_forced_tool_choice_holds_for_the_first_reply(choice: Any) -> None:
+def test_a_forced_tool_choice_applies_to_the_first_reply_only(choice: Any) -> None:
     """Kept up, a forced call would keep the model from ever answering."""
     driver = SyncDriver()
     wires = anthropic((Call("t1", "add", {"a": 1}),), ("2.",))
@@ -206,7 +206,7 @@ def test_a_forced_tool_choice_holds_for_the_first_reply(choice: Any) -> None:
     assert ["tool_choice" in request for request in wires["anthropic"].requests] == [True, False]
 
 
-def test_options_of_a_turn_go_before_those_of_the_session(driver: Driver) -> None:
+def test_options_of_a_turn_override_those_of_the_session(driver: Driver) -> None:
     """What ask is told holds for that turn; a misspelt option is a TypeError, before anything is sent."""
     wires = anthropic(("a",), ("b",))
     session = driver.session(wires, options=AdapterOptions(max_output_tokens=50, effort="low"))
@@ -243,7 +243,7 @@ def test_a_prompt_may_be_text_blocks_or_a_message(driver: Driver, prompt: Any, t
     assert session.messages[0].session_id == (getattr(prompt, "session_id", "") or "sess_1")
 
 
-def test_a_paused_reply_goes_on_without_a_word() -> None:
+def test_a_paused_reply_continues_without_a_prompt() -> None:
     """A reply that paused is no error; ask(None) sends the history as it is."""
     driver = SyncDriver()
     wire = Wire([handwritten_anthropic("Half", stop="pause_turn"), handwritten_anthropic(" and half.")])
@@ -273,7 +273,7 @@ def test_a_tool_cannot_ask_its_own_session(driver: Driver) -> None:
     assert "ConfigurationError: the session is in the middle of a turn" in texts(session)[2][1]
 
 
-def test_settings_that_no_transport_takes_are_named(driver: Driver) -> None:
+def test_unknown_transport_settings_are_named(driver: Driver) -> None:
     """A misspelt provider setting is a ConfigurationError at the first request, with nothing kept."""
     session = driver.session({}, providers={"anthropic": {"api_kee": "x"}})
     with pytest.raises(ConfigurationError, match=r"providers\['anthropic'\].*api_kee"):
@@ -281,7 +281,7 @@ def test_settings_that_no_transport_takes_are_named(driver: Driver) -> None:
     assert session.messages == ()
 
 
-def test_a_time_limit_goes_with_each_request(driver: Driver) -> None:
+def test_a_time_limit_is_sent_with_each_request(driver: Driver) -> None:
     """Whole or streamed; without a setting it is the transport's own, and None is none."""
     limits: list[float | None] = []
 
@@ -300,7 +300,7 @@ def test_a_time_limit_goes_with_each_request(driver: Driver) -> None:
     assert limits == [600.0, 7.5, 7.5, None]
 
 
-def test_a_history_to_go_on_with_comes_behind_the_system_prompt(driver: Driver) -> None:
+def test_a_given_history_comes_after_the_system_prompt(driver: Driver) -> None:
     """messages= takes a history from anywhere; what belongs to no session becomes this one's."""
     wires = anthropic(("Three.",))
     history = [Message.user("One?"), Message.assistant("Two.")]
@@ -311,7 +311,7 @@ def test_a_history_to_go_on_with_comes_behind_the_system_prompt(driver: Driver) 
     assert {message.session_id for message in session.messages} == {"sess_1"}
 
 
-def test_an_option_that_cannot_be_written_is_refused_before_sending(driver: Driver) -> None:
+def test_an_unserialisable_option_is_refused_before_sending(driver: Driver) -> None:
     """A value that is no JSON raises RequestError and leaves no trace."""
     wires = anthropic(("never",))
     session = driver.session(wires)

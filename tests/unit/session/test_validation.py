@@ -24,28 +24,28 @@ def look(path: str) -> str:
 @pytest.mark.parametrize(
     ("name", "value", "message_pattern"),
     [
-        ("options", {"temperature": 0}, "no AdapterOptions; one is made by"),
-        ("limits", 60, "no Limits"),
-        ("router", "sonnet", "no Router"),
-        ("events", print, "no EventBus"),
-        ("policy", [], r"no Pipeline; one is made by Pipeline\(\[...\]\)"),
-        ("extensions", {"security": {}}, "no Extensions"),
-        ("tool_ids", {}, "no ToolIdMap"),
+        ("options", {"temperature": 0}, "class AdapterOptions, not .*: create one with"),
+        ("limits", 60, "class Limits, not"),
+        ("router", "sonnet", "class Router, not"),
+        ("events", print, "class EventBus, not"),
+        ("policy", [], r"class Pipeline, not .*: create one with Pipeline\(\[...\]\)"),
+        ("extensions", {"security": {}}, "class Extensions, not"),
+        ("tool_ids", {}, "class ToolIdMap, not"),
         ("tools", look, r"write tools=\[...\]"),
         ("tools", "look", r"write tools=\[...\]"),
         ("tools", tool(look), r"write tools=\[...\]"),
-        ("tools", ["look"], "a tool is a function"),
+        ("tools", ["look"], "a tool must be a function"),
         ("messages", Message.user("my secret"), r"write messages=\[...\]"),
-        ("messages", ["my secret"], r"messages\[0\]: .* no Message; dragoman.formats reads"),
+        ("messages", ["my secret"], r"messages\[0\]: .* is not a Message: dragoman.formats reads"),
         ("messages", [{"role": "user", "content": "my secret"}], r"messages\[0\]"),
         ("budgets", Budget(usd="5"), r"write budgets=\[...\]"),
-        ("fetch", "https://a.example", "cannot be called"),
-        ("approve", "yes", "cannot be called"),
-        ("clock", 5, "cannot be called"),
-        ("store", "sqlite:///my secret.db", "one is made by Store"),
+        ("fetch", "https://a.example", "must be a function"),
+        ("approve", "yes", "must be a function"),
+        ("clock", 5, "must be a function"),
+        ("store", "sqlite:///my secret.db", "create one with Store"),
     ],
 )
-def test_an_argument_of_another_kind_is_refused(kind: Any, name: str, value: Any, message_pattern: str) -> None:
+def test_an_argument_of_a_wrong_type_is_refused(kind: Any, name: str, value: Any, message_pattern: str) -> None:
     """With its name and what belongs there."""
     with pytest.raises(ConfigurationError, match=message_pattern) as refused:
         kind(MODEL, **{name: value})
@@ -53,13 +53,13 @@ def test_an_argument_of_another_kind_is_refused(kind: Any, name: str, value: Any
     assert "secret" not in str(refused.value)
 
 
-def test_an_awaited_store_is_refused() -> None:
+def test_an_async_store_is_refused() -> None:
     """Nothing would ever be kept in it: sessions of both kinds take the store behind it."""
-    with Store("sqlite://") as store, pytest.raises(ConfigurationError, match="AsyncStore is no Store"):
+    with Store("sqlite://") as store, pytest.raises(ConfigurationError, match=r"must be a Store, not .* AsyncStore"):
         AsyncSession(MODEL, store=AsyncStore(store))  # type: ignore[arg-type]
 
 
-def test_what_belongs_there_is_taken() -> None:
+def test_valid_arguments_are_accepted() -> None:
     """Iterables of any kind, and None."""
     with Session(
         MODEL,
@@ -75,7 +75,7 @@ def test_what_belongs_there_is_taken() -> None:
         assert [definition.name for definition in session.toolbox.definitions] == ["look"]
 
 
-def test_a_side_effect_that_is_none_is_refused() -> None:
+def test_an_unknown_side_effect_is_refused() -> None:
     """With those that there are."""
-    with pytest.raises(ConfigurationError, match="'reads' is no side effect: there are none, read, write"):
+    with pytest.raises(ConfigurationError, match="'reads' is not a side effect: use one of none, read, write"):
         tool(side_effects="reads")(look)

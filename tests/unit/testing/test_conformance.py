@@ -101,7 +101,7 @@ def test_without_a_wire_the_laws_of_replies_are_not_tried() -> None:
         CorrectAdapter("actor"), effort=SMALL_EFFORT, laws=[law for law in LAWS if law.chapter in ("streams", "costs")]
     )
     assert {result.skip_reason for result in card.results if result.law.chapter == "streams"} == {
-        "no Wire was given, which says how the provider answers"
+        "no Wire was given, which describes the provider's answers"
     }
     assert (card.passed, card.complete) == (True, False)
 
@@ -164,7 +164,7 @@ def test_an_incomplete_suite_is_reported() -> None:
     """No adapter, or no model to try."""
     with pytest.raises(ConfigurationError, match="set `adapter`"):
         AdapterConformance.subjects()
-    with pytest.raises(ConfigurationError, match="name `models`"):
+    with pytest.raises(ConfigurationError, match="set `models`"):
         type("Unnamed", (AdapterConformance,), {"adapter": CorrectAdapter}).subjects()  # type: ignore[attr-defined]
 
 
@@ -178,7 +178,7 @@ def test_suites_are_found() -> None:
     for kit, expected in (
         ("Suite", "module:Class"),
         ("no.such:Suite", "cannot be loaded"),
-        ("json:dumps", "is no Adapter"),
+        ("json:dumps", "is not an Adapter"),
     ):
         with pytest.raises(ConfigurationError, match=expected):
             find_suites("any", kit)

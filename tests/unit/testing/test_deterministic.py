@@ -12,7 +12,7 @@ from dragoman.testing import ScriptedProvider, deterministic, scripted_reply
 from tests.unit.testing.test_scripted_provider import add
 
 
-def talk() -> list[Message]:
+def run_conversation() -> list[Message]:
     with ScriptedProvider(scripted_reply(calls={"add": {"a": 1, "b": 2}}), "It is 3.") as provider:
         session = Session(provider.model, tools=[add])
         session.ask("What is 1 and 2?")
@@ -22,12 +22,12 @@ def talk() -> list[Message]:
 def test_two_runs_make_equal_messages() -> None:
     """With equal ids of messages, calls and sessions, and equal times."""
     with deterministic():
-        first = talk()
+        first = run_conversation()
     with deterministic():
-        second = talk()
+        second = run_conversation()
     assert [message.model_dump() for message in first] == [message.model_dump() for message in second]
     assert first[0].created_at.date() == datetime(2026, 1, 1, tzinfo=UTC).date()
-    assert talk()[0].id != first[0].id
+    assert run_conversation()[0].id != first[0].id
 
 
 def test_ids_sort_by_creation_and_hold_the_time() -> None:
@@ -68,7 +68,7 @@ def test_nothing_is_left_behind() -> None:
 
 def test_invalid_uses_are_refused() -> None:
     """Nested, or without a time zone."""
-    with deterministic(), pytest.raises(ConfigurationError, match="not to be nested"), deterministic():
+    with deterministic(), pytest.raises(ConfigurationError, match="cannot be nested"), deterministic():
         pass
     with pytest.raises(ConfigurationError, match="time zone"), deterministic(datetime(2026, 1, 1)):  # noqa: DTZ001
         pass

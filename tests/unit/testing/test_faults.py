@@ -191,7 +191,7 @@ def test_most_mutations_change_something() -> None:
 # ---- Below an HTTP client
 
 
-def tape(*bodies: bytes, status: int = 200) -> Cassette:
+def cassette_of(*bodies: bytes, status: int = 200) -> Cassette:
     request = RecordedRequest("POST", "/chat", PLAIN_REQUEST.body)
     headers = {"content-type": "text/event-stream", "content-length": "7"}
     return Cassette("by hand", [Exchange(request, RecordedResponse(status, body, headers)) for body in bodies])
@@ -199,7 +199,7 @@ def tape(*bodies: bytes, status: int = 200) -> Cassette:
 
 def test_a_cassette_offers_its_next_reply() -> None:
     """Like an exchange or its bytes; one that is played to its end has none."""
-    cassette = tape(SSE, LINES)
+    cassette = cassette_of(SSE, LINES)
     assert faults.reply_body(cassette) == faults.reply_body(cassette.exchanges[0]) == faults.reply_body(SSE) == SSE
     cassette.play(cassette.exchanges[0].request)
     assert faults.reply_body(cassette) == LINES
@@ -221,7 +221,7 @@ def test_a_client_sees_the_faults_as_errors_of_its_library(plan: faults.Plan, ki
     """Sync and async: the chunks, then the library's own error, and no wrong length."""
 
     def sync() -> list[bytes]:
-        faulty = faults.FaultyTransport(CassetteTransport(tape(SSE)), plan)
+        faulty = faults.FaultyTransport(CassetteTransport(cassette_of(SSE)), plan)
         with (
             httpx.Client(transport=faulty) as client,
             client.stream("POST", "http://x.invalid/chat", content=PLAIN_REQUEST.body) as response,
@@ -230,7 +230,7 @@ def test_a_client_sees_the_faults_as_errors_of_its_library(plan: faults.Plan, ki
             return list(response.iter_raw())
 
     async def later() -> list[bytes]:
-        faulty = faults.AsyncFaultyTransport(AsyncCassetteTransport(tape(SSE)), plan)
+        faulty = faults.AsyncFaultyTransport(AsyncCassetteTransport(cassette_of(SSE)), plan)
         async with (
             httpx.AsyncClient(transport=faulty) as client,
             client.stream("POST", "http://x.invalid/chat", content=PLAIN_REQUEST.body) as response,
@@ -247,7 +247,7 @@ def test_a_client_sees_the_faults_as_errors_of_its_library(plan: faults.Plan, ki
 
 def test_a_transport_retries_refusals() -> None:
     """Two refusals with a wait, then the recorded reply: the cassette is asked once."""
-    cassette, time = tape(SSE), VirtualClock()
+    cassette, time = cassette_of(SSE), VirtualClock()
     refusing = faults.FaultyTransport(
         CassetteTransport(cassette), faults.status_then_success(429, {"retry-after": "3"}, times=2)
     )
@@ -265,7 +265,7 @@ def test_an_async_client_is_refused_as_often() -> None:
 
     async def ask() -> list[int]:
         plan = faults.status_then_success(529, times=1, body=b"busy")
-        refusing = faults.AsyncFaultyTransport(AsyncCassetteTransport(tape(SSE)), plan)
+        refusing = faults.AsyncFaultyTransport(AsyncCassetteTransport(cassette_of(SSE)), plan)
         async with httpx.AsyncClient(transport=refusing) as client:
             return [
                 (await client.post("http://x.invalid/chat", content=PLAIN_REQUEST.body)).status_code for _ in range(2)

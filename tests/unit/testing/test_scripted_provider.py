@@ -138,7 +138,7 @@ def test_a_script_is_enforced() -> None:
     with ScriptedProvider("Hello.") as provider:
         session = Session(provider.model)
         session.ask("Hello")
-        with pytest.raises(ScriptError, match="has 1 lines, and was asked once more: 'And'"):
+        with pytest.raises(ScriptError, match="has 1 lines, but one more request came: 'And'"):
             session.ask("And")
     with (
         ScriptedProvider(scripted_reply("Hello.", expects="rain")) as provider,
@@ -147,13 +147,13 @@ def test_a_script_is_enforced() -> None:
         Session(provider.model).ask("Snow?")
     with pytest.raises(ScriptError, match="1 of 2 lines"), ScriptedProvider("One.", "Two.") as provider:
         Session(provider.model).ask("Hello")
-    with ScriptedProvider(lambda _: 7) as provider, pytest.raises(ScriptError, match="7: neither"):  # type: ignore[arg-type, return-value]
+    with ScriptedProvider(lambda _: 7) as provider, pytest.raises(ScriptError, match="7: return a text"):  # type: ignore[arg-type, return-value]
         Session(provider.model).ask("Hello")
 
 
 def test_invalid_scripts_are_refused() -> None:
     """An invalid line, the name of an installed provider, and settings."""
-    with pytest.raises(ConfigurationError, match="7 is no line"):
+    with pytest.raises(ConfigurationError, match="7 is not a line"):
         ScriptedProvider(7)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="installed"):
         ScriptedProvider("Hi", name="anthropic")

@@ -11,12 +11,12 @@ from mcp import Client, ClientSession, StdioServerParameters
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import PromptRequestBlock, PromptResultBlock
+from dragoman.canonical.glob import Glob
 from dragoman.canonical.tools import schema_problems
 from dragoman.events import EventBus
 from dragoman.policy import (
     DataPolicy,
     Extensions,
-    Glob,
     Pipeline,
     PolicyDeniedError,
     SecurityExtension,
@@ -297,7 +297,7 @@ def test_a_server_over_pipes_works_as_well() -> None:
 
 def test_a_server_needs_a_client_and_an_async_session() -> None:
     """Anything else is reported at once."""
-    with pytest.raises(ConfigurationError, match="no MCP client"):
+    with pytest.raises(ConfigurationError, match="expected an MCP client"):
         McpConnection(object())
 
     async def main(server: McpConnection) -> None:

@@ -160,7 +160,9 @@ def test_positional_only_parameters_are_refused() -> None:
     def place(x: int, /) -> None:
         """Place."""
 
-    with pytest.raises(ToolSchemaError, match=r"\$.properties.x: a model can only pass single arguments, by name"):
+    with pytest.raises(
+        ToolSchemaError, match=r"\$.properties.x: a model can pass arguments only by name: use named parameters"
+    ):
         tool(place)
 
 

@@ -84,7 +84,7 @@ def act(n: int, at: Annotated[int, AfterValidator(positive)] = 1, day: date | No
     return f"{n} {at}"
 
 
-SCHEMA = "!The arguments do not fit the schema: "
+SCHEMA = "!The arguments do not match the schema: "
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,9 @@ def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
 
 def test_malformed_arguments_are_not_guessed() -> None:
     """Half a JSON runs nothing."""
-    assert prepare_call(act, '{"n": ').refusal == "The arguments were no complete JSON object, so the tool was not run."
+    assert (
+        prepare_call(act, '{"n": ').refusal == "The arguments were not a complete JSON object, so the tool was not run."
+    )
 
 
 IMAGE = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="image/png")
@@ -206,7 +208,7 @@ def test_a_tool_without_types_receives_json() -> None:
 @pytest.mark.parametrize(
     ("tools", "problems"),
     [
-        ([handmade_tool({"type": "string"})], ["$.type: a tool's input is an object"]),
+        ([handmade_tool({"type": "string"})], ["$.type: a tool's input must be an object"]),
         ([handmade_tool({"type": "object", "oneOf": []})], ["$: the keyword 'oneOf' is outside the subset"]),
         ([handmade_tool({"type": "object", "properties": {"a": {"$ref": "#"}, "b": {"not": {}}}}, "Act")],
          ["name: 'Act' is not snake_case of at most 64 characters",

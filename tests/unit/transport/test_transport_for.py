@@ -63,7 +63,7 @@ def test_a_model_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_unknown_transport_is_an_error() -> None:
     """The error lists the known ones."""
-    with pytest.raises(ConfigurationError, match="'pigeon'; there are http and local"):
+    with pytest.raises(ConfigurationError, match="'pigeon', but only http and local exist"):
         transport_for(PigeonAdapter("m"))
 
 

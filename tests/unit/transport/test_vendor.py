@@ -307,21 +307,21 @@ def test_a_client_without_credentials_is_a_configuration_error(monkeypatch: pyte
 def test_the_kind_of_client_is_checked() -> None:
     """A sync transport takes a sync client, an async one an async client, and neither takes anything else."""
     for make in (anthropic.Anthropic, openai.OpenAI):
-        with make(api_key=KEY) as client, pytest.raises(ConfigurationError, match="give it to VendorTransport"):
+        with make(api_key=KEY) as client, pytest.raises(ConfigurationError, match="pass it to VendorTransport"):
             AsyncVendorTransport(client)
     for wrong_client in (anthropic.AsyncAnthropic(api_key=KEY), openai.AsyncOpenAI(api_key=KEY), ollama.AsyncClient()):
-        with pytest.raises(ConfigurationError, match="give it to AsyncVendorTransport"):
+        with pytest.raises(ConfigurationError, match="pass it to AsyncVendorTransport"):
             VendorTransport(wrong_client)
     for unknown_client in (object(), httpx.Timeout(1), "anthropic"):
         assert vendor_of(unknown_client) is None
-        with pytest.raises(ConfigurationError, match="no client of anthropic, openai or ollama"):
+        with pytest.raises(ConfigurationError, match="not a client of anthropic, openai or ollama"):
             VendorTransport(unknown_client)
 
 
 def test_a_client_of_an_unknown_build_is_refused() -> None:
     """A vendor's class without an HTTP client in it is no AttributeError later."""
     empty_client = type("Client", (), {"__module__": "ollama"})()
-    with pytest.raises(ConfigurationError, match=r"ollama\.Client has no HTTP client in it"):
+    with pytest.raises(ConfigurationError, match=r"ollama\.Client contains no HTTP client"):
         VendorTransport(empty_client)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dragoman.canonical.usage import CostStatus, Usage
 from dragoman.view import figures
-from dragoman.view.chart import COST_HEIGHT, TOKENS_HEIGHT, TOKENS_TOP, Reply, chart
+from dragoman.view.chart import COST_HEIGHT, TOKENS_HEIGHT, TOKENS_TOP, ChartReply, chart
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_the_top_of_an_axis_is_round_and_close(largest: Decimal) -> None:
 def test_every_column_is_inside_the_picture(counts: list[tuple[int, int, int, int]]) -> None:
     """From left to right, no higher than the axis, and in proportion."""
     replies = [
-        Reply(
+        ChartReply(
             number, "ollama:any", 0,
             Usage(input_tokens=a, output_tokens=b, cached_input_tokens=c, cache_creation_input_tokens=d,
                   cost_usd=Decimal(a), cost_status=CostStatus.PRICED),

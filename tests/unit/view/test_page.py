@@ -17,7 +17,7 @@ from dragoman.canonical.serialization import read_message
 from dragoman.canonical.usage import CostStatus, Usage
 from dragoman.session.cost import total_cost
 from dragoman.view import page, raw_requests
-from dragoman.view.page import _environment
+from dragoman.view.templates import environment
 from tests.unit.formats.documents import everything
 from tests.unit.view.document import Element
 from tests.unit.view.handwritten_conversation import GEMINI, OPUS, SOL, conversation
@@ -187,7 +187,7 @@ def test_unknown_is_never_shown_as_zero() -> None:
     figures = {each.one("dt").words: each.one("dd").words for each in document.one(".totals").all("div")}
     assert figures["cost"].startswith("unknown")
     assert "tokens in" not in figures
-    assert document.one("footer").one(".figures").words == "no token counts told"
+    assert document.one("footer").one(".figures").words == "no token counts"
 
 
 def test_the_raw_request_is_that_of_the_adapter(document: Element) -> None:
@@ -270,7 +270,7 @@ def test_unusual_facts_about_a_reply_are_remarked() -> None:
     history = [Message.user("Hi."), *(Message.assistant("Hello.", metadata=each) for each in (odd, usual))]
     document = check_page(page(history))
     assert [each.words for each in document.all(".remark")] == [
-        "cancelled", "cut at the most tokens allowed", "routed: long prompts",
+        "cancelled", "cut at the token limit", "routed: long prompts",
         "the provider changed the request: thinking_dropped · messages[1]",
     ]  # fmt: skip
 
@@ -302,7 +302,7 @@ def test_the_same_conversation_gives_the_same_page() -> None:
 
 def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only pages need the template library."""
-    _environment.cache_clear()
+    environment.cache_clear()
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(MissingExtraError, match="dragoman\\[cli\\]"):
         page([Message.user("Hi.")])

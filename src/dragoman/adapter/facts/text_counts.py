@@ -57,7 +57,7 @@ def count_text(texts: Iterable[str]) -> TextCounts:
 
 
 def _character_class(byte: int) -> str:
-    """The class of a character by its first byte in UTF-8."""
+    """Return the class of a character by its first byte in UTF-8."""
     char = chr(byte)
     if byte < 0x80:
         if char.isalpha():
@@ -73,7 +73,7 @@ def _character_class(byte: int) -> str:
 
 
 def _class_table(classes: str, shown: str) -> bytes:
-    """A table that shows these classes, and a blank for all others."""
+    """Return a table that shows these classes, and a blank for all others."""
     return bytes(ord(shown) if chr(byte) in classes else ord(" ") for byte in range(256))
 
 

@@ -115,7 +115,7 @@ class Weights(FrozenModel):
     image: ImageRule = Field(default_factory=ImageRule)
 
     def tokens(self, measures: RequestMeasures) -> int:
-        """The tokens of a request, at least 1."""
+        """Return the tokens of a request, at least 1."""
         total = self.start + sum(self.image.tokens(size, detail) for size, detail in measures.images)
         for name in PARTS:
             total += getattr(self, name) * getattr(measures, name)
@@ -163,13 +163,13 @@ def _weights(
 
 
 def row_for(model: str, kind: Literal["tokenizer", "image"]) -> Mapping[str, Any]:
-    """The first row of tokenizers.toml that matches; the last one matches everything."""
+    """Return the first row of tokenizers.toml that matches; the last one matches everything."""
     name = model.lower()
     return next(row for row in rows(kind) if any(fnmatchcase(name, pattern) for pattern in row["match"]))
 
 
 def rows(kind: Literal["tokenizer", "image"]) -> Sequence[Mapping[str, Any]]:
-    """The rows of tokenizers.toml."""
+    """Return the rows of tokenizers.toml."""
     found: list[dict[str, Any]] = _read_toml("tokenizers.toml")[kind]
     return found
 

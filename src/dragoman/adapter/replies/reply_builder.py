@@ -117,24 +117,24 @@ class ReplyBuilder:
         return priced
 
     def _read_transformations(self, native: Any) -> tuple[InputTransformation, ...] | None:
-        """Log a warning for everything that the provider reports to have left out of the request.
+        """Return the changes that the provider reports to have made to the request, and log a warning for each.
 
         Anthropic reports type, reason and path; OpenAI reports type, action, reason and the item's id.
         """
-        found: list[InputTransformation] = []
+        changes: list[InputTransformation] = []
         for each in filter(_is_object, native if isinstance(native, list) else ()):
-            words = {name: word for name, word in each.items() if isinstance(word, str)}
-            kind = "_".join(words[name] for name in ("type", "action") if name in words)
+            texts = {name: text for name, text in each.items() if isinstance(text, str)}
+            kind = "_".join(texts[name] for name in ("type", "action") if name in texts)
             change = InputTransformation(
-                kind=kind, reason=words.get("reason"), where=words.get("path", words.get("id"))
+                kind=kind, reason=texts.get("reason"), where=texts.get("path", texts.get("id"))
             )
-            found.append(change)
+            changes.append(change)
             logger.warning(
                 "%s changed the request: %s of %s, because of %s",
                 *map(one_line, (self.provider, change.kind, change.where or "?", change.reason or "?")),
                 extra={"session_id": one_line(self.context.session_id), "adapter": self.provider},
             )
-        return tuple(found) or None
+        return tuple(changes) or None
 
     def _price(self, usage: TokenUsage, served: str, now: datetime) -> Usage:
         context = self.context

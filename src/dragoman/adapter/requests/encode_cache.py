@@ -103,12 +103,12 @@ class EncodedHistory:
         return bool(self.prefix_chunks or self.new_items)
 
     def json_chunks(self) -> tuple[bytes, ...]:
-        """The JSON of all items; the caller joins the chunks with commas."""
+        """Return the JSON of all items; the caller joins the chunks with commas."""
         return (*self.prefix_chunks, *encode_chunk(self.new_items))
 
 
 def encode_chunk(items: list[Any]) -> tuple[bytes, ...]:
-    """The JSON of the items without brackets, as one chunk; no chunk if there are no items."""
+    """Return the JSON of the items without brackets, as one chunk; no chunk if there are no items."""
     return (wirejson.dumps(items)[1:-1],) if items else ()
 
 

@@ -28,7 +28,7 @@ class CallKeys:
         self._keys: set[str] = set()
 
     def next_key(self, tool_use_id: str) -> str:
-        """The key of the next call of that id."""
+        """Return the key of the next call of that id."""
         while True:
             times = self._seen[tool_use_id] = self._seen.get(tool_use_id, 0) + 1
             key = tool_use_id if times == 1 else f"{tool_use_id}~{times}"

@@ -24,7 +24,7 @@ _DIGEST_BYTES = 16
 
 
 def prefix_note(body: Mapping[str, Any], items: bytes) -> dict[str, Any]:
-    """The note for a reply to this body, whose list of ``items`` is given as JSON without brackets."""
+    """Return the note for a reply to this body, whose list of ``items`` is given as JSON without brackets."""
     return {"frame": _digest_frame(body), "length": len(items), "items": _digest(items).hexdigest()}
 
 

@@ -84,7 +84,7 @@ class Turn:
                 yield index
 
     def raw(self, provider: str) -> Mapping[str, Any]:
-        """The notes of that provider's adapter on the message; empty if another adapter wrote them."""
+        """Return the notes of that provider's adapter on the message; empty if another adapter wrote them."""
         raw = self.message.metadata.provider_raw
         return raw if raw is not None and raw.get("by") == provider else {}
 

@@ -49,7 +49,7 @@ class Manifest:
 
     def __init__(self, location: str | Path, name: str = "bulk") -> None:
         if not 0 < len(name) <= MAX_ID:
-            raise ConfigurationError(f"the name of a run has 1 to {MAX_ID} characters")
+            raise ConfigurationError(f"the name of a run must have 1 to {MAX_ID} characters")
         url = (
             location
             if isinstance(location, str) and "://" in location
@@ -67,11 +67,11 @@ class Manifest:
             raise
 
     def open_run(self, run_config: Mapping[str, Any], models: Sequence[str]) -> list[int]:
-        """Starts or resumes the run. Returns the models' numbers. Requests in flight are lost from now on."""
+        """Start or resume the run. Return the models' numbers. Requests that were in flight are recorded as lost."""
 
         def work(connection: Connection) -> list[int]:
-            found = connection.execute(select(runs).where(runs.c.name == self.name)).one_or_none()
-            if found is None:
+            run = connection.execute(select(runs).where(runs.c.name == self.name)).one_or_none()
+            if run is None:
                 values = {
                     "name": self.name,
                     "version": VERSION,
@@ -82,9 +82,9 @@ class Manifest:
                 assert inserted.inserted_primary_key is not None
                 self.run_no = inserted.inserted_primary_key[0]
                 return list(range(len(models)))
-            self._check_config(found, run_config)
-            self.run_no = found.run_no
-            known = list(json.loads(found.models))
+            self._check_config(run, run_config)
+            self.run_no = run.run_no
+            known = list(json.loads(run.models))
             known += [model for model in models if model not in known]
             connection.execute(update(runs).where(runs.c.run_no == self.run_no).values(models=json.dumps(known)))
             self._mark_lost(connection)
@@ -93,7 +93,7 @@ class Manifest:
         return self._database.write(work)
 
     def load_known(self, model_no: int, first: int, count: int) -> dict[int, KnownRow]:
-        """The known rows by number, among ``count`` rows starting at ``first``."""
+        """Return the known rows by number, among ``count`` rows starting at ``first``."""
         columns = (answers.c.row_no, answers.c.state, answers.c.digest, answers.c.sent_at, answers.c.cost_usd)
         query = select(*columns).where(self._for_model(model_no), answers.c.row_no.between(first, first + count - 1))
         found = self._database.read(lambda connection: connection.execute(query).all())
@@ -106,14 +106,14 @@ class Manifest:
         lost: Sequence[LostRequest] = (),
         unsent: Sequence[Claim] = (),
     ) -> None:
-        """Saves all of it, or nothing if this raises. ``unsent`` are claims of requests that were not sent, or that the
-        provider refused unread.
+        """Save all of these, or nothing if this raises. ``unsent`` are claims of requests that were not sent, or that
+        the provider refused without processing them.
         """
         if claims or outcomes or lost or unsent:
             self._database.write(lambda connection: self._save(connection, claims, outcomes, lost, unsent))
 
     def iter_answers(self, model_no: int) -> Iterator[AnswerRow]:
-        """The outcomes of one model in the order of the rows."""
+        """Yield the outcomes of one model in the order of the rows."""
         tokens = (answers.c.input_tokens, answers.c.output_tokens, answers.c.cached_input_tokens)
         total = sum(tokens, answers.c.cache_creation_input_tokens)
         c = answers.c
@@ -136,10 +136,10 @@ class Manifest:
                 return
             last = found[-1].row_no
 
-    # -- Batches of the provider's
+    # -- The provider's batches
 
     def save_batch(self, model_no: int, handle: BatchHandle, row_nos: Iterable[int]) -> None:
-        """Saves a submitted batch and marks its rows as batched."""
+        """Save a submitted batch and mark its rows as batched."""
 
         def work(connection: Connection) -> None:
             conditions = and_(batches.c.run_no == self.run_no, batches.c.model_no == model_no)
@@ -164,7 +164,7 @@ class Manifest:
         self._database.write(work)
 
     def pending_batches(self, model_no: int) -> list[tuple[int, BatchHandle]]:
-        """The batches that were not fetched yet, with their numbers."""
+        """Return the batches that were not fetched yet, with their numbers."""
         conditions = (batches.c.run_no == self.run_no, batches.c.model_no == model_no, batches.c.fetched.is_(False))
         query = select(batches.c.batch_no, batches.c.handle).where(*conditions).order_by(batches.c.batch_no)
         found = self._database.read(lambda connection: connection.execute(query).all())
@@ -177,7 +177,7 @@ class Manifest:
         )
 
     def read(self, statement: Any) -> Sequence[Any]:
-        """The rows of a query, for reports."""
+        """Return the rows of a query, for reports."""
         found: Sequence[Any] = self._database.read(lambda connection: connection.execute(statement).all())
         return found
 
@@ -188,15 +188,14 @@ class Manifest:
     def _for_model(self, model_no: int) -> ColumnElement[bool]:
         return and_(answers.c.run_no == self.run_no, answers.c.model_no == model_no)
 
-    def _check_config(self, found: Any, run_config: Mapping[str, Any]) -> None:
-        if found.version > VERSION:
-            raise ConfigurationError("a newer dragoman wrote this manifest: upgrade to go on with its run")
-        before = json.loads(found.asked)
-        if different := sorted(name for name in {*before, *run_config} if before.get(name) != run_config.get(name)):
+    def _check_config(self, run: Any, run_config: Mapping[str, Any]) -> None:
+        if run.version > VERSION:
+            raise ConfigurationError("a newer dragoman wrote this manifest: upgrade dragoman to continue its run")
+        stored = json.loads(run.asked)
+        if different := sorted(name for name in {*stored, *run_config} if stored.get(name) != run_config.get(name)):
             raise ConfigurationError(
-                f"the run {self.name!r} in {self.location} asked its rows with another "
-                f"{', '.join(different)}: ask as before"
-                " to go on with it, or give this run a name or a manifest of its own"
+                f"the run {self.name!r} in {self.location} was started with different settings "
+                f"({', '.join(different)}): resume it with the same settings, or choose another name or manifest"
             )
 
     def _mark_lost(self, connection: Connection) -> None:
@@ -254,12 +253,12 @@ class Manifest:
 
 
 def now_micros() -> int:
-    """Microseconds since 1970."""
+    """Return the microseconds since 1970."""
     return time.time_ns() // 1000
 
 
 def sum_known(*amounts: Decimal | None) -> Decimal | None:
-    """The sum of the known amounts; None if none is known."""
+    """Return the sum of the known amounts; None if none is known."""
     known = [amount for amount in amounts if amount is not None]
     return sum(known, Decimal(0)) if known else None
 

@@ -91,7 +91,7 @@ _BUCKETS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_creat
 
 
 def answer_key(answer: str) -> str:
-    """A short key. Answers that differ only in case, spaces or surrounding punctuation share it."""
+    """Return a short key. Answers that differ only in case, spaces or surrounding punctuation share it."""
     normalized = " ".join(answer.casefold().split()).strip(_STRIPPED)
     return blake2b(normalized.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 

@@ -59,4 +59,6 @@ class RunLock:
 
 
 def _locked_error(name: str) -> ConfigurationError:
-    return ConfigurationError(f"another process is at work on the run {name!r}: wait for it, or give this one a name")
+    return ConfigurationError(
+        f"another process is working on the run {name!r}: wait for it, or give this run another name"
+    )

@@ -26,7 +26,7 @@ class WriteBatcher:
         self._flush_task: asyncio.Task[None] | None = None
 
     async def save_claim(self, claim: Claim, lost: LostRequest | None = None) -> None:
-        """Records a request before it is sent; ``lost`` is the lost request before it."""
+        """Record a request before it is sent; ``lost`` is the lost request before it."""
         self._claims.append(claim)
         if lost is not None:
             self._lost.append(lost)
@@ -48,11 +48,11 @@ class WriteBatcher:
         await self._flush()
 
     async def run_in_thread(self, work: Any, *args: Any) -> Any:
-        """Runs other work of the manifest and returns its result."""
+        """Run other work of the manifest and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
     async def close(self) -> None:
-        """Returns when everything is written."""
+        """Return when everything is written."""
         if self._flush_task is not None:
             await self._flush_task
         self._thread.shutdown()

@@ -32,7 +32,7 @@ class Cluster:
 
     def __init__(self, address: str, workers: int | None) -> None:
         if workers is not None and workers < 1:
-            raise ConfigurationError("a cluster has at least one worker")
+            raise ConfigurationError("workers must be at least 1")
         self._address = address
         self._workers = workers
         self._started_ray = False
@@ -43,7 +43,7 @@ class Cluster:
         """Raised instead if the worker may come back."""
 
     def connect(self) -> None:
-        """Connects to the cluster. Starting one takes about ten seconds."""
+        """Connect to the cluster. Starting one takes about ten seconds."""
         ray = self._ray
         if ray.is_initialized():
             return
@@ -70,7 +70,7 @@ class Cluster:
         return max(1, sum(1 for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1))
 
     def start_worker(self, configs: Sequence[ModelConfig]) -> Any:
-        """Starts a worker, which Ray restarts on any node with capacity as often as it is lost.
+        """Start a worker, which Ray restarts on any node with capacity as often as it is lost.
 
         Calls to it are not retried: the run decides about requests that were lost with it.
         """
@@ -80,7 +80,7 @@ class Cluster:
         return actor.remote(list(configs), version("dragoman"))
 
     def stop_worker(self, actor: Any) -> None:
-        """Stops it permanently."""
+        """Stop it permanently."""
         with suppress(self.worker_error):  # it may be gone already
             self._ray.kill(actor)
 
@@ -96,7 +96,7 @@ def check_picklable(configs: Sequence[ModelConfig]) -> None:
             pickle.dumps(each)
         except Exception as error:
             raise ConfigurationError(
-                f"the workers of a cluster cannot be told how {each.model} is asked, as with a client of your own:"
+                f"the settings of {each.model} cannot be sent to the workers of a cluster, for example a client:"
                 f" {error!s:.200}"
             ) from None
 

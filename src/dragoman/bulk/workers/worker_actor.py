@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import NamedTuple
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError
-from dragoman.bulk.requester import LocalRequester, ModelConfig, Reply, Requester
+from dragoman.bulk.requester import LocalRequester, ModelConfig, Requester, RowReply
 from dragoman.canonical.message import Message
 
 GATHER_SECONDS = 0.01
@@ -27,7 +27,7 @@ class Job(NamedTuple):
 
 class JobResult(NamedTuple):
     number: int
-    result: Reply | DragomanError
+    result: RowReply | DragomanError
 
 
 class WorkerActor:
@@ -43,12 +43,12 @@ class WorkerActor:
         self._epoch = 0
 
     async def check_ready(self, epoch: int) -> DragomanError | None:
-        """Starts an epoch and returns the error that prevents requests, or None. Jobs of earlier epochs are dropped:
-        the run has already recorded them as lost.
+        """Start an epoch and return the error that prevents requests, or None. Jobs of earlier epochs are dropped: the
+        run has already recorded them as lost.
         """
         if (installed := version("dragoman")) != self._version:
             return ConfigurationError(
-                f"a worker of the cluster has dragoman {installed}, and this program {self._version}"
+                f"a worker of the cluster has dragoman {installed}, but this program has {self._version}"
             )
         try:
             self._requesters = self._requesters or [LocalRequester(each) for each in self._configs]
@@ -59,7 +59,7 @@ class WorkerActor:
         return None
 
     async def submit(self, epoch: int, jobs: Sequence[Job]) -> None:
-        """Starts the jobs."""
+        """Start the jobs."""
         if epoch != self._epoch:
             return
         for job in jobs:
@@ -68,7 +68,7 @@ class WorkerActor:
             task.add_done_callback(self._tasks.discard)
 
     async def collect(self, epoch: int) -> list[JobResult]:
-        """Waits until there are results, or until the epoch ends."""
+        """Wait until there are results, or until the epoch ends."""
         while epoch == self._epoch and not self._results:
             self._has_results.clear()
             await self._has_results.wait()
@@ -79,12 +79,12 @@ class WorkerActor:
         return results
 
     async def _run(self, job: Job) -> None:
-        result: Reply | DragomanError
+        result: RowReply | DragomanError
         try:
             result = await self._requesters[job.model_index].ask(job.messages)
         except DragomanError as error:
             result = error
         except Exception as error:  # a bug in an adapter: every row would meet it
-            result = ConfigurationError(f"{self._configs[job.model_index].model} cannot be asked: {error!r:.500}")
+            result = ConfigurationError(f"{self._configs[job.model_index].model} cannot be used: {error!r:.500}")
         self._results.append(JobResult(job.number, result))
         self._has_results.set()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError
-from dragoman.bulk.requester import ModelConfig, Reply, Requester, WorkerLostError
+from dragoman.bulk.requester import ModelConfig, Requester, RowReply, WorkerLostError
 from dragoman.bulk.workers.cluster import Cluster, check_picklable
 from dragoman.bulk.workers.worker_actor import GATHER_SECONDS, Job, JobResult
 from dragoman.canonical.message import Message
@@ -29,7 +29,7 @@ class Worker:
         self.actor = actor
         self._pool = pool
         self._outbox: list[Job] = []
-        self._pending: dict[int, asyncio.Future[Reply | DragomanError]] = {}
+        self._pending: dict[int, asyncio.Future[RowReply | DragomanError]] = {}
         self._has_jobs = asyncio.Event()
         self._epoch = 0
 
@@ -37,16 +37,16 @@ class Worker:
     def load(self) -> int:
         return len(self._pending)
 
-    async def ask(self, job: Job) -> Reply | DragomanError:
-        future: asyncio.Future[Reply | DragomanError] = asyncio.get_running_loop().create_future()
+    async def ask(self, job: Job) -> RowReply | DragomanError:
+        future: asyncio.Future[RowReply | DragomanError] = asyncio.get_running_loop().create_future()
         self._pending[job.number] = future
         self._outbox.append(job)
         self._has_jobs.set()
         return await future
 
     async def serve(self) -> None:
-        """Runs until cancelled: waits until the worker is ready, exchanges jobs and results, and reconnects when the
-        worker is lost.
+        """Run until cancelled: wait until the worker is ready, exchange jobs and results, and reconnect when the worker
+        is lost.
 
         Raises errors that prevent all requests.
         """
@@ -78,7 +78,7 @@ class Worker:
             except self._pool.cluster.worker_error as error:
                 starts += 1
                 if starts == _MAX_STARTS:
-                    raise ConfigurationError(f"no worker of the cluster can begin: {_first_line(error)}") from None
+                    raise ConfigurationError(f"no worker of the cluster can start: {_first_line(error)}") from None
                 await asyncio.sleep(_RETRY_DELAY)
                 self._pool.cluster.stop_worker(self.actor)
                 self.actor = self._pool.start_worker()
@@ -130,7 +130,7 @@ class WorkerPool:
         return self.cluster.start_worker(self._configs)
 
     async def start(self) -> None:
-        """Returns when the first worker is ready. Raises errors that every worker would meet, such as MissingKeyError,
+        """Return when the first worker is ready. Raises errors that every worker would meet, such as MissingKeyError,
         and ConfigurationError if the cluster has no capacity for any.
         """
         await asyncio.to_thread(self.cluster.connect)
@@ -138,7 +138,7 @@ class WorkerPool:
         self._tasks = [asyncio.create_task(worker.serve()) for worker in self._workers]
         await self._wait_for_worker()
 
-    async def ask(self, model_index: int, messages: Sequence[Message]) -> Reply:
+    async def ask(self, model_index: int, messages: Sequence[Message]) -> RowReply:
         while not (available := [worker for worker in self._workers if worker.available]):
             self.worker_available.clear()
             await self._wait_for_worker()
@@ -157,7 +157,7 @@ class WorkerPool:
         await asyncio.to_thread(self.cluster.close)
 
     async def _wait_for_worker(self) -> None:
-        """Waits until a worker is available."""
+        """Wait until a worker is available."""
         arrival = asyncio.create_task(self.worker_available.wait())
         try:
             done, _ = await asyncio.wait(
@@ -168,9 +168,7 @@ class WorkerPool:
         for task in done - {arrival}:
             task.result()  # raises its error
         if not done:
-            raise ConfigurationError(
-                f"the cluster has found no room for a worker, which takes a CPU, in {_START_TIMEOUT:g} s"
-            )
+            raise ConfigurationError(f"the cluster had no free CPU for a worker within {_START_TIMEOUT:g} s")
 
 
 class PoolRequester(Requester):
@@ -181,13 +179,13 @@ class PoolRequester(Requester):
         self._model_index = model_index
         self._pool = pool
 
-    async def ask(self, messages: Sequence[Message]) -> Reply:
+    async def ask(self, messages: Sequence[Message]) -> RowReply:
         return await self._pool.ask(self._model_index, messages)
 
     async def close(self) -> None:
-        """Does nothing: the run closes the pool."""
+        """Do nothing: the run closes the pool."""
 
 
 def _first_line(error: Exception) -> str:
-    """The first line of the message: Ray adds pages."""
+    """Return the first line of the message: Ray adds pages."""
     return f"{next(iter(str(error).splitlines()), type(error).__name__):.200}"

@@ -153,7 +153,7 @@ def inner_parts(part: ContentBlock) -> Iterator[tuple[Role, ContentBlock]]:
                     message = read_message(raw)
                 except ValueError:
                     where = f"messages[{index}] of the prompt result"
-                    raise UnknownPartError(f"{where} is no canonical message: let it be denied") from None
+                    raise UnknownPartError(f"{where} is not a canonical message: deny it") from None
                 yield from ((message.role, block) for block in message.content)
         case _:
             return

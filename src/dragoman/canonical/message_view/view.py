@@ -66,8 +66,8 @@ def iter_views(
     Raises TypeError if the extensions are of another type, such as a dict.
     """
     if not (extensions is None or isinstance(extensions, Extensions)):
-        given = type(extensions).__name__
-        raise TypeError(f"extensions are Extensions, not a {given}: Extensions.model_validate reads a dict")
+        type_name = type(extensions).__name__
+        raise TypeError(f"extensions must be Extensions, not a {type_name}: Extensions.model_validate reads a dict")
     for index, part in enumerate(message.content):
         _kind(part, f"content[{index}] of message {one_line(message.id)}")
     alone = sum(isinstance(part, (ToolUseBlock, ToolResultBlock)) for part in message.content) == 1
@@ -82,11 +82,9 @@ def iter_views(
 def _kind(part: ContentBlock, where: str) -> ViewKind:
     kind = KIND_BY_BLOCK.get(type(part))  # type: ignore[arg-type]
     if kind is None:
-        shown = one_line(str(getattr(part, "type", type(part).__name__)))
-        logger.warning("%s is of the kind %r, which no view can show", where, shown)
-        raise UnknownPartError(
-            f"{where} is of the kind {shown!r}, which no view can show: remove it or let it be denied"
-        )
+        type_name = one_line(str(getattr(part, "type", type(part).__name__)))
+        logger.warning("%s is of the kind %r, which no view can show", where, type_name)
+        raise UnknownPartError(f"{where} is of the kind {type_name!r}, which no view can show: remove it or deny it")
     return kind
 
 

@@ -33,11 +33,11 @@ _OWN_FORMATS = frozenset({"session", "umf-events"})
 def check_writable(to: str) -> None:
     """Raises ConfigurationError if the format is unknown or read-only."""
     if get_format(to).write is None and to not in _OWN_FORMATS:
-        raise ConfigurationError(f"{to} is read and never written")
+        raise ConfigurationError(f"{to} can be read but not written")
 
 
 def iter_files(source: Path, target: Path) -> Iterator[Path]:
-    """The files of a directory, in order, without hidden files and those of a target inside it."""
+    """Yield the files of a directory, in order, without hidden files and those of a target inside it."""
     target_folder = target.resolve()
     for path in sorted(source.rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(source).parts)
@@ -83,12 +83,12 @@ def plan_targets(
 
 
 def read_conversations(source: Path, of: str | None, model: str | None) -> list[Conversation]:
-    """The conversations of a file, in the named format or a detected one. Raises FormatError, with a path, and
+    """Return the conversations of a file, in the named format or a detected one. Raises FormatError, with a path, and
     ConfigurationError.
     """
     name = of or detect(source.read_bytes())
     if name is None:
-        raise ConfigurationError(f"nothing tells in which shape {source} is: say it with --from")
+        raise ConfigurationError(f"the format of {source} cannot be detected: name it with --from")
     try:
         return read_file(source, name, model)
     except FormatError as error:
@@ -96,7 +96,7 @@ def read_conversations(source: Path, of: str | None, model: str | None) -> list[
 
 
 def _file_name(name: str, taken: set[str]) -> str:
-    """A valid file name made from the name, and not one that is taken."""
+    """Return a valid file name made from the name, and not one that is taken."""
     safe = _UNSAFE_CHARACTERS.sub("_", name).strip("._")[:_MAX_NAME] or "conversation"
     candidate, number = safe, 1
     while candidate in taken:
@@ -107,7 +107,7 @@ def _file_name(name: str, taken: set[str]) -> str:
 
 
 def convert_history(history: Sequence[Message], to: str, model: str | None) -> Conversion[str]:
-    """The file content in a format. Raises ConfigurationError if the format is read-only."""
+    """Return the file content in a format. Raises ConfigurationError if the format is read-only."""
     if to == "session":
         models = [message.metadata.model for message in history if message.metadata.model]
         session = next((message.session_id for message in history if message.session_id), new_session_id())
@@ -121,15 +121,15 @@ def convert_history(history: Sequence[Message], to: str, model: str | None) -> C
         return Conversion("".join(lines), to_umf(history).losses)
     write = get_format(to).write
     if write is None:
-        raise ConfigurationError(f"{to} is read and never written")
+        raise ConfigurationError(f"{to} can be read but not written")
     conversion = write(history, model)
     return Conversion(to_text(conversion.data), conversion.losses)
 
 
 def write_file(conversion: Conversion[str], path: Path, *, overwrite: bool) -> None:
-    """Writes the file, as a whole or not at all. Raises ConfigurationError if it exists and ``overwrite`` is False."""
+    """Write the file, as a whole or not at all. Raises ConfigurationError if it exists and ``overwrite`` is False."""
     if path.exists() and not overwrite:
-        raise ConfigurationError(f"{path} is there already: choose another name, or say --overwrite")
+        raise ConfigurationError(f"{path} exists already: choose another name, or pass --overwrite")
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -144,7 +144,7 @@ def write_file(conversion: Conversion[str], path: Path, *, overwrite: bool) -> N
     except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
         if isinstance(error, FileExistsError):
-            raise ConfigurationError(f"{path} is there already: choose another name, or say --overwrite") from None
+            raise ConfigurationError(f"{path} exists already: choose another name, or pass --overwrite") from None
         raise
 
 

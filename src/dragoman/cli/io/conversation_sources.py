@@ -47,7 +47,8 @@ class LoadedConversation:
 def load_conversation(
     source: str, *, of: str | None, only: str | None, store: str | None, model: str | None
 ) -> LoadedConversation:
-    """The conversation to show. A source that is not a file is the URL of a store, or the id of a session in ``store``.
+    """Return the conversation to show. A source that is not a file is the URL of a store, or the id of a session in
+    ``store``.
 
     Raises ConfigurationError if there is none, or several and ``only`` names none; and FormatError.
     """
@@ -61,9 +62,9 @@ def load_conversation(
             else _from_file(path, of, only, model)
         )
     if path.is_dir():
-        raise ConfigurationError(f"{source} is a folder: name one file of it")
+        raise ConfigurationError(f"{source} is a folder: name one of its files")
     if not source.startswith("sess_") and store is None:
-        raise ConfigurationError(f"there is no file {source!r:.200}, and this is no session's id")
+        raise ConfigurationError(f"there is no file {source!r:.200}, and it is not the id of a session")
     return _from_store(_url(store), source)
 
 
@@ -173,7 +174,7 @@ def _as_vcr(recording: "Recording") -> dict[str, Any]:
 
 
 def _origin(provider: str | None) -> str:
-    """The provider's address: the host identifies the wire. Nothing is sent there."""
+    """Return the provider's address: the host identifies the wire. Nothing is sent there."""
     try:
         address = adapter_class(provider).endpoint.base_url if provider else ""
     except (ConfigurationError, UnknownProviderError):

@@ -31,7 +31,7 @@ class _Row:
 
 
 def write_plot(path: Path, groups: Sequence[str], lines: Sequence[CostLine], priced_by: str) -> None:
-    """Writes the chart to a file; the suffix selects the format.
+    """Write the chart to a file; the suffix selects the format.
 
     Raises ConfigurationError for a suffix other than .html, .svg and .png, and MissingExtraError for a PNG without the
     package that converts an SVG.
@@ -44,7 +44,7 @@ def write_plot(path: Path, groups: Sequence[str], lines: Sequence[CostLine], pri
         case ".png":
             path.write_bytes(_render_png(render_svg(groups, lines)))
         case _:
-            raise ConfigurationError(f"{path}: a plot is .html, .svg or .png")
+            raise ConfigurationError(f"{path}: the file of a plot must end in .html, .svg or .png")
 
 
 def render_svg(groups: Sequence[str], lines: Sequence[CostLine]) -> str:
@@ -70,7 +70,7 @@ def render_svg(groups: Sequence[str], lines: Sequence[CostLine]) -> str:
 
 
 def render_html(groups: Sequence[str], lines: Sequence[CostLine], priced_by: str) -> str:
-    """A page with the chart and the figures; it loads nothing."""
+    """Return a page with the chart and the figures; it loads nothing."""
     titles = "".join(f"<th>{escape(title)}</th>" for title in (*groups, "replies", "tokens in", "tokens out", "cost"))
     rows = "\n".join(
         "<tr>"
@@ -129,7 +129,7 @@ def _render_png(picture: str) -> bytes:
         cairosvg = import_module("cairosvg")
     except (ModuleNotFoundError, OSError):  # OSError: the system has no cairo
         raise MissingExtraError(
-            "a PNG needs cairosvg and the cairo library: pip install cairosvg; .svg and .html need nothing"
+            "a PNG needs cairosvg and the cairo library: pip install cairosvg, or write .svg or .html"
         ) from None
     png: bytes = cairosvg.svg2png(bytestring=picture.encode(), scale=2)
     return png

@@ -55,11 +55,11 @@ ALWAYS = Span()
 
 class Source(Protocol):
     def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
-        """The cost of the replies, by the groups of `dragoman.pricing.analytics.usages.GROUPS`."""
+        """Return the cost of the replies, by the groups of `dragoman.pricing.analytics.usages.GROUPS`."""
         ...
 
     def describe_prices(self, prices: Repricing) -> str:
-        """The origin of the figures, as text."""
+        """Return the origin of the figures, as text."""
         ...
 
 
@@ -147,7 +147,7 @@ class StoreReplies:
     span: Span = ALWAYS
 
     def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
-        from dragoman.store import Store  # its extra is asked for where a store is
+        from dragoman.store import Store  # its extra is needed only for stores
 
         check_store_exists(self.url)
         with Store(self.url) as store:
@@ -255,6 +255,8 @@ def _read_message(line: str, where: str) -> Message:
         return read_message(line)
     except ValidationError as error:
         fault = error.errors(include_input=False, include_url=False)[0]  # the error must not contain the conversation
-        raise ConfigurationError(f"{where} is no message: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
+        raise ConfigurationError(
+            f"{where} is not a message: {'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+        ) from None
     except ValueError as error:
-        raise ConfigurationError(f"{where} is no message: {error!s:.200}") from None
+        raise ConfigurationError(f"{where} is not a message: {error!s:.200}") from None

@@ -18,8 +18,8 @@ _MAX_RESULT = 240
 
 @cache
 def console(*, stderr: bool = False, min_width: int = 0) -> Console:
-    """A console, with colours if the terminal has them. ``min_width`` is for tables: a narrower terminal would cut off
-    the columns that distinguish their rows.
+    """Return a console, with colours if the terminal has them. ``min_width`` is for tables: a narrower terminal would
+    cut off the columns that distinguish their rows.
     """
     default = Console(stderr=stderr, highlight=False)
     return Console(stderr=stderr, highlight=False, width=min_width) if default.width < min_width else default
@@ -53,7 +53,7 @@ class EventPrinter:
                 pass
 
     def end(self) -> None:
-        """Ends the current line, if there is one."""
+        """End the current line, if there is one."""
         if not self._at_line_start:
             self._out.print()
             self._at_line_start = True
@@ -68,10 +68,10 @@ class EventPrinter:
 
 
 def usage_line(reply: Message) -> str:
-    """Tokens and cost of one reply on one line."""
+    """Return the tokens and cost of one reply on one line."""
     usage = reply.usage
     if usage is None:
-        return f"{reply.metadata.model} · the provider told no token counts"
+        return f"{reply.metadata.model} · the provider sent no token counts"
     parts = [reply.metadata.model or "", f"{usage.prompt_tokens:,} in, {usage.output_tokens:,} out", cost_text(usage)]
     if usage.latency_ms is not None:
         parts.append(f"{usage.latency_ms / 1000:.1f} s")
@@ -79,7 +79,7 @@ def usage_line(reply: Message) -> str:
 
 
 def cost_text(usage: Usage) -> str:
-    """The cost as text; an unknown one is marked as unknown, never shown as 0."""
+    """Return the cost as text; an unknown one is marked as unknown, never shown as 0."""
     match usage.cost_status:
         case CostStatus.FREE:
             return "free"

@@ -104,7 +104,7 @@ def _message(message: Message, ids: Mapping[str, str], losses: LossCollector) ->
     if message.role in (Role.SYSTEM, Role.DEVELOPER):
         losses.add(message, -1, f"ACP has no {message.role}: written as the user's", kind=LossKind.ROLE)
     if message.role is Role.TOOL and len(message.content) > 1:
-        reason = "each result is read as a message of its own"
+        reason = "each result is read as a separate message"
         losses.add(message, -1, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
     _report_misplaced(message, losses)
     writer = _Writer(_LABEL, AcpPart.model_validate, bool, ids, losses)

@@ -66,15 +66,17 @@ class AcpPart(Part):
     @classmethod
     def _check_url(cls, url: str | None) -> str | None:
         if url is not None and not is_url(url):
-            raise PydanticCustomError("content_url", "a content URL is absolute, such as https://example.org/a.png")
+            raise PydanticCustomError(
+                "content_url", "a content URL must be absolute, such as https://example.org/a.png"
+            )
         return url
 
     @model_validator(mode="after")
     def _check_one_content(self) -> Self:
         if self.content is not None and self.content_url is not None:
-            raise PydanticCustomError("one_content", "a part has content or a content_url, not both")
+            raise PydanticCustomError("one_content", "a part can have content or a content_url, not both")
         if self.content is not None and self.is_base64 and not is_base64(self.content):
-            raise PydanticCustomError("base64", "the content is no base64")
+            raise PydanticCustomError("base64", "the content is not valid base64")
         return self
 
 

@@ -68,7 +68,7 @@ class AnswerReader:
         if start and start[0] not in "{[":
             self._broken = True
             self._add_violation(
-                "$", f"a message body is an object with a list of parts: nothing begins with {start[0]!r}"
+                "$", f"a message body must be an object with a list of parts: it cannot begin with {start[0]!r}"
             )
         self._begun = bool(start)
         return self._begun
@@ -88,7 +88,7 @@ class AnswerReader:
     def _fail(self, reason: str) -> None:
         self._broken = True
         self._add_violation(
-            self._part_path if self._stack[-1:] == ["part"] else self._root, f"the answer is no JSON: {reason}"
+            self._part_path if self._stack[-1:] == ["part"] else self._root, f"the answer is not valid JSON: {reason}"
         )
 
     @property
@@ -138,27 +138,26 @@ class AnswerReader:
         """Report a value of the wrong kind."""
         if inside == "parts":
             self._index += 1
-            self._add_violation(self._part_path, f"a part is an object, not {kind}")
+            self._add_violation(self._part_path, f"a part must be an object, not {kind}")
         elif inside == "part" and self._key in _KEYS:
-            self._add_part_violation(f"{self._part_path}.{self._key}", f"this is a text, not {kind}")
+            self._add_part_violation(f"{self._part_path}.{self._key}", f"this must be a text, not {kind}")
         elif inside == "root" and self._key == "parts" and not self._has_parts:
-            self._add_violation("$.parts", f"the parts of a message body are a list, not {kind}")
+            self._add_violation("$.parts", f"the parts of a message body must be a list, not {kind}")
             self._has_parts = True
 
     def _check_key(self, inside: str) -> None:
         if inside == "root":
             if self._key != "parts":
-                self._add_violation(
-                    f"$.{self._key[:_MAX_SHOWN]}", "beside the parts there is nothing in a message body"
-                )
+                self._add_violation(f"$.{self._key[:_MAX_SHOWN]}", "a message body has no other field than its parts")
             elif self._has_parts:
-                self._add_violation("$.parts", "the parts are given twice")
+                self._add_violation("$.parts", "the parts occur twice")
         elif self._key not in _KEYS:
             self._add_part_violation(
-                f"{self._part_path}.{self._key[:_MAX_SHOWN]}", f"a part has no such field: it has {', '.join(_KEYS)}"
+                f"{self._part_path}.{self._key[:_MAX_SHOWN]}",
+                f"unknown field of a part; the fields are {', '.join(_KEYS)}",
             )
         elif self._key in self._fields:
-            self._add_part_violation(f"{self._part_path}.{self._key}", "the field is given twice")
+            self._add_part_violation(f"{self._part_path}.{self._key}", "the field occurs twice")
 
     def _set_field(self, value: Any) -> None:
         """Set a field of the current part."""
@@ -166,18 +165,18 @@ class AnswerReader:
         if key not in _KEYS:
             return
         if value is not None and not isinstance(value, str):
-            self._add_part_violation(at, f"this is a text, not {kind_of(value)}")
+            self._add_part_violation(at, f"this must be a text, not {kind_of(value)}")
         elif not self._faulty:
             self._fields[key] = value
             if key == "name" and value is not None:
                 if (fault := name_fault(value)) is not None:
                     self._add_part_violation(at, fault)
                 elif (first := self._names.setdefault(value, self._index)) != self._index:
-                    self._add_part_violation(at, f"names are unique: {self._root}[{first}] has the same")
+                    self._add_part_violation(at, f"names must be unique: {self._root}[{first}] has the same")
             elif key == "contentType" and (fault := type_fault(value or "")) is not None:
                 self._add_part_violation(at, fault)
             elif key == "contentEncoding" and value not in (None, "plain", "base64"):
-                self._add_part_violation(at, "an encoding is plain or base64")
+                self._add_part_violation(at, "an encoding must be plain or base64")
         self._check_part()
 
     def _check_partial(self) -> None:
@@ -196,7 +195,7 @@ class AnswerReader:
         if self._faulty:
             return
         if all(key == pending_key or self._fields.get(key) is not None for key in _CONTENTS):
-            self._add_part_violation(self._part_path, "a part has either content or a contentUrl")
+            self._add_part_violation(self._part_path, "a part must have either content or a contentUrl")
         elif not any(self._can_match(each.names, each.types, pending_key, prefix) for each in self._allowed):
             name = prefix + "…" if pending_key == "name" else self._fields.get("name")
             kind = prefix + "…" if pending_key == "contentType" else self._fields.get("contentType", "…")
@@ -223,7 +222,7 @@ class AnswerReader:
             known = tuple(self._parts)
             self.violations += missing_parts(self._allowed, known)
         elif what == "root" and not self._has_parts:
-            self._add_violation("$", "a message body has a list of parts")
+            self._add_violation("$", "a message body must have a list of parts")
 
     def _finish_part(self) -> None:
         """Validate the complete part."""

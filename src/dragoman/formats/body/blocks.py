@@ -71,7 +71,7 @@ def block_of(part: Part, call_id: Ids = str, result_id: Ids = str) -> ContentBlo
 
 
 def _embedded_block(part: Part, name: str, call_id: Ids, result_id: Ids) -> ContentBlock | None:
-    """Return the block that a part holds as JSON. None if there is none, whatever the part's name."""
+    """Return the block that a part holds as JSON, or None. The name alone does not make a part such a block."""
     kinds = next((kinds for folder, kinds in _FOLDERS.items() if name.startswith(folder)), ())
     if not kinds or part.media_type != _JSON or (text := part.plain_text()) is None:
         return None
@@ -145,8 +145,8 @@ class PartWriter(Generic[PartT]):
         candidates = [self._build_part(fields) for fields in self._candidates(block)]
         if not candidates:
             kind = block.source.kind if isinstance(block, MEDIA_BLOCKS) else None
-            what = f"{block.type} block" if kind is None else f"{block.type} from such a {kind}"
-            self._losses.add(message, index, f"{self._format_name} has no word for the {what}: left out")
+            what = f"{block.type} block" if kind is None else f"{block.type} with a {kind} source"
+            self._losses.add(message, index, f"{self._format_name} has no form for the {what}: left out")
             return None
         written, read = self._best(block, candidates)
         if written.name is not None:
@@ -166,12 +166,12 @@ class PartWriter(Generic[PartT]):
         return (same or alike or tried)[0]
 
     def _report_losses(self, message: Message, index: int, read: ContentBlock) -> None:
-        """Report what a reader will not find."""
+        """Report the fields that a reader will not get back."""
         block = self._with_native_id(message.content[index])
         if read == block:
             return
         if read.type != block.type:
-            reason = f"{self._format_name} has no word for it: the {block.type} is read as a {read.type}"
+            reason = f"{self._format_name} has no form for it: the {block.type} is read as a {read.type}"
             self._losses.add(message, index, reason)
             return
         before, after = block.model_dump(), read.model_dump()
@@ -179,7 +179,7 @@ class PartWriter(Generic[PartT]):
         is_presentation = set(changed) <= _PRESENTATION_FIELDS
         self._losses.add(
             message, index,
-            f"{self._format_name} has no place for all of the {block.type} block ({', '.join(changed)})",
+            f"{self._format_name} cannot hold all of the {block.type} block ({', '.join(changed)})",
             severity=Severity.INFO if is_presentation else Severity.WARNING,
         )  # fmt: skip
 

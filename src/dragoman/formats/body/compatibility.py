@@ -49,11 +49,13 @@ def is_compatible(producer: MessageBodySchema, consumer: MessageBodySchema) -> C
     for schema in (producer, consumer):
         if not isinstance(schema, MessageBodySchema):
             kind = type(schema).__name__
-            raise TypeError(f"two MessageBodySchema are compared, not a {kind}: MessageBodySchema.from_json reads JSON")
+            raise TypeError(
+                f"is_compatible compares two MessageBodySchema, not a {kind}: MessageBodySchema.from_json reads JSON"
+            )
     try:
         return _compare(producer, consumer)
     except _TooManyStepsError:
-        return Compatibility(False, "the globs are too intricate to be compared: write them more plainly")
+        return Compatibility(False, "the globs are too complex to compare: simplify them")
 
 
 def _compare(producer: MessageBodySchema, consumer: MessageBodySchema) -> Compatibility:
@@ -65,7 +67,7 @@ def _compare(producer: MessageBodySchema, consumer: MessageBodySchema) -> Compat
     needed = [part for part in producer.parts if part.required]
     for index, part in enumerate(consumer.parts):
         if part.required and all(_find_uncovered(each, [part]) is not None for each in needed):
-            reason = f"part {index} of the consumer, {part}, is required, and the producer may leave it out"
+            reason = f"part {index} of the consumer, {part}, is required, but the producer may omit it"
             return _incompatible(producer, consumer, reason, [], [part])
     return Compatibility(True)
 
@@ -78,16 +80,16 @@ def _incompatible(
     avoided: Sequence[MessageBodySchemaPart],
 ) -> Compatibility:
     """Build the negative result, if possible with a body that holds these parts and none of the avoided ones."""
-    made = [_build_part(part) for part in parts]
+    body_parts = [_build_part(part) for part in parts]
     for needed in producer.parts:
-        if needed.required and not any(needed.matches(part) for part in made):
-            taken = [MessageBodySchemaPart(name=part.name, content_type="**") for part in made if part.name]
+        if needed.required and not any(needed.matches(part) for part in body_parts):
+            taken = [MessageBodySchemaPart(name=part.name, content_type="**") for part in body_parts if part.name]
             example = _find_uncovered(needed, [*avoided, *taken])
             if example is None:
                 return Compatibility(False, reason)
-            made.append(_build_part(example))
+            body_parts.append(_build_part(example))
     try:
-        body = MessageBody(tuple(made))
+        body = MessageBody(tuple(body_parts))
     except FormatError:
         return Compatibility(False, reason)
     proves = not producer.check(body) and consumer.check(body)

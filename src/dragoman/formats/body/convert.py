@@ -34,15 +34,15 @@ def from_message_body(body: MessageBody | Any, *, role: Role | str = Role.USER) 
     `to_message_body` restores what a message cannot hold, unless the message was changed. Raises FormatError, with a
     path.
     """
-    given = body if isinstance(body, MessageBody) else MessageBody.from_json(body)
-    content = tuple(block_of(part) for part in given.parts)
+    message_body = body if isinstance(body, MessageBody) else MessageBody.from_json(body)
+    content = tuple(block_of(part) for part in message_body.parts)
     result_ids = [block.tool_use_id for block in content if isinstance(block, ToolResultBlock)]
     role = Role(role)
     metadata = MessageMetadata(parent_tool_use_id=result_ids[0] if len(result_ids) == 1 and role is Role.TOOL else None)
     message = Message(role=role, content=content, metadata=metadata)
-    if _write(message, LossCollector(FORMAT)).as_json() == given.as_json():
+    if _write(message, LossCollector(FORMAT)).as_json() == message_body.as_json():
         return message
-    return verbatim.attach([message], FORMAT, {"parts": given.as_json()})[0]
+    return verbatim.attach([message], FORMAT, {"parts": message_body.as_json()})[0]
 
 
 def _write(message: Message, losses: LossCollector) -> MessageBody:

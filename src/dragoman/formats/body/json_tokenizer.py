@@ -122,24 +122,24 @@ class JsonTokenizer:
             if character == "}" and state is _State.KEY_OR_END:
                 return self._close("}")
             if character != '"':
-                raise BrokenJsonError("a key of an object is a string")
+                raise BrokenJsonError("a key of an object must be a string")
             self._begin(_State.STRING, is_key=True)
         elif state is _State.COLON:
             if character != ":":
-                raise BrokenJsonError("a colon stands behind a key")
+                raise BrokenJsonError("a colon must follow a key")
             self._state = _State.VALUE
         elif state is _State.COMMA_OR_END:
             if character != ",":
                 return self._close(character)
             self._state = _State.KEY if self._closers[-1] == "}" else _State.VALUE
         else:
-            raise BrokenJsonError("something stands behind the JSON")
+            raise BrokenJsonError("there is more text after the JSON")
         return None
 
     def _value(self, character: str) -> Token | None:
         if character in "{[":
             if len(self._closers) == MAX_DOCUMENT_DEPTH:
-                raise BrokenJsonError(f"it is nested over {MAX_DOCUMENT_DEPTH} levels deep")
+                raise BrokenJsonError(f"it is nested more than {MAX_DOCUMENT_DEPTH} levels deep")
             self._closers.append("}" if character == "{" else "]")
             self._state = _State.KEY_OR_END if character == "{" else _State.VALUE_OR_END
             return Token(TokenKind.OPENED, character)
@@ -156,7 +156,7 @@ class JsonTokenizer:
 
     def _close(self, character: str) -> Token:
         if not self._closers or character != self._closers.pop():
-            raise BrokenJsonError("a comma, or the end of the object or list, stands behind a value")
+            raise BrokenJsonError("a comma, or the end of the object or list, must follow a value")
         self._end_value()
         return Token(TokenKind.CLOSED, character)
 
@@ -176,7 +176,7 @@ class JsonTokenizer:
         if text[position] == '"':
             return position + 1, self._whole_string()
         if text[position] != "\\":
-            raise BrokenJsonError("a control character stands in a string")
+            raise BrokenJsonError("a string contains a control character")
         self._escape = "\\"
         return position + 1, None
 
@@ -210,14 +210,14 @@ class JsonTokenizer:
         written = "".join(self._buffer)
         known = _NUMBER.fullmatch(written) or any(word.startswith(written) for word in _WORDS)
         if not known or len(written) > _MAX_SCALAR:
-            raise BrokenJsonError(f"{written[:20]!r} is no value")
+            raise BrokenJsonError(f"{written[:20]!r} is not a JSON value")
         return end, None
 
     def _whole_scalar(self) -> Token:
         try:
             value = from_json("".join(self._buffer), allow_inf_nan=False)
         except ValueError:
-            raise BrokenJsonError(f"{''.join(self._buffer)[:20]!r} is no value") from None
+            raise BrokenJsonError(f"{''.join(self._buffer)[:20]!r} is not a JSON value") from None
         self._buffer = []
         self._end_value()
         return Token(TokenKind.VALUE, value)

@@ -45,7 +45,7 @@ class MessageBody:
                 repeated.append((index, first))
         if repeated:
             repeats = ", ".join(f"$[{index}] has the name of $[{first}]" for index, first in repeated[:5])
-            raise FormatError(f"names are unique: {repeats}", path=f"$[{repeated[0][0]}].name")
+            raise FormatError(f"names must be unique: {repeats}", path=f"$[{repeated[0][0]}].name")
         object.__setattr__(self, "_index_by_name", places)
 
     @classmethod
@@ -60,20 +60,20 @@ class MessageBody:
         if isinstance(value, dict):
             copied = copy_json_at(value)
             if "parts" not in copied:
-                raise FormatError("a message body is a list of parts, or an object with one as parts")
+                raise FormatError("a message body must be a list of parts, or an object with a list as parts")
             if unknown := copied.keys() - {"parts"}:
-                raise FormatError("beside the parts there is nothing in a message body", path=f"$.{min(unknown)}")
+                raise FormatError("a message body has no other field than its parts", path=f"$.{min(unknown)}")
             value, at = copied["parts"], "$.parts"
         if not isinstance(value, (list, tuple)):
-            raise FormatError(f"the parts of a message body are a list, not {kind_of(value)}", path=at)
+            raise FormatError(f"the parts of a message body must be a list, not {kind_of(value)}", path=at)
         parts = []
         for index, item in enumerate(value):
             path = f"{at}[{index}]"
-            given = copy_json_at(item, path)
-            if not isinstance(given, dict):
-                raise FormatError(f"a part is an object, not {kind_of(given)}", path=path)
-            with validating(given, path):
-                parts.append(MessageBodyPart.model_validate(given))
+            part_json = copy_json_at(item, path)
+            if not isinstance(part_json, dict):
+                raise FormatError(f"a part must be an object, not {kind_of(part_json)}", path=path)
+            with validating(part_json, path):
+                parts.append(MessageBodyPart.model_validate(part_json))
         try:
             return cls(tuple(parts))
         except FormatError as error:
@@ -157,13 +157,13 @@ class MessageBody:
         try:
             return part.inline_bytes()
         except ValueError as error:
-            raise FormatError(f"the content is no such text: {error}", path=self._path(part)) from None
+            raise FormatError(f"the content cannot be decoded as text: {error}", path=self._path(part)) from None
 
     def _decode(self, part: MessageBodyPart, data: bytes) -> str:
         try:
             return part.decode(data)
         except ValueError as error:
-            raise FormatError(f"the content is no such text: {error}", path=self._path(part)) from None
+            raise FormatError(f"the content cannot be decoded as text: {error}", path=self._path(part)) from None
 
     def _require_fetch(self, part: MessageBodyPart, fetch: Callable[[str], Any] | None) -> Callable[[str], Any]:
         if fetch is None:

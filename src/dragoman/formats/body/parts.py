@@ -21,7 +21,7 @@ PartT = TypeVar("PartT")
 
 ANY_TYPE = "application/octet-stream"
 
-NAME_RULE = "a name is an absolute path of letters, digits, '.', '_' and '-', such as /sources/1"
+NAME_RULE = "a name must be an absolute path of letters, digits, '.', '_' and '-', such as /sources/1"
 
 _NAME = re.compile(r"(?:/[A-Za-z0-9._-]+)+")
 _TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*")
@@ -42,12 +42,13 @@ def name_fault(name: str) -> str | None:
     if not _NAME.fullmatch(name):
         return NAME_RULE
     if {".", ".."} & set(name.split("/")):
-        return "no segment of a name is . or .."
+        return "no segment of a name can be . or .."
     return None
 
 
 def can_start_name(prefix: str) -> bool:
     """Return True if a valid name can start with this prefix."""
+    # One more character, or a whole segment, completes every prefix of a valid name.
     return name_fault(prefix + ("x" if prefix.endswith(("/", ".")) else "" if prefix else "/x")) is None
 
 
@@ -55,7 +56,7 @@ def type_fault(content_type: str) -> str | None:
     """Return what is wrong with a content type, or None. Parameters are ignored."""
     found = _TYPE.match(content_type)
     if found is None or not _PARAMETERS.fullmatch(content_type, found.end()):
-        return "a content type is a MIME type, such as text/plain"
+        return "a content type must be a MIME type, such as text/plain"
     return None
 
 
@@ -85,11 +86,11 @@ def is_base64(text: str) -> bool:
 def as_parts(parts: Iterable[PartT], kind: type[PartT]) -> tuple[PartT, ...]:
     """Return a tuple of parts. Raises FormatError for a single part, and for an item of another type."""
     if isinstance(parts, (kind, Mapping, str, bytes)):
-        raise FormatError(f"parts are a list of {kind.__name__}, not a {type(parts).__name__} alone")
+        raise FormatError(f"parts must be a list of {kind.__name__}, not a {type(parts).__name__}")
     found = tuple(parts)
     for index, part in enumerate(found):
         if not isinstance(part, kind):
-            reason = f"a part is a {kind.__name__}, not a {type(part).__name__}: from_json reads JSON"
+            reason = f"a part must be a {kind.__name__}, not a {type(part).__name__}: from_json reads JSON"
             raise FormatError(reason, path=f"$[{index}]")
     return found
 
@@ -123,11 +124,11 @@ class Part(FrozenModel):
         return self.media_type.startswith("text/")
 
     def plain_text(self) -> str | None:
-        """The content if it is plain text, otherwise None."""
+        """Return the content if it is plain text, otherwise None."""
         return None if self.is_base64 else self.content
 
     def inline_bytes(self) -> bytes | None:
-        """The content as bytes, or None if it is at a URL. Raises ValueError if its charset cannot encode it."""
+        """Return the content as bytes, or None if it is at a URL. Raises ValueError if its charset cannot encode it."""
         if self.content is None:
             return None
         return base64.b64decode(self.content) if self.is_base64 else self.content.encode(self._codec())
@@ -138,12 +139,12 @@ class Part(FrozenModel):
 
     def _codec(self) -> str:
         if self.charset not in _CHARSETS:
-            raise ValueError(f"the charset {self.charset[:40]!r} is not read here")
+            raise ValueError(f"the charset {self.charset[:40]!r} is not supported")
         return _CHARSETS[self.charset]
 
 
 class MessageBodyPart(Part):
-    """Exactly one of ``content`` and ``content_url``. The JSON fields are contentType, contentUrl, contentEncoding.
+    """A part with either ``content`` or ``content_url``. The JSON fields are contentType, contentUrl, contentEncoding.
 
     A ``name`` is an absolute POSIX path and makes the part an attachment; parts without a name are the message itself.
     Raises pydantic.ValidationError with every fault.
@@ -169,16 +170,18 @@ class MessageBodyPart(Part):
     @classmethod
     def _check_url(cls, url: str | None) -> str | None:
         if url is not None and not is_url(url):
-            raise PydanticCustomError("content_url", "a content URL is absolute, such as https://example.org/a.png")
+            raise PydanticCustomError(
+                "content_url", "a content URL must be absolute, such as https://example.org/a.png"
+            )
         return url
 
     @model_validator(mode="after")
     def _check_one_content(self) -> Self:
         if (self.content is None) == (self.content_url is None):
-            raise PydanticCustomError("one_content", "a part has either content or a contentUrl")
+            raise PydanticCustomError("one_content", "a part must have either content or a contentUrl")
         if self.is_base64:
             if self.content is None:
-                raise PydanticCustomError("encoding", "only content has an encoding, a contentUrl has none")
+                raise PydanticCustomError("encoding", "only content can have an encoding, not a contentUrl")
             if not is_base64(self.content):
-                raise PydanticCustomError("base64", "the content is no base64")
+                raise PydanticCustomError("base64", "the content is not valid base64")
         return self

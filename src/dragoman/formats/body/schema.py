@@ -38,15 +38,15 @@ class MessageBodySchema:
         """
         value = parse(document, format_name=FORMAT)
         if not isinstance(value, (list, tuple)):
-            raise FormatError(f"the schema of a message body is a list of parts, not {kind_of(value)}")
+            raise FormatError(f"the schema of a message body must be a list of parts, not {kind_of(value)}")
         parts = []
         for index, item in enumerate(value):
             path = f"$[{index}]"
-            given = copy_json_at(item, path)
-            if not isinstance(given, dict):
-                raise FormatError(f"a part of a schema is an object, not {kind_of(given)}", path=path)
-            with validating(given, path):
-                parts.append(MessageBodySchemaPart.model_validate(given))
+            part_json = copy_json_at(item, path)
+            if not isinstance(part_json, dict):
+                raise FormatError(f"a part of a schema must be an object, not {kind_of(part_json)}", path=path)
+            with validating(part_json, path):
+                parts.append(MessageBodySchemaPart.model_validate(part_json))
         return cls(tuple(parts))
 
     def as_json(self) -> list[dict[str, Any]]:

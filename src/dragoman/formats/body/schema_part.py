@@ -42,7 +42,7 @@ class MessageBodySchemaPart(FrozenModel):
     @classmethod
     def _check_name(cls, name: str | None) -> str | None:
         if name is not None and not name.startswith(("/", "*", "{")):
-            raise PydanticCustomError("name", "a name is an absolute path, and so is its pattern, such as /sources/*")
+            raise PydanticCustomError("name", "the pattern of a name must be an absolute path, such as /sources/*")
         return name
 
     @property

@@ -46,9 +46,11 @@ def to_cmf(
     Raises ValueError if the number of extensions and messages differs.
     """
     history = as_history(messages)
-    given = [_as_slots(each) for each in extensions] if extensions is not None else [None] * len(history)
-    if len(given) != len(history):
-        raise ValueError(f"there are {len(history)} messages and {len(given)} extensions: each message needs its own")
+    slots_by_message = [_as_slots(each) for each in extensions] if extensions is not None else [None] * len(history)
+    if len(slots_by_message) != len(history):
+        raise ValueError(
+            f"there are {len(history)} messages but {len(slots_by_message)} extensions: pass one for each message"
+        )
     losses = LossCollector(FORMAT)
     writer = _Writer(history, losses, {**called_tools_in_cmf(history), **(calls or {})})
     written: list[Fields] = []
@@ -56,11 +58,11 @@ def to_cmf(
     while index < len(history):
         if (found := verbatim.recover(history, index, FORMAT)) is not None:
             native, count = found
-            slots = given[index]
+            slots = slots_by_message[index]
             written.append({"message": native.get("message", native), "extensions": dict(slots)} if slots else native)
             index += count
         else:
-            written.append(writer.entry(history[index], given[index]))
+            written.append(writer.entry(history[index], slots_by_message[index]))
             index += 1
     return Conversion(written, losses.report(history))
 
@@ -80,13 +82,13 @@ def read_cmf_extensions(document: Any) -> list[Fields | None]:
     return [_policy_extensions(native) for group, native in _read(document) for _ in group]
 
 
-def _as_slots(given: ExtensionsLike | None) -> Mapping[str, Any] | None:
-    if isinstance(given, Extensions):
-        slots: Fields = given.model_dump(mode="json", exclude_none=True)
+def _as_slots(extensions: ExtensionsLike | None) -> Mapping[str, Any] | None:
+    if isinstance(extensions, Extensions):
+        slots: Fields = extensions.model_dump(mode="json", exclude_none=True)
         return slots
-    if given is None or isinstance(given, Mapping):
-        return given
-    raise TypeError(f"extensions are Extensions or a dict, one for each message, not a {type(given).__name__}")
+    if extensions is None or isinstance(extensions, Mapping):
+        return extensions
+    raise TypeError(f"pass extensions as Extensions or a dict for each message, not a {type(extensions).__name__}")
 
 
 class _Writer:
@@ -97,13 +99,13 @@ class _Writer:
         self._ids = verbatim.tool_ids(history, FORMAT)
         self._losses = losses
 
-    def entry(self, message: Message, given: Mapping[str, Any] | None) -> Fields:
+    def entry(self, message: Message, slots: Mapping[str, Any] | None) -> Fields:
         """Return a message with its extensions."""
         content = message.content
         written = message_of(message.role, message.channel, content, self._tools)
         noted = self._note_blocks(message, content)
         note = cmf_slots.build_note(message, written, noted)
-        entry = {"message": written, "extensions": cmf_slots.write_extensions(message, note, given)}
+        entry = {"message": written, "extensions": cmf_slots.write_extensions(message, note, slots)}
         return _use_native_ids(entry, self._ids) if self._ids else entry
 
     def _note_blocks(self, message: Message, content: Sequence[ContentBlock]) -> list[Fields] | None:
@@ -118,7 +120,7 @@ class _Writer:
             self._report_losses(message, index, noted[-1])
             if isinstance(block, ToolResultBlock) and block.tool_use_id not in self._tools:
                 self._losses.add(
-                    message, index, "the result answers no call, so that its tool has no name",
+                    message, index, "the result answers no call, so its tool has no name",
                     kind=LossKind.ORPHAN_RESULT, severity=Severity.INFO,
                 )  # fmt: skip
         return noted if noted != [{"part": index} for index in range(len(content))] else None
@@ -126,13 +128,13 @@ class _Writer:
     def _report_losses(self, message: Message, index: int, noted: Fields) -> None:
         block = message.content[index]
         if "part" not in noted:
-            self._losses.add(message, index, f"CMF has no word for this {block.type} block: kept in custom alone")
+            self._losses.add(message, index, f"CMF has no form for this {block.type} block: kept only in custom")
         elif "more" in noted:
             what = ", ".join(sorted(noted["more"]))
             self._losses.add(
                 message,
                 index,
-                f"CMF has no word for all of this {block.type} block ({what}): kept in custom",
+                f"CMF has no form for all of this {block.type} block ({what}): kept in custom",
                 severity=Severity.INFO,
             )  # fmt: skip
 
@@ -173,12 +175,12 @@ def _entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Message],
         at = f"{path}.message"
         raw = native.get("message", {})
         if not isinstance(raw, dict):
-            raise FormatError(f"a message of CMF is an object, not {kind_of(raw)}", path=at)
+            raise FormatError(f"a message of CMF must be an object, not {kind_of(raw)}", path=at)
         if unknown := native.keys() - {"message", "extensions", "hook"}:
-            raise FormatError("beside a message there are its extensions alone", path=f"{path}.{min(unknown)}")
-        given = native.get("extensions")
-        with validating(given, f"{path}.extensions"):
-            slots = cmf_slots.Slots.model_validate(given or {})
+            raise FormatError("only extensions can accompany a message", path=f"{path}.{min(unknown)}")
+        native_extensions = native.get("extensions")
+        with validating(native_extensions, f"{path}.extensions"):
+            slots = cmf_slots.Slots.model_validate(native_extensions or {})
     with validating(raw, at):
         message = CmfMessage.model_validate(raw)
     ids.start_turn(Role(message.role), has_results=any(part.content_type == "tool_result" for part in message.content))
@@ -217,11 +219,13 @@ def _restore(message: CmfMessage, note: cmf_slots.Note, path: str) -> Message:
 
 
 def _policy_extensions(native: Fields) -> Fields | None:
-    given = native.get("extensions") if "message" in native else None
-    if not isinstance(given, dict):
+    native_extensions = native.get("extensions") if "message" in native else None
+    if not isinstance(native_extensions, dict):
         return None
-    custom = given.get("custom")
+    custom = native_extensions.get("custom")
     if not isinstance(custom, dict) or cmf_slots.NOTE not in custom:
-        return given
+        return native_extensions
     rest = {name: value for name, value in custom.items() if name != cmf_slots.NOTE}
-    return {name: slot for name, slot in given.items() if name != "custom"} | ({"custom": rest} if rest else {})
+    return {name: slot for name, slot in native_extensions.items() if name != "custom"} | (
+        {"custom": rest} if rest else {}
+    )

@@ -99,8 +99,8 @@ class Slots(_Slot):
         return self.custom.note if self.custom else None
 
 
-def write_extensions(message: Message, note: Fields, given: Mapping[str, Any] | None) -> Fields:
-    """Return the extensions of a message. The ``given`` ones take precedence, except over the note."""
+def write_extensions(message: Message, note: Fields, extensions: Mapping[str, Any] | None) -> Fields:
+    """Return the extensions of a message. ``extensions`` take precedence over its own, except over the note."""
     metadata = message.metadata
     own_slots: Fields = {
         "agent": {"session_id": message.session_id} if message.session_id else {},
@@ -108,7 +108,7 @@ def write_extensions(message: Message, note: Fields, given: Mapping[str, Any] | 
         "llm": _drop_none(model_id=_model_name(metadata.model), provider=metadata.provider),
         "provenance": {"message_id": message.id} if message.id else {},
     }
-    slots = {name: slot for name, slot in own_slots.items() if slot} | dict(given or {})
+    slots = {name: slot for name, slot in own_slots.items() if slot} | dict(extensions or {})
     custom = slots.get("custom")
     return slots | {"custom": {**(custom if isinstance(custom, dict) else {}), NOTE: note}}
 

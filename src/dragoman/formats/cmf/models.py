@@ -50,7 +50,7 @@ class Resource(CmfModel):
     @model_validator(mode="after")
     def _one_body(self) -> Self:
         if self.content is not None and self.blob is not None:
-            raise ValueError("a resource has content or blob, not both")
+            raise ValueError("a resource can have content or blob, not both")
         return self
 
 
@@ -66,7 +66,7 @@ class ResourceReference(CmfModel):
     @model_validator(mode="after")
     def _range_in_order(self) -> Self:
         if self.range_start is not None and self.range_end is not None and self.range_end < self.range_start:
-            raise ValueError("range_end lies before range_start")
+            raise ValueError("range_end is less than range_start")
         return self
 
 

@@ -99,7 +99,7 @@ def block_of(part: Any, call_id: Ids, result_id: Ids) -> ContentBlock:
         case cmf.DocumentContentPart(content=source):
             return DocumentBlock(source=_source(source), media_type=source.media_type, title=source.title)
         case _:
-            raise AssertionError(f"no part of CMF: {type(part).__name__}")
+            raise AssertionError(f"not a part of CMF: {type(part).__name__}")
 
 
 def message_fields(message: cmf.CmfMessage) -> Fields:

@@ -51,7 +51,7 @@ def from_cassette(document: Any) -> list[Conversation]:
         if exchange.status < 400:
             conversations.add(exchange, wire)
     if not recognised:
-        raise FormatError("no exchange of this cassette is on the wire of a language model that is known here")
+        raise FormatError("no exchange of this cassette uses a known API of a language model")
     return [
         Conversation(str(number), state.messages)
         for number, state in enumerate(conversations.ends(), 1)
@@ -126,9 +126,9 @@ def _request(exchange: RecordedExchange) -> dict[str, Any]:
     try:
         body = from_json(exchange.request, allow_inf_nan=False)
     except ValueError as error:
-        raise FormatError(f"this is no JSON: {error!s:.200}", path=path) from None
+        raise FormatError(f"this is not valid JSON: {error!s:.200}", path=path) from None
     if not isinstance(body, dict):
-        raise FormatError("the body of a request is an object", path=path)
+        raise FormatError("the body of a request must be an object", path=path)
     return body
 
 

@@ -44,14 +44,14 @@ def read_cassette(document: Any) -> Iterator[RecordedExchange]:
     """Yield the exchanges of a cassette, given as text or parsed. Raises FormatError, with a path."""
     cassette = _parse(document)
     if not isinstance(cassette, Mapping):
-        raise FormatError(f"a cassette is an object, not {kind_of(cassette)}")
+        raise FormatError(f"a cassette must be an object, not {kind_of(cassette)}")
     name = next((each for each in _LISTS if each in cassette), None)
     if name is None:
-        raise FormatError("a cassette has interactions")
-    listed = cassette[name]
-    if not isinstance(listed, list):
-        raise FormatError(f"the interactions are a list, not {kind_of(listed)}", path=f"$.{name}")
-    for index, item in enumerate(listed):
+        raise FormatError("a cassette must have interactions")
+    interactions = cassette[name]
+    if not isinstance(interactions, list):
+        raise FormatError(f"the interactions must be a list, not {kind_of(interactions)}", path=f"$.{name}")
+    for index, item in enumerate(interactions):
         yield _exchange(item, f"$.{name}[{index}]")
 
 
@@ -74,15 +74,15 @@ def _yaml(text: str) -> Any:
         for event in yaml.parse(text, Loader=loader):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > MAX_DOCUMENT_DEPTH:
-                raise FormatError(f"the cassette is nested over {MAX_DOCUMENT_DEPTH} levels deep")
+                raise FormatError(f"the cassette is nested more than {MAX_DOCUMENT_DEPTH} levels deep")
         data = yaml.load(text, Loader=loader)
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         if isinstance(error, FormatError):
             raise
-        raise FormatError(f"this is no YAML: {' '.join(str(error).split())[:200]}") from None
+        raise FormatError(f"this is not valid YAML: {' '.join(str(error).split())[:200]}") from None
     sizes: dict[int, int] = {}
     if _count_nodes(data, sizes, 0) > max(_MOST_NODES, _MOST_REPEATED * len(sizes)):
-        raise FormatError("the aliases of the cassette would grow without end")
+        raise FormatError("the aliases of the cassette expand to too much data")
     return data
 
 
@@ -95,7 +95,7 @@ def _count_nodes(node: Any, sizes: dict[int, int], depth: int) -> int:
         return 1
     known = sizes.get(id(node))
     if known == 0 or depth > MAX_DOCUMENT_DEPTH:
-        raise FormatError(f"the cassette holds itself, or is nested over {MAX_DOCUMENT_DEPTH} levels deep")
+        raise FormatError(f"the cassette contains itself, or is nested more than {MAX_DOCUMENT_DEPTH} levels deep")
     if known is None:
         sizes[id(node)] = 0
         inner = node.values() if isinstance(node, dict) else node
@@ -107,12 +107,12 @@ def _exchange(item: Any, path: str) -> RecordedExchange:
     request, response = (_object(item, name, path) for name in ("request", "response"))
     method, url = request.get("method"), request.get("uri")
     if not isinstance(method, str) or not isinstance(url, str):
-        raise FormatError("a request has a method and a uri", path=f"{path}.request")
+        raise FormatError("a request must have a method and a uri", path=f"{path}.request")
     status = response.get("status", response.get("status_code"))
     if isinstance(status, Mapping):
         status = status.get("code")
     if not isinstance(status, int) or isinstance(status, bool):
-        raise FormatError("a response has a status, which is a number", path=f"{path}.response.status")
+        raise FormatError("a response must have a status, which is a number", path=f"{path}.response.status")
     headers = _headers(response.get("headers"))
     body = _body(response, "content" if "content" in response else "body", f"{path}.response")
     return RecordedExchange(
@@ -129,7 +129,7 @@ def _exchange(item: Any, path: str) -> RecordedExchange:
 def _object(item: Any, name: str, path: str) -> Mapping[str, Any]:
     found = item.get(name) if isinstance(item, Mapping) else None
     if not isinstance(found, Mapping):
-        raise FormatError(f"an interaction has a {name}, which is an object", path=f"{path}.{name}")
+        raise FormatError(f"an interaction must have a {name}, which is an object", path=f"{path}.{name}")
     return found
 
 
@@ -162,7 +162,7 @@ def _body(native: Mapping[str, Any], name: str, path: str) -> bytes:
         raise FormatError(f"the body cannot be read: {error!s:.100}", path=f"{path}.{name}") from None
     if isinstance(value, bytes):
         return value
-    raise FormatError(f"a body is a text, not {kind_of(value)}", path=f"{path}.{name}")
+    raise FormatError(f"a body must be a text, not {kind_of(value)}", path=f"{path}.{name}")
 
 
 def _json(value: Any, path: str) -> bytes:

@@ -57,10 +57,10 @@ def from_langchain(document: Any) -> list[Message]:
 
     Raises FormatError, with a path.
     """
-    listed, at = _find_messages(parse(document, format_name=LIBRARY))
+    native_messages, at = _find_messages(parse(document, format_name=LIBRARY))
     ids = ToolIdReader()
     read: list[tuple[str | None, list[Message]]] = []
-    for path, native in iter_entries(listed, format_name=LIBRARY):
+    for path, native in iter_entries(native_messages, format_name=LIBRARY):
         where = at + path.removeprefix("$")
         fields, inner = fields_of(native, where)
         with validating(fields, inner):

@@ -71,12 +71,12 @@ def fields_of(native: Fields, path: str) -> tuple[Fields, str]:
         return _read_constructed(native, path)
     kind = native.get("type")
     if not isinstance(kind, str):
-        raise FormatError("a message of LangChain has a type", path=f"{path}.type")
+        raise FormatError("a message of LangChain must have a type", path=f"{path}.type")
     inner, at = native, path
     if "data" in native and "content" not in native:
         inner, at = native["data"], f"{path}.data"
         if not isinstance(inner, dict):
-            raise FormatError(f"the data of a message is an object, not {kind_of(inner)}", path=at)
+            raise FormatError(f"the data of a message must be an object, not {kind_of(inner)}", path=at)
     known = CLASSES.get(kind.removesuffix(_CHUNK), kind)
     if known not in CLASSES.values():
         raise FormatError(f"LangChain has no message of the type {kind[:80]!r}", path=f"{path}.type")
@@ -97,14 +97,14 @@ def constructor(native: Any) -> tuple[str, Fields] | None:
 
 def _read_constructed(native: Fields, path: str) -> tuple[Fields, str]:
     if native.get("type") == "not_implemented":
-        raise FormatError("LangChain wrote of this no more than how it looks in a program", path=path)
+        raise FormatError("LangChain wrote only the repr of this object", path=path)
     constructed = constructor(native)
     if constructed is None:
-        raise FormatError("what LangChain constructs has an id, which is a list of names, and kwargs", path=path)
+        raise FormatError("an object of LangChain must have an id, which is a list of names, and kwargs", path=path)
     name, arguments = constructed
     kind = CLASSES.get(name.removesuffix(_CHUNK))
     if kind is None:
-        raise FormatError(f"{name[:80]!r} is no message of LangChain", path=f"{path}.id")
+        raise FormatError(f"{name[:80]!r} is not a message of LangChain", path=f"{path}.id")
     return {**_unescape(arguments), "type": kind}, f"{path}.kwargs"
 
 

@@ -97,7 +97,7 @@ def _read_object(data: Mapping[str, Any], model: str | None) -> list[Message]:
         at = "$.response" if "messages" in data else "$"
         return _append_reply(read, data.get("messages"), copy_json_at(answer, at), at, model)
     if not read and "messages" not in data:
-        raise FormatError("a history of LiteLLM is a list of messages, or an object with messages or a response")
+        raise FormatError("a history of LiteLLM must be a list of messages, or an object with messages or a response")
     return read
 
 
@@ -162,14 +162,16 @@ def _thinking(extra: ExtraFields) -> list[ContentBlock]:
     return [ThinkingBlock(text=extra.reasoning_content)] if extra.reasoning_content else []
 
 
-def _append_reply(read: list[Message], listed: Any, native: Fields, at: str, model: str | None) -> list[Message]:
+def _append_reply(
+    read: list[Message], native_messages: Any, native: Fields, at: str, model: str | None
+) -> list[Message]:
     """Return the messages and the reply to them; its calls get their ids together with the rest."""
     with validating(native, at):
         reply = Response.model_validate(native)
     native_reply = {"role": "assistant", **reply.choices[0].message}
-    earlier = list(listed) if isinstance(listed, (list, tuple)) else []
+    earlier = list(native_messages) if isinstance(native_messages, (list, tuple)) else []
     if not read and earlier:
-        raise FormatError(f"the messages are a list, not {kind_of(listed)}", path="$.messages")
+        raise FormatError(f"the messages must be a list, not {kind_of(native_messages)}", path="$.messages")
     (reply_message,) = _read_list([native_reply], f"{at}.choices[0].message", model or reply.model)
     stop = _STOP_REASONS.get(reply.choices[0].finish_reason or "")
     updates: dict[str, Any] = {"stop_reason": stop}

@@ -50,9 +50,9 @@ def from_llm_logs(path: str | Path) -> list[Conversation]:
             log = _Log(database)
             return [*log.threads(), *log.conversations()]
     except sqlite3.Error as error:
-        raise FormatError(f"this is no log of llm: {error!s:.200}") from None
+        raise FormatError(f"this is not a log of llm: {error!s:.200}") from None
     except KeyError as error:
-        raise FormatError(f"this is no log of llm: a table has no column {error!s:.80}") from None
+        raise FormatError(f"this is not a log of llm: a table has no column {error!s:.80}") from None
 
 
 class _Log:
@@ -60,7 +60,7 @@ class _Log:
         self._database = database
         self._tables = {row["name"] for row in self._rows("select name from sqlite_master where type = 'table'")}
         if not {"threads", "responses"} & self._tables:
-            raise FormatError("this is no log of llm: it has neither threads nor responses")
+            raise FormatError("this is not a log of llm: it has neither threads nor responses")
         self._fragments: dict[Any, str] = {}
 
     def threads(self) -> Iterator[Conversation]:
@@ -105,7 +105,7 @@ class _Log:
         while tip is not None:
             rows = self._rows("select * from messages where hash = ?", [tip])
             if not rows or tip in found:
-                raise FormatError("the thread leads to a message that is not there, or in a circle", path=path)
+                raise FormatError("the thread refers to a missing message, or to itself", path=path)
             found[tip] = rows[0]
             tip = rows[0]["parent_hash"]
         return list(found.values())[::-1]
@@ -117,7 +117,7 @@ class _Log:
         roles = {str(role): role for role in Role}
         role = roles.get(to_text(native["role"]))
         if role is None:
-            raise FormatError(f"there is no role {to_text(native['role'])[:80]!r}", path=f"{path}.role")
+            raise FormatError(f"unknown role {to_text(native['role'])[:80]!r}", path=f"{path}.role")
         parts = self._rows("select * from parts where message_hash = ? order by position", [native["hash"]])
         ids.start_turn(role, has_results=any(part["type"] == "tool_result" for part in parts))
         blocks: list[ContentBlock] = []
@@ -181,7 +181,7 @@ class _Log:
         named = to_text(reference.get("id")) if isinstance(reference, dict) else ""
         rows = self._rows("select * from attachments where id = ?", [named])
         if not rows:
-            raise FormatError("there is no such attachment", path=path)
+            raise FormatError("the attachment is missing", path=path)
         row = rows[0]
         if row["content"] is not None:
             content = row["content"] if isinstance(row["content"], bytes) else str(row["content"]).encode()
@@ -241,7 +241,7 @@ class _Log:
         except FormatError as error:
             raise FormatError(error.reason, path=f"{path}.payload") from None
         if not isinstance(fields, dict):
-            raise FormatError("a payload is an object", path=f"{path}.payload")
+            raise FormatError("a payload must be an object", path=f"{path}.payload")
         return fields
 
     def _rows(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:

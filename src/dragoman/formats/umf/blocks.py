@@ -28,7 +28,7 @@ def write_block(
             return umf.Text(text=block.text)
         case ToolUseBlock():
             if block.raw_input is not None and block.input:
-                losses.add(message, index, "of a call with input and a raw input, the raw one is written")
+                losses.add(message, index, "the call has an input and a raw input: the raw one is written")
             call_input = block.input if block.raw_input is None else block.raw_input
             return umf.ToolUse(id=ids.get(block.id, block.id), name=block.name, input=call_input)
         case ToolResultBlock():
@@ -39,10 +39,10 @@ def write_block(
         case ImageBlock(source=MediaSource(kind="base64" | "url")):
             return _image(message, index, block, losses)
         case _ if (flat := flatten_block(block)) is not None:
-            losses.add(message, index, f"UMF has no word for this {block.type} block: written as text")
+            losses.add(message, index, f"UMF has no form for this {block.type} block: written as text")
             return umf.Text(text=flat.text)
         case _:
-            losses.add(message, index, f"UMF has no word for this {block.type} block: left out")
+            losses.add(message, index, f"UMF has no form for this {block.type} block: left out")
             return None
 
 
@@ -56,11 +56,11 @@ def result_text(message: Message, index: int, block: ToolResultBlock, losses: Lo
                 losses.add(message, index, "UMF has no citations: left out", kind=LossKind.CITATIONS)
         elif (flat := flatten_block(part)) is not None:
             texts.append(flat.text)
-            losses.add(message, index, f"a result of UMF is a text: the {part.type} in it is written as text")
+            losses.add(message, index, f"a result in UMF is a text: the {part.type} in it is written as text")
         else:
-            losses.add(message, index, f"a result of UMF is a text: the {part.type} in it is left out")
+            losses.add(message, index, f"a result in UMF is a text: the {part.type} in it is left out")
     if len(texts) > 1:
-        losses.add(message, index, "a result of UMF is one text: its texts are joined", severity=Severity.INFO)
+        losses.add(message, index, "a result in UMF is one text: its texts are joined", severity=Severity.INFO)
     return "".join(texts)
 
 
@@ -81,7 +81,7 @@ def block_of(block: umf.Block, ids: ToolIdReader) -> ContentBlock:
         case umf.ToolResult():
             content = (TextBlock(text=block.content),) if block.content else ()
             return ToolResultBlock(tool_use_id=ids.result_id(block.tool_use_id), content=content)
-    raise AssertionError(f"no block of UMF: {type(block).__name__}")
+    raise AssertionError(f"not a block of UMF: {type(block).__name__}")
 
 
 def _image(message: Message, index: int, block: ImageBlock, losses: LossCollector) -> umf.Image:
@@ -95,6 +95,6 @@ def _image(message: Message, index: int, block: ImageBlock, losses: LossCollecto
             losses.add(message, index, "UMF has no type of an image by URL: left out", severity=Severity.INFO)
         return umf.Image(source=umf.UrlSource(url=source.data))
     if block.media_type is None:
-        reason = f"UMF asks for the type of an image: unknown, written as {_ANY_TYPE}"
+        reason = f"UMF requires the type of an image: it is unknown, written as {_ANY_TYPE}"
         losses.add(message, index, reason, severity=Severity.INFO)
     return umf.Image(source=umf.Base64Source(media_type=block.media_type or _ANY_TYPE, data=source.data))

@@ -101,7 +101,7 @@ class _Writer:
         if message.role is Role.TOOL and content and all(isinstance(block, ToolResultBlock) for block in content):
             if len(content) > 1:
                 self._losses.add(
-                    message, -1, "each result stands in a message of its own",
+                    message, -1, "each result is written as a separate message",
                     kind=LossKind.FLATTENED, severity=Severity.INFO,
                 )  # fmt: skip
             return [self._write_result(message, index) for index in range(len(content))]
@@ -180,7 +180,7 @@ def _read_notes(message: umf.InternalMessage, path: str) -> tuple[Fields, Role, 
         try:
             raw["metadata"] = copy_json_at(from_json(notes["metadata"], allow_inf_nan=False), at)
         except ValueError:
-            raise FormatError("this is no JSON", path=at) from None
+            raise FormatError("this is not valid JSON", path=at) from None
         if isinstance(raw["metadata"], dict):
             raw["metadata"].pop("provider_raw", None)  # belongs to adapters; a document must not set it
     try:

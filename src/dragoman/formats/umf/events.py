@@ -170,13 +170,13 @@ class _HistoryBuilder:
         key = (event.message_event_id, event.tool_call.id)
         if key in self._calls:
             return
-        given = copy_json_at(event.tool_call.arguments)
-        is_object = isinstance(given, dict)
+        arguments = copy_json_at(event.tool_call.arguments)
+        is_object = isinstance(arguments, dict)
         block = ToolUseBlock(
             id=self._ids.call_id(event.tool_call.id),
             name=event.tool_call.name,
-            input=given if is_object else {},
-            raw_input=None if is_object or given is None else _text(given),
+            input=arguments if is_object else {},
+            raw_input=None if is_object or arguments is None else _text(arguments),
         )
         self._calls[key] = block.id
         index = self._replies.get(event.message_event_id)

@@ -65,7 +65,7 @@ Content = Annotated[
     Discriminator(
         _text_or_blocks,
         custom_error_type="no_content",
-        custom_error_message="content is a text or a list of blocks",
+        custom_error_message="content must be a text or a list of blocks",
     ),
 ]
 
@@ -100,12 +100,12 @@ class InternalMessage(UmfModel):
 
     @classmethod
     def tool_result(cls, tool_call_id: str, name: str, text: str) -> Self:
-        """The message-level encoding of a result."""
+        """Return the message-level encoding of a result."""
         return cls(role="tool", content=text, tool_call_id=tool_call_id, name=name)
 
     @classmethod
     def tool(cls, text: str) -> Self:
-        """The old form of a result, without a call id."""
+        """Return the old form of a result, without a call id."""
         return cls(role="tool", content=text)
 
     def text(self) -> str:

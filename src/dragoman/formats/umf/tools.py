@@ -39,10 +39,10 @@ def tool_from_mcp(data: Any) -> InternalTool:
     """Read a tool as an MCP server lists it. Raises FormatError, with a path."""
     native = copy_json_at(parse(data, format_name="MCP"))
     if not isinstance(native, dict):
-        raise FormatError(f"a tool of MCP is an object, not {kind_of(native)}")
+        raise FormatError(f"a tool of MCP must be an object, not {kind_of(native)}")
     schema = native.get("inputSchema")
     if not isinstance(schema, dict):
-        raise FormatError("a tool of MCP has an inputSchema, which is an object", path="$.inputSchema")
+        raise FormatError("a tool of MCP must have an inputSchema, which is an object", path="$.inputSchema")
     metadata = {umf_key: native[mcp_key] for mcp_key, umf_key in _SPECIFIED.items() if mcp_key in native}
     handled = {"name", "inputSchema", *_SPECIFIED} | ({"description"} if native.get("description") else set())
     if others := {name: value for name, value in native.items() if name not in handled}:

@@ -40,7 +40,7 @@ class Confirmation(Plugin):
         types.
         """
         if not callable(ask):
-            raise ConfigurationError(f"a Confirmation is given a function to ask, not a {type(ask).__name__}")
+            raise ConfigurationError(f"ask must be a function, not a {type(ask).__name__}")
         known = tools.items() if isinstance(tools, Mapping) else map(_tool_effects, tools)
         self._effects = {name: _parse_effects(effects) for name, effects in known}
         self._harmless = frozenset(map(_parse_effects, (harmless,) if isinstance(harmless, str) else harmless))
@@ -77,8 +77,8 @@ class Confirmation(Plugin):
 
 def _tool_effects(tool: ToolDefinition) -> tuple[str, SideEffects]:
     if not isinstance(tool, ToolDefinition):
-        given = type(tool).__name__
-        raise ConfigurationError(f"tools are definitions, or side effects by name, not a {given}")
+        type_name = type(tool).__name__
+        raise ConfigurationError(f"tools must be definitions, or side effects by name, not a {type_name}")
     return tool.name, tool.side_effects
 
 
@@ -86,4 +86,4 @@ def _parse_effects(name: SideEffects | str) -> SideEffects:
     try:
         return SideEffects(name)
     except ValueError:
-        raise ConfigurationError(f"{name!r:.80} is no side effect: there are {', '.join(SideEffects)}") from None
+        raise ConfigurationError(f"{name!r:.80} is not a side effect: use one of {', '.join(SideEffects)}") from None

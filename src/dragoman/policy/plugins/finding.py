@@ -79,7 +79,7 @@ def secrets(confidence: Literal["low", "medium", "high"] = "medium") -> Finder:
         for found in scanner.scan(data):
             start, end = found.location["start_offset"], found.location["end_offset"]
             if data[start:end] != found.secret.encode():
-                raise ValueError("a secret was found, and not where it is")  # it must not pass for that
+                raise ValueError("the scanner found a secret but not its place")  # it must not pass for that
             yield Finding(offset(start), offset(end), found.rule_id.rpartition(".")[2])
         for match in _URL_PASSWORD.finditer(text):
             yield Finding(*match.span(1), "password")
@@ -114,7 +114,7 @@ def personal_data(kinds: Iterable[str] = PERSONAL_KINDS, *, locales: Iterable[st
     datafog = _import_library("datafog", "datafog")
     selected, countries = {kind.lower() for kind in kinds}, list(locales)
     if wrong := selected - {name.lower() for name in datafog.get_supported_entities()}:
-        raise ConfigurationError(f"{min(wrong)!r:.80} is no kind of personal data that can be found")
+        raise ConfigurationError(f"{min(wrong)!r:.80} is not a kind of personal data that DataFog can find")
     prefixes = tuple(f"{country.lower()}_" for country in countries)
 
     def find(text: str) -> Iterator[Finding]:

@@ -26,12 +26,12 @@ class LabelledModels(Plugin):
         """Raises ConfigurationError if a label has a string instead of a list, or if there are no labels."""
         if not isinstance(models, Mapping):
             raise ConfigurationError(
-                f"the models stand by label, as in {{'PII': ['local:**']}}, not in a {type(models).__name__}"
+                f"map labels to models, as in {{'PII': ['local:**']}}, not a {type(models).__name__}"
             )
         self._allowed: dict[str, tuple[Glob, ...]] = {}
         for label, patterns in models.items():
             if isinstance(patterns, str):
-                raise ConfigurationError(f"the models of the label {label!r:.80} are a list: [{patterns!r:.80}]")
+                raise ConfigurationError(f"the models of the label {label!r:.80} must be a list: [{patterns!r:.80}]")
             self._allowed[label] = tuple(glob(pattern) for pattern in patterns)
 
     def check(self, step: Step) -> Violation | None:

@@ -41,13 +41,13 @@ class ObjectAccess(Plugin):
         """Raises ConfigurationError for an unknown word, or a string instead of a list."""
         for words in (trust_domains, data_scope):
             if isinstance(words, str):
-                raise ConfigurationError(f"{words!r:.80} is one word, and a list is needed")
+                raise ConfigurationError(f"{words!r:.80} is a string, but a list is needed")
         self._domains = None if trust_domains is None else frozenset(trust_domains)
         self._scope = None if data_scope is None else frozenset(data_scope)
         if unknown := (self._domains or frozenset()) - set(_DOMAINS):
-            raise ConfigurationError(f"{min(unknown)!r:.80} is no trust domain: they are {', '.join(_DOMAINS)}")
+            raise ConfigurationError(f"{min(unknown)!r:.80} is not a trust domain: use one of {', '.join(_DOMAINS)}")
         if unlisted not in ("allow", "deny"):
-            raise ConfigurationError(f"{unlisted!r:.80}: the words are allow and deny")
+            raise ConfigurationError(f"{unlisted!r:.80}: use allow or deny")
         self._unlisted = unlisted
         self._self_managed = self_managed
 
@@ -66,13 +66,13 @@ class ObjectAccess(Plugin):
         self, profile: ObjectSecurityProfile | None, subject: SubjectExtension | None
     ) -> tuple[str, str] | None:
         if profile is None:
-            return ("object_unlisted", "nobody says what it takes to use it") if self._unlisted == "deny" else None
+            return ("object_unlisted", "it has no profile") if self._unlisted == "deny" else None
         if (self._self_managed or profile.managed_by != "tool") and lacks_permissions(subject, profile):
-            return "object_permissions", "the caller has not all of the permissions that this takes"
+            return "object_permissions", "the caller lacks a permission that this requires"
         if self._domains is not None and profile.trust_domain not in self._domains:
             return "object_trust_domain", "its trust domain is not allowed"
         if self._scope is not None and not self._scope.issuperset(profile.data_scope):
-            return "object_data_scope", "it touches fields that are not allowed"
+            return "object_data_scope", "it uses fields that are not allowed"
         return None
 
 

@@ -54,7 +54,7 @@ class OpaPolicy(Plugin):
         """
         steps = path.strip("/").replace(".", "/")
         if not url.startswith(("http://", "https://")) or not steps:
-            raise ConfigurationError("an Open Policy Agent has an http URL, and a path such as app/allow")
+            raise ConfigurationError("an Open Policy Agent needs an http URL, and a path such as app/allow")
         self._url = f"{url.rstrip('/')}/v1/data/{steps}"
         self.hooks, self.capabilities = tuple(hooks), tuple(capabilities)
         self._include = {"include_content": include_content, "include_arguments": include_arguments}
@@ -83,7 +83,7 @@ class OpaPolicy(Plugin):
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
             return _unavailable_violation(type(error).__name__)
         except (ValueError, RecursionError):
-            return _unavailable_violation("its answer is no JSON")
+            return _unavailable_violation("its answer is not JSON")
 
 
 def _read_decision(answer: Any) -> Violation | None:

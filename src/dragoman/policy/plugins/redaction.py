@@ -54,7 +54,7 @@ class Redaction(Plugin):
         """
         if key is not None and not (key and isinstance(key, bytes)):
             raise ConfigurationError(
-                "the key of a redaction is bytes, and not empty: else anyone can guess what was meant"
+                "the key of a redaction must be non-empty bytes: otherwise anyone can guess the values"
             )
         self._finders: tuple[Find, ...] = (secrets(), personal_data()) if finders is None else _as_finders(finders)
         self._key = key
@@ -93,5 +93,7 @@ def _as_finders(finders: Iterable[Find]) -> tuple[Find, ...]:
     found = (finders,) if callable(finders) else tuple(finders)
     for finder in found:
         if not callable(finder):
-            raise ConfigurationError(f"a finder is a function from a text to findings, not a {type(finder).__name__}")
+            raise ConfigurationError(
+                f"a finder must be a function from a text to findings, not a {type(finder).__name__}"
+            )
     return found

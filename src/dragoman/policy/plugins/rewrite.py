@@ -121,7 +121,7 @@ def _rewrite_resource(part: ResourceBlock, change: Change) -> dict[str, Any]:
         blob = _rewrite_base64(blob, change)
     fields = {"content": content, "blob": blob, "description": _change_optional(part.description, change)}
     if (content, blob) != (part.content, part.blob):
-        fields["size_bytes"] = None  # no longer the declared type
+        fields["size_bytes"] = None  # the declared size no longer applies
     return fields | {"annotations": rewrite_json(part.annotations, change)}
 
 
@@ -156,7 +156,7 @@ def _rewrite_message(index: int, raw: dict[str, Any], change: Change) -> dict[st
         message = read_message(raw)
     except ValueError:
         where = f"messages[{index}] of the prompt result"
-        raise UnknownPartError(f"{where} is no canonical message: let it be denied") from None
+        raise UnknownPartError(f"{where} is not a canonical message: deny it") from None
     content = tuple(rewrite_block(block, change) for block in message.content)
     if content == message.content:
         return raw

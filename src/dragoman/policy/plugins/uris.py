@@ -33,7 +33,7 @@ class _UriPlugin(Plugin):
         for pattern in patterns:
             if not isinstance(pattern, str):
                 example = f"{type(self).__name__}('tool://a/*', 'file:///**')"
-                raise ConfigurationError(f"a pattern is a text, not a {type(pattern).__name__}: write {example}")
+                raise ConfigurationError(f"a pattern must be a string, not a {type(pattern).__name__}: write {example}")
         self._globs = tuple(glob(pattern) for pattern in patterns)
 
     def check(self, step: Step) -> Violation | None:

@@ -52,7 +52,9 @@ class PricingQuery:
 
     def __post_init__(self) -> None:
         if len(self.gaps) > _MAX_GAPS:
-            raise RequestError(f"the usages name {len(self.tools)} tools of providers, which is too many to tell apart")
+            raise RequestError(
+                f"the usages name {len(self.tools)} tools of providers, which is too many for one report"
+            )
 
     @cached_property
     def gaps(self) -> tuple[str, ...]:
@@ -91,8 +93,8 @@ class PricingQuery:
         for place, name in enumerate(self.gaps):
             if name != UNREAD:
                 conditions_by_name.setdefault(name, []).append(f"(gaps // {1 << place}) % 2 = 1")
-        for stated in sorted({line.unknown for line in self.sheet.lines if line.unknown is not None}):
-            conditions_by_name.setdefault(stated, []).append(f"unknown = {quote_literal(stated)}")
+        for unknown in sorted({line.unknown for line in self.sheet.lines if line.unknown is not None}):
+            conditions_by_name.setdefault(unknown, []).append(f"unknown = {quote_literal(unknown)}")
         if UNREAD in self.gaps:
             for name, conditions in conditions_by_name.items():
                 conditions.append(f"list_contains({UNREAD}, {quote_literal(name)})")
@@ -140,7 +142,8 @@ class PricingQuery:
         return {**keys, **spans, **rates, "quoted": "BOOLEAN", "free": "BOOLEAN", "unknown": "VARCHAR"}
 
     def _rates(self) -> str:
-        """The sheet as one JSON text: the database takes long to parse that many expressions."""
+        """Return the sheet as one JSON text, because the database would take long to parse an expression for each
+        value."""
         lines = quote_literal(json.dumps([self._line(line) for line in self.sheet.lines]))
         columns = {name: f"CAST(line[{at}] AS {kind})" for at, (name, kind) in enumerate(self._sheet.items(), 1)}
         return f"""SELECT {_alias_columns(columns)} FROM (SELECT unnest(from_json({lines}, '[["VARCHAR"]]')) AS line)"""
@@ -194,7 +197,7 @@ class PricingQuery:
             yield "true"
 
     def _charged_columns(self) -> dict[str, str]:
-        """The charged part of each subset, and the remainder of the bucket."""
+        """Return the charged part of each subset, and the remainder of the bucket."""
         pieces: dict[str, str] = {}
         for bucket, parts in self._split.items():
             left = quote_identifier(bucket)

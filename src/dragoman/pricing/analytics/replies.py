@@ -138,7 +138,7 @@ def _open_files(connection: DuckDBPyConnection, paths: Sequence[Path]) -> DuckDB
     # The columns of days may differ: some have the text, or come from another version.
     found = connection.sql(f"FROM read_parquet([{names}], union_by_name = true)")
     if missing := sorted(_REQUIRED_COLUMNS - set(found.columns)):
-        raise RequestError(f"these are no exported replies: they have no column {', '.join(missing)}")
+        raise RequestError(f"these files are not exported replies: they have no column {', '.join(missing)}")
     return found
 
 
@@ -174,7 +174,7 @@ def _parse_status(text: str) -> CostStatus:
     try:
         return CostStatus(text)
     except ValueError:
-        raise RequestError(f"a reply is {text!r:.80}, which is no status of a cost") from None
+        raise RequestError(f"a reply is {text!r:.80}, which is not a cost status") from None
 
 
 def _files(folder: Path) -> Iterator[tuple[date, Path]]:

@@ -97,9 +97,9 @@ class UsageColumns:
         return f"coalesce({self.text('model')}, '')"
 
     def moment(self) -> str:
-        """Microseconds since 1970; an error for a row without a time."""
+        """Return the microseconds since 1970; an error for a row without a time."""
         if "at" not in self._types:
-            raise RequestError("the usages have no column at: say at which moment's prices they count")
+            raise RequestError("the usages have no column at: pass the moment of the prices (at)")
         kind = self._types["at"]
         if kind == "TIMESTAMP WITH TIME ZONE":
             at = '"at"'
@@ -128,7 +128,7 @@ class UsageColumns:
         return f"coalesce({self.text('status')} IN ('error', 'cancelled'), false)"
 
     def unread(self) -> str | None:
-        """The list of invalid counts in the usage; None if there is no such column."""
+        """Return the list of invalid counts in the usage; None if there is no such column."""
         if "unread" not in self._types:
             return None
         text = self._types["unread"] in ("VARCHAR", "JSON")
@@ -174,7 +174,7 @@ def count_expression(value: str, kind: str) -> str:
     elif kind in ("FLOAT", "DOUBLE") or kind.startswith("DECIMAL"):
         value = _require(f"{value} = trunc({value})", value, "a count")
     else:
-        raise RequestError(f"{value} is {kind}, which is no count")
+        raise RequestError(f"{value} is {kind}, which is not a count")
     return f"CAST({value} AS UBIGINT)"
 
 
@@ -187,7 +187,7 @@ def between_condition(moment: str, since: datetime | None, until: datetime | Non
     for at, sign in ((since, ">="), (until, "<")):
         if at is not None:
             if at.tzinfo is None:
-                raise RequestError("a time without a zone is no moment: give it tzinfo=UTC")
+                raise RequestError("a time needs a time zone: set tzinfo=UTC")
             found.append(f"{moment} {sign} {(at - _EPOCH) // _MICROSECOND}")
     return " AND ".join(found) or "true"
 

@@ -153,7 +153,7 @@ class Usages:
     def _build_query(self, table: PriceTable, at: datetime | None, as_model: str | None) -> PricingQuery:
         """Build the query; the kinds of replies are selected first."""
         if at is not None and at.tzinfo is None:
-            raise RequestError("prices depend on the time: give it with a time zone")
+            raise RequestError("a time needs a time zone, because prices depend on it")
         models = {as_model} if as_model is not None else self._distinct_texts(self._columns.model())
         raw_fields = list_surcharge_fields(table, models)
         columns = kind_columns(self._columns, raw_fields)
@@ -197,7 +197,7 @@ class Usages:
 
 def _table(table: PriceTable | None, version: str | None) -> PriceTable:
     if table is not None and version is not None:
-        raise RequestError("give a table or the version of one, not both")
+        raise RequestError("pass a table or a version, not both")
     return table or price_table(version)
 
 

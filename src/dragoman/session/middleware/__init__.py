@@ -3,6 +3,8 @@
 A middleware is a function that gets the turn, a generator of effects, and returns another one. The easiest way to write
 one is `intercept`, which calls a generator function for each effect:
 
+    replies = {}
+
     def remember_replies(turn):
         def handle(effect):
             if not isinstance(effect, Send):
@@ -18,8 +20,9 @@ one is `intercept`, which calls a generator function for each effect:
 
     session = Session("anthropic:claude-opus-5-5", middleware=[remember_replies])
 
-``dragoman.session.effects`` has the effects and their outcomes. A session's own middlewares are around those of the
-program: policy, telemetry, limits with budgets, and persistence outermost. So a policy judges what is really sent.
+``dragoman.session.effects`` has the effects and their outcomes. Each effect passes through the program's middlewares
+first, and then through the session's own: policy, telemetry, limits with budgets, persistence. So a policy judges what
+is really sent.
 """
 
 from collections.abc import Callable, Generator

@@ -1,5 +1,5 @@
-"""The middleware of budgets and limits: each attempt is reserved, waits until it may start, and is settled by its
-outcome."""
+"""The middleware of budgets and limits. It reserves the cost of each attempt, waits until the limits let the attempt
+start, and settles both by its outcome."""
 
 import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -68,15 +68,17 @@ class LimitsMiddleware:
         outcome: SendOutcome = yield replace(send, observers=(*send.observers, partial(_observe, limits, model)))
         if isinstance(outcome, Failed) and isinstance(outcome.error, ProviderError):
             yield _observe(limits, model, outcome.error)
-        used, requests = _used(outcome, input_tokens)
+        used, requests = _count_use(outcome, input_tokens)
         if used is not _ALL_RESERVED:
             yield _settle_grant(limits, grant, used, requests)
         return outcome
 
 
 def _settle_budgets(reservation: Reservation, outcome: SendOutcome) -> None:
-    """Settle by the usage of the reply. Without one, a reply that began counts as its estimated input; if the caller
-    saw nothing of it, it counts as nothing."""
+    """Settle by the usage of the reply.
+
+    If the reply reported none, it counts as its estimated input if the caller saw any of it, and as nothing otherwise.
+    """
     match outcome:
         case Replied():
             reservation.settle(outcome.message.usage)
@@ -92,10 +94,10 @@ def _settle_budgets(reservation: Reservation, outcome: SendOutcome) -> None:
             pass
 
 
-def _used(outcome: SendOutcome, input_tokens: int) -> tuple[TokenUsage | None, int]:
+def _count_use(outcome: SendOutcome, input_tokens: int) -> tuple[TokenUsage | None, int]:
     """Return the tokens and the requests that a limit counts.
 
-    If a reply that the caller saw reported no usage, everything that was reserved counts.
+    If a reply reported no usage and the caller saw any of it, everything that was reserved counts.
     """
     usage = _usage(outcome)
     if isinstance(outcome, Failed):
@@ -126,20 +128,20 @@ def _usage(outcome: SendOutcome) -> Usage | None:
 
 
 def _settle_grant(limits: Limits, grant: Grant, used: TokenUsage | None, requests: int) -> Perform:
-    return _logged(
+    return _log_errors_of(
         partial(limits.settle, grant, used, requests=requests),
         partial(limits.settle_async, grant, used, requests=requests),
     )
 
 
 def _observe(limits: Limits, model: str, headers_or_error: Mapping[str, str] | ProviderError) -> Perform:
-    return _logged(
+    return _log_errors_of(
         partial(limits.observe, model, headers_or_error), partial(limits.observe_async, model, headers_or_error)
     )
 
 
-def _logged(work: Callable[[], None], work_async: Callable[[], Awaitable[None]]) -> Perform:
-    """Return the effect. If the counters cannot be reached, this is logged, and the reply stays."""
+def _log_errors_of(work: Callable[[], None], work_async: Callable[[], Awaitable[None]]) -> Perform:
+    """Return the work as an effect that logs an error of the counters: the reply is valid without them."""
 
     def run() -> None:
         try:
@@ -157,4 +159,4 @@ def _logged(work: Callable[[], None], work_async: Callable[[], Awaitable[None]])
 
 
 def _log_uncounted(error: DragomanError) -> None:
-    logger.warning("what a request took of the limits could not be counted: %s", error)
+    logger.warning("the limits could not count a request: %s", error)

@@ -14,9 +14,16 @@ class Persistence:
     """Tracks what the store has of one session. ``version`` is the store's; None if the session is not stored yet."""
 
     def __init__(
-        self, store: SessionStore, *, version: int | None = None, messages: int = 0, attempts: int = 0
+        self,
+        store: SessionStore,
+        *,
+        version: int | None = None,
+        messages: int = 0,
+        attempts: int = 0,
+        facts: Mapping[str, Any] | None = None,
     ) -> None:
         self._store = store
+        self._facts = {name: value for name, value in (facts or {}).items() if value is not None}
         self._version = version
         self._messages = messages
         self._attempts = attempts
@@ -45,6 +52,7 @@ class Persistence:
                 attempts=attempts,
                 user_id=user_id,
                 team_id=team_id,
+                **self._facts,
                 **extra,
             )
             self._version = record.version

@@ -27,7 +27,7 @@ from dragoman.session.middleware.stream_filter import StreamFilter
 
 
 class PolicyMiddleware:
-    """``history`` is the session's, whose messages the policy may replace before they are sent."""
+    """``history`` is the session's list of messages. The policy may replace its messages before they are sent."""
 
     def __init__(
         self,
@@ -85,10 +85,10 @@ class PolicyMiddleware:
         return [replace(each, message=message) for each, message in zip(ordered, messages, strict=True)]
 
     def _check_kept(self, keep: Keep) -> Generator[Effect, Any, Any]:
-        """Check a reply that no provider sent, because a middleware of the program gave it."""
+        """Check a reply that no provider sent, because a middleware of the program provided it."""
         messages = list(keep.messages)
         for index, message in enumerate(messages):
-            if message.role is Role.ASSISTANT and self._adapter is not None and not self._hooks.knows(message):
+            if message.role is Role.ASSISTANT and self._adapter is not None and not self._hooks.has_checked(message):
                 messages[index] = yield perform(self._hooks.check_reply(self._adapter, message))
         return (yield replace(keep, messages=tuple(messages)))
 

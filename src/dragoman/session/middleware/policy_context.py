@@ -43,7 +43,7 @@ class PolicyContext:
 
     def __init__(self, session_id: str, agent: AgentExtension | None, toolbox: Toolbox) -> None:
         known = agent or AgentExtension()
-        self._given_agent = agent
+        self._agent_settings = agent
         self.agent = known if known.session_id else known.model_copy(update={"session_id": session_id})
         self._toolbox = toolbox
         self._tools: dict[str, ToolMetadata | None] = {}
@@ -51,12 +51,12 @@ class PolicyContext:
         self._turn = -1
 
     def next_turn(self, prompt_text: str) -> None:
-        """Count the turn. A turn or an input that the program gave stays."""
+        """Count the turn. A turn number or an input that the program set is not replaced."""
         self._turn += 1
         facts: dict[str, Any] = {"turn": self._turn, "input": prompt_text}
-        given = self._given_agent or AgentExtension()
+        settings = self._agent_settings or AgentExtension()
         self.agent = self.agent.model_copy(
-            update={name: value for name, value in facts.items() if getattr(given, name) is None}
+            update={name: value for name, value in facts.items() if getattr(settings, name) is None}
         )
 
     def model(self, adapter: Adapter) -> LLMExtension:
@@ -65,7 +65,7 @@ class PolicyContext:
         return self._model[1]
 
     def tool(self, name: str) -> ToolMetadata | None:
-        """None if the session has no such tool."""
+        """Return the tool's metadata, or None if the session has no such tool."""
         if name not in self._tools:
             self._tools[name] = _tool_metadata(self._toolbox.find(name))
         return self._tools[name]
@@ -87,17 +87,17 @@ def _tool_metadata(tool: Tool | None) -> ToolMetadata | None:
     if isinstance(metadata, ToolMetadata):
         return metadata
     effects = tool.definition.side_effects
-    harmless = effects in (SideEffects.NONE, SideEffects.READ)
+    read_only = effects in (SideEffects.NONE, SideEffects.READ)
     return ToolMetadata(
         name=tool.name,
         description=tool.definition.description or None,
         input_schema=tool.definition.input_schema,
-        annotations={SIDE_EFFECTS: str(effects), "readOnlyHint": harmless},
+        annotations={SIDE_EFFECTS: str(effects), "readOnlyHint": read_only},
     )
 
 
 def actions_of(tool: ToolMetadata | None) -> tuple[str, ...]:
-    """Return what a run does with data. An unknown tool is never run."""
+    """Return what the tool does with data, as data policies name it. An unknown tool is never run."""
     if tool is None:
         return ()
     annotations: Mapping[str, Any] = tool.annotations
@@ -114,7 +114,7 @@ def llm_extension(adapter: Adapter) -> LLMExtension:
 
 
 def provenance(message: Message, mcp: MCPExtension | None = None) -> ProvenanceExtension:
-    """``mcp`` describes the tool that gave the result."""
+    """Return the origin of a message. If it holds a tool's result, ``mcp`` describes the tool."""
     source = "user" if message.role is Role.USER else None
     if mcp is not None and mcp.tool is not None and mcp.tool.server_id is not None:
         source = f"mcp-server:{mcp.tool.server_id}"

@@ -252,7 +252,7 @@ class PolicyHooks:
         self._just_checked = (str(adapter.model_id), frozenset(map(id, admitted)))
         return tuple(admitted)
 
-    def knows(self, message: Message) -> bool:
+    def has_checked(self, message: Message) -> bool:
         """Whether the message was checked in this form."""
         return id(message) in self._admitted
 
@@ -291,7 +291,7 @@ class PolicyHooks:
     def check_fetch(
         self, hook: str, message: Message, require: Callable[[Message], str | None] | None, **slots: Any
     ) -> Steps[Message]:
-        """Runs one hook on a fetched message; data that comes in is labelled as its policy says.
+        """Run one hook on a fetched message; data that comes in is labelled as its policy says.
 
         ``require`` gets the message as the plugins left it and returns the code of a refusal, or None.
         """

@@ -16,6 +16,8 @@ from dragoman.events.catalogue import (
     LlmCallCompleted,
     LlmCallFailed,
     LlmCallStarted,
+    ModelSwapped,
+    ModelSwapRefused,
     PolicyDeclassified,
     PolicyDenied,
     PolicyHeadersWritten,
@@ -46,6 +48,7 @@ from dragoman.session.effects import (
     intercept,
 )
 from dragoman.session.history import History
+from dragoman.session.preview import Preview
 from dragoman.session.routes import Route
 from dragoman.tools.toolbox import Toolbox
 
@@ -122,11 +125,29 @@ class Telemetry:
         self._emit(partial(PolicyDenied.model_validate, facts))
 
     def on_declassification(self, record: "Declassification") -> None:
-        """Emitted between turns, so the event has no turn id."""
         facts = {"labels": tuple(record.labels), "actor_id": record.actor, "reason": record.reason}
-        make = partial(PolicyDeclassified.model_validate, facts | {"subject": record.subject})
-        with suppress(EventOverflowError):
-            self.bus.emit(make, session_id=self._session_id)
+        self._emit_between_turns(partial(PolicyDeclassified.model_validate, facts | {"subject": record.subject}))
+
+    def on_swap(self, previous: str | None, preview: Preview) -> None:
+        """Report a swap, or its refusal."""
+        if preview.fits:
+            self._emit_between_turns(
+                lambda: ModelSwapped(
+                    previous_model=previous,
+                    model=preview.model,
+                    losses=len(preview.losses),
+                    estimated_input_tokens=preview.input_tokens,
+                )
+            )
+            return
+        self._emit_between_turns(
+            lambda: ModelSwapRefused(
+                previous_model=previous,
+                model=preview.model,
+                refusals=tuple(map(str, preview.refusals)),
+                reason_count=len(preview.reasons),
+            )
+        )
 
     def on_headers_written(self, provider: str, names: Sequence[str]) -> None:
         self._emit(partial(PolicyHeadersWritten, provider=provider, names=tuple(names)))
@@ -169,8 +190,8 @@ class Telemetry:
                 self._emit(partial(LlmCallCompleted.of, outcome.message), attachment=outcome.message)
             case Abandoned():
                 self._abandoned = 1
-                left = RequestCancelledError("the caller left")
-                self._emit(partial(_llm_failure_payload, send, left, self._latency_ms(send)))
+                cancelled = RequestCancelledError("the caller left")
+                self._emit(partial(_llm_failure_payload, send, cancelled, self._latency_ms(send)))
             case _:
                 self._emit(partial(_llm_failure_payload, send, outcome.error, self._latency_ms(send)))
         return outcome
@@ -211,9 +232,14 @@ class Telemetry:
         )
 
     def _latency_ms(self, send: Send) -> int | None:
-        """Milliseconds since the request was sent; None if it was not."""
+        """Return the milliseconds since the request was sent; None if it was not."""
         started_at = send.context.started_at
         return None if started_at is None else max(round((self._clock() - started_at) / timedelta(milliseconds=1)), 0)
+
+    def _emit_between_turns(self, make: Callable[[], Payload]) -> None:
+        """The event has no turn id."""
+        with suppress(EventOverflowError):
+            self.bus.emit(make, session_id=self._session_id)
 
     def _turn_totals(self, billed: Sequence[Message], span: timedelta, failed: StopReason | None) -> Payload:
         replies = [message for message in billed if message.role is Role.ASSISTANT or message.metadata.summary_of]

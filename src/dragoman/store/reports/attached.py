@@ -72,8 +72,8 @@ class AttachedReplies(RecordedReplies):
         tables = _attach(connection, url)
         with as_request_error():
             rows = " UNION ALL BY NAME ".join(
-                f"SELECT {_columns(attempt=table == 'attempts')} FROM (SELECT *, CAST(metadata_json AS JSON) AS told"
-                f" FROM {tables}.{table} WHERE ({condition}) AND {in_span})"
+                f"SELECT {_columns(attempt=table == 'attempts')} FROM (SELECT *, CAST(metadata_json AS JSON)"
+                f" AS metadata FROM {tables}.{table} WHERE ({condition}) AND {in_span})"
                 for table, condition in _BILLED.items()
             )
             super().__init__(connection, connection.sql(rows))
@@ -93,15 +93,15 @@ _METADATA_FIELDS = frozenset({"provider", "model", "user_id", "team_id", "status
 
 
 def _columns(*, attempt: bool) -> str:
-    """The columns of an exported file, computed from a row."""
+    """Return the columns of an exported file, computed from a row."""
     expressions = {
         "session_id": _DECODE_TEXT_SQL.format("session_id"),
         "id": _DECODE_TEXT_SQL.format("id"),
         "seq": "seq",
         "attempt": str(attempt).lower(),
         "at": "make_timestamptz(created_at)",
-        "raw": "CAST(json_extract(told, '$.usage.raw') AS VARCHAR)",
-        "cost_usd": _cost_expression("json_extract_string(told, '$.usage.cost_usd')"),
+        "raw": "CAST(json_extract(metadata, '$.usage.raw') AS VARCHAR)",
+        "cost_usd": _cost_expression("json_extract_string(metadata, '$.usage.cost_usd')"),
         # A value that is not a list or map counts as none, as in the canonical form.
         **dict.fromkeys(COUNTS, ""),
     }
@@ -109,7 +109,7 @@ def _columns(*, attempt: bool) -> str:
         if not expressions.get(name):
             path = quote_literal(f"$.{name}" if name in _METADATA_FIELDS else f"$.usage.{name}")
             extracted = "json_extract_string" if duckdb_type == "VARCHAR" else "json_extract"
-            expressions[name] = f"CAST({extracted}(told, {path}) AS {duckdb_type})"
+            expressions[name] = f"CAST({extracted}(metadata, {path}) AS {duckdb_type})"
     return ", ".join(f"{expressions[name]} AS {quote_identifier(name)}" for name in COLUMNS)
 
 
@@ -120,7 +120,7 @@ def _cost_expression(cost: str) -> str:
 
 
 def _attach(connection: DuckDBPyConnection, url: str) -> str:
-    """Attaches the database and returns the schema of its tables. Does not repeat DuckDB's message: it may hold a
+    """Attach the database and return the schema of its tables. Does not repeat DuckDB's message: it may hold a
     password.
     """
     import duckdb
@@ -128,10 +128,10 @@ def _attach(connection: DuckDBPyConnection, url: str) -> str:
     try:
         parts = make_url(url)
     except ArgumentError:
-        raise ConfigurationError("a store is named by a URL, such as sqlite:///chats.db") from None
+        raise ConfigurationError("name a store by its URL, such as sqlite:///chats.db") from None
     backend = _BACKENDS.get(parts.get_backend_name())
     if backend is None or (backend.duckdb_type == "sqlite" and not parts.database):
-        raise ConfigurationError("a report reads a store in a file of SQLite, or on PostgreSQL")
+        raise ConfigurationError("a report needs a store in a SQLite file or on PostgreSQL")
     if backend.duckdb_type == "sqlite" and not Path(str(parts.database)).is_file():
         raise ConfigurationError(f"there is no store {parts.database!r:.200}")
     _load(connection, backend)
@@ -170,5 +170,5 @@ def _load(connection: DuckDBPyConnection, backend: _Backend) -> None:
     raise MissingExtraError(
         f"DuckDB {duckdb.__version__} has no extension {backend.extension}: run duckdb.sql('INSTALL "
         f"{backend.duckdb_type}') "
-        "once, or export the store, which needs none (dragoman store export)"
+        "once, or export the store, which needs no extension (dragoman store export)"
     )

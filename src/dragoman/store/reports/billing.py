@@ -41,7 +41,7 @@ def iter_billed_replies(
 
 
 def billed_conditions(table: Table, filters: BillingFilters) -> Iterator[ColumnElement[bool]]:
-    """The conditions on the rows of billed messages or attempts."""
+    """Yield the conditions on the rows of billed messages or attempts."""
     yield or_(table.c.provider.is_not(None), table.c.cost_status.is_not(None))
     if "inherited" in table.c:
         yield table.c.inherited == false()

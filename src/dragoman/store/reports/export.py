@@ -168,7 +168,7 @@ def _digest(parts: Any) -> str:
 
 
 def _read_notes(connection: "DuckDBPyConnection", folder: Path) -> Iterator[tuple[date, str]]:
-    """The days of the folder that are ours, with the digests in their files."""
+    """Yield the days of the folder that are ours, with the digests in their files."""
     import duckdb
 
     for path in folder.glob(f"day=*/{PART_NAME}"):
@@ -270,6 +270,7 @@ def _format_cost(cost: Decimal, message_id: str) -> str:
     exact = EXACT.quantize(cost, _SMALLEST_COST) if cost < _MAX_COST else None
     if exact != cost:
         raise StoreError(
-            f"the cost of the reply {message_id!r:.80} has more digits than {DECIMAL} holds, and is not rounded"
+            f"the cost of the reply {message_id!r:.80} has more digits than {DECIMAL} can hold, and rounding is not "
+            "allowed"
         )
     return format(exact, "f")

@@ -113,7 +113,7 @@ def _format_aws_message(message: bytes) -> str:
     while at < len(headers):
         name_end = at + 1 + headers[at]
         if headers[name_end] != _STRING:
-            raise ValueError("a header is no text")
+            raise ValueError("a header is not text")
         value_end = name_end + 3 + int.from_bytes(headers[name_end + 1 : name_end + 3])
         named.append(f"{headers[at + 1 : name_end].decode()}={headers[name_end + 3 : value_end].decode()}")
         at = value_end

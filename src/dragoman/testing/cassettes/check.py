@@ -60,7 +60,7 @@ def find_staleness(recording: Recording, today: datetime.date, days: int = STALE
     for provider, version in recording.adapters.items():
         installed = adapter_version(provider)
         if installed and _minor_version(installed) != _minor_version(version):
-            yield f"recorded with version {version} of the adapter {provider}, and {installed} is installed"
+            yield f"recorded with version {version} of the adapter {provider}, but {installed} is installed"
     versions = dict.fromkeys(each for exchange in recording.exchanges for each in _api_versions(exchange))
     yield from versions
 
@@ -71,7 +71,7 @@ def _api_versions(exchange: Exchange) -> Iterator[str]:
     if reader and recorded:
         for name, current in _current_headers(reader).items():
             if name in recorded and recorded[name] != current:
-                yield f"recorded with {name} {recorded[name]}, and {current} is sent now"
+                yield f"recorded with {name} {recorded[name]}, but {current} is sent now"
 
 
 def _current_headers(provider: str) -> dict[str, str]:

@@ -35,9 +35,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-import yaml
-
-from dragoman.adapter.errors import ConfigurationError, RequestError
+from dragoman.adapter.errors import ConfigurationError, MissingExtraError, RequestError
 from dragoman.adapter.registry import GROUP
 from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH
@@ -47,6 +45,13 @@ from dragoman.testing.cassettes.leaks import find_leaks
 from dragoman.testing.cassettes.secrets import Scanner, SecretFoundError
 from dragoman.testing.cassettes.summary import describe_reply
 from dragoman.testing.cassettes.wires import request_target
+
+try:
+    import yaml
+except ModuleNotFoundError as missing:
+    if missing.name != "yaml":
+        raise
+    raise MissingExtraError('cassettes need PyYAML: pip install "dragoman[testing]"') from None
 
 __all__ = [
     "Exchange",
@@ -128,14 +133,14 @@ def loads(text: str) -> Recording:
         _check_shape(text)
         data = yaml.load(text, Loader=_LOADER)
         if data["format"] not in READABLE:
-            raise ConfigurationError(f"this is no cassette of a format up to {FORMAT}")
+            raise ConfigurationError(f"this is not a cassette of a format up to {FORMAT}")
         exchanges = [_parse_exchange(item["request"], item["response"]) for item in data["exchanges"]]
         recorded = data.get("recorded")
         if not isinstance(recorded, datetime.date | None):
-            raise ConfigurationError("this is no cassette: `recorded` is no date")
+            raise ConfigurationError("this is not a cassette: `recorded` is not a date")
         return Recording(data["server"], exchanges, recorded, data.get("written_by"), dict(data.get("adapters", {})))
     except (yaml.YAMLError, RequestError, *MALFORMED_ERRORS) as error:
-        raise ConfigurationError(f"this is no cassette: {type(error).__name__}: {error!s:.400}") from None
+        raise ConfigurationError(f"this is not a cassette: {type(error).__name__}: {error!s:.400}") from None
 
 
 @cache
@@ -228,10 +233,10 @@ def _check_shape(text: str) -> None:
     depth = 0
     for event in yaml.parse(text, Loader=_LOADER):
         if isinstance(event, yaml.AliasEvent):
-            raise ConfigurationError("this is no cassette: it has aliases")
+            raise ConfigurationError("this is not a cassette: it has aliases")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DOCUMENT_DEPTH:
-            raise ConfigurationError(f"this is no cassette: it is nested over {MAX_DOCUMENT_DEPTH} levels deep")
+            raise ConfigurationError(f"this is not a cassette: it is nested more than {MAX_DOCUMENT_DEPTH} levels deep")
 
 
 class _Dumper(yaml.SafeDumper):

@@ -83,7 +83,7 @@ def import_recording(path: Path) -> Recording:
         found = list(_find_exchanges(data))
         exchanges = [_convert_exchange(each) for each in found]
     except MALFORMED_ERRORS as error:
-        raise ConfigurationError(f"{path.name} is no recording: {type(error).__name__}: {error!s:.300}") from None
+        raise ConfigurationError(f"{path.name} is not a recording: {type(error).__name__}: {error!s:.300}") from None
     hosts = dict.fromkeys(urlsplit(each.uri).hostname or _UNKNOWN_HOST for each in found)
     dates = [date for each in found if (date := _response_date(each.response_headers))]
     return new_recording(exchanges, server=", ".join(hosts) or _UNKNOWN_HOST, recorded=min(dates, default=None))
@@ -91,7 +91,7 @@ def import_recording(path: Path) -> Recording:
 
 def _find_exchanges(data: Any) -> Iterator[_ForeignExchange]:
     if not isinstance(data, Mapping):
-        raise ConfigurationError("this is no recording of a form that is known")
+        raise ConfigurationError("this is not a recording of a known format")
     if "interactions" in data:  # vcrpy, pydantic-ai
         for each in data["interactions"]:
             yield _read_pair(each["request"], each["response"])
@@ -102,7 +102,7 @@ def _find_exchanges(data: Any) -> Iterator[_ForeignExchange]:
         for each in data["http_interactions"]:
             yield _read_pair(each["request"], each["response"])
     else:
-        raise ConfigurationError("this is no recording of a form that is known")
+        raise ConfigurationError("this is not a recording of a known format")
 
 
 def _read_pair(request: Mapping[str, Any], response: Mapping[str, Any]) -> _ForeignExchange:
@@ -214,7 +214,7 @@ def _load_file(path: Path) -> Any:
         _check_size(text)
         return yaml.load(text, Loader=_Loader)
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, zlib.error, EOFError, OSError, RecursionError) as error:
-        raise ConfigurationError(f"{path.name} is no recording: {type(error).__name__}: {error!s:.300}") from None
+        raise ConfigurationError(f"{path.name} is not a recording: {type(error).__name__}: {error!s:.300}") from None
 
 
 def _decompress_file(data: bytes) -> bytes:

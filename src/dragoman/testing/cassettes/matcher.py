@@ -131,18 +131,18 @@ def _tool(tool: ToolDefinition, names: "_Normalizer") -> dict[str, Any]:
 
 
 def _options(options: AdapterOptions, names: "_Normalizer") -> dict[str, Any]:
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in fields(options):
         value = getattr(options, field.name)
         if field.name in ("context", "headers", "prompt_cache") or value is None or value == ():
             continue
         if field.name == "extra":
-            without = [{key: each for key, each in body.items() if key != "stream"} for body in value.values()]
-            value = [left for body in without if (left := names.normalize(body))]
+            bodies = [{key: each for key, each in body.items() if key != "stream"} for body in value.values()]
+            value = [normalized for body in bodies if (normalized := names.normalize(body))]
         elif isinstance(value, NamedTool):
             value = {"tool": value.name}
-        given[field.name] = _normalize_numbers(value)
-    return {key: value for key, value in given.items() if value not in ([], {})}
+        values[field.name] = _normalize_numbers(value)
+    return {key: value for key, value in values.items() if value not in ([], {})}
 
 
 def _native_notes(value: Any, names: "_Normalizer") -> Any:

@@ -82,7 +82,7 @@ class Recorder:
             if not self.path.exists():
                 miss = CassetteMissError(
                     f"there is no recording {self.path.name} in {self.path.parent}: `pytest --record-mode=once` with a"
-                    " key makes it"
+                    " key records it"
                 )
             self.misses.append(miss)
             raise miss from None

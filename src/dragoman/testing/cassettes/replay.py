@@ -86,16 +86,16 @@ class Cassette:
     def _explain_miss(self, request: RecordedRequest, played: int) -> str:
         if played:
             times = "once" if played == 1 else f"{played} times"
-            return f"{self.name}: this request was recorded {times}, and is asked once more"
+            return f"{self.name}: this request was recorded {times}, but is sent again"
         if not self.unplayed:
-            return f"{self.name} is played to its end: {request.method} {request.path} is one too many"
+            return f"{self.name} has no exchange left: {request.method} {request.path} is one request too many"
         found, number = min(
             ((differences(each.request, request), n) for n, each in enumerate(self.exchanges) if n not in self._played),
             key=lambda pair: (len(pair[0]), pair[1]),
         )
         more = f"\n  and {len(found) - _MAX_DIFFERENCES_SHOWN} more" if len(found) > _MAX_DIFFERENCES_SHOWN else ""
         return (
-            f"{self.name}, exchange {number + 1}: the request is another one than was recorded:\n  "
+            f"{self.name}, exchange {number + 1}: the request differs from the recorded one:\n  "
             + "\n  ".join(found[:_MAX_DIFFERENCES_SHOWN])
             + more
         )

@@ -45,11 +45,11 @@ def _scrub_headers(headers: Mapping[str, str], scanner: Scanner) -> dict[str, st
 
 
 def _scrub_path(path: str, scanner: Scanner) -> str:
-    kept, mark, query = path.partition("?")
+    path, separator, query = path.partition("?")
     pairs = parse_qsl(query, keep_blank_values=True)
     if any(scanner.is_secret(name, value) for name, value in pairs):
         query = urlencode([(name, MASK if scanner.is_secret(name, value) else value) for name, value in pairs])
-    return scanner.mask(kept + mark + query)
+    return scanner.mask(path + separator + query)
 
 
 def _scrub_body(body: bytes, scanner: Scanner) -> bytes:

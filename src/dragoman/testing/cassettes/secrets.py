@@ -46,10 +46,10 @@ class SecretFoundError(ConfigurationError):
         lines = [str(finding) for finding in self.findings[:_MAX_FINDINGS_SHOWN]]
         more = len(self.findings) - len(lines)
         super().__init__(
-            "the cassette is not written, as it would hold what looks like a secret:\n  "
+            "the cassette is not written, because it would hold what looks like a secret:\n  "
             + "\n  ".join(lines)
             + (f"\n  and {more} more" if more else "")
-            + "\nTake it out of what is sent, or record with a key that is of no use any more."
+            + "\nRemove it from the request, or record with a key that is no longer valid."
         )
 
 
@@ -167,7 +167,7 @@ class Scanner:
         rules = _rules()
         for found in rules.shapes.finditer(text):
             if not is_placeholder(found[0]):
-                yield f"shaped like a secret ({rules.names_of_shapes[found.lastgroup or '']})"
+                yield f"looks like a secret ({rules.names_of_shapes[found.lastgroup or '']})"
         if any(value in text and _known_value_pattern(value, text).search(text) for value in self._known):
             yield "a key that was in use"
 

@@ -27,7 +27,7 @@ def find_suites(package: str, kit: str | None = None) -> tuple[type[AdapterConfo
     adapters = sorted(entry for entry in entry_points(group=GROUP) if _is_of(entry, package))
     if not adapters:
         raise ConfigurationError(
-            f"no adapter of {package!r} is installed: it is looked for among the entry points in the group {GROUP!r},"
+            f"no adapter of {package!r} is installed: searched the entry points in the group {GROUP!r},"
             " by the package's name, its distribution's, or the provider's"
         )
     kits = {entry.name: entry for entry in entry_points(group=KITS)}
@@ -51,7 +51,7 @@ def _suite_for(adapter: EntryPoint, kit: EntryPoint | None) -> type[AdapterConfo
 def _load_suite(kit: str) -> type[AdapterConformance]:
     module, _, name = kit.partition(":")
     if not (module and name):
-        raise ConfigurationError(f"{kit!r} names no suite: write it as module:Class")
+        raise ConfigurationError(f"{kit!r} is not the name of a suite: write it as module:Class")
     with _current_folder():
         try:
             return _require_suite(kit, getattr(import_module(module), name))
@@ -62,7 +62,7 @@ def _load_suite(kit: str) -> type[AdapterConformance]:
 def _require_suite(place: str, found: object) -> type[AdapterConformance]:
     if isinstance(found, type) and issubclass(found, AdapterConformance):
         return found
-    raise ConfigurationError(f"{place} is no AdapterConformance class")
+    raise ConfigurationError(f"{place} is not an AdapterConformance class")
 
 
 @contextmanager

@@ -1,10 +1,10 @@
-"""The return trip of a history: to a wire and back, and whether the list of losses tells what changed on the way.
+"""The return trip of a history: to a wire and back, and whether the list of losses names every change.
 
-What counts as the same conversation is who said which blocks, in which order, on which channel. Message ids, times
-and metadata do not count, as for the return trip of requests. Tool ids count by the calls that they stand for, as
-each provider has its own. Neighbouring messages of one role are one, as no provider tells them apart. Texts and
-thinking without a character say nothing, nor do messages of nothing else. An image of the detail ``auto`` is one
-without any, and a citation is the provider's own object where it has one.
+What counts as the same conversation is who said which blocks, in which order, on which channel. Message ids, times and
+metadata do not count, as for the return trip of requests. Tool ids are compared by their calls, because each provider
+has its own. Neighbouring messages of one role count as one, because no provider distinguishes them. Texts and thinking
+without a character say nothing, nor do messages of nothing else. An image with the detail ``auto`` equals one without a
+detail, and a citation is the provider's own object if it has one.
 """
 
 from collections.abc import Iterator, Sequence

@@ -30,10 +30,11 @@ class NotTriedError(DragomanError):
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """The number of trials. ``histories``: of each kind. ``replies``: generated, in addition to the fixed ones.
+    """How much the kit tries.
 
-    ``streams``: see `stream_laws.Effort`. ``mutated``: the reply that they cut and mutate at every byte; a shorter one
-    is faster. ``processes``: other processes that must write the same bytes.
+    ``histories`` is the number of histories of each kind, ``replies`` the number of generated replies in addition to
+    the fixed ones, and ``processes`` the number of other processes that must write the same bytes. ``streams`` is the
+    effort of the laws of streams, which cut and mutate the reply ``mutated`` at every byte: a shorter one is faster.
     """
 
     histories: int = 25
@@ -72,7 +73,7 @@ class Subject:
     def require_wires(self) -> tuple[Wire, ...]:
         """Return the wires. Raises NotTriedError if there is none."""
         if not self.wires:
-            raise NotTriedError("no Wire was given, which says how the provider answers")
+            raise NotTriedError("no Wire was given, which describes the provider's answers")
         return self.wires
 
     def sample_replies(self, wire: Wire) -> list[SampleReply]:

@@ -39,12 +39,14 @@ class AdapterConformance:
         """
         named = getattr(cls, "adapter", None)
         if named is None:
-            raise ConfigurationError(f"{cls.__name__} does not say which adapter it is for: set `adapter`")
+            raise ConfigurationError(f"{cls.__name__} does not name its adapter: set `adapter`")
         kind = adapter_class(named) if isinstance(named, str) else named
         wires = (cls.wire,) if isinstance(cls.wire, Wire) else tuple(cls.wire)
         models = tuple(only) or cls.models or kind.listed_models
         if not models:
-            raise ConfigurationError(f"{cls.__name__} has nothing to try: name `models`, for the adapter lists none")
+            raise ConfigurationError(
+                f"{cls.__name__} has nothing to test: set `models`, because the adapter lists none"
+            )
         return tuple(Subject(kind(model), wires, cls.effort) for model in models)
 
     @classmethod

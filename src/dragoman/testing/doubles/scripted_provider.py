@@ -98,7 +98,7 @@ def scripted_reply(
     content of a stream, or in place of a whole reply.
     """
     pairs = calls.items() if isinstance(calls, Mapping) else calls
-    sample_calls = tuple(_sample_call(number, name, given) for number, (name, given) in enumerate(pairs, 1))
+    sample_calls = tuple(_sample_call(number, name, arguments) for number, (name, arguments) in enumerate(pairs, 1))
     text = tuple(_WORD.findall(pieces[0])) if len(pieces) == 1 else tuple(filter(None, pieces))
     sample = SampleReply(
         thinking=tuple(_WORD.findall(thinking)),
@@ -112,10 +112,10 @@ def scripted_reply(
     return ScriptedReply(sample, expects, delay, chunk_delay, error)
 
 
-def _sample_call(number: int, name: str, given: Mapping[str, Any]) -> SampleCall:
-    written = json.dumps(dict(given), ensure_ascii=False)
-    half = len(written) // 2
-    return SampleCall(f"call_{number}", name, dict(given), (written[:half], written[half:]))
+def _sample_call(number: int, name: str, arguments: Mapping[str, Any]) -> SampleCall:
+    arguments_text = json.dumps(dict(arguments), ensure_ascii=False)
+    half = len(arguments_text) // 2
+    return SampleCall(f"call_{number}", name, dict(arguments), (arguments_text[:half], arguments_text[half:]))
 
 
 class ScriptedProvider:
@@ -135,7 +135,7 @@ class ScriptedProvider:
         for entry in script:
             if not (isinstance(entry, str | ScriptedReply | Exception) or callable(entry)):
                 raise ConfigurationError(
-                    f"{entry!r:.80} cannot be in a script: give a text, a scripted_reply(...), an error or a function"
+                    f"{entry!r:.80} is not a line of a script: use a text, scripted_reply(...), an error or a function"
                 )
         self.name = name
         self.requests: list[ProviderRequest] = []
@@ -162,7 +162,7 @@ class ScriptedProvider:
         """Raise ScriptError if part of the script was not used."""
         if self.remaining > 0:
             raise ScriptError(
-                f"{self.name}: {self.remaining} of {len(self._script)} lines of the script were never asked for"
+                f"{self.name}: {self.remaining} of {len(self._script)} lines of the script were never used"
             )
 
     def __enter__(self) -> Self:
@@ -183,7 +183,7 @@ class ScriptedProvider:
             number = len(self.requests)
             if number >= len(self._script):
                 raise ScriptError(
-                    f"{self.name}: the script has {number} lines, and was asked once more: {_shorten(request)}"
+                    f"{self.name}: the script has {number} lines, but one more request came: {_shorten(request)}"
                 )
             self.requests.append(request)
             entry = self._script[number]
@@ -195,13 +195,11 @@ class ScriptedProvider:
             and not re.search(reply.expects, request.text)
         ):
             raise ScriptError(
-                f"{self.name}, line {number + 1}: {reply.expects!r} was expected, and what was said is "
+                f"{self.name}, line {number + 1}: {reply.expects!r} was expected, but the request is "
                 f"{_shorten(request)}"
             )
         if not isinstance(reply, ScriptedReply | Exception):
-            raise ScriptError(
-                f"{self.name}, line {number + 1} is {reply!r:.80}: neither a text nor a reply nor an error"
-            )
+            raise ScriptError(f"{self.name}, line {number + 1} is {reply!r:.80}: return a text, a reply or an error")
         return reply
 
     @classmethod

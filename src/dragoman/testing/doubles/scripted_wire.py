@@ -8,6 +8,8 @@ from dragoman.adapter.errors import RateLimitError, ServerError
 from dragoman.testing.conformance.wire import Wire, compact, line
 from dragoman.testing.sample_reply import SampleReply
 
+__all__ = ["MODEL", "WIRE"]
+
 MODEL = "actor"
 
 

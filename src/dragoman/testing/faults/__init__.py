@@ -82,12 +82,14 @@ _PLACES = {
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"dragoman.testing.{_MODULES.get(name, 'faults.plan')}"), name)
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:  # a type checker would believe that every name exists
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(import_module(f"dragoman.testing.{_MODULES.get(name, 'faults.plan')}"), name)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

@@ -4,7 +4,7 @@ import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from dragoman.testing.event_bytes import event_payload, replace_payload, split_events
 
@@ -27,7 +27,7 @@ class Mutate:
     """One to three seeded changes: bytes, fields, values or events are altered, dropped, duplicated or moved."""
 
     seed: int
-    harmless: ClassVar[bool] = False
+    harmless = False
 
     def apply(self, body: bytes) -> Iterator[bytes]:
         picker = random.Random(self.seed)

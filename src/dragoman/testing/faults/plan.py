@@ -8,7 +8,7 @@ library, and adapters end the stream with a typed error.
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol, get_args, runtime_checkable
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.testing.event_bytes import (
@@ -47,7 +47,7 @@ class Cut:
 
     at: int
     reset: bool = False
-    harmless: ClassVar[bool] = False
+    harmless = False
 
     def apply(self, body: bytes) -> Iterator[bytes]:
         _check_offset(self.at, len(body))
@@ -61,7 +61,7 @@ class Stall:
     """No bytes arrive after ``at`` bytes until the reader times out. The wait itself is skipped."""
 
     after: int
-    harmless: ClassVar[bool] = False
+    harmless = False
 
     def apply(self, body: bytes) -> Iterator[bytes]:
         _check_offset(self.after, len(body))
@@ -75,11 +75,11 @@ class Rechunk:
 
     sizes: tuple[int, ...] = ()
     seed: int | None = None
-    harmless: ClassVar[bool] = True
+    harmless = True
 
     def __post_init__(self) -> None:
         if (self.seed is None) is not bool(self.sizes) or any(size < 1 for size in self.sizes):
-            raise ConfigurationError("chunks have either sizes over 0 or a seed")
+            raise ConfigurationError("chunks need either sizes of at least 1, or a seed")
 
     def apply(self, body: bytes) -> Iterator[bytes]:
         sizes = self._random(len(body)) if self.seed is not None else self._in_turn()
@@ -107,7 +107,7 @@ class Corrupt:
 
     at: int
     seed: int = 0
-    harmless: ClassVar[bool] = False
+    harmless = False
 
     def apply(self, body: bytes) -> Iterator[bytes]:
         _check_offset(self.at, len(body) - 1)
@@ -120,7 +120,7 @@ class DropEvent:
     """Drops one event, counted from 0."""
 
     n: int
-    harmless: ClassVar[bool] = False
+    harmless = False
 
     def apply(self, body: bytes) -> Iterator[bytes]:
         events = _events_up_to(body, self.n)
@@ -133,7 +133,7 @@ class DuplicateEvent:
     """Duplicates one event, counted from 0."""
 
     n: int
-    harmless: ClassVar[bool] = False
+    harmless = False
 
     def apply(self, body: bytes) -> Iterator[bytes]:
         events = _events_up_to(body, self.n)
@@ -146,7 +146,7 @@ class SwapEvents:
     """Swaps one event, counted from 0, with the next one."""
 
     n: int
-    harmless: ClassVar[bool] = False
+    harmless = False
 
     def apply(self, body: bytes) -> Iterator[bytes]:
         events = _events_up_to(body, self.n + 1)
@@ -160,7 +160,7 @@ class InjectEvent:
 
     n: int
     event: bytes
-    harmless: ClassVar[bool] = False
+    harmless = False
 
     def apply(self, body: bytes) -> Iterator[bytes]:
         events = [*_events_up_to(body, self.n - 1 if self.n else None)]
@@ -173,11 +173,11 @@ class LineEnds:
     """Replaces every line end."""
 
     end: LineEnd
-    harmless: ClassVar[bool] = True
+    harmless = True
 
     def __post_init__(self) -> None:
         if self.end not in get_args(LineEnd):
-            raise ConfigurationError(f"a line ends with CR LF, CR or LF, not {self.end!r}")
+            raise ConfigurationError(f"a line must end with CR LF, CR or LF, not {self.end!r}")
 
     def apply(self, body: bytes) -> Iterator[bytes]:
         require_text(body, "line ends")
@@ -188,7 +188,7 @@ class LineEnds:
 class Bom:
     """Adds a byte order mark at the start, as some servers on Windows send it."""
 
-    harmless: ClassVar[bool] = True
+    harmless = True
 
     def apply(self, body: bytes) -> Iterator[bytes]:
         require_text(body, "a byte order mark")
@@ -199,7 +199,7 @@ class Bom:
 class Comments:
     """Adds a line without content before every line: comments in server-sent events, blank lines in JSON."""
 
-    harmless: ClassVar[bool] = True
+    harmless = True
 
     def apply(self, body: bytes) -> Iterator[bytes]:
         require_text(body, "comments")
@@ -225,7 +225,7 @@ class Chain:
             try:
                 body = b"".join(plan.apply(body))
             except (ConnectionResetError, TimeoutError):
-                raise ConfigurationError(f"{plan} breaks the reply off: it can only be the last of a chain") from None
+                raise ConfigurationError(f"{plan} ends the reply: it must be the last plan of a chain") from None
         return last.apply(body)
 
 

@@ -210,7 +210,7 @@ def _expand_script(script: ServerScript | ServerAnswer) -> Sequence[HttpReply] |
         return script
     answers = [script] if isinstance(script, ServerAnswer) else script
     if not isinstance(answers, Sequence) or not answers:
-        raise ConfigurationError("a server without answers: give it a reply, a list of them or a function")
+        raise ConfigurationError("a server needs answers: pass a reply, a list of replies or a function")
     replies: list[HttpReply] = []
     for answer in answers:
         match answer:
@@ -224,7 +224,7 @@ def _expand_script(script: ServerScript | ServerAnswer) -> Sequence[HttpReply] |
             case Cassette():
                 replies += map(recorded_reply, answer.exchanges)
             case _:
-                raise ConfigurationError(f"{answer!r:.80} is no answer of a server")
+                raise ConfigurationError(f"{answer!r:.80} is not an answer of a server")
     return replies
 
 
@@ -259,7 +259,7 @@ def _parse_size(text: str, base: int) -> int:
     try:
         return int(text.strip(), base)
     except ValueError:
-        raise ConnectionAbortedError(f"{text!r:.80} is no size") from None
+        raise ConnectionAbortedError(f"{text!r:.80} is not a size") from None
 
 
 def _parse_header(line: bytes) -> tuple[str, str]:

@@ -23,9 +23,9 @@ class Refusals:
 
     def __post_init__(self) -> None:
         if not 400 <= self.status <= 599:
-            raise ConfigurationError(f"a refusal has a status from 400 to 599, not {self.status}")
+            raise ConfigurationError(f"a refusal must have a status from 400 to 599, not {self.status}")
         if self.times < 1:
-            raise ConfigurationError(f"a request is refused once or more often, not {self.times} times")
+            raise ConfigurationError(f"times must be at least 1, not {self.times}")
 
 
 def status_then_success(
@@ -109,9 +109,9 @@ class _Chunks(httpx.SyncByteStream, httpx.AsyncByteStream):
 def _check(inner: object, kind: type, plan: object) -> None:
     """Raises ConfigurationError."""
     if not isinstance(inner, kind):
-        raise ConfigurationError(f"faults are put above an httpx.{kind.__name__}, not a {type(inner).__name__}")
+        raise ConfigurationError(f"a faulty transport wraps an httpx.{kind.__name__}, not a {type(inner).__name__}")
     if isinstance(plan, type) or not isinstance(plan, Plan | Refusals):
-        raise ConfigurationError(f"{plan!r:.80} is no fault plan")
+        raise ConfigurationError(f"{plan!r:.80} is not a fault plan")
 
 
 def _faulty_response(response: httpx.Response, plan: Plan, body: bytes) -> httpx.Response:

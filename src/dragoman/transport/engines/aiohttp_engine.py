@@ -48,7 +48,7 @@ class AiohttpEngine(Engine):
             return "HTTP/2"
         proxies = _find_proxies(connection_settings.proxy)
         unsupported = {proxy_scheme(proxy) for use, proxy in proxies.items() if use != _NO_PROXY} - {"http"}
-        return f"way through a proxy of the kind {min(unsupported)}" if unsupported else ""
+        return f"support for a proxy of the kind {min(unsupported)}" if unsupported else ""
 
     def client_size(self, connection_settings: ConnectionSettings) -> int | None:
         return None
@@ -105,7 +105,7 @@ class AiohttpClient:
         self._owned = owned
 
     def proxy_arguments(self, url: "httpx.URL") -> dict[str, str]:
-        """The proxy for an address, as request arguments; empty without a proxy."""
+        """Return the proxy for an address, as request arguments; empty without a proxy."""
         if not self._proxies:
             return {}
         proxy = self._proxies.get(url.scheme) or self._proxies.get("all")
@@ -159,12 +159,12 @@ class AiohttpResponse:
         raise broken
 
     async def aclose(self) -> None:
-        """Returns the connection to the pool if the body was read to its end, else closes it. Never waits."""
+        """Return the connection to the pool if the body was read to its end, else close it. Never waits."""
         self._response.close()
 
 
 def _take_buffered(stream: Any) -> bytes:
-    """The data that arrived before the connection broke; aiohttp would raise and drop it."""
+    """Return the data that arrived before the connection broke; aiohttp would raise and drop it."""
     buffer = getattr(stream, "_buffer", None)
     if not isinstance(buffer, deque):
         return b""
@@ -207,7 +207,7 @@ def _describe_failure(error: Any) -> str:
 
 
 def _find_proxies(proxy: str | None) -> dict[str, str]:
-    """Proxies by address scheme, as given or from the environment."""
+    """Return the proxies by address scheme, as given or from the environment."""
     if proxy is not None:
         return {"all": proxy}
     found = getproxies()

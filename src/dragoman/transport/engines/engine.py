@@ -40,10 +40,10 @@ class ConnectionSettings:
 
     def __post_init__(self) -> None:
         if self.proxy is not None and ("://" not in self.proxy or proxy_scheme(self.proxy) not in _PROXY_SCHEMES):
-            raise ConfigurationError("a proxy is an address such as http://host:3128; there are http, https and socks5")
+            raise ConfigurationError("a proxy must be an address such as http://host:3128, with http, https or socks5")
         if self.verify is not None and not hasattr(self.verify, "wrap_socket"):
             raise ConfigurationError(
-                "verify is an ssl.SSLContext, such as ssl.create_default_context(cafile=...), "
+                "verify must be an ssl.SSLContext, such as ssl.create_default_context(cafile=...), "
                 f"not {type(self.verify).__name__}"
             )
 
@@ -55,7 +55,7 @@ class ConnectionSettings:
 
 
 def proxy_scheme(address: str) -> str:
-    """The scheme of a proxy's address. Without one it is http, as in curl."""
+    """Return the scheme of a proxy's address. Without one it is http, as in curl."""
     try:
         return urlsplit(address).scheme if "://" in address else "http"
     except ValueError:
@@ -73,23 +73,23 @@ class Engine(ABC):
 
     @abstractmethod
     def missing_feature(self, connection_settings: ConnectionSettings) -> str:
-        """The required features that it lacks, in a few words; empty if it has all."""
+        """Return the required features that it lacks, in a few words; empty if it has all."""
 
     @abstractmethod
     def client_size(self, connection_settings: ConnectionSettings) -> int | None:
-        """The maximum of connections per client that keeps it fast; None for no maximum."""
+        """Return the maximum of connections per client that keeps it fast; None for no maximum."""
 
     @abstractmethod
     def async_client(self, size: int, connection_settings: ConnectionSettings) -> Any:
-        """A client with at most ``size`` connections. Raises ConfigurationError."""
+        """Return a client with at most ``size`` connections. Raises ConfigurationError."""
 
     def wrap_client(self, client: Any) -> Any:
-        """The caller's own client, in the form that `send_async` takes."""
+        """Return the caller's own client, in the form that `send_async` takes."""
         return client
 
     @abstractmethod
     async def send_async(self, client: Any, call: Call) -> AsyncResponse:
-        """Makes one attempt. Returns the response before its body, compressed; redirects are not followed."""
+        """Make one attempt. Returns the response before its body, compressed; redirects are not followed."""
 
 
 class SyncEngine(Engine):
@@ -97,7 +97,7 @@ class SyncEngine(Engine):
 
     @abstractmethod
     def client(self, size: int, connection_settings: ConnectionSettings) -> Any:
-        """A client with at most ``size`` connections. Raises ConfigurationError."""
+        """Return a client with at most ``size`` connections. Raises ConfigurationError."""
 
     @abstractmethod
     def send(self, client: Any, call: Call) -> SyncResponse:
@@ -106,7 +106,7 @@ class SyncEngine(Engine):
 
 @cache
 def default_ssl_context(library: str, *, http2: bool = False) -> "ssl.SSLContext":
-    """The trusted certificates, read once for all clients of a library.
+    """Return the trusted certificates, read once for all clients of a library.
 
     Each library has its own context, because it sets the offered HTTP versions in it.
     """
@@ -127,14 +127,14 @@ _SYNC_ENGINES = ("httpx", "httpx2")
 def choose_sync_engine(
     client: object, requested: str | None, connection_settings: ConnectionSettings, environ: Mapping[str, str]
 ) -> SyncEngine:
-    """The engine for sync calls; see `choose_async_engine`."""
+    """Return the engine for sync calls; see `choose_async_engine`."""
     return cast("SyncEngine", _choose_engine(_SYNC_ENGINES, "httpx", client, requested, connection_settings, environ))
 
 
 def choose_async_engine(
     client: object, requested: str | None, connection_settings: ConnectionSettings, environ: Mapping[str, str]
 ) -> Engine:
-    """The engine of the caller's client, else the requested one, else that of the environment, else the fastest.
+    """Return the engine of the caller's client, else the requested one, else that of the environment, else the fastest.
 
     Raises ConfigurationError if these contradict each other, and MissingExtraError if the engine is not installed.
     """
@@ -155,7 +155,7 @@ def _choose_engine(
         return _engine_for_client(client, names, requested, connection_settings)
     if requested is not None:
         if missing := _load_engine(requested).missing_feature(connection_settings):
-            raise ConfigurationError(f"the engine {requested} has no {missing}: leave engine out, and httpx is taken")
+            raise ConfigurationError(f"the engine {requested} has no {missing}: omit engine to use httpx")
         return _load_engine(requested)
     configured = environ.get(ENGINE_VARIABLE, "").strip()
     if configured:
@@ -172,18 +172,18 @@ def _engine_for_client(
     name = next((name for name in _ENGINE_CLASSES if name in packages), "httpx")
     if connection_settings.non_defaults:
         raise ConfigurationError(
-            f"a client brings its own {' and '.join(connection_settings.non_defaults)}: set that where it is made"
+            f"a client has its own {' and '.join(connection_settings.non_defaults)}: set that on the client"
         )
     if requested not in (None, name):
-        raise ConfigurationError(f"the client is one of {name}, and the engine {requested}: leave one of them out")
+        raise ConfigurationError(f"the client is of {name}, but the engine is {requested}: pass only one of them")
     if name not in names:
-        raise ConfigurationError(f"a client of {name} is for those who await: give it to an async session or transport")
+        raise ConfigurationError(f"a client of {name} is asynchronous: pass it to an async session or transport")
     return _load_engine(name)
 
 
 def _validate_name(name: str, names: tuple[str, ...], setting: str) -> None:
     if name not in names:
-        qualifier = "without await " if name in _ASYNC_ENGINES else ""
+        qualifier = "for synchronous calls " if name in _ASYNC_ENGINES else ""
         raise ConfigurationError(f"{setting} is {name!r:.40}; {qualifier}there are {', '.join(names)}")
     if not _is_installed(name):
         raise MissingExtraError(f'the engine {name} is not installed: pip install "{_load_engine(name).install_hint}"')

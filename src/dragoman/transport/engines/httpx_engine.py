@@ -50,7 +50,7 @@ class HttpxEngine(SyncEngine):
         return await client.send(self._build_request(client, call), stream=True, follow_redirects=False)
 
     def url(self, url: "httpx.URL") -> Any:
-        """A validated address as this library's class."""
+        """Return a validated address as this library's class."""
         return url
 
     def _build_request(self, client: "httpx.Client | httpx.AsyncClient", call: Call) -> "httpx.Request":

@@ -41,7 +41,7 @@ class Pool(Generic[ClientT]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if max_connections < 1:
-            raise ValueError("max_connections is 1 or more")
+            raise ValueError("max_connections must be at least 1")
         self._factory = factory
         self._max = max_connections
         self._client_size = client_size or max_connections
@@ -52,7 +52,7 @@ class Pool(Generic[ClientT]):
         self._lock = threading.Lock()
 
     def acquire(self) -> Slot[ClientT]:
-        """A client for one call. If all connections are in use, the call waits at the least busy client."""
+        """Return a client for one call. If all connections are in use, the call waits at the least busy client."""
         with self._lock:
             # The first client with a free connection, not the least busy one: its connections are open and warm.
             slot = next((slot for slot in self._slots if slot.in_use < slot.size), None)
@@ -68,7 +68,7 @@ class Pool(Generic[ClientT]):
             return slot
 
     def release(self, slot: Slot[ClientT], *, discard: bool = False) -> list[ClientT]:
-        """Ends a call. Returns the clients to close now.
+        """End a call. Returns the clients to close now.
 
         These are a discarded one, after its last call, and those that a burst of calls left unused, because a client
         closes idle connections only while it serves.
@@ -83,7 +83,7 @@ class Pool(Generic[ClientT]):
             return [slot.client for slot in closing] if self._owned else []
 
     def clear(self) -> list[ClientT]:
-        """Returns all clients, for closing; the pool is empty after this."""
+        """Return all clients, for closing; the pool is empty after this."""
         with self._lock:
             slots, self._slots = self._slots, []
         return [slot.client for slot in slots] if self._owned else []

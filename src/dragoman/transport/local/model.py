@@ -58,7 +58,7 @@ class LocalModel:
         self._lock = threading.Lock()
 
     def run(self, body: Json, emit: Emit, should_continue: ShouldContinue, deadline: float) -> None:
-        """Serves a request line by line, up to the end line. Stops when ``should_continue`` returns False, or at the
+        """Serve a request line by line, up to the end line. Stops when ``should_continue`` returns False, or at the
         deadline.
 
         ``deadline`` is a time of `time.monotonic`. Raises LocalRequestError, also after lines were emitted.
@@ -73,7 +73,7 @@ class LocalModel:
                 "invalid_request", f"the runtime refuses the options: {_first_line(error)}"
             ) from None
         if not self._lock.acquire(timeout=max(0.0, min(deadline - time.monotonic(), threading.TIMEOUT_MAX))):
-            raise LocalRequestError("timeout", "other requests of this process kept the model busy")
+            raise LocalRequestError("timeout", "the model was busy with other requests of this process")
         try:
             tokens = self._tokens(model_prompt.messages, config)
             if should_continue():
@@ -150,7 +150,7 @@ class LocalModel:
         return config
 
     def _constraint(self, allowed: AllowedOutput) -> Any:
-        """The grammar of the allowed output; None if any text is allowed."""
+        """Return the grammar of the allowed output; None if any text is allowed."""
         formats = self._genai.StructuredOutputConfig
         schema = None if allowed.schema is None else formats.JSONSchema(json.dumps(allowed.schema))
         if not allowed.calls:
@@ -206,7 +206,7 @@ _loading = threading.Lock()
 
 
 def get_model(name: str, notify: Callable[[str], None]) -> LocalModel:
-    """The model of that name, loaded at the first call in this process. ``notify`` is called before the loading.
+    """Return the model of that name, loaded at the first call in this process. ``notify`` is called before the loading.
 
     Raises MissingExtraError, NotFoundError and ConfigurationError.
     """
@@ -235,7 +235,7 @@ def _seed(seed: Any) -> int:
     if seed is None:
         return random.getrandbits(32)
     if not (isinstance(seed, int) and 0 <= seed < 1 << 64):
-        raise ValueError("a seed is a whole number of at least 0")
+        raise ValueError("a seed must be a whole number of at least 0")
     return seed
 
 
@@ -251,7 +251,7 @@ def _import_runtime() -> Any:
 
 @contextmanager
 def _without_telemetry() -> Iterator[None]:
-    """Hides the telemetry package, unless the program has imported it already: then the program wants it."""
+    """Hide the telemetry package, unless the program has imported it already: then the program wants it."""
     if _TELEMETRY in sys.modules:
         yield
         return
@@ -263,6 +263,6 @@ def _without_telemetry() -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    """The first line of an error's text; the runtime's messages include source locations and run for pages."""
+    """Return the first line of an error's text; the runtime's messages include source locations and run for pages."""
     messages = (_SOURCE.sub("", line).strip() for line in str(error).splitlines())
     return next(filter(None, messages), type(error).__name__)[:200]

@@ -1,4 +1,4 @@
-"""From the body of a request to what the model reads, and to what it may write.
+"""Builds the model's prompt, and the grammar of its reply, from the body of a request.
 
 Calls and results stand in the prompt as text, in the form of the Hermes and Qwen models, and calls are written in
 the same form, which the runtime's grammar enforces::
@@ -26,7 +26,7 @@ _PLAIN = "You are a helpful assistant."
 
 @dataclass(frozen=True, slots=True)
 class AllowedOutput:
-    """What the model may write: text, calls of these tools, or either. ``parallel``: several calls in one reply.
+    """The grammar of the reply: text, calls of these tools, or either. ``parallel``: several calls in one reply.
 
     ``schema`` is the JSON Schema of its text.
     """
@@ -46,9 +46,9 @@ class Prompt:
 
 
 def build_prompt(body: Json) -> Prompt:
-    """The prompt of a request. Raises LocalRequestError if the body cannot be served."""
+    """Return the prompt of a request. Raises LocalRequestError if the body cannot be served."""
     if not body["messages"]:
-        raise LocalRequestError("invalid_request", "a request holds at least one message")
+        raise LocalRequestError("invalid_request", "a request must hold at least one message")
     guided = body.get("prompting") == "guided"
     allowed = _allowed_output(body, guided=guided)
     if not guided:
@@ -71,7 +71,7 @@ def _allowed_output(body: Json, *, guided: bool) -> AllowedOutput:
         return AllowedOutput(text=False, calls=named)
     if choice == "required":
         if not tools:
-            raise LocalRequestError("invalid_request", "tool_choice is required, and there are no tools")
+            raise LocalRequestError("invalid_request", "tool_choice is required, but there are no tools")
         return AllowedOutput(text=False, calls=tuple(tools), parallel=parallel)
     if choice == "none":
         return AllowedOutput(schema=schema)
@@ -84,12 +84,12 @@ def _allowed_output(body: Json, *, guided: bool) -> AllowedOutput:
 
 
 def _last_user_text(messages: Sequence[Json]) -> str:
-    """The text of the last user message."""
+    """Return the text of the last user message."""
     return next((_text(message["content"]) for message in reversed(messages) if message["role"] == "user"), "")
 
 
 def _guide(messages: Sequence[Json], allowed: AllowedOutput) -> list[dict[str, str]]:
-    """The conversation with worked examples of the next step; unchanged without tools."""
+    """Return the conversation with worked examples of the next step; unchanged without tools."""
     if allowed.calls:
         signatures = "\n".join(f"{_signature(tool)}: {tool['description']}" for tool in allowed.calls)
         return _add_examples(messages, CALLING, f" You can call these tools:\n{signatures}")
@@ -99,7 +99,7 @@ def _guide(messages: Sequence[Json], allowed: AllowedOutput) -> list[dict[str, s
 
 
 def _add_examples(messages: Sequence[Json], examples: Iterable[Example], rules: str) -> list[dict[str, str]]:
-    """Inserts the examples right before the current question: a small model weighs nearby text most."""
+    """Insert the examples right before the current question: a small model weighs nearby text most."""
     question = max((place for place, message in enumerate(messages) if message["role"] == "user"), default=0)
     earlier, current = _render(messages[:question]), _render(messages[question:])
     system = _PLAIN
@@ -122,13 +122,13 @@ def _signature(tool: Json) -> str:
 
 
 def _add_tools(rendered: list[dict[str, str]], tools: Sequence[Json]) -> list[dict[str, str]]:
-    """Describes the tools in the system prompt, in the form that the Hermes and Qwen models were trained on."""
+    """Describe the tools in the system prompt, in the form that the Hermes and Qwen models were trained on."""
     if not tools:
         return rendered
-    listed = "\n".join(json.dumps({"type": "function", "function": tool}, ensure_ascii=False) for tool in tools)
+    lines = "\n".join(json.dumps({"type": "function", "function": tool}, ensure_ascii=False) for tool in tools)
     system = (
         "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
-        f"You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n{listed}\n</tools>\n\n"
+        f"You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n{lines}\n</tools>\n\n"
         "For each function call, return a json object with function name and arguments within "
         f"{CALL_OPEN}{CALL_CLOSE} XML tags:\n"
         f'{CALL_OPEN}{{"name": <function-name>, "arguments": <args-json-object>}}{CALL_CLOSE}'

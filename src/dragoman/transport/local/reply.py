@@ -35,7 +35,7 @@ class LocalRequestError(Exception):
 
 
 def call_head(name: str) -> str:
-    """The text before the arguments of a call of that tool."""
+    """Return the text before the arguments of a call of that tool."""
     return f'{CALL_OPEN}{{"name": {json.dumps(name, ensure_ascii=False)}, "arguments": '
 
 
@@ -61,7 +61,7 @@ class StopFilter:
         return text
 
     def finish(self) -> str:
-        """The text that was held back and is not a stop string."""
+        """Return the text that was held back and is not a stop string."""
         text, self._buffer = self._buffer, ""
         return text
 
@@ -88,7 +88,7 @@ class Splitter:
         self._object = _ObjectEnd()
 
     def feed(self, text: str) -> list[Json]:
-        """The lines that this piece completes."""
+        """Return the lines that this piece completes."""
         if not self._finds_calls:
             return [{"type": "text", "text": text}] if text else []
         self._buffer += text
@@ -98,7 +98,7 @@ class Splitter:
         return lines
 
     def finish(self) -> list[Json]:
-        """The lines of the rest. A call that is cut before its name is complete is text."""
+        """Return the lines of the rest. A call that is cut before its name is complete is text."""
         lines: list[Json] = []
         if self._state is _State.TAIL:
             self._end_call(lines)
@@ -108,7 +108,7 @@ class Splitter:
         return lines
 
     def _step(self, lines: list[Json]) -> bool:
-        """Consumes part of the buffer. Returns whether to continue."""
+        """Consume part of the buffer. Returns whether to continue."""
         match self._state:
             case _State.TEXT:
                 return self._take_text(lines)
@@ -175,7 +175,7 @@ class _ObjectEnd:
         self._escaped = False
 
     def find(self, text: str) -> int | None:
-        """The index in this piece at which the object ends; None if it continues."""
+        """Return the index in this piece at which the object ends; None if it continues."""
         for position, character in enumerate(text):
             if self._escaped:
                 self._escaped = False
@@ -194,7 +194,7 @@ class _ObjectEnd:
 
 
 def merge_lines(lines: Iterable[Json]) -> Json:
-    """The reply object of a finished reply's lines. Arguments that are not an object stay text."""
+    """Return the reply object of a finished reply's lines. Arguments that are not an object stay text."""
     reply: Json = {}
     content: list[Json] = []
     for line in lines:
@@ -214,7 +214,7 @@ def merge_lines(lines: Iterable[Json]) -> Json:
             case "end":
                 reply |= {"content": content} | {key: value for key, value in line.items() if key != "type"}
             case kind:
-                raise AssertionError(f"no reply holds a line of the type {kind}")
+                raise AssertionError(f"unknown type of a reply line: {kind}")
     return reply
 
 
@@ -224,11 +224,11 @@ def _parse_arguments(text: str) -> Any:
 
 
 def _overlap(text: str, word: str) -> int:
-    """The length of the longest proper prefix of the word that the text ends with."""
+    """Return the length of the longest proper prefix of the word that the text ends with."""
     longest = min(len(text), len(word) - 1)
     return next((length for length in range(longest, 0, -1) if text.endswith(word[:length])), 0)
 
 
 def encode_line(line: Json) -> bytes:
-    """A line as bytes of the wire."""
+    """Return a line as bytes of the wire."""
     return wirejson.dumps(line) + b"\n"

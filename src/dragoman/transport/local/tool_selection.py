@@ -19,16 +19,16 @@ _SHAPES = (
     (re.compile(r"[^\s@]+@[^\s@]+\.\w+"), ("email", "mail", "address")),
     (re.compile(r"(?<![\w@])(?!e\.g|i\.e)[\w./-]*\w\.[a-zA-Z]\w{0,4}(?!\w)"), ("file", "document", "path")),
 )
-"""Patterns of pieces of text, and the words that they stand for."""
+"""Patterns of pieces of text, and the words that name them."""
 
 
 def find_pieces(word: str, text: str) -> list[str]:
-    """The pieces of the text that look like what the word names, such as a path; none for other words."""
+    """Return the pieces of the text that look like what the word names, such as a path; none for other words."""
     return [piece for shape, names in _SHAPES if word in names for piece in shape.findall(text)]
 
 
 def select_tools(tools: Sequence[dict[str, Any]], text: str) -> list[dict[str, Any]]:
-    """The tools that the text needs, in their order; empty if it needs none."""
+    """Return the tools that the text needs, in their order; empty if it needs none."""
     mentioned = _words(text)
     scored = [(_matches(tool["name"], mentioned), tool) for tool in tools]
     best = max((score for score, _ in scored), default=0)

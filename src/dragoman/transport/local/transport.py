@@ -33,7 +33,7 @@ _JSON = {"content-type": "application/json"}
 
 
 def notify_terminal(text: str) -> None:
-    """Logs a slow step, and prints it to standard error if that is a terminal."""
+    """Log a slow step, and print it to standard error if that is a terminal."""
     logger.info("%s", text)
     if sys.stderr.isatty():
         print(f"dragoman: {text} …", file=sys.stderr)
@@ -51,12 +51,12 @@ class _LocalCall:
         self._notify = notify
 
     def serve(self, put: Callable[[Json], None]) -> None:
-        """Runs the request in this thread. Raises LocalRequestError, and what `get_model` raises."""
+        """Run the request in this thread. Raises LocalRequestError, and what `get_model` raises."""
         model = get_model(self._body["model"], self._notify)
         model.run(self._body, put, lambda: self.is_active, self._deadline)
 
     def start(self, put: Callable[[Json | Exception | None], None]) -> threading.Thread:
-        """Runs the request in its own thread."""
+        """Run the request in its own thread."""
 
         def work() -> None:
             try:
@@ -71,7 +71,7 @@ class _LocalCall:
         return thread
 
     def to_error(self, error: Exception) -> Exception:
-        """The error that a failure before the first line means."""
+        """Return the error that a failure before the first line means."""
         if isinstance(error, LocalRequestError):
             error = self.adapter.error(error.status, wirejson.dumps(error.line), _JSON)
         if isinstance(error, ProviderError):
@@ -80,7 +80,7 @@ class _LocalCall:
         return error
 
     def response(self) -> WireResponse:
-        """The whole reply."""
+        """Return the whole reply."""
         lines: list[Json] = []
         try:
             self.serve(lines.append)
@@ -90,8 +90,8 @@ class _LocalCall:
 
 
 def _to_chunk(item: Json | Exception) -> bytes:
-    """The bytes of a line. A failure of a reply that has begun is a line of it; anything else is a bug and is
-    raised.
+    """Return the bytes of a line. An error after the reply has begun is a line of the reply; anything else is a bug and
+    is raised.
     """
     if isinstance(item, LocalRequestError):
         return encode_line(item.line)
@@ -117,7 +117,7 @@ class LocalTransport:
         self.close()
 
     def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
-        """The whole reply. Raises ProviderError, and ConfigurationError if the model is missing or damaged.
+        """Return the whole reply. Raises ProviderError, and ConfigurationError if the model is missing or damaged.
 
         ``timeout`` is in seconds; loading the model and reading the prompt count, but are not interrupted.
         """
@@ -141,7 +141,7 @@ class LocalTransport:
             thread.join()
 
     def close(self) -> None:
-        """Does nothing: the model belongs to the process."""
+        """Do nothing: the model belongs to the process."""
 
 
 def _chunks(first: Json | None, lines: "queue.SimpleQueue[Json | Exception | None]") -> Iterator[bytes]:
@@ -164,7 +164,7 @@ class AsyncLocalTransport:
         await self.close()
 
     async def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
-        """The whole reply; raises as `LocalTransport.send` does. Cancelling it stops the model."""
+        """Return the whole reply; raises as `LocalTransport.send` does. Cancelling it stops the model."""
         call = _LocalCall(adapter, request, timeout, self._notify)
         try:
             return await asyncio.to_thread(call.response)
@@ -195,7 +195,7 @@ class AsyncLocalTransport:
             call.is_active = False
 
     async def close(self) -> None:
-        """Does nothing: the model belongs to the process."""
+        """Do nothing: the model belongs to the process."""
 
 
 async def _async_chunks(first: Json | None, lines: "asyncio.Queue[Json | Exception | None]") -> AsyncIterator[bytes]:

@@ -1,7 +1,7 @@
-"""Readers of recorded replies, one a wire family, written from the wire reference and the JSON alone.
+"""Readers of recorded replies, one per wire family, written from the reference of the wires and the JSON only.
 
-They use nothing of the library and none of its adapters, so that a mistake is not made twice. Each module has
-``reply(body)`` for the JSON of a whole reply and ``stream(text)`` for the text of a streamed one.
+They use no code of the library or its adapters, so that a mistake is not made twice. Each module has ``reply(body)``
+for the JSON of a whole reply and ``stream(text)`` for the text of a streamed one.
 """
 
 from types import ModuleType
@@ -35,7 +35,7 @@ FAMILIES: dict[str, ModuleType] = {
 
 
 def read(exchange: RecordedExchange) -> Expected | Failure:
-    """What the reply says. Raises KeyError and the like where it is none that the wire reference describes."""
+    """The content of the reply. Raises KeyError and the like if the reference of the wire does not describe it."""
     family = FAMILIES[wire_name(exchange)]
     found: Expected | Failure = (family.stream if exchange.streamed else family.reply)(exchange.response)
     return found

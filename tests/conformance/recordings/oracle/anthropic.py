@@ -1,4 +1,4 @@
-"""Anthropic Messages, read from the reference of its wire."""
+"""Anthropic Messages, read by the reference of its wire."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from tests.conformance.recordings.oracle.expected import (
 )
 from tests.conformance.recordings.oracle.frames import events
 
-# "compaction" has no canonical word; a word that is newer than this table means that the turn is over.
+# "compaction" has no canonical word; a word newer than this table means that the turn is over.
 _STOP = {
     "end_turn": "end_turn",
     "tool_use": "tool_use",
@@ -45,7 +45,7 @@ def stream(text: str) -> Expected | Failure:
         kind = data.get("type", name)
         if kind == "error":
             return Failure(error_texts=error_texts(data["error"]))
-        if kind == "message_start":  # a second one before message_stop starts the message anew
+        if kind == "message_start":  # a second one before message_stop starts the message again
             message, blocks, joined = dict(data["message"]), {}, {}
         elif kind == "content_block_start":
             blocks[data["index"]] = dict(data["content_block"])
@@ -53,7 +53,7 @@ def stream(text: str) -> Expected | Failure:
             _delta(blocks[data["index"]], data["delta"], data["index"], joined)
         elif kind == "message_delta":
             message |= data["delta"]
-            message["usage"] = message.get("usage", {}) | _given(data.get("usage") or {})
+            message["usage"] = message.get("usage", {}) | _known_counts(data.get("usage") or {})
         elif kind == "message_stop":
             for index, partial in joined.items():
                 if partial:
@@ -97,7 +97,7 @@ _COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_toke
 
 
 def _billed(usage: dict[str, Any]) -> dict[str, Any]:
-    """The counts with what a compaction on the way used: billed at the same rates, but not in the counts above.
+    """The counts with those of a compaction: billed at the same rates, but not in the counts above.
 
     (An advisor's or a refused model's iterations are left out: they are billed at another model's rates, or not.)
     """
@@ -107,7 +107,7 @@ def _billed(usage: dict[str, Any]) -> dict[str, Any]:
 
 
 def _usage(usage: dict[str, Any] | None) -> Buckets | None:
-    """The cache counts stand beside input_tokens, which excludes them; there is no total."""
+    """The cache counts are not part of input_tokens; there is no total."""
     if not usage or "input_tokens" not in usage:
         return None
     return Buckets(
@@ -118,5 +118,5 @@ def _usage(usage: dict[str, Any] | None) -> Buckets | None:
     )
 
 
-def _given(usage: dict[str, Any]) -> dict[str, Any]:
+def _known_counts(usage: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in usage.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Bedrock's runtime, read from its API reference: Converse, Nova's bodies of the same shape, Anthropic's Messages."""
+"""Bedrock's runtime, read by its API reference: Converse, Nova's bodies of the same shape, Anthropic's Messages."""
 
 import base64
 import json
@@ -40,7 +40,7 @@ def reply(body: dict[str, Any]) -> Expected | Failure:
 
 
 def _block(block: dict[str, Any], pieces: ReplyParts) -> None:
-    """A call with a type of its own is one that Bedrock answers itself."""
+    """A call with a type of its own is answered by Bedrock itself."""
     match block:
         case {"text": text}:
             pieces.text.append(text)
@@ -97,7 +97,7 @@ def _delta(block: dict[str, Any], delta: dict[str, Any]) -> None:
 
 
 def _whole(block: dict[str, Any]) -> dict[str, Any]:
-    """A gathered block as a whole reply has it."""
+    """An accumulated block as in a whole reply."""
     if "citations" in block:
         content = {"content": [{"text": block["text"]}]} if block.get("text") else {}
         return {"citationsContent": {**content, "citations": block["citations"]}}
@@ -110,7 +110,7 @@ def _whole(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _usage(usage: dict[str, Any] | None) -> Buckets | None:
-    """The cache counts stand beside inputTokens, and the total is the sum of all."""
+    """The cache counts are not part of inputTokens, and the total is the sum of all."""
     if not usage or "inputTokens" not in usage:
         return None
     return Buckets(

@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions and its dialects, read from the reference of their wire. Only choice 0 counts."""
+"""OpenAI Chat Completions and its dialects, read by the reference of their wire. Only choice 0 counts."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def reply(body: dict[str, Any]) -> Expected | Failure:
 
 
 def stream(text: str) -> Expected | Failure:
-    """A stream without [DONE] is whole when it gave a finish reason: some servers never send the marker."""
+    """A stream without [DONE] is complete with a finish reason: some servers never send the marker."""
     message: dict[str, Any] = {"content": [], "tool_calls": []}
     finish: str | None = None
     done = False
@@ -83,7 +83,7 @@ def _add(delta: dict[str, Any], message: dict[str, Any]) -> None:
 
 
 def _add_call(delta: dict[str, Any], calls: list[dict[str, Any]]) -> None:
-    """A delta goes on with the call of its index (or the last one); a name with another id is another call."""
+    """A delta continues the call of its index (or the last one); a name with another id is another call."""
     index, function = delta.get("index"), delta.get("function") or {}
     known = [call for call in calls if call["index"] == index] if index is not None else calls
     current = known[-1] if known else None
@@ -114,7 +114,7 @@ def _content(content: Any, pieces: ReplyParts) -> None:
 
 def _call(call: dict[str, Any], pieces: ReplyParts) -> None:
     if not (call.get("function") or {}).get("name") and not call.get("custom"):
-        return  # some send an empty one where they mean none
+        return  # some send an empty one to mean none
     if (call.get("custom") or {}).get("name"):
         pieces.calls.append((call["custom"]["name"], {"input": call["custom"]["input"]}))
     else:
@@ -131,7 +131,7 @@ def _stop(word: str | None, pieces: ReplyParts, *, refused: bool) -> str | None:
 
 
 def _usage(body: dict[str, Any]) -> Buckets | None:
-    """prompt_tokens includes what was cached. Where the total is larger, reasoning was counted beside the output."""
+    """prompt_tokens includes cached ones. If the total is larger, reasoning is not part of the output."""
     usage = body.get("usage") or (body.get("x_groq") or {}).get("usage")
     if not usage:
         return None
@@ -145,7 +145,7 @@ def _usage(body: dict[str, Any]) -> Buckets | None:
     )
     beside = (total or 0) - prompt - output
     if beside > 0 and beside == count(details.get("audio_tokens")):
-        prompt += beside  # sound that was heard is counted beside the text
+        prompt += beside  # audio input is not part of the text
     elif beside > 0:
         output += beside
     cached = min(count(cached), prompt)  # one server counts those of earlier requests

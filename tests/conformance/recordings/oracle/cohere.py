@@ -1,4 +1,4 @@
-"""Cohere's chat, version 2, read from the pages of its API."""
+"""Cohere's chat, version 2, read by the pages of its API."""
 
 from typing import Any
 
@@ -76,7 +76,7 @@ def stream(text: str) -> Expected | Failure:
 
 
 def _usage(usage: dict[str, Any] | None) -> Buckets | None:
-    """What is billed is counted apart from what was processed; the price has no word for the cache."""
+    """Billed and processed tokens are counted separately; the price ignores the cache."""
     billed = (usage or {}).get("billed_units")
     if not billed:
         return None

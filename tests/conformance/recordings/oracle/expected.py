@@ -1,4 +1,4 @@
-"""What a recorded reply says, in the plainest words that adapters can be compared by."""
+"""The content of a recorded reply, in the simplest form that adapters can be compared with."""
 
 import json
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ Call = tuple[str, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buckets:
-    """Tokens in the four disjoint buckets; ``total`` is the provider's own sum, None where it sends none."""
+    """Tokens in the four disjoint buckets; ``total`` is the provider's own sum, None if it sends none."""
 
     input: int
     cached: int
@@ -26,10 +26,10 @@ class Buckets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """A reply. ``stop_reason`` is None where the canonical form has no word for the provider's.
+    """A reply. ``stop_reason`` is None if the canonical form has no word for the provider's.
 
-    ``bill`` is what a price oracle needs: the model that served and its usage. ``native`` is what the provider
-    wants to be sent back when the conversation goes on: its content blocks, its items or its message.
+    ``bill`` is what a price oracle needs: the model that served and its usage. ``native`` is what the provider has to
+    receive when the conversation continues: its content blocks, its items or its message.
     """
 
     text: str = ""
@@ -54,7 +54,7 @@ class Failure:
 
 @dataclass(slots=True)
 class ReplyParts:
-    """What a reader gathers from a reply, in order."""
+    """The parts of a reply, in order."""
 
     text: list[str] = field(default_factory=list)
     thinking: list[str] = field(default_factory=list)
@@ -88,12 +88,12 @@ def arguments(value: Any) -> dict[str, Any]:
 
 
 def count(value: Any) -> int:
-    """A token count; providers write null, or nothing, for none."""
+    """A token count; providers write null, or omit it, for none."""
     return int(value) if value else 0
 
 
 def error_texts(error: Any) -> tuple[str, ...]:
-    """Every text that an error object holds, whatever its shape."""
+    """Every text in an error object, whatever its shape."""
     return tuple(_texts(error))
 
 

@@ -30,7 +30,7 @@ def events(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def lines(text: str) -> Iterator[Any]:
-    """The objects of a stream that has one on each line."""
+    """The objects of a stream that has one per line."""
     for line in _LINE_END.split(text):
         if line.strip():
             yield json.loads(line)
@@ -39,7 +39,7 @@ def lines(text: str) -> Iterator[Any]:
 def binary(data: bytes) -> Iterator[tuple[int, str, Any]]:
     """The messages of an AWS event stream: where each ends, its name and its payload; failures have ! before the name.
 
-    Only headers that are texts are understood; checksums are not looked at.
+    Only text headers are read; checksums are ignored.
     """
     start = 0
     while start < len(data):

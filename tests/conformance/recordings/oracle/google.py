@@ -1,6 +1,6 @@
-"""Google's generateContent, on the Gemini API and on Vertex AI, read from the reference of its wire.
+"""Google's generateContent, on the Gemini API and on Vertex AI, read by the reference of its wire.
 
-Only the first candidate counts. Names come in camelCase or snake_case, reasons as words or as numbers.
+Only the first candidate counts. Names are in camelCase or snake_case, reasons are words or numbers.
 """
 
 import re
@@ -27,7 +27,7 @@ _QUERIES_BILLED = re.compile(r"gemini-([3-9]|flash-latest|pro-latest)")
 
 def reply(body: Any) -> Expected | Failure:
     if isinstance(body, list):
-        return _gathered([_camel(chunk) for chunk in body])
+        return _join_chunks([_camel(chunk) for chunk in body])
     body = _camel(body)
     if body.get("error"):
         return Failure(error_texts=error_texts(body["error"]))
@@ -45,7 +45,7 @@ def reply(body: Any) -> Expected | Failure:
     usage = body.get("usageMetadata")
     bill = {
         "usage": usage if _priceable(usage or {}) else None,
-        "usageMetadata": _in_words(usage or {}),
+        "usageMetadata": _name_media(usage or {}),
         "model": body.get("modelVersion"),
         "modelVersion": body.get("modelVersion"),
         "tool_usage": {"web_search": {"num_requests": _searches(candidate, str(body.get("modelVersion")))}},
@@ -62,11 +62,11 @@ def reply(body: Any) -> Expected | Failure:
 
 
 def stream(text: str) -> Expected | Failure:
-    return _gathered([_camel(data) for _, data in events(text) if data != DONE])
+    return _join_chunks([_camel(data) for _, data in events(text) if data != DONE])
 
 
-def _gathered(chunks: list[dict[str, Any]]) -> Expected | Failure:
-    """One reply of all chunks. Counts are cumulative: the last stand. Without a finish reason it was cut short."""
+def _join_chunks(chunks: list[dict[str, Any]]) -> Expected | Failure:
+    """One reply of all chunks. Counts are cumulative: the last apply. Without a finish reason it was truncated."""
     parts: list[dict[str, Any]] = []
     whole: dict[str, Any] = {}
     candidate: dict[str, Any] = {}
@@ -85,12 +85,12 @@ def _gathered(chunks: list[dict[str, Any]]) -> Expected | Failure:
     if not (candidate.get("finishReason") or blocked):
         return Failure(truncated=True)
     if candidate:
-        whole["candidates"] = [{**candidate, "content": {"parts": [_closed(part) for part in parts]}}]
+        whole["candidates"] = [{**candidate, "content": {"parts": [_complete_call(part) for part in parts]}}]
     return reply(whole)
 
 
 def _add(part: dict[str, Any], parts: list[dict[str, Any]]) -> None:
-    """Plain texts go on with the one before, if that is of the same kind; a signed part stands alone."""
+    """Plain texts continue the previous one, if that is of the same kind; a signed part is separate."""
     last = parts[-1] if parts else {}
     plain = "text" in part and set(part) <= {"text", "thought"}
     if plain and set(last) <= {"text", "thought"} and "text" in last and last.get("thought") == part.get("thought"):
@@ -105,7 +105,7 @@ def _add(part: dict[str, Any], parts: list[dict[str, Any]]) -> None:
 
 
 def _add_arguments(call: dict[str, Any], partial: dict[str, Any]) -> None:
-    """Values by the path of their place: text in pieces, anything else at once."""
+    """Values by the path of their place: text in pieces, other values at once."""
     for each in call.get("partialArgs") or ():
         path = each["jsonPath"]
         if "stringValue" in each:
@@ -114,8 +114,8 @@ def _add_arguments(call: dict[str, Any], partial: dict[str, Any]) -> None:
             partial[path] = next((each[name] for name in ("numberValue", "boolValue") if name in each), None)
 
 
-def _closed(part: dict[str, Any]) -> dict[str, Any]:
-    """A call whose arguments came by their paths, with all of them."""
+def _complete_call(part: dict[str, Any]) -> dict[str, Any]:
+    """A call whose arguments came by path, with all of them."""
     if "partial" not in part:
         return part
     arguments: dict[str, Any] = {}
@@ -143,7 +143,7 @@ def _stop(reason: Any, pieces: ReplyParts) -> str | None:
 
 
 def _usage(usage: dict[str, Any] | None) -> Buckets | None:
-    """The prompt includes what was cached; thoughts lie beside the candidates, and tools' prompts beside the prompt."""
+    """The prompt includes cached tokens; thoughts are not part of the candidates, nor tools' prompts of the prompt."""
     if not usage or "promptTokenCount" not in usage:
         return None
     cached = count(usage.get("cachedContentTokenCount"))
@@ -157,12 +157,12 @@ def _usage(usage: dict[str, Any] | None) -> Buckets | None:
 
 
 def _priceable(usage: dict[str, Any]) -> bool:
-    """Whether a price can be known: not without the prompt's count, and not for a tier that has no public price here.
+    """Whether a price can be known: not without the prompt's count, and not for a tier without a public price.
 
-    Audio that was read from a cache is left out as well: our table has no rate of its own for it, and says so.
+    Cached audio is left out as well: our table has no rate of its own for it, and reports that.
     """
     tier = str(usage.get("serviceTier") or usage.get("trafficType") or "").lower()
-    cached = _in_words(usage).get("cacheTokensDetails") or ()
+    cached = _name_media(usage).get("cacheTokensDetails") or ()
     return (
         "promptTokenCount" in usage
         and tier in ("", "standard", "on_demand", "1")
@@ -170,7 +170,7 @@ def _priceable(usage: dict[str, Any]) -> bool:
     )
 
 
-def _in_words(usage: dict[str, Any]) -> dict[str, Any]:
+def _name_media(usage: dict[str, Any]) -> dict[str, Any]:
     """The counts with their media as words, as a calculator of prices knows them."""
     named = dict(usage)
     for name, listed in usage.items():
@@ -180,13 +180,13 @@ def _in_words(usage: dict[str, Any]) -> dict[str, Any]:
 
 
 def _searches(candidate: dict[str, Any], model: str) -> int:
-    """Billed searches: distinct queries that say something, or one for a prompt that led to any."""
+    """Billed searches: distinct non-empty queries, or one for a prompt that led to any."""
     queries = {query for query in (candidate.get("groundingMetadata") or {}).get("webSearchQueries") or () if query}
     return len(queries) if _QUERIES_BILLED.match(model) else min(1, len(queries))
 
 
 def _camel(value: Any) -> Any:
-    """Every name in camelCase, except inside of what tools are told and answer."""
+    """Every name in camelCase, except in the input and output of tools."""
     if isinstance(value, list):
         return [_camel(item) for item in value]
     if not isinstance(value, dict):

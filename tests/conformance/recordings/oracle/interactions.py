@@ -1,4 +1,4 @@
-"""Google's Interactions API, read from its published types and the JSON alone."""
+"""Google's Interactions API, read by its published types and the JSON only."""
 
 from dataclasses import replace
 from typing import Any
@@ -115,7 +115,7 @@ def _searches(usage: dict[str, Any]) -> int:
 
 
 def _usage(usage: dict[str, Any] | None) -> Buckets | None:
-    """The input includes what was cached; thoughts and tools' prompts lie beside."""
+    """The input includes cached tokens; thoughts and tools' prompts are counted separately."""
     if not usage:
         return None
     cached = count(usage.get("total_cached_tokens"))

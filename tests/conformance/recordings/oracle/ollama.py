@@ -1,4 +1,4 @@
-"""Ollama's own chat endpoint, read from the reference of its wire."""
+"""Ollama's own chat endpoint, read by the reference of its wire."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def stream(text: str) -> Expected | Failure:
 
 
 def _usage(body: dict[str, Any]) -> Buckets | None:
-    """The server leaves counts of zero out, and sends no total."""
+    """The server omits counts of zero, and sends no total."""
     if "prompt_eval_count" not in body and "eval_count" not in body:
         return None
     return Buckets(

@@ -1,4 +1,4 @@
-"""OpenAI Responses, read from the reference of its wire."""
+"""OpenAI Responses, read by the reference of its wire."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.conformance.recordings.oracle.expected import (
 from tests.conformance.recordings.oracle.frames import DONE, events
 
 _INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": "refusal", "steered": "pause"}
-# Calls of the provider's own tools that the client has to carry out or allow. The turn then waits, which has no word
+# Calls of the provider's own tools that the client has to run or approve. The turn then waits, which has no word
 # of its own: neither "the turn is over" nor "tools of the conversation are called" is wrong.
 _CLIENT_SIDE = ("computer_call", "local_shell_call", "apply_patch_call", "mcp_approval_request")
 _ENDS = ("response.completed", "response.incomplete")
@@ -61,7 +61,7 @@ def stream(text: str) -> Expected | Failure:
 def _output(final: list[dict[str, Any]] | None, streamed: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
     """The items of a stream. Some servers leave the final output empty, or out, although they streamed the items.
 
-    Where both are there, an item counts as it was when it was done: its encrypted content may differ later.
+    If both are there, an item counts as it was when it was done: its encrypted content may differ later.
     """
     done = {item.get("id"): item for item in streamed.values()}
     return [done.get(item.get("id"), item) for item in final or ()] or [streamed[index] for index in sorted(streamed)]
@@ -84,7 +84,7 @@ def _stop(body: dict[str, Any], pieces: ReplyParts, *, refused: bool) -> str | N
 
 
 def _usage(usage: dict[str, Any] | None) -> Buckets | None:
-    """input_tokens includes what was read from and written to a cache; output_tokens includes reasoning."""
+    """input_tokens includes tokens read from and written to a cache; output_tokens includes reasoning."""
     if not usage:
         return None
     details = usage.get("input_tokens_details") or {}

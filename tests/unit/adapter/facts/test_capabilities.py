@@ -80,7 +80,7 @@ def test_an_empty_table_declares_little() -> None:
         (("a:*",), "aa:b", False), (("x", "a:b-?"), "a:b-1", True),
     ],
 )  # fmt: skip
-def test_whose_thinking_a_model_reads(reads_from: tuple[str, ...], model: str | None, reads: bool) -> None:
+def test_reads_thinking_from_matches_model_ids(reads_from: tuple[str, ...], model: str | None, reads: bool) -> None:
     """Globs over whole model ids; thinking of unknown origin is nobody's."""
     assert ThinkingPolicy(reads_from=reads_from).can_read(model) is reads
 
@@ -89,7 +89,7 @@ def test_whose_thinking_a_model_reads(reads_from: tuple[str, ...], model: str | 
     ("tool_id", "accepted"),
     [("abc", True), ("ab", False), ("abcdef", False), ("ab-d", False), ("", False), ("abcde", True)],
 )
-def test_which_ids_a_rule_accepts(tool_id: str, accepted: bool) -> None:
+def test_a_rule_accepts_ids_by_length_and_alphabet(tool_id: str, accepted: bool) -> None:
     """By length and alphabet, ends included; the prefix is for ids of our own making."""
     rule = ToolIdRule.model_construct(alphabet="abcdef", min_length=3, max_length=5, prefix="a")
     assert rule.accepts(tool_id) is accepted

@@ -68,7 +68,7 @@ BLOCKS = [
 
 @pytest.mark.parametrize("model", MODELS)
 @given(texts_before=st.lists(texts, max_size=5), more=texts)
-def test_more_is_never_less(model: str, texts_before: list[str], more: str) -> None:
+def test_a_longer_history_is_never_estimated_lower(model: str, texts_before: list[str], more: str) -> None:
     """Another message, or a longer one, never lowers the estimate; nothing at all still counts 1."""
     history = [Message.user(text) for text in texts_before]
     before = estimate_tokens(model, history, [])
@@ -100,7 +100,7 @@ def test_tools_count(model: str) -> None:
     assert none < one < two
 
 
-def test_tools_of_a_providers_own_count() -> None:
+def test_native_tools_count() -> None:
     """Their schemas are not to be seen, so each counts alike; what is no schema counts nothing."""
     own = ToolDefinition(name="web_search", provider_raw={"by": "anthropic", "native": {"type": "web_search"}})
     odd = TOOL.model_copy(update={"input_schema": {"type": "object", "items": {"anyOf": [True]}, "default": 3}})
@@ -116,14 +116,14 @@ def test_an_adapter_estimates_by_its_model() -> None:
     assert 450 < old.estimate_input_tokens(history, []) < new.estimate_input_tokens(history, []) < 1000
 
 
-def test_the_same_model_weighs_the_same_wherever_it_is_served() -> None:
+def test_a_model_is_estimated_alike_wherever_it_is_served() -> None:
     """A tokenizer belongs to the model."""
     names = ["anthropic:claude-sonnet-4-5", "bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0",
              "openrouter:anthropic/claude-sonnet-4.5"]  # fmt: skip
     assert len({weights_for(name).model_dump_json() for name in names}) == 1
 
 
-def test_an_adapter_may_know_better() -> None:
+def test_models_toml_overrides_the_tables() -> None:
     """What its models.toml says goes before the tables; what makes no sense there is said by name."""
     history = [Message.user("Hello")]
     plain = estimate_tokens("acme:x", history, [])
@@ -143,7 +143,7 @@ def test_every_tokenizer_has_weights() -> None:
         assert row.get("like", "o200k") in names
 
 
-def test_classes_of_text() -> None:
+def test_text_is_split_into_classes() -> None:
     """Words, stretches and scripts are told apart, and texts do not run into each other."""
     counts = count_text(["Hello, wonderfulWorld 123 4567!\n\n  {}", "Привет", "日本", "😀", "a", "b"])
     assert (counts.words, counts.pieces, counts.capitals) == (5, 3, 1)
@@ -171,7 +171,7 @@ WEBP = b"RIFF\0\0\0\0WEBP"
         (b"text", None),
     ],
 )
-def test_the_size_of_an_image_stands_in_its_head(data: bytes, size: Size | None) -> None:
+def test_the_size_of_an_image_is_read_from_its_header(data: bytes, size: Size | None) -> None:
     """Whatever is cut off or no image has no size, and that is no error."""
     assert image_size(encoded(data).data) == size
     assert image_size("not base64!") is None
@@ -199,7 +199,7 @@ def test_documents_and_recordings_have_a_length() -> None:
         (ImageRule(), None, 85 + 4 * 170),
     ],
 )  # fmt: skip
-def test_images_weigh_what_providers_say(rule: ImageRule, size: Size | None, tokens: float) -> None:
+def test_images_count_as_providers_document(rule: ImageRule, size: Size | None, tokens: float) -> None:
     """The examples on their pages; an unknown size counts as a middling one."""
     assert rule.tokens(size, None) == tokens
     assert ImageRule(low=85).tokens(size, "low") == 85

@@ -35,7 +35,7 @@ def test_chunks_of_any_size_give_the_same_frames(size: int) -> None:
     assert decode(BODY, size) == FRAMES
 
 
-def test_the_reference_reads_the_same() -> None:
+def test_botocore_reads_the_same_frames() -> None:
     """botocore's own parser finds the same payloads under the same names."""
     buffer = EventStreamBuffer()
     buffer.add_data(BODY)
@@ -43,7 +43,7 @@ def test_the_reference_reads_the_same() -> None:
 
 
 @given(at=st.integers(0, len(BODY) - 1), bit=st.integers(0, 7))
-def test_a_flipped_bit_is_never_read_over(at: int, bit: int) -> None:
+def test_a_flipped_bit_is_always_noticed(at: int, bit: int) -> None:
     """Both checksums together cover every byte: the frames before it, then an error, or a message that never ends."""
     damaged = bytearray(BODY)
     damaged[at] ^= 1 << bit
@@ -61,14 +61,14 @@ def test_a_flipped_bit_is_never_read_over(at: int, bit: int) -> None:
 
 
 @given(cut=st.integers(0, len(BODY) - 1))
-def test_what_is_cut_is_no_frame(cut: int) -> None:
+def test_a_truncated_message_is_no_frame(cut: int) -> None:
     """The end of the bytes completes nothing."""
     whole = decode(BODY[:cut], 7)
     assert whole == FRAMES[: len(whole)]
     assert len(whole) < len(FRAMES)
 
 
-def test_frames_before_an_error_are_handed_out_first() -> None:
+def test_frames_before_an_error_come_out_first() -> None:
     """The next call raises it, and every later one."""
     decoder = AwsEventStreamDecoder()
     assert decoder.feed(MESSAGES[0] + b"<html>This is no message") == FRAMES[:1]
@@ -96,7 +96,7 @@ def _raw(headers: bytes, payload: bytes = b"{}", *, length: int | None = None) -
     return message + struct.pack(">I", zlib.crc32(message))
 
 
-def test_headers_of_every_type_are_read_over() -> None:
+def test_headers_of_every_type_are_skipped() -> None:
     """Only texts are kept: the name of the event stands behind all others here."""
     values = [(0, b""), (1, b""), (2, b"a"), (3, b"ab"), (4, b"abcd"), (5, b"abcdefgh"), (6, b"\0\2hi")]
     values += [(8, b"abcdefgh"), (9, b"abcdefghabcdefgh")]
@@ -109,19 +109,19 @@ BROKEN_HEADERS = [b"\1x", b"\1x\x63", b"\1x\7\0\xffshort", b"\1x\5abc", b"\1\xff
 
 
 @pytest.mark.parametrize("headers", BROKEN_HEADERS)
-def test_headers_that_cannot_be_read_are_malformed(headers: bytes) -> None:
+def test_unreadable_headers_are_malformed(headers: bytes) -> None:
     """Cut ones, unknown types, texts that are none."""
     with pytest.raises(MalformedReplyError, match="headers"):
         decode(_raw(headers))
 
 
-def test_headers_that_do_not_fit_are_malformed() -> None:
+def test_headers_of_a_wrong_length_are_malformed() -> None:
     """Into the length that the message says it has."""
     with pytest.raises(MalformedReplyError, match="no room"):
         decode(_raw(b"", length=99))
 
 
-def test_caps_hold() -> None:
+def test_caps_apply() -> None:
     """One for a message, by what its prelude says, one for the whole body."""
     with pytest.raises(FrameTooLargeError, match="message"):
         decode(BODY[:12], frame_cap=20)

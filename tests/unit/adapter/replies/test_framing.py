@@ -30,7 +30,7 @@ def test_server_sent_events(data: bytes, frames: list[Frame]) -> None:
     assert SseDecoder().feed(data) == frames
 
 
-def test_an_event_that_is_not_closed_comes_at_the_end() -> None:
+def test_an_unclosed_event_comes_at_the_end() -> None:
     """The grammar drops it; whether its data is whole is for the reader to see."""
     decoder = SseDecoder()
     assert decoder.feed(b"data: a\n\nevent: e\ndata: b") == [Frame("", b"a")]
@@ -64,7 +64,7 @@ def test_an_event_over_the_cap_is_refused() -> None:
         SseDecoder(frame_cap=5).feed(b"data\n" * 7)
 
 
-def test_what_came_before_an_error_is_handed_out_first() -> None:
+def test_frames_before_an_error_come_first() -> None:
     """And from then on every call raises it."""
     decoder = SseDecoder(frame_cap=10)
     assert decoder.feed(b"data: a\n\n" + b"x" * 11) == [Frame("", b"a")]

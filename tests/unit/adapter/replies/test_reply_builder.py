@@ -55,7 +55,7 @@ def message(
     return of.build(content, model=model, stop_reason=StopReason.END_TURN, usage=usage, raw={"id": "r1"})
 
 
-def test_a_message_knows_where_it_comes_from() -> None:
+def test_a_message_records_where_it_comes_from() -> None:
     """Ids and time from the context, the model that served, the provider's notes under the provider's name."""
     routing = RoutingDecisionRecord(mode=RoutingMode.MANUAL, chosen_model="toy:m", reason="asked for")
     built = message(reply(routing=routing, user_id="usr_1", team_id="team_1"), TextBlock(text="Hi"))
@@ -68,12 +68,12 @@ def test_a_message_knows_where_it_comes_from() -> None:
     assert built.metadata.usage is None
 
 
-def test_a_model_that_does_not_tell_its_name_is_the_one_that_was_asked() -> None:
+def test_a_reply_without_a_model_name_has_the_requested_one() -> None:
     """Some replies name no model."""
     assert message(reply(), model=None).metadata.model == "toy:m"
 
 
-def test_a_reply_can_be_cut_off_or_have_a_channel() -> None:
+def test_a_reply_can_be_truncated_or_have_a_channel() -> None:
     """Both are the adapter's to say."""
     cut = reply().build(
         (), model=None, stop_reason=None, usage=None, raw={}, status=MessageStatus.ERROR, channel=Channel.COMMENTARY
@@ -81,7 +81,7 @@ def test_a_reply_can_be_cut_off_or_have_a_channel() -> None:
     assert (cut.metadata.status, cut.channel) == (MessageStatus.ERROR, Channel.COMMENTARY)
 
 
-def test_a_call_has_one_id_however_often_it_is_asked_for() -> None:
+def test_a_call_has_one_id_for_its_place() -> None:
     """By its place in the reply; the message notes the provider's own ids, for whoever sends it back."""
     of = reply()
     first, second, third = of.call_id(0, "call_1"), of.call_id(1, "call_1"), of.call_id(2, None)
@@ -108,7 +108,7 @@ class TestCost:
             ("toy:other", ["toy:m-2026", "toy:m"], None),
         ],
     )
-    def test_the_model_that_served_is_priced_before_the_one_asked_for(
+    def test_the_served_model_is_priced_before_the_requested_one(
         self, known: str, requested: list[str], cost: int | None
     ) -> None:
         """An alias stands for its price where the table does not know the dated name."""

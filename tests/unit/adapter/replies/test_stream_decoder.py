@@ -44,7 +44,7 @@ def test_a_stream_becomes_its_message(size: int) -> None:
     assert events[-1].message.text == "Hello"
 
 
-def test_a_stream_cut_anywhere_is_called_cut() -> None:
+def test_a_stream_cut_anywhere_is_reported_as_truncated() -> None:
     """At every byte before the terminal event is whole: an error that carries what had arrived."""
     whole = HELLO.rstrip(b"\n")
     for length in range(len(whole)):
@@ -70,7 +70,7 @@ def test_a_stream_cut_anywhere_is_called_cut() -> None:
         )),
     ],
 )  # fmt: skip
-def test_whatever_goes_wrong_is_a_typed_error_with_the_partial_message(
+def test_every_failure_is_a_typed_error_with_the_partial_message(
     line: str, kind: type[DragomanError], pattern: str
 ) -> None:
     """The provider's own error, broken JSON, a wrong shape, a number out of range: feed raises nothing."""
@@ -82,7 +82,7 @@ def test_whatever_goes_wrong_is_a_typed_error_with_the_partial_message(
         raise event.error
 
 
-def test_a_frame_too_large_ends_the_stream_after_what_came_before_it() -> None:
+def test_an_oversized_frame_ends_the_stream_after_its_predecessors() -> None:
     """The texts before it are events, and in the partial message."""
     small = RequestContext(model="toy:m", frame_cap=20)
     events = replay(ToyDecoder(small), [lines('{"text": "Hel"}', '{"text": "' + "x" * 20 + '"}')])
@@ -93,7 +93,7 @@ def test_a_frame_too_large_ends_the_stream_after_what_came_before_it() -> None:
     assert partial.text == "Hel"
 
 
-def test_a_cancelled_stream_says_so() -> None:
+def test_a_cancelled_stream_has_that_status() -> None:
     """The partial message has the status of its error; failing twice is failing once."""
     decoder = ToyDecoder(context())
     decoder.feed(lines('{"text": "Hel"}'))
@@ -103,7 +103,7 @@ def test_a_cancelled_stream_says_so() -> None:
     assert decoder.fail(RequestCancelledError("again")) == decoder.feed(HELLO) == decoder.finish() == []
 
 
-def test_a_partial_message_that_cannot_be_built_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_partial_message_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error comes through although what had arrived is unreadable."""
 
     def broken(self: ToyDecoder, status: MessageStatus) -> None:
@@ -115,7 +115,7 @@ def test_a_partial_message_that_cannot_be_built_is_none(monkeypatch: pytest.Monk
     assert isinstance(event.error, StreamTruncatedError)
 
 
-def test_unknown_events_are_passed_over_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_events_are_ignored_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     """One a stream and kind, whatever its length."""
     with caplog.at_level(logging.WARNING, "dragoman.adapter"):
         events = replay(ToyDecoder(context()), [lines('{"type": "mood"}', '{"type": "mood"}') + HELLO])
@@ -136,7 +136,7 @@ async def asynchronous(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 
 @pytest.mark.parametrize("chunks", [lambda: pieces(HELLO, 5), breaking, lambda: iter([HELLO, HELLO])])
-def test_both_ways_of_streaming_give_the_same(chunks: Callable[[], Iterator[bytes]]) -> None:
+def test_sync_and_async_streams_agree(chunks: Callable[[], Iterator[bytes]]) -> None:
     """Sync and async run one decoder; a broken connection is a NetworkError in both."""
 
     async def collect() -> list[StreamEvent]:
@@ -167,7 +167,7 @@ def test_nothing_is_read_after_the_last_event() -> None:
     assert read_on == []
 
 
-def test_reading_names_whose_form_was_broken() -> None:
+def test_a_malformed_reply_and_a_malformed_request_differ() -> None:
     """A reply that is none is the provider's fault, a request that is none the caller's."""
     empty: dict[str, int] = {}
     pattern = "toy: the reply is not what the protocol says: KeyError: 'a'"

@@ -14,7 +14,7 @@ NO_COUNTS: list[Any] = [
 
 
 @pytest.mark.parametrize("value", NO_COUNTS, ids=lambda value: repr(value)[:20])
-def test_what_is_no_count_is_left_out_and_named(value: Any) -> None:
+def test_an_invalid_count_is_left_out_and_named(value: Any) -> None:
     """Negative, broken, written as a text, a truth value, too large: none of them is added to anything."""
     count = UsageReader({"a": value, "b": 7})
     assert (count("a"), count.optional("a"), count.required("a"), count.count_at("a", value)) == (0, None, 0, 0)
@@ -23,14 +23,14 @@ def test_what_is_no_count_is_left_out_and_named(value: Any) -> None:
 
 
 @pytest.mark.parametrize(("value", "read"), [(0, 0), (12, 12), (12.0, 12), (MAX_COUNT, MAX_COUNT), (None, None)])
-def test_what_is_a_count_is_read(value: Any, read: int | None) -> None:
+def test_valid_counts_are_read(value: Any, read: int | None) -> None:
     """A whole number, be it written with a point; null is as good as nothing."""
     count = UsageReader({"a": value})
     assert count.optional("a") == read
     assert count.unread == ()
 
 
-def test_a_count_that_was_due_is_missed() -> None:
+def test_a_required_count_that_is_missing_is_named() -> None:
     """Nothing where the format promises a number is not the same as 0."""
     count = UsageReader({"b": None})
     assert (count.required("a"), count.required("b")) == (0, 0)
@@ -49,7 +49,7 @@ def test_paths_lead_into_objects_only() -> None:
     ("value", "named"),
     [({"search": 2, "fetch": 0, "odd": -1}, {"search": 2}), (None, {}), ([], {}), ("text", {}), ({}, {})],
 )
-def test_counts_by_name(value: Any, named: dict[str, int]) -> None:
+def test_counts_are_read_by_name(value: Any, named: dict[str, int]) -> None:
     """Zeros say nothing."""
     assert UsageReader({"tools": value}).counts_by_name("tools") == named
 
@@ -62,14 +62,14 @@ def test_counts_by_name(value: Any, named: dict[str, int]) -> None:
         (float("nan"), None), (float("inf"), None), ([], None), (10**30, None), ("1e999999", None),
     ],
 )  # fmt: skip
-def test_a_providers_own_figure(value: Any, dollars: str | None) -> None:
+def test_a_providers_own_cost_is_read_exactly(value: Any, dollars: str | None) -> None:
     """Read as it was written, never by way of binary fractions."""
     count = UsageReader({"cost": value})
     assert count.dollars("cost") == (None if dollars is None else Decimal(dollars))
     assert (count.unread == ()) == (dollars is not None or value is None)
 
 
-def test_lists_and_words() -> None:
+def test_lists_and_words_are_read() -> None:
     """A list of objects, a word; whatever else stands there is named."""
     count = UsageReader({"list": [{"a": 1}], "bad": [1], "text": {}, "word": "flex", "odd": 5})
     assert count.objects("list") == [{"a": 1}]
@@ -78,7 +78,7 @@ def test_lists_and_words() -> None:
     assert count.unread == ("bad", "text", "odd")
 
 
-def test_more_from_the_cache_than_the_prompt_has() -> None:
+def test_more_cached_tokens_than_the_prompt_are_reported() -> None:
     """Is said, and nothing becomes negative."""
     count = UsageReader({})
     assert count.uncached(10, 4, 3) == 3
@@ -88,7 +88,7 @@ def test_more_from_the_cache_than_the_prompt_has() -> None:
 
 
 @pytest.mark.parametrize("value", [None, {}, [], "", 0, "text", [1], 7])
-def test_no_object_is_no_usage(value: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_usage_is_none(value: Any, caplog: pytest.LogCaptureFixture) -> None:
     """What is not there is not warned of; what makes no sense is."""
     with caplog.at_level(logging.WARNING, "dragoman.adapter"):
         assert UsageReader.of(value) is None

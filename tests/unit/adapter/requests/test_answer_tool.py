@@ -57,7 +57,7 @@ def handwritten_stream(*pieces: str) -> bytes:
         (CHAT, {"type": "function", "function": {"name": "answer"}}),
     ],
 )
-def test_the_model_is_made_to_call_the_tool(model: str, choice: dict[str, Any]) -> None:
+def test_the_model_is_forced_to_call_the_answer_tool(model: str, choice: dict[str, Any]) -> None:
     """It is the only one, its input is the schema, and how it is done is said."""
     context, (body, losses) = context_of(model)
     assert body["tool_choice"] == choice
@@ -70,7 +70,7 @@ def test_the_model_is_made_to_call_the_tool(model: str, choice: dict[str, Any]) 
     assert context.answer_tool is not None
 
 
-def test_the_reply_is_text() -> None:
+def test_the_reply_becomes_text() -> None:
     """No call is left, nothing waits for a result, and it goes back as text."""
     context, _ = context_of(CHAT)
     reply = get_adapter(CHAT).from_wire_response(WireResponse(200, handwritten_chat_reply('{"answer": 42}')), context)
@@ -79,7 +79,7 @@ def test_the_reply_is_text() -> None:
     assert json.loads(again.body)["messages"][1] == {"role": "assistant", "content": '{"answer":42}'}
 
 
-def test_the_stream_is_text_as_it_comes() -> None:
+def test_the_stream_becomes_text_as_it_arrives() -> None:
     """Its deltas add up to the text of the message, to the letter."""
     context, _ = context_of(ANTHROPIC, stream=True)
     events = list(get_adapter(ANTHROPIC).iter_stream([handwritten_stream('{"ans', 'wer": 4', "2}")], context))
@@ -90,7 +90,7 @@ def test_the_stream_is_text_as_it_comes() -> None:
     assert (last.message.text, last.message.stop_reason) == ('{"answer": 42}', StopReason.END_TURN)
 
 
-def test_a_stream_that_breaks_keeps_the_text_so_far() -> None:
+def test_a_broken_stream_keeps_the_text_so_far() -> None:
     """Half an answer is half a text, in an error's partial message."""
     context, _ = context_of(ANTHROPIC, stream=True)
     whole = handwritten_stream('{"ans', 'wer": 42}')
@@ -110,7 +110,7 @@ def test_a_stream_that_breaks_keeps_the_text_so_far() -> None:
     ],
     ids=["with tools of its own", "a schema of no object", "a model that reasons"],
 )
-def test_where_no_call_can_be_forced_the_model_is_asked(options: dict[str, Any]) -> None:
+def test_without_forced_calls_the_model_is_prompted(options: dict[str, Any]) -> None:
     """In the system prompt, which is a loss."""
     context, (body, losses) = context_of(ANTHROPIC, **options)
     assert context.answer_tool is None
@@ -118,7 +118,7 @@ def test_where_no_call_can_be_forced_the_model_is_asked(options: dict[str, Any])
     assert Severity.WARNING in {loss.severity for loss in losses}
 
 
-def test_a_context_that_is_used_again_forgets() -> None:
+def test_a_reused_context_forgets_the_schema() -> None:
     """The next request asks for no schema, so a tool of that name is one of the caller's own."""
     context, _ = context_of(CHAT)
     get_adapter(CHAT).to_wire(QUESTION, [ToolDefinition(name="answer")], AdapterOptions(context=context))

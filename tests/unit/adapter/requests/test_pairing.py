@@ -107,7 +107,7 @@ LATE = "user: [result of an earlier tool call] ok"
          ["orphan_result", "interrupted_call", "orphan_result"]),
     ],
 )  # fmt: skip
-def test_disorder_is_put_in_order(history: list[Message], turns: list[str], kinds: list[str]) -> None:
+def test_disorder_is_repaired(history: list[Message], turns: list[str], kinds: list[str]) -> None:
     """Results stand right behind their calls; what fits nowhere is the user's; every change has its loss."""
     found, losses = pair_history(*history)
     assert found == turns
@@ -115,7 +115,7 @@ def test_disorder_is_put_in_order(history: list[Message], turns: list[str], kind
     assert {loss.severity for loss in losses} <= {Severity.INFO}, "the content is all there"
 
 
-def test_a_provider_that_holds_the_earlier_turns_gets_its_orphans() -> None:
+def test_orphans_are_sent_to_a_provider_that_stores_earlier_turns() -> None:
     """With server-held state the call of a result is out of sight, not missing."""
     assert pair_history(answers("a"), keep_orphans=True) == (["tool: answer a"], [])
 

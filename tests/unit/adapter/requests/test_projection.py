@@ -51,7 +51,7 @@ def picture(kind: Any = "base64", **fields: Any) -> ImageBlock:
     return ImageBlock(source=MediaSource(kind=kind, data="x", provider=provider), media_type="image/png", **fields)
 
 
-def test_what_fits_passes_untouched() -> None:
+def test_a_fitting_history_passes_unchanged() -> None:
     """The very blocks of the message, with their places, and no losses."""
     history = [Message.system("Be brief."), Message.user("Hi"), Message.assistant("Hello")]
     projection = to(*history)
@@ -63,7 +63,7 @@ def test_what_fits_passes_untouched() -> None:
 
 
 class TestThinking:
-    def test_what_a_model_never_hears_again_is_no_loss_to_it(self) -> None:
+    def test_own_thinking_that_a_wire_never_takes_is_no_loss(self) -> None:
         """Its own thinking, on a wire that takes none; another model's is one."""
         mine = Message.assistant([ThinkingBlock(text="Hm.")], metadata=MessageMetadata(model="p:m", provider="p"))
         assert [loss.severity for loss in to(Message.user("Hi"), mine).losses if loss.kind is LossKind.THINKING] == [
@@ -74,28 +74,28 @@ class TestThinking:
     signed = ThinkingBlock(text="Hm.", signature="c2ln")
     reply = Message.assistant([signed, RedactedThinkingBlock(data="x"), TextBlock(text="4")], metadata=BY_ANTHROPIC)
 
-    def test_its_issuer_gets_it_back(self) -> None:
+    def test_its_issuer_gets_thinking_back(self) -> None:
         """Signed and redacted, as it was."""
         assert to(self.reply, thinking_policy=ThinkingPolicy(reads_from=("anthropic:claude-*",))).losses == ()
 
-    def test_others_do_not_get_it(self) -> None:
+    def test_other_models_do_not_get_thinking(self) -> None:
         """It is left out, or becomes text where the model's policy says so; redacted thinking has no text."""
         assert texts(to(self.reply)) == ["4"]
         assert kinds(to(self.reply)) == ["thinking", "thinking"]
         assert texts(to(self.reply, thinking_policy=ThinkingPolicy(foreign="text"))) == ["Hm.", "4"]
 
-    def test_a_model_may_refuse_it(self) -> None:
+    def test_a_model_may_refuse_foreign_thinking(self) -> None:
         """Then nothing is sent at all."""
         with pytest.raises(ProjectionError, match="m cannot read thinking of anthropic:claude-opus-5-5, and refuses"):
             to(self.reply, thinking_policy=ThinkingPolicy(foreign="refuse"))
 
     @pytest.mark.parametrize(("accepts", "lost"), [(True, []), (False, ["thinking"])])
-    def test_unsigned_thinking_goes_where_no_signature_is_asked_for(self, accepts: bool, lost: list[str]) -> None:
+    def test_unsigned_thinking_is_sent_if_no_signature_is_required(self, accepts: bool, lost: list[str]) -> None:
         """Whoever thought it."""
         unsigned = Message.assistant([ThinkingBlock(text="Hm."), TextBlock(text="4")])
         assert kinds(to(unsigned, thinking_policy=ThinkingPolicy(accepts_unsigned=accepts))) == lost
 
-    def test_thinking_of_unknown_origin_is_nobodys(self) -> None:
+    def test_thinking_of_unknown_origin_is_dropped(self) -> None:
         """A signature without its issuer cannot be checked."""
         policy = ThinkingPolicy(reads_from=("*",))
         assert kinds(to(Message.assistant([self.signed, TextBlock(text="4")]), thinking_policy=policy)) == ["thinking"]
@@ -120,7 +120,7 @@ class TestMedia:
             (AudioBlock(source=MediaSource(kind="base64", data="x"), transcript="Hello."), {}, "Hello."),
         ],
     )  # fmt: skip
-    def test_what_is_left_out_is_noted_in_its_place(self, block: Any, abilities: Any, note: str) -> None:
+    def test_omitted_media_leave_a_note(self, block: Any, abilities: Any, note: str) -> None:
         """The model is told what it does not see; an audio's transcript speaks for it."""
         projection = to(Message.user([block, TextBlock(text="What is it?")]), **abilities)
         assert texts(projection) == [note, "What is it?"]
@@ -128,18 +128,18 @@ class TestMedia:
         assert projection.losses[0].severity is Severity.WARNING
 
     @pytest.mark.parametrize("block", [picture(), picture("url"), picture("file_id"), picture("file_id", provider="p")])
-    def test_what_the_model_takes_passes(self, block: ContentBlock) -> None:
+    def test_supported_media_pass(self, block: ContentBlock) -> None:
         """By data, by URL, or as a file that the provider keeps."""
         assert to(Message.user([block]), supports_images="native").losses == ()
 
-    def test_media_stand_only_where_they_may(self) -> None:
+    def test_media_are_allowed_by_role(self) -> None:
         """A model that reads images of the user reads none of the assistant."""
         assert kinds(to(Message.assistant([picture()]), supports_images="native", media_roles=["user"])) == ["media"]
 
     @pytest.mark.parametrize(
         "abilities", [{}, {"supports_documents": "native", "accepted_media_types": {"document": ()}}]
     )
-    def test_a_document_of_text_is_read_by_every_model(self, abilities: dict[str, Any]) -> None:
+    def test_a_text_document_becomes_text_for_every_model(self, abilities: dict[str, Any]) -> None:
         """As text, under its title and with its note."""
         source = MediaSource(kind="text", data="Terms")
         document = DocumentBlock(source=source, media_type="text/markdown", title="Deal", context="A draft.")
@@ -153,11 +153,11 @@ class TestAnswers:
         asking = Message.assistant([ToolUseBlock(id="a", name="f"), ToolUseBlock(id="b", name="f")])
         return [asking, Message.tool("a", content), Message.tool("b", "ok"), Message.user("And?")]
 
-    def test_media_in_an_answer_stay_where_the_wire_has_room(self) -> None:
+    def test_media_in_an_answer_stay_if_the_wire_allows(self) -> None:
         """Untouched."""
         assert to(*self.history(picture()), supports_images="native", supports_tool_result_media="native").losses == ()
 
-    def test_media_in_an_answer_follow_behind_all_answers(self) -> None:
+    def test_media_in_an_answer_follow_after_all_answers(self) -> None:
         """In one turn of the user, so that the answers stay together; a note stands in their place."""
         projection = to(
             *self.history(TextBlock(text="Look:"), picture()),
@@ -177,7 +177,7 @@ class TestAnswers:
         projection = to(*history, supports_images="native", supports_tool_result_media="emulated")
         assert roles(projection) == ["assistant", "tool", "user"]
 
-    def test_media_in_an_answer_are_left_out_where_nothing_else_works(self) -> None:
+    def test_unsupported_media_in_an_answer_are_left_out(self) -> None:
         """With a note, and as a loss of content."""
         projection = to(*self.history(picture()), supports_images="native")
         assert kinds(projection) == ["media"]
@@ -218,7 +218,7 @@ class TestTools:
         Message.user("Go on."),
     )
 
-    def test_a_model_without_tools_reads_what_happened(self) -> None:
+    def test_a_model_without_tools_reads_calls_as_text(self) -> None:
         """Calls and results as text, of whom they are of."""
         projection = to(*self.history, supports_tools="absent")
         assert roles(projection) == ["assistant", "user", "assistant", "user", "user"]
@@ -229,7 +229,7 @@ class TestTools:
         ]  # fmt: skip
         assert set(kinds(projection)) == {"tools", "interrupted_call"}
 
-    def test_emulated_tools_are_the_adapters_business(self) -> None:
+    def test_emulated_tools_are_left_to_the_adapter(self) -> None:
         """Projection leaves them alone."""
         assert kinds(to(*self.history[:2], supports_tools="emulated")) == []
 
@@ -246,7 +246,7 @@ class TestNative:
         assert (loss.kind, loss.block_index, loss.block_type) == (LossKind.NATIVE_BLOCK, 0, "provider")
         assert loss.reason == "the web_search of openai means nothing elsewhere"
 
-    def test_unknown_blocks_go_nowhere(self) -> None:
+    def test_unknown_blocks_are_dropped(self) -> None:
         """This version cannot write what it cannot read."""
         assert kinds(to(Message.user([UnknownBlock(type="hologram"), TextBlock(text="?")]))) == ["unknown_block"]
 
@@ -269,7 +269,7 @@ class TestRoles:
             ({"supports_system_prompt": "absent"}, ["user", "user", "user", "user"], 4),
         ],
     )
-    def test_a_role_that_the_wire_lacks_becomes_its_neighbour(
+    def test_a_missing_role_becomes_a_similar_one(
         self, abilities: dict[str, str], expected: list[str], changes: int
     ) -> None:
         """Developer becomes system, a system message that may not stand there the user's."""
@@ -278,7 +278,7 @@ class TestRoles:
         assert kinds(projection) == ["role"] * changes
         assert texts(projection) == ["S", "D", "Hi", "Late"]
 
-    def test_what_a_role_may_not_hold_is_left_out(self) -> None:
+    def test_a_block_that_a_role_may_not_hold_is_left_out(self) -> None:
         """On every wire."""
         projection = to(Message.user([ToolUseBlock(id="a", name="f"), TextBlock(text="Hi")]))
         assert [(loss.kind, loss.reason) for loss in projection.losses] == [
@@ -288,7 +288,7 @@ class TestRoles:
 
 class TestEmptiness:
     @pytest.mark.parametrize("text", ["", " ", "\n\t"])
-    def test_texts_without_words_go_where_they_are_refused(self, text: str) -> None:
+    def test_blank_texts_are_dropped_if_refused(self, text: str) -> None:
         """And the message with them, if nothing else is in it."""
         some, none = Message.user([TextBlock(text=text), TextBlock(text="Hi")]), Message.user(text)
         assert kinds(to(some, supports_empty_text="absent")) == ["empty_text"]
@@ -313,7 +313,7 @@ class TestEmptiness:
             (Role.SYSTEM, "native", 1, []),
         ],
     )
-    def test_a_message_without_content(self, role: Role, takes_empty: str, turns: int, lost: list[str]) -> None:
+    def test_an_empty_message_is_dropped(self, role: Role, takes_empty: str, turns: int, lost: list[str]) -> None:
         """A system prompt may be a placeholder: without a word nothing is lost."""
         projection = to(Message(role=role), Message.user("Hi"), supports_empty_text=takes_empty)
         assert len(projection.turns) == turns + 1
@@ -325,7 +325,7 @@ class TestEmptiness:
         assert roles(projection) == ["user"]
         assert kinds(projection) == ["thinking", "empty_message"]
 
-    def test_where_nothing_is_left_the_user_speaks(self) -> None:
+    def test_an_emptied_history_gets_a_user_message(self) -> None:
         """No wire takes a request without any message; an empty history is not made up for."""
         projection = to(Message.assistant([TestThinking.signed]))
         assert [(turn.role, turn.blocks) for turn in projection.turns] == [(Role.USER, (TextBlock(text="Continue."),))]
@@ -342,25 +342,25 @@ class TestNeighbours:
         Message.tool("a", "ok"),
     )
 
-    def test_where_they_are_one_turn_they_stay_apart(self) -> None:
+    def test_neighbours_that_share_a_turn_stay_separate(self) -> None:
         """Results of both follow the second."""
         projection = to(*self.history, supports_neighbours="native", thinking_policy=ThinkingPolicy(reads_from=("*",)))
         assert roles(projection) == ["assistant", "assistant", "tool", "tool"]
         assert projection.losses == ()
 
-    def test_where_results_must_stand_right_behind_they_become_one(self) -> None:
+    def test_neighbours_are_merged_if_results_must_follow_directly(self) -> None:
         """What each may keep was decided before: thinking of one is not taken for that of the other."""
         projection = to(*self.history, thinking_policy=ThinkingPolicy(reads_from=("anthropic:*",)))
         assert roles(projection) == ["assistant", "tool", "tool"]
         assert [block.type for block in projection.turns[0].blocks] == ["tool_use", "tool_use"]
         assert kinds(projection) == ["thinking", "flattened"]
 
-    def test_without_calls_they_stay_apart(self) -> None:
+    def test_neighbours_without_calls_stay_separate(self) -> None:
         """There is nothing that must stand right behind them."""
         assert to(Message.assistant("a"), Message.assistant("b")).losses == ()
 
 
-def test_the_last_word_is_the_users_where_it_must_be() -> None:
+def test_a_user_message_comes_last_if_required() -> None:
     """A model that continues no message of its own is asked to go on."""
     history = [Message.user("Hi"), Message.assistant("Hel")]
     assert roles(to(*history)) == ["user", "assistant"]
@@ -393,7 +393,7 @@ class TestCritical:
         resource = ResourceBlock(resource_request_id="r", uri="u", resource_type="file", content="x")
         assert kinds(to(Message.user([resource], metadata=MessageMetadata(critical=True)))) == ["flattened"]
 
-    def test_a_block_that_was_changed_before_it_was_lost_counts(self) -> None:
+    def test_a_critical_block_lost_after_a_change_counts(self) -> None:
         """A resource in a system message is text first, and lost after that: still the marked one."""
         history = Message(
             role=Role.ASSISTANT,

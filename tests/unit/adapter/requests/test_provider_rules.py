@@ -31,14 +31,14 @@ def foreign_reply(*blocks: Any) -> Message:
 
 
 @pytest.mark.parametrize("model", [ANTHROPIC, RESPONSES, CHAT, OLLAMA, GOOGLE, "mistral:mistral-large-latest"])
-def test_instructions_alone_are_followed_by_the_users_word(model: str) -> None:
+def test_instructions_alone_are_followed_by_a_user_message(model: str) -> None:
     """A request needs someone to answer."""
     body, lost = body_of(model, Message.system("Be brief."))
     assert "Continue." in json.dumps(body)
     assert lost == [LossKind.EMPTY_MESSAGE]
 
 
-def test_an_empty_text_among_others_is_left_out_of_an_answer() -> None:
+def test_an_empty_text_is_left_out_of_an_answer() -> None:
     """Anthropic refuses empty text blocks in tool results too; alone it is an empty answer, which may be."""
     answer = [TextBlock(text=""), TextBlock(text="Sunny.")]
     call = ToolUseBlock(id=CALL, name="look")
@@ -49,7 +49,7 @@ def test_an_empty_text_among_others_is_left_out_of_an_answer() -> None:
     assert (body["messages"][-1]["content"][0]["content"], lost) == ("", [])
 
 
-def test_documents_of_text_go_to_anthropic_as_text() -> None:
+def test_text_documents_go_to_anthropic_as_text() -> None:
     """Base64 is for PDF there; every other type that is text is sent as plain text."""
     data = base64.b64encode("a;b\nü".encode()).decode()
     source = MediaSource(kind="base64", data=data)
@@ -72,21 +72,21 @@ def test_documents_of_text_go_to_anthropic_as_text() -> None:
         ([Message.user("Hi"), foreign_reply(), Message.user("Hi")][1:2], None),
     ],
 )
-def test_responses_gets_some_input_in_any_case(messages: list[Message], sent: list[dict[str, Any]] | None) -> None:
+def test_responses_input_is_never_empty(messages: list[Message], sent: list[dict[str, Any]] | None) -> None:
     """An empty list is refused; an empty message is none."""
     body, _ = body_of(RESPONSES, *messages)
     assert body["input"]
     assert sent is None or body["input"] == sent
 
 
-def test_gemini_always_hears_the_user() -> None:
+def test_gemini_messages_always_alternate() -> None:
     """An empty word of the user's, in the middle or at the end, does not leave the model's messages side by side."""
     body, lost = body_of(GOOGLE, Message.user("Hi"), foreign_reply(TextBlock(text="A")), Message.user(""))
     assert [content["role"] for content in body["contents"]] == ["user", "model", "user"]
     assert LossKind.EMPTY_MESSAGE in lost
 
 
-def test_gemini_is_told_of_a_failure_without_words() -> None:
+def test_gemini_receives_a_failure_without_text() -> None:
     """A tool that failed with an image still failed."""
     image = ImageBlock(source=MediaSource(kind="base64", data="YQ=="), media_type="image/png")
     call = ToolUseBlock(id=CALL, name="look")
@@ -95,20 +95,20 @@ def test_gemini_is_told_of_a_failure_without_words() -> None:
 
 
 @pytest.mark.parametrize("model", [CHAT, COHERE, OLLAMA])
-def test_words_behind_a_call_are_named_where_they_move(model: str) -> None:
+def test_text_after_a_call_is_a_loss_if_it_moves(model: str) -> None:
     """These wires hold a message's words and its calls apart, so that the words come first."""
     reply = foreign_reply(ToolUseBlock(id=CALL, name="look"), TextBlock(text="Wait."))
     _, lost = body_of(model, Message.user("Hi"), reply, Message.tool(CALL, "Sunny."))
     assert lost == [LossKind.FLATTENED]
 
 
-def test_two_texts_are_one_for_ollama() -> None:
+def test_two_texts_become_one_for_ollama() -> None:
     """Its content is a string; that it was two is named."""
     body, lost = body_of(OLLAMA, Message.user([TextBlock(text="A"), TextBlock(text="B")]))
     assert (body["messages"][0]["content"], lost) == ("A\nB", [LossKind.FLATTENED])
 
 
-def test_empty_neighbours_stay_an_empty_text() -> None:
+def test_neighbours_without_text_become_one_empty_text() -> None:
     """Where the roles must alternate, two messages without words are one without words."""
     body, _ = body_of("perplexity:sonar", Message.user(""), Message.user([]))
     assert body["messages"][0]["content"] in ("", [{"type": "text", "text": ""}])

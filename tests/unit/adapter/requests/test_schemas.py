@@ -80,7 +80,7 @@ CASES: list[Case] = [
 
 
 @pytest.mark.parametrize(("schema", "expected", "dropped", "changed"), CASES)
-def test_what_a_target_does_not_take_is_told_to_the_model(
+def test_unsupported_constraints_move_into_the_description(
     schema: dict[str, Any], expected: dict[str, Any], dropped: list[str], changed: list[str]
 ) -> None:
     """A constraint moves into the description beside it; its path says what binds no longer."""
@@ -90,14 +90,14 @@ def test_what_a_target_does_not_take_is_told_to_the_model(
     assert (again.schema, again.dropped, again.changed) == (expected, [], [])
 
 
-def test_a_target_that_takes_everything_changes_nothing() -> None:
+def test_a_permissive_target_changes_nothing() -> None:
     """Without a rule, the schema is what it was."""
     for schema, *_ in CASES:
         found = fit_schema(schema, SchemaRule())
         assert (found.schema, found.dropped, found.changed) == (schema, [], [])
 
 
-def test_without_unions_the_only_branch_that_tells_stays() -> None:
+def test_a_union_without_support_keeps_its_informative_branch() -> None:
     """A union with null is what it is besides null: stricter, so it obeys what was asked."""
     rule = SchemaRule(keywords=("type", "description", "properties", "required"), requires=True)
     optional = {"anyOf": [{"type": "string"}, {"type": "null"}]}
@@ -109,7 +109,7 @@ def test_without_unions_the_only_branch_that_tells_stays() -> None:
     assert fit_schema({"allOf": [{"type": "string"}]}, rule).schema == {"type": "string"}
 
 
-def test_the_outermost_schema_is_an_objects() -> None:
+def test_the_outermost_schema_is_an_object() -> None:
     """Where a wire insists on it: unions at the top go, and a reference is followed."""
     rule = SchemaRule(root="object")
     assert fit_schema({"properties": {}}, rule).schema == {"type": "object", "properties": {}}
@@ -139,7 +139,7 @@ SCHEMAS = st.recursive(
 
 
 @given(SCHEMAS)
-def test_a_fitted_schema_holds_nothing_that_is_not_taken(schema: dict[str, Any]) -> None:
+def test_a_fitted_schema_has_only_supported_keywords(schema: dict[str, Any]) -> None:
     """At no depth; the given schema stays as it was, and fitting twice is fitting once."""
     before = deepcopy(schema)
     found = fit_schema(schema, NARROW)
@@ -170,7 +170,7 @@ TOOL = ToolDefinition(name="count", input_schema=PAGES)
 
 
 @pytest.mark.parametrize("model", ["ollama:qwen3:4b", "google:gemini-3.6-flash"])
-def test_a_tool_whose_arguments_are_less_bound_is_a_loss(model: str) -> None:
+def test_loosened_arguments_of_a_tool_are_a_loss(model: str) -> None:
     """With the path of the keyword, and never the tool itself."""
     wire = _sent(model, [TOOL])
     assert b"count" in wire.body
@@ -184,14 +184,14 @@ def test_a_tool_whose_arguments_are_less_bound_is_a_loss(model: str) -> None:
               "cohere:command-a-03-2025", "bedrock:us.amazon.nova-pro-v1:0", "groq:openai/gpt-oss-120b",
               "local:smollm2-135m"]
 )  # fmt: skip
-def test_where_any_schema_is_taken_a_tool_stays_as_it_is(model: str) -> None:
+def test_a_permissive_target_keeps_tools_unchanged(model: str) -> None:
     """Nothing is lost, and nothing is rewritten."""
     wire = _sent(model, [TOOL])
     assert wire.losses == ()
     assert json.dumps(PAGES, separators=(",", ":")).encode() in wire.body
 
 
-def test_a_tool_goes_back_to_its_own_provider_as_it_was_read() -> None:
+def test_a_tool_returns_to_its_own_provider_unchanged() -> None:
     """What it once accepted is not cut down for it."""
     adapter = get_adapter("ollama:qwen3:4b")
     function = {"name": "count", "description": "", "parameters": PAGES}
@@ -206,7 +206,7 @@ def test_a_tool_goes_back_to_its_own_provider_as_it_was_read() -> None:
     assert (json.loads(wire.body), wire.losses) == (native, ())
 
 
-def test_a_schema_of_an_answer_is_fitted_too() -> None:
+def test_an_answer_schema_is_fitted_too() -> None:
     """Claude's structured output knows no ranges: the answer is asked to keep them."""
     wire = _sent("anthropic:claude-opus-5-5", [], output_schema=PAGES)
     schema = json.loads(wire.body)["output_config"]["format"]["schema"]
@@ -216,7 +216,7 @@ def test_a_schema_of_an_answer_is_fitted_too() -> None:
     assert _sent("openai:gpt-6.1-sol", [], output_schema=PAGES).losses == ()
 
 
-def test_beside_tools_some_are_asked_for_the_schema_instead() -> None:
+def test_models_without_schema_beside_tools_are_prompted() -> None:
     """Cohere, Groq and older Gemini models take a schema or tools, not both."""
     for model in ("cohere:command-a-03-2025", "google:gemini-2.5-flash", "groq:openai/gpt-oss-120b"):
         assert b"JSON Schema below" not in _sent(model, [], output_schema=PAGES).body
@@ -227,7 +227,7 @@ def test_beside_tools_some_are_asked_for_the_schema_instead() -> None:
         ]
 
 
-def test_the_schema_is_asked_for_at_the_same_place_turn_after_turn() -> None:
+def test_the_schema_prompt_stays_in_its_place() -> None:
     """Behind the conversation's own instructions, so that a longer history only adds to the request."""
     adapter = get_adapter("deepseek:deepseek-v4-flash")
     history = [Message.system("Be brief."), Message.user("One?"), Message.assistant("1"), Message.user("Two?")]

@@ -24,7 +24,7 @@ RULES = {
 
 @pytest.mark.parametrize("provider", list(RULES))
 @given(names=st.lists(st.text(max_size=300), unique=True))
-def test_every_name_becomes_a_legal_one_of_its_own(provider: str, names: list[str]) -> None:
+def test_every_name_becomes_a_unique_legal_one(provider: str, names: list[str]) -> None:
     """Legal names stay, others are told apart, and once made a name is legal."""
     rule = RULES[provider].tool_name_rule
     legal = [rule.make_legal(name) for name in names]
@@ -34,7 +34,7 @@ def test_every_name_becomes_a_legal_one_of_its_own(provider: str, names: list[st
     assert all(name == its for name, its in zip(names, legal, strict=True) if rule.accepts(name))
 
 
-def test_a_name_is_made_of_the_name_alone() -> None:
+def test_a_generated_name_depends_on_the_name_only() -> None:
     """The same in every process, and readable."""
     assert ToolNameRule().make_legal(ODD) == "repo_read_file_5b37f167"
     assert ToolNameRule().make_legal("9 lives").startswith("t_9_lives_")
@@ -51,7 +51,7 @@ def handwritten_reply(name: str) -> bytes:
     return json.dumps({**native, "content": [call_of(name)], "stop_reason": "tool_use", "usage": usage}).encode()
 
 
-def test_a_tool_keeps_its_name_on_this_side() -> None:
+def test_a_tool_keeps_its_canonical_name() -> None:
     """Offered, chosen, called and answered under the made one; the message and the next request agree."""
     tools = [ToolDefinition(name=ODD), ToolDefinition(name="plain")]
     context = RequestContext(model=MODEL, session_id="s")
@@ -72,7 +72,7 @@ def test_a_tool_keeps_its_name_on_this_side() -> None:
     assert again["messages"][1]["content"] == [call_of(legal)]
 
 
-def test_a_stream_tells_the_name_that_is_meant() -> None:
+def test_a_stream_reports_the_canonical_name() -> None:
     """In its events as in its message."""
     context = RequestContext(model=MODEL, session_id="s")
     adapter = get_adapter(MODEL)
@@ -96,7 +96,7 @@ def test_a_stream_tells_the_name_that_is_meant() -> None:
 @pytest.mark.parametrize(
     "model", ["openai:gpt-6.1-sol", "mistral:mistral-large-latest", "bedrock:us.amazon.nova-lite-v1:0"]
 )
-def test_calls_of_another_provider_go_under_legal_names(model: str) -> None:
+def test_calls_of_another_provider_get_legal_names(model: str) -> None:
     """A history whose tools are no longer there, too."""
     call = ToolUseBlock(id="tu_1", name=ODD, input={})
     history = [Message.user("Go"), Message.assistant([call]), Message.tool("tu_1", "done"), Message.user("And?")]
@@ -105,7 +105,7 @@ def test_calls_of_another_provider_go_under_legal_names(model: str) -> None:
     assert b"repo_read_file_" in wire.body
 
 
-def test_a_rule_without_room_is_refused() -> None:
+def test_an_impossible_rule_is_refused() -> None:
     """It could make no names."""
     with pytest.raises(ValueError, match="leaves no room"):
         ToolNameRule(max_length=9)

@@ -41,7 +41,7 @@ USER: Native = {"role": "user", "content": [{"text": "Hi"}]}
 CALLED = foreign(ToolUseBlock(id=CALL, name="weather", input={"city": "Paris"}))
 
 
-def test_instructions_stand_apart() -> None:
+def test_instructions_have_a_field_of_their_own() -> None:
     """Those in front; what comes later becomes the user's, unless the model takes it from the system."""
     history = [Message.system("Be brief."), Message.developer("Be kind."), HI, Message.system("In French.")]
     body, losses = body_of(history)
@@ -65,7 +65,7 @@ def test_roles_alternate() -> None:
     assert losses == (LossKind.ROLE,)
 
 
-def test_instructions_alone_are_followed_by_a_users_turn() -> None:
+def test_instructions_alone_are_followed_by_a_user_turn() -> None:
     """A conversation begins with one."""
     body, losses = body_of([Message.system("Be brief.")])
     assert (body["system"], body["messages"]) == (
@@ -75,7 +75,7 @@ def test_instructions_alone_are_followed_by_a_users_turn() -> None:
     assert losses == (LossKind.EMPTY_MESSAGE,)
 
 
-def test_a_document_gets_its_text_where_it_stands() -> None:
+def test_a_document_gets_its_text_in_place() -> None:
     """So that nothing changes when the user goes on."""
     pdf = Message.user((DocumentBlock(source=BYTES),))
     body, _ = body_of([pdf])
@@ -85,14 +85,14 @@ def test_a_document_gets_its_text_where_it_stands() -> None:
     assert [list(block) for block in second_body["messages"][0]["content"]] == [["text"], ["document"]]
 
 
-def test_texts_in_answers_have_no_sources() -> None:
+def test_texts_in_answers_lose_their_citations() -> None:
     """There is no place for them in an answer."""
     cited = TextBlock(text="Sunny", citations=(Citation(kind="web", data={"a": 1}),))
     body, _ = body_of([HI, CALLED, Message.tool(CALL, (cited,))], [WEATHER])
     assert body["messages"][2]["content"][0]["toolResult"]["content"] == [{"text": "Sunny"}]
 
 
-def test_calls_and_results() -> None:
+def test_calls_and_results_are_encoded() -> None:
     """Under ids that Bedrock takes, results with what the user adds behind them, a failure by its status."""
     history = [HI, CALLED, Message.tool(CALL, "No such city", is_error=True), Message.user("So?")]
     body, losses = body_of(history, [WEATHER])
@@ -107,7 +107,7 @@ def test_calls_and_results() -> None:
     assert losses == ()
 
 
-def test_a_history_of_calls_names_their_tools() -> None:
+def test_a_history_of_calls_declares_their_tools() -> None:
     """A request without them would be refused."""
     body, losses = body_of([HI, CALLED, Message.tool(CALL, "")])
     (tool,) = body["toolConfig"]["tools"]
@@ -116,7 +116,7 @@ def test_a_history_of_calls_names_their_tools() -> None:
     assert losses == (LossKind.EMPTY_TEXT, LossKind.TOOLS)
 
 
-def test_calls_can_be_forbidden_only_where_there_are_none() -> None:
+def test_calls_can_be_forbidden_only_without_earlier_ones() -> None:
     """By not offering the tools."""
     options = AdapterOptions(tool_choice="none")
     body, losses = body_of([HI], [WEATHER], options)
@@ -125,7 +125,7 @@ def test_calls_can_be_forbidden_only_where_there_are_none() -> None:
     assert (list(body["toolConfig"]), losses) == (["tools"], (LossKind.OPTION,))
 
 
-def test_thinking_sources_and_native_blocks_of_others_are_named_as_lost() -> None:
+def test_foreign_thinking_citations_and_native_blocks_are_losses() -> None:
     """So are arguments that are no object."""
     cited_text = TextBlock(text="Hello", citations=(Citation(kind="web", data={"a": 1}),))
     native = ProviderBlock(provider="openai", kind="x", data={})
@@ -188,7 +188,7 @@ def test_media_have_formats_and_documents_names(block: ImageBlock | DocumentBloc
     assert losses.count(LossKind.MEDIA) == guessed + (not named)
 
 
-def test_names_of_documents_differ_and_a_text_stands_beside_them() -> None:
+def test_document_names_are_unique_and_accompanied_by_text() -> None:
     """Else the request is refused."""
     twice = Message.user((DocumentBlock(source=BYTES, title="???"), DocumentBlock(source=BYTES)))
     body, _ = body_of([twice, foreign(TextBlock(text="Yes")), twice])
@@ -207,7 +207,7 @@ def test_media_by_url_and_of_unknown_types_are_left_out() -> None:
     assert all("left out" in block["text"] for block in body["messages"][0]["content"])
 
 
-def test_media_in_answers_stay_there_or_follow() -> None:
+def test_media_in_answers_stay_or_follow() -> None:
     """By what the model takes."""
     history = [HI, CALLED, Message.tool(CALL, (ImageBlock(source=BYTES, media_type="image/png"),))]
     body, losses = body_of(history, [WEATHER])
@@ -218,7 +218,7 @@ def test_media_in_answers_stay_there_or_follow() -> None:
     assert losses == (LossKind.FLATTENED,)
 
 
-def test_a_model_without_tools_or_instructions_is_told_in_words() -> None:
+def test_a_model_without_tools_or_instructions_gets_text() -> None:
     """Titan knows neither."""
     history = [Message.system("Be brief."), HI, CALLED, Message.tool(CALL, "Sunny")]
     body, losses = body_of(history, [WEATHER], model="amazon.titan-text-express-v1")
@@ -227,7 +227,7 @@ def test_a_model_without_tools_or_instructions_is_told_in_words() -> None:
     assert {LossKind.TOOLS, LossKind.ROLE} <= set(losses)
 
 
-def test_caching_is_asked_for_by_markers() -> None:
+def test_cache_points_are_placed() -> None:
     """Behind the instructions and the last message, but never right behind a document."""
     pdf = DocumentBlock(source=BYTES)
     history = [Message.system("Be brief."), Message.user((TextBlock(text="Look"), pdf))]
@@ -243,7 +243,7 @@ def test_caching_is_asked_for_by_markers() -> None:
     assert body["messages"][0]["content"][0]["cache_control"] == {"type": "ephemeral", "ttl": "5m"}
 
 
-def test_what_one_form_noted_is_not_told_in_another() -> None:
+def test_native_data_of_another_body_form_is_dropped() -> None:
     """Native blocks are left out, sources too; calls and signed thinking go over."""
     searched: Native = {"type": "server_tool_use", "id": "s_1", "name": "web_search", "input": {}}
     cited = {"type": "text", "text": "Matz", "citations": [{"type": "web_search_result_location", "url": "https://x"}]}
@@ -267,7 +267,7 @@ def test_what_one_form_noted_is_not_told_in_another() -> None:
     assert [message["role"] for message in body["messages"]] == ["user", "user"]
 
 
-def test_a_choice_of_tools() -> None:
+def test_tool_choices_are_encoded() -> None:
     """Free, any, or one by name."""
     for choice, written in (
         ("auto", {"auto": {}}),

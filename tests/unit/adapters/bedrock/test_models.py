@@ -16,7 +16,7 @@ PATHS = [
 
 
 @pytest.mark.parametrize(("model", "quoted"), PATHS)
-def test_names_are_quoted_in_the_path(model: str, quoted: str) -> None:
+def test_model_names_are_quoted_in_the_path(model: str, quoted: str) -> None:
     """ARNs hold colons and slashes."""
     for extra, stream, operation in (
         ({}, False, "converse"),
@@ -51,7 +51,7 @@ FAMILIES = [
 
 
 @pytest.mark.parametrize(("model", "way"), FAMILIES)
-def test_claudes_facts_are_anthropics(model: str, way: str) -> None:
+def test_claude_has_anthropics_facts(model: str, way: str) -> None:
     """By the name within the name."""
     assert BedrockAdapter(model).capabilities.wire["thinking"] == way
 

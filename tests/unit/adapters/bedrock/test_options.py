@@ -16,7 +16,7 @@ GPT = "openai.gpt-oss-120b-1:0"
 QWEN = "qwen.qwen3-32b-v1:0"
 
 
-def test_the_common_options_have_places() -> None:
+def test_common_options_go_into_inference_config() -> None:
     """In inferenceConfig."""
     options = AdapterOptions(max_output_tokens=9, temperature=0.5, top_p=0.9, stop_sequences=("END",))
     body, losses = body_of([HI], options=options)
@@ -89,7 +89,7 @@ REASONING: list[tuple[str, AdapterOptions, Native | None, Native | None, int]] =
 
 
 @pytest.mark.parametrize(("model", "options", "own", "output", "lost"), REASONING)
-def test_each_family_is_asked_to_reason_in_its_way(
+def test_each_family_has_its_reasoning_option(
     model: str, options: AdapterOptions, own: Native | None, output: Native | None, lost: int
 ) -> None:
     """What it cannot be asked is named."""
@@ -108,7 +108,7 @@ def test_a_schema_is_written_as_text() -> None:
     assert ("outputConfig" in body, losses) == (False, (LossKind.OPTION,))
 
 
-def test_what_converse_has_no_place_for_is_named() -> None:
+def test_unsupported_options_are_losses() -> None:
     """A seed, and a switch for calls side by side; sampling where the model takes none."""
     _, losses = body_of([HI], options=AdapterOptions(seed=1, parallel_tool_calls=False))
     assert losses == (LossKind.OPTION,) * 2
@@ -116,7 +116,7 @@ def test_what_converse_has_no_place_for_is_named() -> None:
     assert (body["inferenceConfig"], losses) == ({"maxTokens": 9}, (LossKind.OPTION,))
 
 
-def test_the_callers_own_fields_join_ours() -> None:
+def test_the_callers_own_fields_are_merged() -> None:
     """Part by part, where a field has several."""
     own = {"inferenceConfig": {"topP": 0.1}, "guardrailConfig": {"guardrailIdentifier": "x"}}
     body, _ = body_of([HI], options=AdapterOptions(max_output_tokens=9, extra={"bedrock": own}))
@@ -124,7 +124,7 @@ def test_the_callers_own_fields_join_ours() -> None:
     assert body["guardrailConfig"] == {"guardrailIdentifier": "x"}
 
 
-def test_anthropics_form_says_no_model() -> None:
+def test_anthropics_body_names_no_model() -> None:
     """The path does; the limit that it demands is the table's."""
     body, losses = body_of([HI], options=AS_MESSAGES)
     assert body == {

@@ -37,7 +37,7 @@ def test_every_stop_reason_has_a_meaning(native: str, reason: StopReason) -> Non
     assert read(reply({"text": "Hi"}, stop=native)).stop_reason is reason
 
 
-def test_cache_counts_stand_beside_the_input() -> None:
+def test_cache_counts_are_separate_from_the_input() -> None:
     """So the four buckets add up to the provider's total."""
     counts = {
         "inputTokens": 10,
@@ -57,7 +57,7 @@ def test_cache_counts_stand_beside_the_input() -> None:
     assert (usage.service_tier, usage.speed, usage.raw) == ("flex", "optimized", counts)
 
 
-def test_novas_spelling_of_the_cache_counts() -> None:
+def test_novas_spelling_of_cache_counts_is_read() -> None:
     """In its own bodies they are called counts."""
     counts = {"inputTokens": 1, "outputTokens": 2, "cacheReadInputTokenCount": 3, "cacheWriteInputTokenCount": 4}
     usage = read(reply({"text": "Hi"}, usage=counts)).usage
@@ -71,7 +71,7 @@ def test_unknown_counts_are_none(counts: Any) -> None:
     assert read(reply({"text": "Hi"}, usage=counts)).usage is None
 
 
-def test_signed_thinking_goes_back_and_unsigned_does_not() -> None:
+def test_only_signed_thinking_is_sent_back() -> None:
     """Claude reads its own; what other families think is for reading only."""
     signed = {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "c2ln"}}}
     redacted = {"reasoningContent": {"redactedContent": "YQ=="}}
@@ -90,7 +90,7 @@ def test_signed_thinking_goes_back_and_unsigned_does_not() -> None:
     assert "thinking" in losses
 
 
-def test_thinking_stays_within_its_family_and_its_profile() -> None:
+def test_thinking_stays_within_its_family_and_profile() -> None:
     """Another Claude on Bedrock reads it, Nova does not; behind an ARN the family is not known."""
     signed = {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "c2ln"}}}
     history = [Message.user("Hi"), read(reply(signed, {"text": "Hi"})), Message.user("Go on")]
@@ -103,7 +103,7 @@ def test_thinking_stays_within_its_family_and_its_profile() -> None:
     assert signed in body["messages"][1]["content"]
 
 
-def test_calls_have_a_type_in_replies_alone() -> None:
+def test_calls_have_a_type_in_replies_only() -> None:
     """It is not sent again: the API knows no such type."""
     message = read(reply(call(type="tool_use"), stop="tool_use"))
     (called,) = message.tool_uses
@@ -113,7 +113,7 @@ def test_calls_have_a_type_in_replies_alone() -> None:
     assert body["messages"][2]["content"][0]["toolResult"]["toolUseId"] == "tooluse_1"
 
 
-def test_what_bedrock_runs_itself_is_kept_whole() -> None:
+def test_server_tools_of_bedrock_are_kept_whole() -> None:
     """Its calls are not ours to answer; calls and results go back in their place."""
     ran = [call(type="server_tool_use"), {"toolResult": {"toolUseId": "tooluse_1", "content": [], "type": "x_result"}}]
     message = read(reply(*ran, {"text": "Found."}), NOVA)
@@ -136,9 +136,7 @@ LOCATIONS: list[tuple[Native, tuple[str, str | None, int | None, int | None]]] =
 
 
 @pytest.mark.parametrize(("native", "facts"), LOCATIONS)
-def test_sources_back_the_text_that_they_stand_with(
-    native: Native, facts: tuple[str, str | None, int | None, int | None]
-) -> None:
+def test_citations_belong_to_their_text(native: Native, facts: tuple[str, str | None, int | None, int | None]) -> None:
     """Only characters are counted as such; the whole is kept for the return trip."""
     cited_native = {"citationsContent": {"content": [{"text": "Matz"}, {"text": "."}], "citations": [native]}}
     message = read(reply({"text": "It was "}, cited_native))
@@ -152,7 +150,7 @@ def test_sources_back_the_text_that_they_stand_with(
     assert body["messages"][1]["content"][1] == cited_native
 
 
-def test_sources_without_a_text_are_kept_in_their_place() -> None:
+def test_citations_without_a_text_keep_their_place() -> None:
     """As Nova gives them, behind the text that they back."""
     cited_native = {"citationsContent": {"citations": [source(web={"url": "https://x.test"})]}}
     message = read(reply({"text": "Found."}, cited_native))
@@ -161,7 +159,7 @@ def test_sources_without_a_text_are_kept_in_their_place() -> None:
     assert body["messages"][1]["content"][1] == cited_native
 
 
-def test_images_that_a_model_made_are_images() -> None:
+def test_generated_images_become_images() -> None:
     """Their bytes come as base64."""
     message = read(reply({"image": {"format": "png", "source": {"bytes": "YQ=="}}}))
     (image,) = message.content
@@ -184,7 +182,7 @@ def test_an_input_that_is_no_object_runs_nothing(given: Any, parsed: Native, raw
     assert (called.input, called.raw_input) == (parsed, raw)
 
 
-def test_what_else_a_reply_says_is_noted() -> None:
+def test_other_reply_fields_are_kept() -> None:
     """Metrics, traces and fields that the model adds."""
     extras: Native = {
         "metrics": {"latencyMs": 5},

@@ -90,12 +90,12 @@ BODIES: list[Native] = [
 
 
 @pytest.mark.parametrize("body", BODIES)
-def test_conversations_are_written_as_they_were_read(body: Native) -> None:
+def test_conversations_are_rewritten_unchanged(body: Native) -> None:
     """Layouts, markers, empty fields and native parts included."""
     assert return_trip(body, "us.anthropic.claude-opus-4-8") == body
 
 
-def test_videos_are_written_as_they_were_read() -> None:
+def test_videos_are_rewritten_unchanged() -> None:
     """For a model that sees them."""
     body = {"messages": [user({"text": "Look"}, {"video": {"format": "mov", "source": {"bytes": "YQ=="}}})]}
     assert return_trip(body, NOVA) == body
@@ -136,7 +136,7 @@ BY_MODEL = [
 
 
 @pytest.mark.parametrize(("fields", "model"), BY_MODEL)
-def test_options_are_written_as_they_were_read(fields: Native, model: str) -> None:
+def test_options_are_rewritten_unchanged(fields: Native, model: str) -> None:
     """What has no option of ours, or none on this model, stays a field of Bedrock's."""
     body = {"messages": [HI], **fields}
     assert return_trip(body, model) == body
@@ -170,7 +170,7 @@ MESSAGES_BODIES: list[Native] = [
 
 
 @pytest.mark.parametrize("body", MESSAGES_BODIES)
-def test_anthropics_bodies_are_written_as_they_were_read(body: Native) -> None:
+def test_anthropic_bodies_are_rewritten_unchanged(body: Native) -> None:
     """Through InvokeModel, which the path says."""
     adapter = BedrockAdapter(CLAUDE)
     messages, tools, options = adapter.from_wire_request(json.dumps(body).encode(), context())
@@ -181,7 +181,7 @@ def test_anthropics_bodies_are_written_as_they_were_read(body: Native) -> None:
     assert (streamed.path.rpartition("/")[2], json.loads(streamed.body)) == ("invoke-with-response-stream", body)
 
 
-def test_novas_bodies_are_written_as_they_were_read() -> None:
+def test_nova_bodies_are_rewritten_unchanged() -> None:
     """They are Converse's in all but their parameters and their path."""
     body = {"schemaVersion": "messages-v1", "messages": [HI], "inferenceConfig": {"max_new_tokens": 9, "topK": 5}}
     adapter = BedrockAdapter(NOVA)
@@ -204,7 +204,7 @@ def test_results_are_messages_of_their_own() -> None:
     ]
 
 
-def test_ids_that_repeat_are_told_apart_by_occurrence() -> None:
+def test_repeated_ids_are_distinguished_by_occurrence() -> None:
     """Some models use a tool's name as the id of each of its calls."""
     turn = [assistant(call("weather")), user(answer("weather"))]
     body = {"messages": [HI, *turn, *turn], **TOOLS}
@@ -238,7 +238,7 @@ def test_media_become_blocks() -> None:
     assert video.media_type == "video/3gpp"
 
 
-def test_an_empty_field_that_was_read_does_not_hide_what_is_said_since() -> None:
+def test_an_empty_field_does_not_hide_later_content() -> None:
     """A request without instructions may be given some."""
     adapter = BedrockAdapter(CLAUDE)
     messages, tools, options = adapter.from_wire_request({"messages": [HI], "system": []}, context())
@@ -250,7 +250,7 @@ REFUSED: list[Any] = [b"[]", b"{", {}, {"messages": [{"role": "chatbot", "conten
 
 
 @pytest.mark.parametrize("body", [*REFUSED, {"messages": [HI], "toolConfig": {"tools": [{}]}}])
-def test_what_is_no_request_is_refused(body: Any) -> None:
+def test_invalid_requests_are_refused(body: Any) -> None:
     """With a typed error."""
     with pytest.raises(RequestError):
         BedrockAdapter(CLAUDE).from_wire_request(body, context())

@@ -95,7 +95,7 @@ def test_requests_are_signed_as_botocore_signs_them(token: str | None) -> None:
     assert str(request.url).endswith("/model/us.anthropic.claude-sonnet-4-5-20250929-v1%3A0/converse")
 
 
-def test_the_signature_is_what_the_specification_says() -> None:
+def test_the_signature_follows_the_specification() -> None:
     """Worked out by hand: canonical request, string to sign, derived key."""
     request = sent(SigV4Auth(REGION, session=session()))
     path = "/model/us.anthropic.claude-sonnet-4-5-20250929-v1%253A0/converse"  # quoted once more
@@ -130,7 +130,7 @@ def test_async_requests_are_signed_alike() -> None:
     assert seen[0].headers["authorization"] == sent(SigV4Auth(session=session())).headers["authorization"]
 
 
-def test_a_client_with_an_auth_of_its_own_needs_no_key() -> None:
+def test_a_client_with_auth_needs_no_key() -> None:
     """One without needs one; a key that was given goes before the environment's."""
     assert sent(SigV4Auth(session=session()))
     with httpx.Client() as plain, pytest.raises(MissingKeyError):
@@ -145,7 +145,7 @@ def test_the_region_is_given_or_read_from_the_address() -> None:
         sent(SigV4Auth(session=session()), base_url="http://proxy.test")
 
 
-def test_without_credentials_the_error_says_what_to_do() -> None:
+def test_missing_credentials_name_what_to_do() -> None:
     """And names no secret."""
 
     class Empty:

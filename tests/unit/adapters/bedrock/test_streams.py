@@ -65,7 +65,7 @@ def failure(events: list[StreamEvent]) -> ErrorEvent:
     return events[-1]
 
 
-def test_a_stream_says_what_its_events_say() -> None:
+def test_a_stream_has_the_content_of_its_events() -> None:
     """And agrees with its unstreamed twin."""
     events = stream([START, *THOUGHT, *SAID, *CALLED, END])
     message = complete(events)
@@ -87,7 +87,7 @@ def test_a_stream_says_what_its_events_say() -> None:
     assert (raw["stopReason"], raw["metrics"], "p" in raw) == ("end_turn", {"latencyMs": 7}, False)
 
 
-def test_without_its_counts_a_stream_is_cut() -> None:
+def test_a_stream_without_its_usage_is_truncated() -> None:
     """The message may have stopped: what it cost is not known. An unfinished call runs nothing."""
     failed = failure(stream([START, *SAID, *CALLED[:3], STOP]))
     assert isinstance(failed.error, errors.StreamTruncatedError)
@@ -97,7 +97,7 @@ def test_without_its_counts_a_stream_is_cut() -> None:
     assert (called.input, called.raw_input) == ({}, '{"city":')
 
 
-def test_nothing_at_all_has_no_partial_message() -> None:
+def test_an_empty_stream_has_no_partial_message() -> None:
     """There is nothing to hand over."""
     assert failure(stream([])).partial is None
 
@@ -150,12 +150,12 @@ def test_events_that_do_not_fit_together_are_malformed(chunks: list[bytes]) -> N
 
 
 @pytest.mark.parametrize("empty", [started(0), delta(0), stopped(0)])
-def test_an_empty_block_says_nothing_and_breaks_nothing(empty: bytes) -> None:
+def test_an_empty_block_breaks_nothing(empty: bytes) -> None:
     """Texts are not announced, so that an empty one shows only in its end."""
     assert complete(stream([START, empty, END])).text == ""
 
 
-def test_sources_make_a_cited_text() -> None:
+def test_citations_make_a_cited_text() -> None:
     """They may come before the text or without any."""
     citation = {"title": "facts", "location": {"web": {"url": "https://x.test"}}}
     events = [delta(0, citation=citation), delta(0, text="Matz"), stopped(0), delta(1, citation=citation), stopped(1)]
@@ -167,7 +167,7 @@ def test_sources_make_a_cited_text() -> None:
     assert alone == ProviderBlock(provider="bedrock", kind="citationsContent", data=data)
 
 
-def test_what_bedrock_runs_itself_makes_no_events() -> None:
+def test_server_tools_of_bedrock_emit_no_events() -> None:
     """Its calls and results are kept whole; so are images, and blocks of a new kind."""
     events = [
         started(0, toolUse={"toolUseId": "t", "name": "search", "type": "server_tool_use"}),
@@ -208,7 +208,7 @@ def test_unsigned_thinking_has_no_signature() -> None:
     assert message.content == (ThinkingBlock(text="Hm."),)
 
 
-def test_malformed_arguments_end_no_call() -> None:
+def test_malformed_arguments_stay_text() -> None:
     """They stay text, as they came."""
     events = stream([START, CALLED[0], delta(2, toolUse={"input": "{half"}), stopped(2), END])
     assert not [event for event in events if isinstance(event, ToolUseEnd)]
@@ -216,7 +216,7 @@ def test_malformed_arguments_end_no_call() -> None:
     assert (called.input, called.raw_input) == ({}, "{half")
 
 
-def test_novas_own_events_are_converses() -> None:
+def test_nova_events_are_read_like_converse_events() -> None:
     """Wrapped, with what Bedrock adds beside them."""
     metrics = {"amazon-bedrock-invocationMetrics": {"inputTokenCount": 3}}
     events: list[Native] = [
@@ -250,7 +250,7 @@ ANTHROPIC: list[Native] = [
 ]
 
 
-def test_anthropics_own_events_are_read_by_its_decoder() -> None:
+def test_anthropic_events_are_read_by_its_decoder() -> None:
     """Under the name of the model that was asked for."""
     events = stream(map(chunk, ANTHROPIC))
     assert isinstance(events[0], MessageStart)

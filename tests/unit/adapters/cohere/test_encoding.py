@@ -24,7 +24,7 @@ CALL = "tu_01M7YJFK7P2ZFT4X2CGGZPP6M5"
 IMAGE = MediaSource(kind="base64", data="YQ==")
 
 
-def test_thinking_and_sources_of_others_are_named_as_lost() -> None:
+def test_foreign_thinking_and_citations_are_losses() -> None:
     """Neither means anything here."""
     spoken_text = TextBlock(text="Hello", citations=(Citation(kind="web", data={"a": 1}),))
     body, losses = body_of([HI, foreign(ThinkingBlock(text="Hm.", signature="s"), spoken_text), HI])
@@ -48,7 +48,7 @@ def test_calls_are_written_with_their_arguments_as_text() -> None:
     assert losses == (LossKind.FLATTENED,)
 
 
-def test_arguments_that_are_no_object_are_left_out() -> None:
+def test_malformed_arguments_are_a_loss() -> None:
     """And named as lost."""
     called = ToolUseBlock(id=CALL, name="weather", raw_input="{half")
     body, losses = body_of([HI, foreign(called), Message.tool(CALL, "x")])
@@ -93,7 +93,7 @@ def test_media_become_parts(block: ImageBlock | DocumentBlock, part: Native) -> 
     assert losses == (LossKind.FLATTENED,) * flat + (LossKind.MEDIA,) * guessed
 
 
-def test_media_that_a_tool_answers_follow_it() -> None:
+def test_media_of_tools_follow_their_answer() -> None:
     """Its messages hold texts alone."""
     called = ToolUseBlock(id=CALL, name="look")
     answer = Message.tool(CALL, (TextBlock(text="Here"), ImageBlock(source=IMAGE, media_type="image/png")))
@@ -104,7 +104,7 @@ def test_media_that_a_tool_answers_follow_it() -> None:
     assert losses == (LossKind.FLATTENED,)
 
 
-def test_what_a_model_does_not_see_is_left_out() -> None:
+def test_unsupported_media_are_left_out() -> None:
     """Images on a model for text; a PDF on any."""
     pdf = DocumentBlock(source=IMAGE, media_type="application/pdf")
     body, losses = body_of([Message.user((ImageBlock(source=IMAGE), pdf))], model="command-a-03-2025")
@@ -112,14 +112,14 @@ def test_what_a_model_does_not_see_is_left_out() -> None:
     assert "left out" in json.dumps(body)
 
 
-def test_a_named_tool_is_asked_for_as_any() -> None:
+def test_a_named_tool_choice_becomes_any() -> None:
     """Which one cannot be said."""
     body, losses = body_of([HI], [WEATHER], AdapterOptions(tool_choice=NamedTool("weather")))
     assert body["tool_choice"] == "REQUIRED"
     assert losses == (LossKind.OPTION,)
 
 
-def test_an_older_model_takes_no_choice() -> None:
+def test_an_older_model_takes_no_tool_choice() -> None:
     """The field came with Command R7B."""
     body, losses = body_of([HI], [WEATHER], AdapterOptions(tool_choice="required"), model="command-r-08-2024")
     assert "tool_choice" not in body
@@ -130,7 +130,7 @@ CHOICES = [("auto", None), ("none", "NONE"), ("required", "REQUIRED")]
 
 
 @pytest.mark.parametrize(("choice", "written"), CHOICES)
-def test_choices_have_names(choice: str, written: str | None) -> None:
+def test_tool_choices_are_encoded(choice: str, written: str | None) -> None:
     """Choosing freely goes without saying."""
     body, losses = body_of([HI], [WEATHER], AdapterOptions(tool_choice=choice))  # type: ignore[arg-type]
     assert (body.get("tool_choice"), losses) == (written, ())
@@ -152,7 +152,7 @@ def test_thinking_has_a_switch_and_a_budget(options: AdapterOptions, written: Na
     assert (body.get("thinking"), len(losses)) == (written, lost)
 
 
-def test_a_model_that_does_not_reason_is_not_asked_to() -> None:
+def test_a_model_without_reasoning_gets_no_reasoning_option() -> None:
     """Nor is it told not to."""
     body, losses = body_of([HI], options=AdapterOptions(thinking=True), model="command-a-03-2025")
     assert ("thinking" in body, losses) == (False, (LossKind.OPTION,))
@@ -160,13 +160,13 @@ def test_a_model_that_does_not_reason_is_not_asked_to() -> None:
     assert ("thinking" in body, losses) == (False, ())
 
 
-def test_what_cohere_has_no_switch_for_is_named() -> None:
+def test_unsupported_options_are_losses() -> None:
     """Calls side by side cannot be forbidden."""
     _, losses = body_of([HI], options=AdapterOptions(parallel_tool_calls=False))
     assert losses == (LossKind.OPTION,)
 
 
-def test_a_schema_is_a_format() -> None:
+def test_a_schema_is_a_response_format() -> None:
     """Of the kind json_object."""
     body, _ = body_of([HI], options=AdapterOptions(output_schema={"type": "object"}, stop_sequences=("END",)))
     assert body["response_format"] == {"type": "json_object", "json_schema": {"type": "object"}}

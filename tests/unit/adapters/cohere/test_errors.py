@@ -24,7 +24,7 @@ MEANINGS = [
 
 
 @pytest.mark.parametrize(("status", "message", "kind"), MEANINGS)
-def test_statuses_and_words_have_a_meaning(status: int, message: str, kind: type[errors.ProviderError]) -> None:
+def test_statuses_and_messages_are_classified(status: int, message: str, kind: type[errors.ProviderError]) -> None:
     """The class is exact, and tells who said it, and to which request."""
     error = ADAPTER.error(status, json.dumps({"id": "e_1", "message": message}).encode(), {})
     assert type(error) is kind

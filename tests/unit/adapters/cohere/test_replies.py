@@ -17,7 +17,7 @@ def cited(**fields: Any) -> Native:
     return {"start": 0, "end": 4, "text": "Matz", "sources": [SOURCE], "type": "TEXT_CONTENT", **fields}
 
 
-def test_a_plan_is_thinking_and_goes_back_as_a_plan() -> None:
+def test_a_tool_plan_is_thinking_and_returns_as_a_plan() -> None:
     """The plan behind a call stands in a field of its own, on the way back too."""
     message = read(reply("TOOL_CALL", tool_plan="I will look.", tool_calls=[call()]))
     thought, called = message.content
@@ -30,7 +30,7 @@ def test_a_plan_is_thinking_and_goes_back_as_a_plan() -> None:
     assert "thinking" not in losses
 
 
-def test_reasoning_goes_back_where_it_stood() -> None:
+def test_reasoning_returns_in_its_place() -> None:
     """Thinking is a part of the content, unsigned, and Cohere's own goes back."""
     native = [{"type": "thinking", "thinking": "Hm."}, text("Hello")]
     message = read(reply(content=native))
@@ -57,12 +57,12 @@ def test_every_finish_reason_has_a_meaning(native: str, reason: StopReason) -> N
     assert read(reply(native, content=[text("Hi")])).stop_reason is reason
 
 
-def test_calls_make_a_turn_end_for_them() -> None:
+def test_a_reply_with_calls_ends_for_them() -> None:
     """Even where the reason says that all is complete."""
     assert read(reply("COMPLETE", tool_calls=[call()])).stop_reason is StopReason.TOOL_USE
 
 
-def test_billed_units_are_what_is_counted() -> None:
+def test_billed_units_are_counted() -> None:
     """What was processed includes Cohere's own prompt, which is not billed; the subsets are told with it."""
     counts = {
         "billed_units": {"input_tokens": 267.0, "output_tokens": 66.0, "search_units": 2},
@@ -90,7 +90,7 @@ def test_unknown_counts_are_none(counts: Any) -> None:
     assert read({**reply(content=[text("Hi")]), "usage": counts}).usage is None
 
 
-def test_sources_belong_to_the_text_that_they_name() -> None:
+def test_citations_belong_to_the_text_that_they_name() -> None:
     """The index counts all parts of the content; without one the first text is meant."""
     native = [{"type": "thinking", "thinking": "Hm."}, text("Matz made it."), text("Matz!")]
     message = read(reply(content=native, citations=[cited(content_index=2), cited()]))
@@ -102,7 +102,7 @@ def test_sources_belong_to_the_text_that_they_name() -> None:
     assert sorted(map(str, body["messages"][0]["citations"])) == sorted(map(str, [cited(content_index=2), cited()]))
 
 
-def test_sources_of_a_plan_are_kept_for_the_return_trip() -> None:
+def test_citations_of_a_plan_are_kept() -> None:
     """The canonical form has no place for them."""
     of_the_plan = cited(type="PLAN")
     message = read(reply("TOOL_CALL", tool_plan="Matz", tool_calls=[call()], citations=[of_the_plan]))
@@ -118,7 +118,7 @@ CUTS: list[tuple[str, Native, str]] = [
 
 
 @pytest.mark.parametrize(("arguments", "given", "raw"), CUTS)
-def test_arguments_that_were_cut_run_nothing(arguments: str, given: Native, raw: str) -> None:
+def test_truncated_arguments_run_nothing(arguments: str, given: Native, raw: str) -> None:
     """Half an object, or nothing where the limit struck, stays text."""
     (called,) = read(reply("MAX_TOKENS", tool_calls=[call(arguments)])).content
     assert isinstance(called, ToolUseBlock)
@@ -145,7 +145,7 @@ UNKNOWN: list[tuple[Native, ContentBlock]] = [
 
 
 @pytest.mark.parametrize(("native", "block"), UNKNOWN)
-def test_what_has_no_word_is_kept_whole_and_goes_back_in_its_place(native: Native, block: ContentBlock) -> None:
+def test_unknown_content_is_kept_in_its_place(native: Native, block: ContentBlock) -> None:
     """Unknown parts and calls are native blocks."""
     message = read(reply(**native))
     assert message.content == (block,)
@@ -154,7 +154,7 @@ def test_what_has_no_word_is_kept_whole_and_goes_back_in_its_place(native: Nativ
     assert body["messages"][0][field] == native[field]
 
 
-def test_fields_beyond_the_known_survive_the_return_trip() -> None:
+def test_unknown_fields_survive_the_round_trip() -> None:
     """Of parts, of calls and of the message."""
     native = {
         "content": [{**text("Hi"), "score": 1}],

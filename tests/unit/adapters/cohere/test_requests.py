@@ -77,7 +77,7 @@ CONVERSATIONS: list[list[Native]] = [
 
 
 @pytest.mark.parametrize("messages", CONVERSATIONS)
-def test_conversations_are_written_as_they_were_read(messages: list[Native]) -> None:
+def test_conversations_are_rewritten_unchanged(messages: list[Native]) -> None:
     """Layouts, empty fields, spelling and native parts included."""
     body = {"model": MODEL, "messages": messages, "tools": [TOOL]}
     assert return_trip(body) == body
@@ -97,13 +97,13 @@ OPTIONS: list[Native] = [
 
 
 @pytest.mark.parametrize("fields", OPTIONS)
-def test_options_are_written_as_they_were_read(fields: Native) -> None:
+def test_options_are_rewritten_unchanged(fields: Native) -> None:
     """What has no option of ours stays a field of Cohere's."""
     body = {"model": MODEL, "messages": [USER], "tools": [TOOL], **fields}
     assert return_trip(body) == body
 
 
-def test_tools_are_written_as_they_were_read() -> None:
+def test_tools_are_rewritten_unchanged() -> None:
     """Also such as are no functions, or lack what we would write."""
     native = {"type": "search", "search": {}}
     bare = {"type": "function", "function": {"name": "bare"}, "strict": True}
@@ -143,13 +143,13 @@ def test_options_become_options() -> None:
 
 
 @pytest.mark.parametrize("body", [b"[]", b"{", {}, {"messages": [{"role": "chatbot"}]}, {"messages": 3}])
-def test_what_is_no_request_is_refused(body: Any) -> None:
+def test_invalid_requests_are_refused(body: Any) -> None:
     """With a typed error."""
     with pytest.raises(RequestError):
         ADAPTER.from_wire_request(body, context())
 
 
-def test_the_envelope() -> None:
+def test_the_path_and_extra_fields_of_a_request() -> None:
     """Posted to the second version of the chat, with what the caller adds laid over the body."""
     options = AdapterOptions(stream=True, tool_choice=NamedTool("x"), extra={"cohere": {"safety_mode": "OFF"}})
     wire = ADAPTER.to_wire([Message.user("Hi")], [], options)

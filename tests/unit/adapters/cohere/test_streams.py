@@ -62,7 +62,7 @@ def failure(events: list[StreamEvent]) -> ErrorEvent:
     return events[-1]
 
 
-def test_a_stream_says_what_its_events_say() -> None:
+def test_a_stream_has_the_content_of_its_events() -> None:
     """Content and calls, which the wire counts apart, share one count by arrival."""
     events = stream(*PARTS, end("TOOL_CALL", usage=COUNTS))
     message = complete(events)
@@ -79,7 +79,7 @@ def test_a_stream_says_what_its_events_say() -> None:
     assert [each.data for each in text_block.citations] == [SOURCE]
 
 
-def test_a_stream_and_its_unstreamed_twin_agree() -> None:
+def test_a_stream_and_its_whole_reply_agree() -> None:
     """Block by block, where whole replies have the same order."""
     streamed = complete(stream(*PARTS[3:11], *PARTS[:3], *PARTS[11:], end("TOOL_CALL", usage=COUNTS)))
     whole = reply(
@@ -92,7 +92,7 @@ def test_a_stream_and_its_unstreamed_twin_agree() -> None:
     assert streamed.content == read({**whole, "usage": COUNTS}).content
 
 
-def test_without_message_end_a_stream_is_cut() -> None:
+def test_a_stream_without_message_end_is_truncated() -> None:
     """Whatever came: what had arrived is handed over, and an unfinished call runs nothing."""
     failed = failure(stream(*PARTS[6:8], *PARTS[11:13]))
     assert isinstance(failed.error, StreamTruncatedError)
@@ -103,13 +103,13 @@ def test_without_message_end_a_stream_is_cut() -> None:
     assert (text_block.text, called.input, called.raw_input) == ("Hi", {}, '{"city":')
 
 
-def test_a_marker_is_no_end() -> None:
+def test_a_done_marker_is_no_end() -> None:
     """[DONE] may follow the end, or not, but it does not stand for it."""
     events = list(ADAPTER.iter_stream([sse([START]), b"data: [DONE]\n\n"], context()))
     assert isinstance(failure(events).error, StreamTruncatedError)
 
 
-def test_nothing_at_all_has_no_partial_message() -> None:
+def test_an_empty_stream_has_no_partial_message() -> None:
     """There is nothing to hand over."""
     failed = failure(list(ADAPTER.iter_stream([b""], context())))
     assert failed.partial is None
@@ -150,20 +150,20 @@ def test_events_that_do_not_fit_together_are_malformed(events: list[Native]) -> 
     assert isinstance(failure(stream(*events, end())).error, MalformedReplyError)
 
 
-def test_nothing_comes_before_the_start() -> None:
+def test_events_before_the_start_are_malformed() -> None:
     """Not even the end."""
     events = list(ADAPTER.iter_stream([sse([end()])], context()))
     assert isinstance(failure(events).error, MalformedReplyError)
 
 
-def test_unknown_events_are_passed_over_and_unknown_parts_are_kept() -> None:
+def test_unknown_events_are_ignored_and_unknown_parts_kept() -> None:
     """A part of a new type comes whole in its start."""
     native = {"type": "hologram", "data": 1}
     message = complete(stream({"type": "debug"}, event("content-start", 0, content=native), PARTS[5], end()))
     assert message.content == (ProviderBlock(provider="cohere", kind="hologram", data=native),)
 
 
-def test_malformed_arguments_end_no_call() -> None:
+def test_malformed_arguments_stay_text() -> None:
     """They stay text, as they came."""
     events = stream(event("tool-call-start", 0, tool_calls=call("{half")), PARTS[14], end("TOOL_CALL"))
     assert not [each for each in events if isinstance(each, ToolUseEnd)]

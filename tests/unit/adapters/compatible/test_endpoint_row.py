@@ -35,7 +35,7 @@ def adapter(name: str, model: str = "model") -> Adapter:
     return kind(model)
 
 
-def test_the_endpoints_that_are_promised_are_there() -> None:
+def test_the_promised_endpoints_are_there() -> None:
     """By their names."""
     assert set(NAMES) >= EXPECTED
 
@@ -52,7 +52,7 @@ def test_every_table_makes_an_adapter(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_a_model_hears_of_its_own_thinking_is_declared(name: str) -> None:
+def test_reading_ones_own_thinking_is_declared(name: str) -> None:
     """A request holds it, in a turn with a call at the least, exactly where the model reads its own."""
     kind = type(adapter(name))
     on_chat = kind.apis["chat"] if issubclass(kind, DualApiAdapter) else kind
@@ -76,7 +76,7 @@ def test_every_table_has_its_entry_point() -> None:
     assert ours == {name: f"dragoman_adapters.compatible.adapter:{name.replace('-', '_')}" for name in NAMES}
 
 
-def test_a_name_without_a_table_is_no_attribute() -> None:
+def test_an_unknown_name_is_no_attribute() -> None:
     """The module makes nothing up."""
     with pytest.raises(AttributeError, match="no attribute 'nowhere'"):
         _ = dragoman_adapters.compatible.adapter.nowhere
@@ -107,7 +107,7 @@ def test_every_address_can_be_completed(name: str) -> None:
         ("compatible", {"key_required": False, "base_url": "", "base_url_variable": "COMPATIBLE_BASE_URL"}),
     ],
 )
-def test_how_endpoints_know_a_caller(name: str, facts: dict[str, Any]) -> None:
+def test_authentication_of_endpoints_is_declared(name: str, facts: dict[str, Any]) -> None:
     """Keys, headers and addresses are what the tables say."""
     endpoint = adapter(name).endpoint
     assert {field: getattr(endpoint, field) for field in facts} == facts

@@ -29,7 +29,7 @@ THOUGHT = ThinkingBlock(text="Hm")
 FILTERS = {"hate": {"filtered": False, "severity": "safe"}}
 
 
-def test_azure_tells_of_its_filters() -> None:
+def test_azure_filter_results_are_kept() -> None:
     """What they found stands beside the reply, in a first chunk without choices and in deltas: it is kept."""
     azure = adapter("azure-openai", "my-deployment")
     native = handwritten_reply({"content": "Hi"}, prompt_filter_results=[{"content_filter_results": FILTERS}])
@@ -58,7 +58,7 @@ def test_azure_tells_of_its_filters() -> None:
         (429, {"code": "RateLimitReached", "message": "slow down"}, RateLimitError),
     ],
 )
-def test_azures_errors(status: int, error: dict[str, Any], kind: type[Exception]) -> None:
+def test_azure_errors_have_their_request_id_and_wait(status: int, error: dict[str, Any], kind: type[Exception]) -> None:
     """Their request id has a header of Azure's; a wait of no milliseconds says less than one of a second."""
     headers = {"apim-request-id": "a-1", "retry-after": "1", "retry-after-ms": "0"}
     found = adapter("azure-openai").error(status, json.dumps({"error": error}).encode(), headers)
@@ -66,7 +66,7 @@ def test_azures_errors(status: int, error: dict[str, Any], kind: type[Exception]
     assert (found.request_id, found.retry_after) == ("a-1", 1.0)
 
 
-def test_azure_knows_openais_models() -> None:
+def test_azure_knows_openais_models_by_name() -> None:
     """By their names; a deployment of another name sees, calls tools and does not reason."""
     assert adapter("azure-openai", "o3").capabilities.sampling == "never"
     assert adapter("azure-openai", "gpt-5.4").capabilities.supports_developer_role
@@ -75,7 +75,7 @@ def test_azure_knows_openais_models() -> None:
     assert named.sampling == "allowed"
 
 
-def test_deepseek_wants_its_reasoning_back() -> None:
+def test_deepseek_gets_its_reasoning_back() -> None:
     """Beside calls, be it empty, where the model may reason; that of others is not its own."""
     deepseek = adapter("deepseek", "deepseek-v4-flash")
     own = reply_of("deepseek:deepseek-v4-flash", [THOUGHT, CALL])
@@ -113,14 +113,14 @@ def test_perplexity_alternates_and_cites() -> None:
     assert message.usage.reported_cost_usd == Decimal("0.006")
 
 
-def test_perplexity_has_no_tools() -> None:
+def test_perplexity_gets_calls_as_text() -> None:
     """Calls and answers become text, and its turns still alternate."""
     history = [Message.user("?"), reply_of("openai:gpt-5", [CALL]), Message.tool(CALL.id, "1"), Message.user("!")]
     roles = [message["role"] for message in sent(history, adapter("perplexity", "sonar"))[0]["messages"]]
     assert roles == ["user", "assistant", "user"]
 
 
-def test_xais_sources_and_ticks() -> None:
+def test_xai_sources_and_ticks_are_read() -> None:
     """Bare URLs are citations too; a tick is a ten-thousand-millionth of a dollar, in either API."""
     grok = adapter("xai", "grok-4.5")
     usage = {"prompt_tokens": 1, "completion_tokens": 1, "cost_in_usd_ticks": 1399000}
@@ -147,7 +147,7 @@ def test_xais_sources_and_ticks() -> None:
     ("model", "effort", "written"),
     [("grok-4.5", "medium", "medium"), ("grok-3-mini", "medium", "low"), ("grok-4-0709", "high", None)],
 )
-def test_xais_models_have_levels_of_their_own(model: str, effort: str, written: str | None) -> None:
+def test_xai_models_have_effort_levels_of_their_own(model: str, effort: str, written: str | None) -> None:
     """Some have none and refuse the field; what is asked for otherwise is named."""
     grok = adapter("xai", model)
     body, wire = sent([Message.user("Hi")], grok, effort=effort)
@@ -174,7 +174,7 @@ def test_some_streams_end_without_a_marker(name: str) -> None:
         assert isinstance(stream(cut, adapter(name))[-1], ErrorEvent)
 
 
-def test_a_server_of_ones_own_may_say_as_little_as_it_likes() -> None:
+def test_a_custom_server_may_omit_fields() -> None:
     """A finish reason is enough there."""
     chunks = [handwritten_chunk({"content": "Hi"}), handwritten_chunk({}, "stop")]
     assert isinstance(stream(chunks, adapter("compatible"))[-1], MessageComplete)
@@ -185,7 +185,7 @@ def test_writer_has_a_path_of_its_own() -> None:
     assert sent([Message.user("Hi")], adapter("writer"))[1].path == "/chat"
 
 
-def test_plain_texts_go_where_no_files_do() -> None:
+def test_plain_text_documents_become_text() -> None:
     """Files that are none of text are left out and named."""
     text = DocumentBlock(source=MediaSource(kind="text", data="One"), title="a.txt")
     file = DocumentBlock(source=MediaSource(kind="base64", data="aGk="), media_type="application/pdf")
@@ -207,7 +207,7 @@ def test_plain_texts_go_where_no_files_do() -> None:
         ("cerebras", "anything", False),
     ],
 )
-def test_families_are_known_wherever_they_are_served(name: str, model: str, sees: bool) -> None:
+def test_model_families_are_known_at_every_endpoint(name: str, model: str, sees: bool) -> None:
     """What a family cannot see is left out and named, not sent to be refused."""
     image = ImageBlock(source=MediaSource(kind="url", data="https://a.test/b.png"))
     body, wire = sent([Message.user([image])], adapter(name, model))
@@ -216,7 +216,7 @@ def test_families_are_known_wherever_they_are_served(name: str, model: str, sees
     assert ([kind for kind, _ in losses(wire)] == ["media"]) is not sees
 
 
-def test_prefill_has_a_word_of_its_own() -> None:
+def test_prefill_has_a_field_of_its_own() -> None:
     """Where the endpoint has one for it."""
     history = [Message.user("Hi"), Message.assistant("The answer")]
     assert sent(history, adapter("moonshot", "kimi-k2.6"))[0]["messages"][-1]["partial"] is True
@@ -231,6 +231,6 @@ def test_prefill_has_a_word_of_its_own() -> None:
         ("deepseek", "insufficient_system_resource", StopReason.ERROR),
     ],
 )
-def test_reasons_of_their_own(name: str, finish: str, reason: StopReason) -> None:
+def test_finish_reasons_of_their_own_are_read(name: str, finish: str, reason: StopReason) -> None:
     """What some say beyond the words that all use."""
     assert read(handwritten_reply({"content": "Hi"}, finish), adapter(name)).stop_reason is reason

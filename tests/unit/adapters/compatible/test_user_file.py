@@ -78,7 +78,7 @@ def test_a_file_adds_an_endpoint(write: Write) -> None:
     assert body == {"model": "small-1", "messages": [{"role": "user", "content": "Hi"}], "limit": 5, "top_k": 3}
 
 
-def test_the_folder_of_the_platform_is_looked_into(tmp_path: Path) -> None:
+def test_the_configuration_folder_is_searched(tmp_path: Path) -> None:
     """Where the environment names no file."""
     folder = tmp_path / "config" / "dragoman"
     folder.mkdir(parents=True)
@@ -86,7 +86,7 @@ def test_the_folder_of_the_platform_is_looked_into(tmp_path: Path) -> None:
     assert get_adapter("house:x").provider == "house"
 
 
-def test_a_likeness_reads_its_own_thinking(write: Write) -> None:
+def test_an_endpoint_like_another_reads_only_its_own_thinking(write: Write) -> None:
     """And that of the endpoint which it is like as little as any other's."""
     write('[house]\nbase_url = "https://house.test"\nlike = "vercel"\n')
     policy = get_adapter("house:openai/gpt-5").capabilities.thinking_policy
@@ -95,7 +95,7 @@ def test_a_likeness_reads_its_own_thinking(write: Write) -> None:
     assert not policy.can_read("vercel:openai/gpt-5")
 
 
-def test_without_a_file_there_is_nothing_to_find() -> None:
+def test_without_a_file_nothing_is_added() -> None:
     """An unknown name is answered as ever."""
     with pytest.raises(UnknownProviderError, match="no provider 'house'"):
         get_adapter("house:x")
@@ -137,7 +137,7 @@ def make_all() -> None:
         ('["ho:use"]\nbase_url = "x"\n', "'ho:use' is not a provider name"),
     ],
 )
-def test_what_is_wrong_is_named(write: Write, text: str, pattern: str) -> None:
+def test_errors_in_a_file_are_named(write: Write, text: str, pattern: str) -> None:
     """With the file and the field."""
     path = write(text)
     with pytest.raises(ConfigurationError) as caught:
@@ -146,7 +146,7 @@ def test_what_is_wrong_is_named(write: Write, text: str, pattern: str) -> None:
     assert str(path) in str(caught.value)
 
 
-def test_a_wrong_table_shows_when_it_is_asked_for(write: Write) -> None:
+def test_an_invalid_table_is_reported_on_use(write: Write) -> None:
     """Through the registry too, and the value itself is not repeated: it may be a key."""
     write('[house]\nbase_url = "x"\nkey_variables = "sk-very-secret"\n')
     with pytest.raises(ConfigurationError, match=r"house\.key_variables") as caught:
@@ -154,7 +154,7 @@ def test_a_wrong_table_shows_when_it_is_asked_for(write: Write) -> None:
     assert "sk-very-secret" not in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_file_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The environment's word is taken at its word."""
     monkeypatch.setenv(user_file.VARIABLE, str(tmp_path / "gone.toml"))
     with pytest.raises(ConfigurationError, match=r"DRAGOMAN_ENDPOINTS names .*gone\.toml"):
@@ -178,7 +178,7 @@ def test_an_endpoint_is_registered_at_run_time() -> None:
         ({"base_url": "x", "dialect": {"seed": 1}}, "house.dialect.seed"),
     ],
 )
-def test_a_wrong_table_is_not_registered(table: dict[str, Any], pattern: str) -> None:
+def test_an_invalid_table_is_not_registered(table: dict[str, Any], pattern: str) -> None:
     """The field is named, and the name stays unknown."""
     with pytest.raises(ConfigurationError, match=pattern):
         register_endpoint("house", table)
@@ -214,7 +214,7 @@ def test_any_adapter_can_be_registered() -> None:
         get_adapter("never:x")
 
 
-def test_sources_of_other_packages_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adapter_sources_of_other_packages_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """What cannot be loaded is named."""
     from importlib.metadata import EntryPoint
 

@@ -30,7 +30,7 @@ def call(number: int, name: str = "add", **arguments: Any) -> ToolUseBlock:
     return ToolUseBlock(id=f"tu_{number:026d}", name=name, input=arguments)
 
 
-def test_a_signature_goes_back_to_its_issuer_alone() -> None:
+def test_a_signature_returns_to_its_issuer_only() -> None:
     """Byte for byte, on a text, an empty text and a call; the other platform, and others, never see it."""
     parts: list[dict[str, Any]] = [
         {"text": "Hm", "thoughtSignature": "dGV4dA=="},
@@ -64,7 +64,7 @@ def test_thinking_and_native_blocks_stay_on_their_platform(adapter: GoogleAdapte
         assert {loss.kind for loss in request.losses} == {LossKind.THINKING, LossKind.NATIVE_BLOCK}
 
 
-def test_calls_of_others_carry_the_word_for_no_signature() -> None:
+def test_foreign_calls_carry_the_placeholder_signature() -> None:
     """On the first call of each step, where the model wants one, and named as a change of form."""
     history = (
         Message.user("Hi"),
@@ -79,7 +79,7 @@ def test_calls_of_others_carry_the_word_for_no_signature() -> None:
     assert "thoughtSignature" not in json.dumps(body(*history, adapter=GEMINI_2))
 
 
-def test_own_calls_without_a_signature_go_back_without() -> None:
+def test_own_unsigned_calls_return_unsigned() -> None:
     """What a signing model left unsigned it does not miss; what an older one made, the newer one does."""
     unsigned = {"functionCall": {"name": "add", "args": {}}}
     for model, expected in (("gemini-3-flash-preview", None), ("gemini-2.5-flash", NO_SIGNATURE)):
@@ -93,7 +93,7 @@ def test_own_calls_without_a_signature_go_back_without() -> None:
         assert [part.get("thoughtSignature") for part in sent] == [expected]
 
 
-def test_an_id_that_was_never_issued_is_never_sent() -> None:
+def test_an_id_that_was_never_issued_is_not_sent() -> None:
     """Neither on the call nor on its answer; an issued one stands on both, and others' calls get ids of their own."""
     bare, issued = reply_of({"functionCall": {"name": "add", "args": {}}}), reply_of(SIGNED_CALL)
     for message, expected in ((bare, [None, None]), (issued, ["g1", "g1"])):
@@ -107,7 +107,7 @@ def test_an_id_that_was_never_issued_is_never_sent() -> None:
     assert call(1).id not in ids
 
 
-def test_answers_without_ids_stand_in_the_order_of_their_calls() -> None:
+def test_answers_without_ids_keep_the_order_of_their_calls() -> None:
     """Two calls of one name are told apart by nothing else, whichever tool was done first."""
     part = {"functionCall": {"name": "add", "args": {}}}
     message = reply_of(part, {"functionCall": {"name": "now", "args": {}}}, part)
@@ -118,7 +118,7 @@ def test_answers_without_ids_stand_in_the_order_of_their_calls() -> None:
     assert said_in_order == [("add", {"output": "first"}), ("now", {"output": "noon"}), ("add", {"output": "second"})]
 
 
-def test_an_answer_bears_the_name_of_its_tool_and_whether_it_failed() -> None:
+def test_an_answer_has_the_name_of_its_tool_and_its_failure() -> None:
     """``output`` for what a tool said, ``error`` for why it failed; several texts are one."""
     history = (Message.user("Hi"), foreign(call(1), call(2, "now")))
     failed = Message.tool(call(1).id, "no such file", is_error=True)
@@ -131,7 +131,7 @@ def test_an_answer_bears_the_name_of_its_tool_and_whether_it_failed() -> None:
     ]  # fmt: skip
 
 
-def test_media_in_an_answer_go_with_it_where_the_model_takes_them() -> None:
+def test_media_in_an_answer_are_sent_if_supported() -> None:
     """Inside of the answer on Gemini 3, behind all answers where the model or the answer cannot hold them."""
     image = ImageBlock(source=PNG, media_type="image/png")
     sound = AudioBlock(source=PNG, media_type="audio/wav")
@@ -147,7 +147,7 @@ def test_media_in_an_answer_go_with_it_where_the_model_takes_them() -> None:
     assert older[2:] == [inline, audio_part]
 
 
-def test_turns_of_one_side_are_one_content() -> None:
+def test_neighbours_of_one_role_are_one_content() -> None:
     """User and model take turns, and the user begins."""
     history = (foreign(text="Hello."), Message.user("A"), Message.user("B"), foreign(text="C"), Message.user("D"))
     contents = body(*history)["contents"]
@@ -155,7 +155,7 @@ def test_turns_of_one_side_are_one_content() -> None:
     assert contents[2]["parts"] == [{"text": "A"}, {"text": "B"}]
 
 
-def test_an_instruction_stands_apart_and_a_late_one_is_the_users() -> None:
+def test_instructions_have_a_field_and_late_ones_are_the_users() -> None:
     """There is no system role inside the conversation."""
     sent = body(Message.system("One."), Message.developer("Two."), Message.user("Hi"), Message.system("Late."))
     assert sent["systemInstruction"] == {"parts": [{"text": "One."}, {"text": "Two."}]}
@@ -165,12 +165,12 @@ def test_an_instruction_stands_apart_and_a_late_one_is_the_users() -> None:
 @pytest.mark.parametrize(
     "history", [(), (Message.system("One."),), (Message.user(""),)], ids=["none", "system", "empty"]
 )
-def test_a_request_never_goes_without_contents(history: tuple[Message, ...]) -> None:
+def test_a_request_always_has_contents(history: tuple[Message, ...]) -> None:
     """The user's word stands in where nothing else is left."""
     assert body(*history)["contents"] == [{"role": "user", "parts": [{"text": "Continue."}]}]
 
 
-def test_what_a_block_says_beside_its_content_is_named_or_sent() -> None:
+def test_other_fields_of_a_block_are_losses_or_sent() -> None:
     """Sources and malformed arguments are losses; a document's title and note go in front, plain text as text."""
     cited = TextBlock(text="Yes.", citations=(Citation(kind="web", url="https://a.example"),))
     malformed = ToolUseBlock(id=call(1).id, name="add", raw_input='{"x": ')
@@ -204,7 +204,7 @@ def test_media_by_url_and_by_file_keep_their_address() -> None:
     assert "gs://" not in json.dumps(body(Message.user((kept,)), adapter=VERTEX))
 
 
-def test_functions_share_one_entry_and_googles_own_tools_stay_with_google() -> None:
+def test_functions_share_one_entry_and_native_tools_stay_with_google() -> None:
     """What runs at Google only is a loss elsewhere, and elsewhere's own tools are one here."""
     native = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}], "tools": [{"googleSearch": {}}]}
     messages, search, _ = GEMINI_3.from_wire_request(native, context(GEMINI_3))
@@ -225,7 +225,7 @@ def test_functions_share_one_entry_and_googles_own_tools_stay_with_google() -> N
     assert len(json.loads(other.body)["tools"]) == 1
 
 
-def test_thinking_of_others_is_left_out() -> None:
+def test_foreign_thinking_is_left_out() -> None:
     """Signed or not."""
     thought = ThinkingBlock(text="hm", signature="sig")
     message = Message.assistant(
@@ -235,7 +235,7 @@ def test_thinking_of_others_is_left_out() -> None:
     assert body(Message.user("Hi"), message, Message.user("So?"))["contents"][1]["parts"] == [{"text": "Yes."}]
 
 
-def test_a_longer_history_begins_with_the_shorter_one() -> None:
+def test_a_longer_history_starts_with_the_shorter_one() -> None:
     """Contents that were sent once are sent the same again."""
     message = reply_of(SIGNED_CALL)
     (made,) = message.tool_uses

@@ -46,7 +46,7 @@ def test_every_status_has_its_class(code: int, status: str, message: str, kind: 
         assert (error.status, error.code, error.message) == (code, status, message)
 
 
-def test_a_key_that_is_wrong_is_no_wrong_request() -> None:
+def test_an_invalid_key_is_an_authentication_error() -> None:
     """Google answers 400; the reason beside it says more."""
     details = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
     error = raised(400, handwritten_status(400, "INVALID_ARGUMENT", "API key not valid.", details))
@@ -54,7 +54,7 @@ def test_a_key_that_is_wrong_is_no_wrong_request() -> None:
     assert error.code == "API_KEY_INVALID"
 
 
-def test_the_wait_is_read_where_google_puts_it() -> None:
+def test_the_retry_time_is_read_from_the_details() -> None:
     """In the details of the error; a header goes before."""
     details = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}
     body = handwritten_status(429, "RESOURCE_EXHAUSTED", "Slow down.", details)
@@ -68,7 +68,7 @@ def test_any_body_gives_a_typed_error(body: bytes) -> None:
     assert type(raised(502, body)) is errors.ServerError
 
 
-def test_an_error_under_status_200_is_one() -> None:
+def test_an_error_under_status_200_is_an_error() -> None:
     """Its code stands for the status."""
     body = json.dumps({"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}}).encode()
     assert type(raised(200, body)) is errors.OverloadedError

@@ -36,7 +36,7 @@ def decoded(decoder: JsonArrayDecoder, chunks: Iterable[bytes]) -> list[Frame]:
     ascii_only=st.booleans(),
     positions=st.lists(st.integers(0, 300), max_size=6),
 )
-def test_any_cutting_gives_the_elements(
+def test_any_split_gives_the_elements(
     values: list[object], indent: int | None, ascii_only: bool, positions: list[int]
 ) -> None:
     """Each element of the array is one frame, wherever the bytes are cut: in strings, escapes, characters, brackets."""
@@ -76,7 +76,7 @@ def test_a_lone_object_counts_as_an_array_of_one() -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"}", b"]", b"oops", b'[{"more": 1}]', b'"text"'])
-def test_what_follows_the_array_is_not_passed_over(garbage: bytes) -> None:
+def test_data_after_the_array_is_not_ignored(garbage: bytes) -> None:
     """It becomes a frame that the parser refuses, or that the reader sees."""
     frames = decoded(JsonArrayDecoder(), [b'[{"a": 1}] ' + garbage])
     assert frames[0].data == b'{"a": 1}'
@@ -84,9 +84,7 @@ def test_what_follows_the_array_is_not_passed_over(garbage: bytes) -> None:
 
 
 @given(frame_cap=st.integers(1, 40), body_cap=st.integers(1, 120), positions=st.lists(st.integers(0, 120), max_size=4))
-def test_caps_strike_at_the_same_place_however_the_bytes_are_cut(
-    frame_cap: int, body_cap: int, positions: list[int]
-) -> None:
+def test_caps_apply_at_the_same_place_for_any_split(frame_cap: int, body_cap: int, positions: list[int]) -> None:
     """The frames before an element or a body that is too large come out first, then the same error."""
 
     def outcome(chunks: Iterable[bytes]) -> tuple[list[Frame], str | None]:
@@ -107,7 +105,7 @@ def test_caps_strike_at_the_same_place_however_the_bytes_are_cut(
         assert whole[1] is not None
 
 
-def test_a_huge_string_is_not_searched_again_for_each_piece() -> None:
+def test_a_huge_string_is_scanned_once() -> None:
     """An element that arrives in many pieces is joined once, and each of its bytes is looked at once."""
     decoder = JsonArrayDecoder()
     searched = 0

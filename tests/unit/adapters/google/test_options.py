@@ -44,7 +44,7 @@ def thinking(adapter: GoogleAdapter, **options: Any) -> tuple[Any, list[str]]:
         (FLASH_2, {"thinking": False}, None, []),
     ],
 )
-def test_thinking_is_asked_for_as_the_model_takes_it(
+def test_thinking_has_the_form_of_the_model(
     adapter: GoogleAdapter, options: dict[str, Any], config: Any, lost: list[str]
 ) -> None:
     """A level or a budget, by the model's table; what cannot be had is named."""
@@ -81,13 +81,13 @@ def test_tool_choices_are_modes(choice: Any, config: dict[str, Any]) -> None:
     assert json.loads(wire.body)["toolConfig"] == {"functionCallingConfig": config}
 
 
-def test_what_google_has_no_switch_for_is_named() -> None:
+def test_unsupported_options_are_losses() -> None:
     """Calls may always come in parallel."""
     losses = wire(Message.user("Hi"), parallel_tool_calls=False).losses
     assert [loss.reason for loss in losses] == ["parallel_tool_calls: Google has no such switch"]
 
 
-def test_fields_of_the_callers_own_are_laid_over_one_by_one() -> None:
+def test_the_callers_own_fields_are_merged_one_by_one() -> None:
     """Those inside of generationConfig do not push out the options that stand there."""
     extra: dict[str, dict[str, Any]] = {
         "google": {
@@ -106,7 +106,7 @@ def test_fields_of_the_callers_own_are_laid_over_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("name", ["gemini-3.6-flash", "gemini-4-ultra", "models/gemini-3-flash-preview"])
-def test_models_are_taken_for_the_newest_kind_unless_known(name: str) -> None:
+def test_unknown_models_are_treated_as_the_newest(name: str) -> None:
     """A model that is newer than the table wants signatures and takes levels."""
     abilities = GoogleAdapter(name).capabilities
     assert abilities.wire["thinking"] == "level"

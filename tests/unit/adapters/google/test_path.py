@@ -51,13 +51,13 @@ def test_a_model_has_its_path(adapter: GoogleAdapter, whole: str, stream: str) -
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", [GoogleAdapter, VertexAdapter])
-def test_a_name_that_leads_elsewhere_is_refused(kind: type[GoogleAdapter], name: str) -> None:
+def test_a_name_with_a_path_is_refused(kind: type[GoogleAdapter], name: str) -> None:
     """No request is made for a name with slashes, dots alone, queries, fragments or escapes in it."""
     with pytest.raises(RequestError):
         kind(name).to_wire([Message.user("Hi")], [], AdapterOptions())
 
 
-def test_both_platforms_have_their_own_place_and_key() -> None:
+def test_both_platforms_have_their_own_address_and_key() -> None:
     """A key of one is not sent to the other."""
     assert GoogleAdapter.endpoint.base_url == "https://generativelanguage.googleapis.com"
     assert GoogleAdapter.endpoint.key_variables == ("GEMINI_API_KEY", "GOOGLE_API_KEY")

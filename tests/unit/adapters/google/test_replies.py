@@ -35,7 +35,7 @@ CALL = {"functionCall": {"name": "add", "args": {}}}
         ("SOMETHING_NEW", StopReason.ERROR),
     ],
 )
-def test_every_reason_has_its_meaning(reason: str, meaning: StopReason) -> None:
+def test_every_finish_reason_has_a_meaning(reason: str, meaning: StopReason) -> None:
     """Calls finish with STOP; a reason that is no success stays one beside a call."""
     assert read(handwritten_reply({"text": "Hm"}, reason=reason)).stop_reason is meaning
     called = read(handwritten_reply(CALL, reason=reason)).stop_reason
@@ -56,7 +56,7 @@ def test_every_reason_has_its_meaning(reason: str, meaning: StopReason) -> None:
         (VERTEX, 99, StopReason.ERROR),
     ],
 )
-def test_reasons_come_as_numbers_too(adapter: GoogleAdapter, number: int, meaning: StopReason) -> None:
+def test_numeric_finish_reasons_are_read(adapter: GoogleAdapter, number: int, meaning: StopReason) -> None:
     """The platforms count them differently: 6 is an unsupported language here and a blocked word there."""
     assert read(handwritten_reply({"text": "Hm"}, reason=number), adapter).stop_reason is meaning
 
@@ -103,7 +103,7 @@ def test_tokens_fall_into_disjoint_buckets() -> None:
     assert found.service_tier == "flex"
 
 
-def test_what_is_not_told_is_unknown() -> None:
+def test_missing_counts_are_unknown() -> None:
     """Counts without the prompt's are none at all; media that no list names are not zero."""
     assert decode_usage({"candidatesTokenCount": 5}, {}) is None
     assert decode_usage(None, {}) is None
@@ -119,7 +119,7 @@ def test_what_is_not_told_is_unknown() -> None:
     ("traffic", "tier"),
     [("ON_DEMAND", "ON_DEMAND"), (1, "ON_DEMAND"), ("ON_DEMAND_FLEX", "flex"), ("PROVISIONED_THROUGHPUT",) * 2],
 )
-def test_traffic_tells_the_tier(traffic: Any, tier: str) -> None:
+def test_the_traffic_type_gives_the_tier(traffic: Any, tier: str) -> None:
     """In the words in which tiers are asked for."""
     assert counted(promptTokenCount=1, trafficType=traffic).service_tier == tier
 
@@ -133,7 +133,7 @@ WEB = {"web": {"uri": "https://a.example", "title": "A"}}
 FILE = {"retrievedContext": {"title": "F", "text": "so it is"}}
 
 
-def test_sources_back_spans_that_are_counted_in_bytes() -> None:
+def test_citation_spans_are_counted_in_bytes() -> None:
     """An accented letter is two bytes and one character; the span lies in the block in which it begins."""
     message = grounded(
         "Ünö. ", "Zwei.",
@@ -160,7 +160,7 @@ def test_sources_back_spans_that_are_counted_in_bytes() -> None:
         {"startIndex": 0, "endIndex": 3, "text": "Two"},
     ],
 )
-def test_a_span_that_does_not_fit_is_looked_for_by_its_words(segment: dict[str, Any]) -> None:
+def test_a_wrong_span_is_found_by_its_text(segment: dict[str, Any]) -> None:
     """Its numbers may count what is not shown."""
     message = grounded(
         "One, Two", groundingChunks=[WEB], groundingSupports=[{"segment": segment, "groundingChunkIndices": [0]}]
@@ -180,7 +180,7 @@ def test_recited_passages_are_citations_too() -> None:
 
 
 @pytest.mark.parametrize(("adapter", "billed"), [(GEMINI_3, 2), (GEMINI_2, 1)])
-def test_searches_are_billed_as_the_model_bills_them(adapter: GoogleAdapter, billed: int) -> None:
+def test_searches_are_counted_as_the_model_bills_them(adapter: GoogleAdapter, billed: int) -> None:
     """By distinct query that says something, or once for the prompt; a reply without queries bills none."""
     queries = {"webSearchQueries": ["a", "", "b", "a"]}
     for metadata, count in ((queries, {"web_search": billed}), ({"webSearchQueries": [""]}, {}), ({}, {})):

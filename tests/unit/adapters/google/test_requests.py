@@ -149,7 +149,7 @@ BODIES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("adapter", [GEMINI_2, GEMINI_3], ids=str)
-def test_a_request_goes_back_as_it_came(adapter: Any, name: str) -> None:
+def test_a_request_is_rewritten_unchanged(adapter: Any, name: str) -> None:
     """Spelling, order, flags, nulls and what this version does not know: all of it."""
     assert return_trip(BODIES[name], adapter) == BODIES[name]
 
@@ -166,7 +166,7 @@ values = st.recursive(
 
 
 @given(native=st.dictionaries(names, values, max_size=4), encoded=st.dictionaries(names, values, max_size=4))
-def test_a_note_makes_any_part_whole_again(native: dict[str, Any], encoded: dict[str, Any]) -> None:
+def test_a_diff_restores_any_part(native: dict[str, Any], encoded: dict[str, Any]) -> None:
     """However far our encoding is from what was read, its note leads back."""
     assert repr(_sorted(encode_blocks.apply_note(encoded, decode_blocks.note_part(native, encoded)))) == repr(
         _sorted(native)
@@ -179,7 +179,7 @@ def _sorted(value: Any) -> Any:
     return [_sorted(item) for item in value] if isinstance(value, list) else value
 
 
-def test_media_are_told_apart_by_their_type() -> None:
+def test_media_are_distinguished_by_type() -> None:
     """A part becomes the block that its type says; base64 is brought into the alphabet that all providers read."""
     messages, _, _ = history(*BODIES["parts of all kinds"]["contents"])
     user_blocks, thought = messages[0].content, messages[1].content
@@ -213,7 +213,7 @@ def test_answers_without_ids_find_their_calls_by_name_and_order() -> None:
     assert results[2].content == (TextBlock(text="second"),)
 
 
-def test_an_answer_stands_before_what_the_user_adds() -> None:
+def test_an_answer_comes_before_the_users_additions() -> None:
     """On no other wire may anything come between a call and its answer."""
     messages, _, _ = history(user({"text": "Hi"}), model(CALL), user({"text": "Here:"}, ANSWER))
     assert [message.role for message in messages] == [Role.USER, Role.ASSISTANT, Role.TOOL, Role.USER]
@@ -264,7 +264,7 @@ def test_options_are_read_and_may_be_changed() -> None:
     assert b'{"functionCallingConfig":{"mode":"NONE"}}' in body
 
 
-def test_nulls_of_a_request_hide_nothing_that_is_added() -> None:
+def test_nulls_of_a_request_do_not_hide_additions() -> None:
     """An instruction, tools or settings that come later are sent, though the request had named them with null."""
     messages, _, options = history(
         user({"text": "Hi"}), systemInstruction=None, tools=None, generationConfig=None, toolConfig=None
@@ -278,7 +278,7 @@ def test_nulls_of_a_request_hide_nothing_that_is_added() -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"contents": 5}, {"contents": ["x"]}, {"contents": [{"parts": 5}]}, b"[]", b"{"])
-def test_what_is_no_request_is_refused(body: Any) -> None:
+def test_invalid_requests_are_refused(body: Any) -> None:
     """With a typed error."""
     with pytest.raises(RequestError):
         GEMINI_3.from_wire_request(body, context(GEMINI_3))

@@ -31,7 +31,7 @@ def handwritten_chunk(*parts: dict[str, Any], reason: Any = None, counts: Any = 
     return {"candidates": [candidate], "modelVersion": "gemini-3-flash-preview", **counted}
 
 
-def test_plain_texts_go_on_and_signed_ones_stand_alone() -> None:
+def test_plain_texts_join_and_signed_ones_stay_separate() -> None:
     """Pieces of one kind join; a signature would not bear another text beside its own."""
     message = streamed(
         sse(
@@ -55,7 +55,7 @@ def test_plain_texts_go_on_and_signed_ones_stand_alone() -> None:
     ]  # fmt: skip
 
 
-def test_events_tell_what_the_message_holds() -> None:
+def test_events_match_the_message() -> None:
     """Start, deltas, calls and counts, in order; an empty text tells nothing."""
     found = events(
         sse(
@@ -88,7 +88,7 @@ def test_counts_after_the_finish_reason_are_counted() -> None:
     assert (message.usage.output_tokens, message.usage.reported_total) == (6, 9)
 
 
-def test_counts_without_the_prompt_take_none_away() -> None:
+def test_chunks_without_a_prompt_count_keep_earlier_counts() -> None:
     """Vertex AI's chunks name the kind of traffic long before they count."""
     message = streamed(
         sse(
@@ -112,7 +112,7 @@ def test_counts_without_the_prompt_take_none_away() -> None:
         [{"usageMetadata": COUNTS}],
     ],
 )
-def test_a_stream_without_a_reason_that_stands_is_truncated(chunks: list[dict[str, Any]]) -> None:
+def test_a_stream_without_a_final_reason_is_truncated(chunks: list[dict[str, Any]]) -> None:
     """More content takes a reason back, and code that Google has yet to run is not the end."""
     last = failure(sse(*chunks))
     assert isinstance(last.error, StreamTruncatedError)
@@ -134,7 +134,7 @@ def test_a_reason_in_two_chunks_ends_at_the_second() -> None:
     assert message.content[0].kind == "executableCode"
 
 
-def test_a_blocked_prompt_is_a_refusal_and_keeps_its_counts() -> None:
+def test_a_blocked_prompt_is_a_refusal_with_usage() -> None:
     """There is no candidate, and the reason is noted."""
     blocked = {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 7}}
     for message in (streamed(sse(blocked)), read(blocked)):
@@ -147,7 +147,7 @@ def test_a_blocked_prompt_is_a_refusal_and_keeps_its_counts() -> None:
         assert len(body(Message.user("Hi"), message, Message.user("Again"))["contents"]) == 2
 
 
-def test_a_reply_that_says_nothing_at_all_is_malformed() -> None:
+def test_an_empty_reply_is_malformed() -> None:
     """An empty object is no answer."""
     with pytest.raises(MalformedReplyError):
         read({"usageMetadata": COUNTS})
@@ -163,7 +163,7 @@ def test_an_error_in_mid_stream_has_its_class() -> None:
 
 
 @pytest.mark.parametrize("form", ["array", "object"])
-def test_an_error_in_place_of_a_stream_has_its_class(form: str) -> None:
+def test_an_error_instead_of_a_stream_has_its_class(form: str) -> None:
     """Without ``alt=sse`` an error is an array's element, or stands alone."""
     error = {"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}
     last = failure(json.dumps([error] if form == "array" else error, indent=2).encode())
@@ -192,7 +192,7 @@ PARTIAL_CALL = [
 WHOLE_ARGUMENTS = {"steps": ["Boil", "Serve"], "who": {"a.b": True}, "n": 2, "none": None}
 
 
-def test_arguments_that_come_value_by_value_are_put_together() -> None:
+def test_arguments_by_path_are_assembled() -> None:
     """The call ends when its last piece does, and its signature goes back with it."""
     chunks = sse(*PARTIAL_CALL, handwritten_chunk(reason="STOP", counts=COUNTS))
     message = streamed(chunks, VERTEX)
@@ -205,7 +205,7 @@ def test_arguments_that_come_value_by_value_are_put_together() -> None:
 
 
 @pytest.mark.parametrize("length", range(1, len(PARTIAL_CALL)))
-def test_a_call_that_is_cut_off_never_ends(length: int) -> None:
+def test_a_truncated_call_never_ends(length: int) -> None:
     """What came of its arguments stays text, with a stream that breaks and with one that says it is done."""
     cut = sse(*PARTIAL_CALL[:length])
     assert not [event for event in events(cut, VERTEX) if isinstance(event, ToolUseEnd)]
@@ -220,13 +220,13 @@ def test_a_call_that_is_cut_off_never_ends(length: int) -> None:
 
 
 @pytest.mark.parametrize("path", ["steps", "$", "$.a[5]", "$.steps.x", "$.steps[0].deeper", "$.a..b", "$[0]", "$.a[x]"])
-def test_a_path_to_nowhere_is_malformed(path: str) -> None:
+def test_an_invalid_path_is_malformed(path: str) -> None:
     """No argument is guessed."""
     chunks = sse(*PARTIAL_CALL[:3], handwritten_call(partialArgs=[value(path, numberValue=1)], willContinue=True))
     assert isinstance(failure(chunks, VERTEX).error, MalformedReplyError)
 
 
-def test_other_candidates_are_kept_beside_the_first() -> None:
+def test_other_candidates_are_kept() -> None:
     """They come mixed, and the reply is whole when each of them is."""
     first = {"content": {"parts": [{"text": "A"}]}, "index": 0}
     second = {"content": {"parts": [{"text": "B"}]}, "index": 1}

@@ -42,7 +42,7 @@ def written(*messages: Message, **options: Any) -> dict[str, Any]:
 
 
 @pytest.mark.exchanges
-def test_recorded_replies_say_what_the_oracle_reads() -> None:
+def test_recorded_replies_agree_with_the_oracle() -> None:
     """Text, thoughts, calls, why they ended and what they cost; whole and streamed."""
     exchanges = recorded()
     assert len(exchanges) > 10
@@ -58,7 +58,7 @@ def test_recorded_replies_say_what_the_oracle_reads() -> None:
 
 
 @pytest.mark.exchanges
-def test_recorded_requests_go_back_as_they_came() -> None:
+def test_recorded_requests_are_rewritten_unchanged() -> None:
     """The three forms of input, tools and settings."""
     requests = [exchange for exchange in recorded() if exchange.request is not None]
     assert requests
@@ -72,7 +72,7 @@ def test_recorded_requests_go_back_as_they_came() -> None:
 
 
 @pytest.mark.exchanges
-def test_recorded_replies_go_back_as_they_came() -> None:
+def test_recorded_replies_are_sent_back_unchanged() -> None:
     """Steps, signatures and Google's own calls, in their order."""
     for exchange in recorded():
         expected = (oracle.stream if exchange.streamed else oracle.reply)(exchange.response)
@@ -92,7 +92,7 @@ def test_recorded_replies_go_back_as_they_came() -> None:
 
 
 @pytest.mark.exchanges
-def test_a_recorded_stream_that_is_cut_never_succeeds() -> None:
+def test_a_truncated_recorded_stream_never_succeeds() -> None:
     """At any byte before its terminal event; and where it is split is not to be seen."""
     streams = sorted((each for each in recorded() if each.streamed), key=lambda each: len(each.body))
     for exchange in streams[:4]:
@@ -140,7 +140,7 @@ def test_every_status_has_its_meaning(status: str, steps: list[dict[str, Any]], 
     assert read(handwritten(*steps, status=status)).stop_reason is meaning
 
 
-def test_steps_become_blocks_and_go_back_whole() -> None:
+def test_steps_become_blocks_and_return_whole() -> None:
     """Two outputs in a row stay two, an empty one stays empty, and what stands beside contents stays there."""
     steps: list[dict[str, Any]] = [
         {
@@ -169,7 +169,7 @@ def test_steps_become_blocks_and_go_back_whole() -> None:
     assert sent[-1] == {"type": "function_result", "call_id": "c1", "name": "add", "result": "2"}
 
 
-def test_histories_of_others_become_steps() -> None:
+def test_foreign_histories_become_steps() -> None:
     """Signatures of generateContent are not sent; results bear their flag, and media in them follow."""
     other = reply_of({"functionCall": {"name": "add", "args": {}}, "thoughtSignature": "c2ln"})
     (call,) = other.tool_uses
@@ -193,7 +193,7 @@ def test_histories_of_others_become_steps() -> None:
     ]
 
 
-def test_what_was_a_bare_text_becomes_a_step_when_more_is_said() -> None:
+def test_a_bare_text_input_becomes_a_step_when_extended() -> None:
     """The short forms of input hold one turn only."""
     messages, _, _ = GEMINI.from_wire_request({"model": GEMINI.model, "input": "Hi"}, context(VERTEX))
     assert written(*messages)["input"] == "Hi"
@@ -202,7 +202,7 @@ def test_what_was_a_bare_text_becomes_a_step_when_more_is_said() -> None:
     ]  # fmt: skip
 
 
-def test_a_kept_conversation_goes_on_with_results_alone() -> None:
+def test_a_stored_conversation_continues_with_results_only() -> None:
     """Google knows the calls that they answer."""
     native = {
         "model": GEMINI.model,
@@ -247,7 +247,7 @@ def start(index: int, **step: Any) -> dict[str, Any]:
 CREATED = {"event_type": "interaction.created", "interaction": {"id": "v1_x", "model": GEMINI.model}}
 
 
-def test_arguments_that_are_cut_off_run_nothing() -> None:
+def test_truncated_arguments_run_nothing() -> None:
     """They stay text; a call that came whole before keeps its input."""
     begun = frames(
         CREATED,
@@ -292,7 +292,7 @@ def test_annotations_count_bytes_and_follow_their_text() -> None:
 
 
 @pytest.mark.parametrize("native", [{}, {"candidates": []}, {"status": "completed", "steps": [5]}])
-def test_what_is_no_interaction_is_malformed(native: dict[str, Any]) -> None:
+def test_malformed_interactions_are_a_typed_error(native: dict[str, Any]) -> None:
     """With a typed error."""
     with pytest.raises(MalformedReplyError):
         read(native)
@@ -303,13 +303,13 @@ def bodies() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("body", list(bodies()))
-def test_what_is_no_request_is_refused(body: Any) -> None:
+def test_invalid_requests_are_refused(body: Any) -> None:
     """With a typed error."""
     with pytest.raises(RequestError):
         GEMINI.from_wire_request(body, context(VERTEX))
 
 
-def test_thinking_of_the_other_wire_stays_there() -> None:
+def test_thinking_of_generate_content_is_not_sent() -> None:
     """Each reads its own signatures alone."""
     message = Message.assistant(
         (ThinkingBlock(text="hm", signature="x"), TextBlock(text="Yes.")),

@@ -45,7 +45,7 @@ def message(*events: dict[str, Any]) -> Message:
 
 
 @pytest.mark.parametrize("given", [{}, {"x": 1}])
-def test_a_call_that_has_only_begun_runs_nothing(given: dict[str, Any]) -> None:
+def test_an_unfinished_call_runs_nothing(given: dict[str, Any]) -> None:
     """Though its arguments are an object by then."""
     (call,) = partial(CREATED, start(0, type="function_call", id="c1", name="add", arguments=given)).tool_uses
     assert call.input == {}
@@ -81,7 +81,7 @@ def test_a_second_interaction_is_malformed() -> None:
         [start(0, type="model_output"), start(1, type="thought"), delta(0, type="text", text="late")],
     ],
 )
-def test_steps_that_are_not_open_do_not_go_on(events: list[dict[str, Any]]) -> None:
+def test_events_of_closed_steps_are_malformed(events: list[dict[str, Any]]) -> None:
     """Something was lost or doubled on the way: a typed error, and what had arrived."""
     *before, last = streamed(frames(CREATED, *events))
     assert isinstance(last, ErrorEvent)
@@ -91,7 +91,7 @@ def test_steps_that_are_not_open_do_not_go_on(events: list[dict[str, Any]]) -> N
     assert all(call.raw_input is not None or call.id in ended for call in last.partial.tool_uses)
 
 
-def test_calls_side_by_side_keep_their_own_arguments() -> None:
+def test_parallel_calls_keep_their_own_arguments() -> None:
     """Steps are told apart by their index."""
     other = start(1, type="function_call", id="c2", name="sub", arguments={})
     pieces = [
@@ -106,13 +106,13 @@ def test_calls_side_by_side_keep_their_own_arguments() -> None:
     ]
 
 
-def test_a_call_whose_end_was_lost_runs_nothing() -> None:
+def test_a_call_without_its_end_runs_nothing() -> None:
     """Whether more of its arguments was to come is unknown."""
     (call,) = message(CREATED, CALL, delta(0, type="arguments_delta", arguments="{}"), END).tool_uses
     assert call.raw_input == "{}"
 
 
-def test_what_a_step_brings_along_is_told() -> None:
+def test_content_in_a_step_start_is_emitted() -> None:
     """Texts and signatures that need no deltas."""
     thought = start(0, type="thought", summary=[{"type": "text", "text": "Hm."}], signature="c2ln")
     output = start(1, type="model_output", content=[{"type": "text", "text": "Yes"}])
@@ -124,7 +124,7 @@ def test_what_a_step_brings_along_is_told() -> None:
     assert last.message.content == (ThinkingBlock(text="Hm.", signature="c2ln"), TextBlock(text="Yes."))
 
 
-def test_an_interaction_may_end_with_its_steps() -> None:
+def test_steps_may_arrive_at_the_end() -> None:
     """Where none came before."""
     steps = [{"type": "function_call", "id": "c1", "name": "add", "arguments": {"x": 1}}]
     ended = {"event_type": "interaction.completed", "interaction": {"status": "requires_action", "steps": steps}}
@@ -144,7 +144,7 @@ def test_signatures_belong_to_their_step() -> None:
     assert json.loads(wire.body)["input"][1]["signature"] == "c2ln"
 
 
-def test_tools_of_googles_own_gather_their_deltas() -> None:
+def test_native_tools_collect_their_deltas() -> None:
     """They become one native block; pieces of arguments become an object."""
     search = start(0, type="google_search_call", id="s")
     mcp = start(1, type="mcp_server_tool_call", id="m", name="look", server_name="docs")
@@ -160,7 +160,7 @@ def test_tools_of_googles_own_gather_their_deltas() -> None:
     ]
 
 
-def test_counts_come_with_any_event() -> None:
+def test_usage_comes_with_any_event() -> None:
     """So that a broken stream has them; at the end only those count that the end tells."""
     counts = {"total_input_tokens": 5, "total_output_tokens": 2, "total_tokens": 7}
     counted = {**CREATED, "metadata": {"usage": counts}}
@@ -189,7 +189,7 @@ def test_counts_come_with_any_event() -> None:
         ("something_new", errors.UnclassifiedError),
     ],
 )
-def test_codes_have_their_class(code: str, kind: type[errors.ProviderError]) -> None:
+def test_error_codes_have_their_class(code: str, kind: type[errors.ProviderError]) -> None:
     """The published ones, and those of Google's other errors; by HTTP and in mid-stream alike."""
     error = {"error": {"code": code, "message": "Oops"}}
     last = streamed(frames(CREATED, {"event_type": "error", **error}))[-1]
@@ -209,7 +209,7 @@ def test_an_input_that_is_too_long_has_its_own_class() -> None:
     assert isinstance(last.error, errors.ContextOverflowError)
 
 
-def test_documents_of_plain_text_are_sent_as_text() -> None:
+def test_plain_text_documents_are_sent_as_text() -> None:
     """Plain text is none of the types that a document may have here; its title stands in front."""
     document = DocumentBlock(source=MediaSource(kind="text", data="Be brief."), title="Rules")
     wire = GEMINI.to_wire([Message.user((document,))], [], AdapterOptions())
@@ -219,7 +219,7 @@ def test_documents_of_plain_text_are_sent_as_text() -> None:
     assert {loss.kind for loss in wire.losses} == {LossKind.FLATTENED}
 
 
-def test_the_rules_of_the_wire_miss_no_result() -> None:
+def test_the_rules_of_the_wire_find_missing_results() -> None:
     """What conformance judges requests by, as none was recorded that holds both a call and its result."""
     call = {"type": "function_call", "id": "c1", "name": "add", "arguments": {}}
     result = {"type": "function_result", "call_id": "c1", "name": "add", "result": "2"}

@@ -57,7 +57,7 @@ options = st.builds(
 
 
 @given(histories(), st.sampled_from([(), (TOOL,)]), options)
-def test_a_body_read_and_written_again_is_the_same(
+def test_a_body_is_rewritten_unchanged(
     history: list[Message], tools: tuple[ToolDefinition, ...], chosen: AdapterOptions
 ) -> None:
     """Every history becomes a body, and that body says all that is needed to write it again."""
@@ -67,7 +67,7 @@ def test_a_body_read_and_written_again_is_the_same(
     assert ADAPTER.to_wire(messages, read_tools, read_options).body == body
 
 
-def test_options_that_the_model_lacks_are_named_as_losses() -> None:
+def test_unsupported_options_are_losses() -> None:
     """Nothing is left out silently."""
     requested = AdapterOptions(effort="high", thinking_budget=9, prompt_cache="5m", parallel_tool_calls=True)
     losses = ADAPTER.to_wire([Message.user("Hi")], [], requested).losses
@@ -92,7 +92,7 @@ def test_fields_of_a_later_version_survive_the_round_trip() -> None:
 
 
 @pytest.mark.parametrize("body", [b"[]", b"{", {"messages": [{"role": "king"}]}, {"messages": 3}])
-def test_what_is_no_request_is_refused(body: Any) -> None:
+def test_invalid_requests_are_refused(body: Any) -> None:
     """A typed error, never a KeyError."""
     with pytest.raises(RequestError):
         ADAPTER.from_wire_request(body, context())
@@ -140,7 +140,7 @@ def test_a_stream_and_the_whole_reply_are_one_message(cuts: list[int]) -> None:
     assert complete.message.stop_reason is StopReason.TOOL_USE
 
 
-def test_a_stream_that_is_cut_anywhere_is_an_error() -> None:
+def test_a_stream_cut_anywhere_is_an_error() -> None:
     """Only the end line ends a reply."""
     data = stream(LINES)
     for cut in range(len(data) - 1):
@@ -149,7 +149,7 @@ def test_a_stream_that_is_cut_anywhere_is_an_error() -> None:
         assert isinstance(last.error, StreamTruncatedError)
 
 
-def test_a_call_that_the_length_cut_keeps_its_arguments_as_text() -> None:
+def test_a_truncated_call_keeps_its_arguments_as_text() -> None:
     """It ends without a tool_use_end, and runs nothing."""
     lines = [*LINES[:5], {"type": "end", "stop": "max_tokens", "usage": {"input_tokens": 1, "output_tokens": 9}}]
     events = replay(ADAPTER.decoder(context()), [stream(lines)])
@@ -162,7 +162,7 @@ def test_a_call_that_the_length_cut_keeps_its_arguments_as_text() -> None:
     assert without_ids(complete.message) == without_ids(whole_message(lines))
 
 
-def test_what_arrived_before_an_error_is_kept() -> None:
+def test_content_before_an_error_is_kept() -> None:
     """The error line has the class that its status would have."""
     broken = [*LINES[:5], {"type": "error", "error": {"type": "timeout", "message": "too late"}}]
     last = replay(ADAPTER.decoder(context()), [stream(broken)])[-1]
@@ -191,13 +191,13 @@ def test_lines_out_of_order_are_malformed(lines: list[dict[str, Any]]) -> None:
     assert isinstance(last.error, MalformedReplyError)
 
 
-def test_an_unknown_line_is_passed_over() -> None:
+def test_an_unknown_line_is_ignored() -> None:
     """A later version may say more."""
     events = replay(ADAPTER.decoder(context()), [stream([*LINES[:3], {"type": "mood"}, LINES[-1]])])
     assert isinstance(events[-1], MessageComplete)
 
 
-def test_an_answer_without_words_is_complete() -> None:
+def test_an_empty_answer_is_complete() -> None:
     """The model may end at once."""
     lines = [LINES[0], {"type": "end", "stop": "end_turn", "usage": {"input_tokens": 3, "output_tokens": 1}}]
     last = replay(ADAPTER.decoder(context()), [stream(lines)])[-1]
@@ -219,7 +219,7 @@ def test_an_answer_without_words_is_complete() -> None:
         (None, {}, ServerError),
     ],
 )
-def test_errors_have_the_class_that_they_mean(status: int | None, body: Any, kind: type[ProviderError]) -> None:
+def test_errors_have_their_class(status: int | None, body: Any, kind: type[ProviderError]) -> None:
     """By their type, and by their status where the type is unknown."""
     error = ADAPTER.error(status, json.dumps(body).encode(), {})
     assert type(error) is kind
@@ -234,7 +234,7 @@ def test_a_reply_of_the_wrong_shape_is_malformed() -> None:
         ADAPTER.from_wire_response(WireResponse(200, b'{"content": [{}]}'), context())
 
 
-def test_abilities_are_declared_for_the_embedded_model_and_for_any_file() -> None:
+def test_capabilities_of_the_embedded_model_and_of_any_file() -> None:
     """Of a file that is not known only what the runtime does is declared."""
     known, other = ADAPTER.capabilities, get_adapter("local:/models/a.gguf").capabilities
     assert known.max_context_tokens == 8192

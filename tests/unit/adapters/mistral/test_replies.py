@@ -46,7 +46,7 @@ def test_content_may_be_a_list() -> None:
     assert sent([message, Message.user("?")], ADAPTER)[0]["messages"][0]["content"] == content
 
 
-def test_references_back_the_text_before_them() -> None:
+def test_references_are_citations_of_the_text_before_them() -> None:
     """They are its citations, and stand in their places again when the reply goes back."""
     content = [text("Paris"), REFERENCE, REFERENCE, text(" is big")]
     message = read(handwritten_reply({"content": content}), ADAPTER)
@@ -57,7 +57,7 @@ def test_references_back_the_text_before_them() -> None:
     assert not wire.losses
 
 
-def test_a_reference_to_nothing_said_is_kept() -> None:
+def test_a_reference_without_text_is_kept() -> None:
     """As a part of its own, which no one else can read."""
     content = [REFERENCE, text("Hi")]
     message = read(handwritten_reply({"content": content}), ADAPTER)
@@ -65,7 +65,7 @@ def test_a_reference_to_nothing_said_is_kept() -> None:
     assert sent([message, Message.user("?")], ADAPTER)[0]["messages"][0]["content"] == content
 
 
-def test_streams_add_up_to_the_same_reply() -> None:
+def test_a_stream_and_its_whole_reply_agree() -> None:
     """Content comes as texts or as lists of parts, and a text behind a reference is another one."""
     chunks = [
         handwritten_chunk({"content": [{"type": "thinking", "thinking": [text("H")]}]}),
@@ -107,12 +107,12 @@ def test_arguments_are_text_or_an_object(arguments: Any) -> None:
         ("model_length", StopReason.CONTEXT_OVERFLOW),
     ],
 )
-def test_reasons_to_stop(finish: str, reason: StopReason) -> None:
+def test_stop_reasons_are_read(finish: str, reason: StopReason) -> None:
     """model_length is the window of the model, not the limit that was asked for."""
     assert read(handwritten_reply({"content": "Hi"}, finish), ADAPTER).stop_reason is reason
 
 
-def test_a_reply_that_failed_is_an_error() -> None:
+def test_a_failed_reply_is_an_error() -> None:
     """Whole or in mid-stream, where what had arrived is kept."""
     with pytest.raises(ServerError):
         read(handwritten_reply({"content": "Hi"}, "error"), ADAPTER)
@@ -169,7 +169,7 @@ FIELD_REQUIRED = {"type": "missing", "loc": ["body", "messages", 0], "msg": "Fie
         (503, b"<html>", ProviderError, "<html>"),
     ],
 )
-def test_errors_of_all_shapes(status: int, body: Any, kind: type[ProviderError], expected: str) -> None:
+def test_errors_of_all_shapes_are_read(status: int, body: Any, kind: type[ProviderError], expected: str) -> None:
     """Its own, those of the framework behind it, and none at all."""
     given = body if isinstance(body, bytes) else json.dumps(body).encode()
     error = ADAPTER.error(status, given, {"mistral-correlation-id": "id-1"})

@@ -65,7 +65,7 @@ def test_prompt_mode_travels_as_it_is() -> None:
     assert round_trip(body, SMALL) == body
 
 
-def test_ids_of_others_become_nine_letters_or_digits() -> None:
+def test_foreign_ids_become_nine_letters_or_digits() -> None:
     """The same in call and answer, and distinct from one another."""
     calls = [ToolUseBlock(id=f"tu_{index:026}", name="weather") for index in range(50)]
     history = [
@@ -80,7 +80,7 @@ def test_ids_of_others_become_nine_letters_or_digits() -> None:
     assert [answer["tool_call_id"] for answer in answers] == ids
 
 
-def test_its_own_ids_go_back_as_they_came() -> None:
+def test_own_ids_return_unchanged() -> None:
     """Whatever they look like."""
     call = {"id": "call_abcdefghij", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
     body = {
@@ -114,14 +114,14 @@ def test_a_tools_message_names_the_tool() -> None:
     assert (answer["name"], answer["content"]) == ("weather", "done")
 
 
-def test_a_last_message_of_the_assistant_is_to_be_continued() -> None:
+def test_a_last_assistant_message_is_marked_as_prefix() -> None:
     """It is marked as the beginning of the answer, and only there."""
     history = [Message.user("Hi"), Message.assistant("The answer is")]
     assert messages(history)[-1] == {"role": "assistant", "content": "The answer is", "prefix": True}
     assert messages([*history, Message.user("Go on")])[1] == {"role": "assistant", "content": "The answer is"}
 
 
-def test_roles_that_mistral_lacks() -> None:
+def test_missing_roles_become_similar_ones() -> None:
     """A developer speaks as the system; instructions behind the beginning are the user's, which may come last."""
     history = [
         Message(role=Role.DEVELOPER, content=(TextBlock(text="Be kind"),)),
@@ -132,7 +132,7 @@ def test_roles_that_mistral_lacks() -> None:
     assert [message["role"] for message in messages(history)] == ["system", "user", "assistant", "user"]
 
 
-def test_thinking_goes_back_as_parts() -> None:
+def test_thinking_returns_as_parts() -> None:
     """Its own, with its signature; that of others is left out and named."""
     thought = ThinkingBlock(text="Hm", signature="s1")
     part = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}], "signature": "s1"}
@@ -193,7 +193,7 @@ def test_audio_is_a_text(sound: str) -> None:
     assert messages([Message.user([audio])], VOICE)[0]["content"] == [{"type": "input_audio", "input_audio": "aGk="}]
 
 
-def test_requests_are_the_same_in_every_turn() -> None:
+def test_requests_only_grow() -> None:
     """What was sent once is a prefix of what is sent later, the mark of a message to be continued aside."""
     history = [
         Message.user("Hi"),

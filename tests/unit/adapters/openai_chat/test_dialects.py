@@ -63,7 +63,9 @@ def thinker(**fields: Any) -> ChatAdapter:
         ),
     ],
 )
-def test_parameters_by_dialect(fields: dict[str, Any], options: dict[str, Any], written: dict[str, Any]) -> None:
+def test_parameters_follow_the_dialect(
+    fields: dict[str, Any], options: dict[str, Any], written: dict[str, Any]
+) -> None:
     """Each parameter has the endpoint's name and place, and is read back from there."""
     chat = able(adapter("any", **fields), supports_structured_output="native")
     for _ in range(2):  # writing changes nothing of the dialect
@@ -72,7 +74,7 @@ def test_parameters_by_dialect(fields: dict[str, Any], options: dict[str, Any], 
     assert round_trip(body, chat) == body
 
 
-def test_an_endpoint_that_promises_json_alone_is_told_the_schema() -> None:
+def test_an_endpoint_with_json_mode_only_is_prompted_with_the_schema() -> None:
     """The dialect says so, whatever is declared of the models: the schema stands in the system prompt."""
     chat = able(adapter("any", schema_format="json_object"), supports_structured_output="native")
     abilities = chat.capabilities
@@ -85,7 +87,7 @@ def test_an_endpoint_that_promises_json_alone_is_told_the_schema() -> None:
     assert round_trip(body, chat) == body
 
 
-def test_words_for_tool_choices() -> None:
+def test_tool_choice_words_follow_the_dialect() -> None:
     """A word may differ, or be missing; then it is a loss."""
     tools = [ToolDefinition(name="f", description="f")]
     mistral = adapter("any", tool_choices={"auto": "auto", "required": "any"}, parallel_tool_calls=False)
@@ -107,7 +109,7 @@ def test_words_for_tool_choices() -> None:
         ("always", False, True),
     ],
 )
-def test_reasoning_goes_back_by_rule(rule: str, with_call: bool, kept: bool) -> None:
+def test_reasoning_is_sent_back_by_rule(rule: str, with_call: bool, kept: bool) -> None:
     """Some endpoints want it with calls, some always, some never; left out, it is named."""
     chat = thinker(reasoning_fields=("reasoning_content",), reasoning_replay=rule)
     reply = reply_of("other:any", [THOUGHT, TextBlock(text="x"), *([CALL] if with_call else [])])
@@ -116,21 +118,21 @@ def test_reasoning_goes_back_by_rule(rule: str, with_call: bool, kept: bool) -> 
     assert ("thinking" in dict(losses(wire))) is not kept
 
 
-def test_reasoning_that_an_endpoint_misses_is_given_empty() -> None:
+def test_missing_reasoning_is_sent_empty_if_required() -> None:
     """A call of another model has none to show, but the field must be there."""
     chat = thinker(reasoning_replay="with_tools", reasoning_required=True)
     body, _ = sent([reply_of("anthropic:claude-opus-5", [CALL]), Message.tool(CALL_ID, "1")], chat)
     assert body["messages"][0]["reasoning_content"] == ""
 
 
-def test_reasoning_goes_back_under_the_name_it_came() -> None:
+def test_reasoning_returns_under_its_own_name() -> None:
     """The endpoint's own name wins over the one that is written for others."""
     chat = thinker(reasoning_replay="always")
     reply = read(handwritten_reply({"reasoning": "Hm", "content": "Hi"}), chat)
     assert sent([reply], chat)[0]["messages"][0] == {"role": "assistant", "content": "Hi", "reasoning": "Hm"}
 
 
-def test_reasoning_alone_leaves_the_content_empty() -> None:
+def test_reasoning_without_text_has_empty_content() -> None:
     """Null content stands beside calls and refusals only: servers refuse a message that says nothing."""
     chat = thinker(reasoning_replay="always")
     assert sent([reply_of("other:any", [THOUGHT])], chat)[0]["messages"] == [
@@ -138,7 +140,7 @@ def test_reasoning_alone_leaves_the_content_empty() -> None:
     ]
 
 
-def test_reasoning_in_parts() -> None:
+def test_reasoning_in_parts_is_read() -> None:
     """Mistral's thinking is a part of the content, whole, streamed and sent back."""
     chat = thinker(thinking_parts=True, reasoning_replay="always")
     content = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}, {"type": "text", "text": "Hi"}]
@@ -157,7 +159,7 @@ def test_reasoning_in_parts() -> None:
     assert sent([foreign], chat)[0]["messages"] == [{"role": "assistant", "content": content}]
 
 
-def test_roles_without_parts() -> None:
+def test_texts_are_joined_for_roles_without_parts() -> None:
     """Several texts are joined where the endpoint takes only a string."""
     chat = adapter("any", part_roles=("user",))
     two = [TextBlock(text="a"), TextBlock(text="b")]
@@ -166,7 +168,7 @@ def test_roles_without_parts() -> None:
     assert [message["content"] for message in body["messages"]] == ["a\nb", parts, "a\nb"]
 
 
-def test_answers_with_names_and_media() -> None:
+def test_answers_have_names_and_media_by_dialect() -> None:
     """Some endpoints want the tool's name with its answer, and take images in it."""
     chat = able(adapter("any", tool_name=True), supports_tool_result_media="native", supports_images="native")
     image = ImageBlock(source=MediaSource(kind="url", data="https://a.test/b.png"))
@@ -182,7 +184,7 @@ def test_answers_with_names_and_media() -> None:
 @pytest.mark.parametrize(
     ("marker", "finish", "whole"), [(True, "stop", False), (False, "stop", True), (False, None, False)]
 )
-def test_ends_without_a_marker(marker: bool, finish: str | None, whole: bool) -> None:
+def test_streams_may_end_without_a_marker(marker: bool, finish: str | None, whole: bool) -> None:
     """Where no [DONE] is due, the finish reason must have come; where it is due, nothing else will do."""
     chat = adapter("any", done_marker=marker)
     last = stream([handwritten_chunk({"content": "Hi"}, finish)], chat)[-1]
@@ -235,7 +237,7 @@ USAGES: list[tuple[dict[str, Any], dict[str, Any], tuple[int, int, int, int]]] =
 
 
 @pytest.mark.parametrize(("fields", "usage", "buckets"), USAGES)
-def test_usage_is_made_disjoint(
+def test_usage_buckets_are_disjoint(
     fields: dict[str, Any], usage: dict[str, Any], buckets: tuple[int, int, int, int]
 ) -> None:
     """Uncached, read, written and output add up to what was billed, wherever a provider counts what."""
@@ -248,7 +250,7 @@ def test_usage_is_made_disjoint(
     assert counted.raw == usage
 
 
-def test_usage_by_dialect() -> None:
+def test_usage_follows_the_dialect() -> None:
     """Counts under another name, the provider's own figure in its own unit, its tools, the tier that served."""
     chat = adapter("any", cost="ticks", cost_unit=Decimal("1e-10"), server_tools="tools")
     usage = {"prompt_tokens": 9, "ticks": 1707000, "tools": {"web_search_requests": 2, "none": 0}}
@@ -265,7 +267,7 @@ def test_no_counts_are_no_usage(usage: Any) -> None:
     assert read(handwritten_reply({"content": "Hi"}, usage=usage)).usage is None
 
 
-def test_what_was_noted_of_a_message_stays_with_it() -> None:
+def test_fields_of_a_message_stay_with_it() -> None:
     """A turn that the projection adds behind a message has none of that message's own fields."""
     chat = able(adapter("any"), supports_prefill="absent")
     history = [

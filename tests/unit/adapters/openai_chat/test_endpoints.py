@@ -29,7 +29,7 @@ KNOWN = {
 
 @pytest.mark.exchanges
 @pytest.mark.parametrize("provider", ENDPOINTS)
-def test_replies_of_others_are_understood(provider: str) -> None:
+def test_recorded_replies_of_other_endpoints_agree_with_the_oracle(provider: str) -> None:
     """Text, thinking, calls, reason and usage of every recorded reply, streamed or whole, are what it says."""
     differences: Counter[str] = Counter()
     judged = 0

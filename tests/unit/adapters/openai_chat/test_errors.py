@@ -69,7 +69,7 @@ def test_an_error_has_the_class_of_its_meaning(status: int | None, body: Any, ki
     assert error.retry_after == 2
 
 
-def test_a_router_shows_what_the_provider_said() -> None:
+def test_a_router_error_shows_the_providers_message() -> None:
     """ "Provider returned error" helps nobody."""
     inner = {
         "code": 429,
@@ -85,6 +85,6 @@ def test_a_router_shows_what_the_provider_said() -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"null", b"[1]", b"\xff\xfe", b'{"error": 7}', b'{"error": {"message": {"a": 1}}}']
 )
-def test_any_body_makes_an_error(body: bytes) -> None:
+def test_any_body_gives_an_error(body: bytes) -> None:
     """Reading an error never fails."""
     assert isinstance(adapter().error(500, body, {}), ServerError)

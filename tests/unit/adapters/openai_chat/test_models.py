@@ -30,7 +30,7 @@ def facts(model: str) -> AdapterCapabilities:
         ("a-deployment", 128_000, 16_384),
     ],
 )
-def test_windows(model: str, window: int, output: int) -> None:
+def test_context_windows_of_models(model: str, window: int, output: int) -> None:
     """Tokens of context and of output."""
     assert (facts(model).max_context_tokens, facts(model).max_output_tokens) == (window, output)
 
@@ -47,7 +47,7 @@ def test_windows(model: str, window: int, output: int) -> None:
         ("gpt-6-astra", {"developer_role", "system_prompt", "images", "documents", "structured_output"}),
     ],
 )
-def test_abilities(model: str, able: set[str]) -> None:
+def test_capabilities_of_models(model: str, able: set[str]) -> None:
     """What a model takes through this API. None shows its thinking here."""
     names = {
         "tools",
@@ -75,7 +75,7 @@ def test_abilities(model: str, able: set[str]) -> None:
         ("gpt-6.2-sol", "never", "medium"),
     ],
 )
-def test_reasoning(model: str, sampling: str, default: str) -> None:
+def test_reasoning_of_models(model: str, sampling: str, default: str) -> None:
     """Which models take sampling parameters, and how much they reason unasked."""
     assert (facts(model).sampling, facts(model).wire["default_effort"]) == (sampling, default)
 

@@ -41,7 +41,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("model", "options", "written", "lost"), CASES)
-def test_each_model_gets_what_it_takes(
+def test_options_are_fitted_to_the_model(
     model: str, options: dict[str, Any], written: dict[str, Any], lost: list[str]
 ) -> None:
     """No default of ours is sent; what a model refuses is left out, or moved to what it has, and named."""
@@ -59,7 +59,7 @@ def test_each_model_gets_what_it_takes(
         (NamedTool("f"), {"type": "function", "function": {"name": "f"}}),
     ],
 )
-def test_tool_choices(choice: Any, written: Any) -> None:
+def test_tool_choices_are_sent_with_tools_only(choice: Any, written: Any) -> None:
     """They are sent with tools alone: without any, the wire refuses them."""
     options = {"tool_choice": choice, "parallel_tool_calls": False}
     body, _ = sent([Message.user("Hi")], tools=[TOOL], **options)
@@ -68,7 +68,7 @@ def test_tool_choices(choice: Any, written: Any) -> None:
     assert body.keys() == {"model", "messages"}
 
 
-def test_tools_switch_reasoning_off_where_chat_wants_it() -> None:
+def test_tools_turn_reasoning_off_if_chat_requires_it() -> None:
     """gpt-6-sol calls tools on this wire only without reasoning; gpt-6-astra calls none at all."""
     body, wire = sent([Message.user("Hi")], adapter("gpt-6-sol"), [TOOL], effort="high", temperature=0.1)
     assert (body["reasoning_effort"], body["temperature"]) == ("none", 0.1)
@@ -78,7 +78,7 @@ def test_tools_switch_reasoning_off_where_chat_wants_it() -> None:
     assert losses(wire) == [("tools", "gpt-6-astra calls no tools")]
 
 
-def test_extra_fields_are_laid_over_the_body() -> None:
+def test_extra_fields_override_the_body() -> None:
     """The caller's own fields win; an ellipsis takes one out; those for others are ignored."""
     extra = {"openai-chat": {"prompt_cache_key": "k", "stream_options": ...}, "anthropic": {"x": 1}}
     body, wire = sent([Message.user("Hi")], stream=True, extra=extra)
@@ -159,6 +159,6 @@ STRICT_INNER = {**INNER, "additionalProperties": False, "required": ["x"]}
         ({"type": "object", "properties": {"a": {"type": ["object", "null"]}}}, None),
     ],
 )
-def test_strict_forms(schema: dict[str, Any], strict: dict[str, Any] | None) -> None:
+def test_schemas_have_strict_forms(schema: dict[str, Any], strict: dict[str, Any] | None) -> None:
     """Objects close and require all their properties, at every depth; what cannot be closed has no strict form."""
     assert strict_schema(schema) == strict

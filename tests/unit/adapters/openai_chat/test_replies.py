@@ -108,14 +108,14 @@ def test_a_reply_becomes_blocks_and_a_reason(
     ],
     ids=str,
 )
-def test_a_reply_goes_back_as_it_came(message: dict[str, Any]) -> None:
+def test_a_reply_is_sent_back_unchanged(message: dict[str, Any]) -> None:
     """What the provider said is what it is sent again, down to the white space of arguments."""
     reply = read(handwritten_reply(message))
     body, _ = sent([Message.user("Hi"), reply])
     assert body["messages"][1] == {"role": "assistant", **message}
 
 
-def test_fields_of_replies_alone_do_not_go_back() -> None:
+def test_reply_only_fields_are_not_sent_back() -> None:
     """An index, a null and what only a reply has are not sent; provider_raw keeps what is not said elsewhere."""
     call = {**CALL, "index": 0, "note": None}
     reply = read(handwritten_reply({"content": None, "annotations": [], "padding": "x", "tool_calls": [call]}))
@@ -125,7 +125,7 @@ def test_fields_of_replies_alone_do_not_go_back() -> None:
     assert reply.metadata.provider_raw["message"] == {"padding": "x"}
 
 
-def test_further_choices_are_kept_aside() -> None:
+def test_further_choices_are_kept() -> None:
     """Only choice 0 is the message, wherever it stands."""
     first = {"index": 0, "message": {"role": "assistant", "content": "one"}, "finish_reason": "stop"}
     second = {"index": 1, "message": {"role": "assistant", "content": "two"}, "finish_reason": "stop"}
@@ -135,7 +135,7 @@ def test_further_choices_are_kept_aside() -> None:
     assert reply.metadata.provider_raw["choices"] == [second]
 
 
-def test_sources_become_citations() -> None:
+def test_annotations_become_citations() -> None:
     """url_citation annotations stand on the text; they are not sent again, and that is named."""
     source = {
         "type": "url_citation",
@@ -153,7 +153,7 @@ def test_sources_become_citations() -> None:
     assert losses(wire) == [("citations", "the sources of a text are not sent")]
 
 
-def test_spoken_audio_goes_back_as_its_transcript() -> None:
+def test_generated_audio_returns_as_its_transcript() -> None:
     """The wire takes no sound from an assistant; its words are kept."""
     audio = {"id": "audio_1", "data": "QUJD", "transcript": "Hello", "expires_at": 1}
     reply = read(handwritten_reply({"content": None, "audio": audio}), adapter("gpt-audio"))
@@ -164,7 +164,7 @@ def test_spoken_audio_goes_back_as_its_transcript() -> None:
     assert body["messages"][0] == {"role": "assistant", "content": "Hello"}
 
 
-def test_a_call_of_an_unknown_kind_is_kept_whole() -> None:
+def test_an_unknown_kind_of_call_is_kept_whole() -> None:
     """What has no word in the canonical form goes back in its place."""
     call = {"id": "call_3", "type": "teleport", "teleport": {"to": "Oslo"}}
     reply = read(handwritten_reply({"content": None, "tool_calls": [call]}))
@@ -189,7 +189,7 @@ def test_a_call_of_an_unknown_kind_is_kept_whole() -> None:
         ({"choices": [{"index": 0, "error": {"code": 429, "message": "slow"}}]}, RateLimitError),
     ],
 )
-def test_what_is_no_reply_is_a_typed_error(native: Any, kind: type[DragomanError]) -> None:
+def test_an_invalid_reply_is_a_typed_error(native: Any, kind: type[DragomanError]) -> None:
     """A body of another shape, or an error under status 200, never passes as a reply."""
     with pytest.raises(kind):
         read(native)

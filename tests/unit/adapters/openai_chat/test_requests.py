@@ -28,7 +28,7 @@ PNG = MediaSource(kind="base64", data="iVBO")
 USER: dict[str, Any] = {"role": "user", "content": "Hi"}
 
 
-def test_a_conversation_as_it_is_written() -> None:
+def test_a_conversation_is_encoded() -> None:
     """Lone texts are strings, several are parts; calls carry their arguments as text, results are messages."""
     call = ToolUseBlock(id=CALL_ID, name="weather", input={"city": "Zürich"})
     body, _ = sent(
@@ -88,7 +88,7 @@ def test_media_become_parts(block: ContentBlock, part: dict[str, Any]) -> None:
     assert [loss.kind for loss in wire.losses] == [LossKind.FLATTENED] * (part["type"] == "text")
 
 
-def test_audio_goes_to_models_that_hear() -> None:
+def test_audio_goes_to_models_that_take_it() -> None:
     """The media type becomes the wire's own word; a model that does not hear gets a note instead."""
     sound = AudioBlock(source=MediaSource(kind="base64", data="UklG"), media_type="audio/mpeg")
     body, _ = sent([Message.user([sound])], adapter("gpt-audio"))
@@ -111,7 +111,7 @@ def test_audio_goes_to_models_that_hear() -> None:
          "the server_tool_use of anthropic means nothing elsewhere"),
     ],
 )  # fmt: skip
-def test_what_the_wire_lacks_is_a_named_loss(block: ContentBlock, reason: str) -> None:
+def test_unsupported_content_is_a_named_loss(block: ContentBlock, reason: str) -> None:
     """Nothing goes missing in silence."""
     role = Role.ASSISTANT if block.type in ("thinking", "provider") else Role.USER
     reply = reply_of("anthropic:claude-opus-5", [TextBlock(text="x"), block])
@@ -120,7 +120,7 @@ def test_what_the_wire_lacks_is_a_named_loss(block: ContentBlock, reason: str) -
     assert reason in [reply for _, reply in losses(wire)]
 
 
-def test_an_image_of_an_assistant_becomes_a_note() -> None:
+def test_an_assistants_image_becomes_a_note() -> None:
     """Only users show images on this wire."""
     body, wire = sent([reply_of("google:gemini", [ImageBlock(source=PNG, media_type="image/png")])])
     assert body["messages"][0]["content"].startswith("[image left out")
@@ -137,7 +137,7 @@ def test_an_image_in_an_answer_follows_it() -> None:
     assert body["messages"][3]["content"][0]["type"] == "image_url"
 
 
-def test_a_failed_answer_keeps_its_text_and_is_named() -> None:
+def test_a_failed_answer_keeps_its_text_and_is_a_loss() -> None:
     """The wire has no flag for it, so each failure is a loss of form."""
     ids = [CALL_ID, CALL_ID[:-1] + "2"]
     calls = reply_of("openai-chat:gpt-4.1", [ToolUseBlock(id=name, name="f") for name in ids])
@@ -148,7 +148,7 @@ def test_a_failed_answer_keeps_its_text_and_is_named() -> None:
 
 
 @pytest.mark.parametrize("free", [True, False])
-def test_malformed_arguments_of_others(free: bool) -> None:
+def test_malformed_arguments_of_another_model_are_replaced(free: bool) -> None:
     """An endpoint may take back what its own model wrote; of another model's half call it gets an empty object."""
     call = ToolUseBlock(id=CALL_ID, name="f", raw_input="{a")
     history = [reply_of("anthropic:claude-opus-5", [call]), Message.tool(CALL_ID, "no")]
@@ -157,7 +157,7 @@ def test_malformed_arguments_of_others(free: bool) -> None:
     assert [kind for kind, _ in losses(wire)] == ["invalid_input"]
 
 
-def test_a_tool_as_it_is_written() -> None:
+def test_a_tool_is_encoded() -> None:
     """A function, with what the provider's own definition held beyond it."""
     body, _ = sent([Message.user("Hi")], tools=[ToolDefinition(name="f", description="does f")])
     assert body["tools"] == [
@@ -293,20 +293,20 @@ HANDWRITTEN_REQUESTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("body", HANDWRITTEN_REQUESTS.values(), ids=HANDWRITTEN_REQUESTS)
-def test_a_request_comes_back_as_it_was(body: dict[str, Any]) -> None:
+def test_a_request_is_rewritten_unchanged(body: dict[str, Any]) -> None:
     """Reading a request and writing it again changes nothing, whatever form of the wire it uses."""
     body = {"model": "gpt-4.1", **body}
     chat = adapter()
     assert round_trip(body, able(chat, **{**dict(chat.capabilities), "supports_video": "native"})) == body
 
 
-def test_a_request_of_a_reasoning_model_comes_back_as_it_was() -> None:
+def test_a_request_of_a_reasoning_model_is_rewritten_unchanged() -> None:
     """Even what the model would refuse: it was the caller's own field."""
     body = {"model": "gpt-5", "messages": [USER], "temperature": 0.5, "stop": ["x"], "reasoning_effort": "low"}
     assert round_trip(body) == body
 
 
-def test_what_was_read_is_canonical() -> None:
+def test_a_request_becomes_canonical() -> None:
     """A request means the same to any other provider: texts, calls, results, tools and options."""
     chat = adapter()
     messages, tools, options = chat.from_wire_request(
@@ -319,7 +319,7 @@ def test_what_was_read_is_canonical() -> None:
     assert (options.tool_choice, options.max_output_tokens) == ("auto", 5)
 
 
-def test_ids_that_were_read_go_back() -> None:
+def test_native_ids_return_to_their_issuer() -> None:
     """The issuer is sent its own id, in the call and in the answer."""
     body = {
         "model": "gpt-4.1",
@@ -356,7 +356,7 @@ def test_a_history_is_a_prefix_of_the_next() -> None:
         {"messages": "none"},
     ],
 )
-def test_what_is_no_request_is_refused(body: dict[str, Any]) -> None:
+def test_invalid_requests_are_refused(body: dict[str, Any]) -> None:
     """A body of another shape is a RequestError, never a bare exception."""
     chat = adapter()
     with pytest.raises(RequestError):

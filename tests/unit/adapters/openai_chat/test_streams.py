@@ -62,11 +62,11 @@ def calls(message: Message) -> list[tuple[str, dict[str, Any], str | None]]:
 
 
 def test_interleaved_calls_are_told_apart() -> None:
-    """Fragments go to the call of their index; the calls end, in order, when the finish reason comes."""
+    """Fragments go to the call of their index; the events come call by call."""
     events = stream(HANDWRITTEN_CALLS)
     assert kinds(events) == [
-        "message_start", "tool_use_start", "tool_use_input_delta", "tool_use_start", "tool_use_input_delta",
-        "tool_use_input_delta", "tool_use_end", "tool_use_end", "usage_update", "message_complete",
+        "message_start", "tool_use_start", "tool_use_input_delta", "tool_use_input_delta", "tool_use_end",
+        "tool_use_start", "tool_use_input_delta", "tool_use_end", "usage_update", "message_complete",
     ]  # fmt: skip
     ends = [event for event in events if isinstance(event, ToolUseEnd)]
     assert [(end.content_block_index, end.final_input) for end in ends] == [(0, {"city": "Oslo"}), (1, {})]
@@ -75,7 +75,31 @@ def test_interleaved_calls_are_told_apart() -> None:
     assert [call.id for call in last.message.tool_uses] == [end.tool_use_id for end in ends]
 
 
-def test_a_stream_and_its_whole_twin_agree() -> None:
+@given(st.permutations([0, 0, 0, 1, 1, 1, 2, 2, 2]))
+def test_the_index_of_parallel_calls_never_goes_down(order: list[int]) -> None:
+    """Whatever the order in which the fragments of three calls arrive, their events come call by call, and each call
+    has its own arguments."""
+    arguments = ['{"a":', " 1", "}"]
+    given, chunks = [0, 0, 0], []
+    for number in order:
+        first = {"id": f"call_{number}", "name": f"tool_{number}"} if given[number] == 0 else {}
+        chunks.append(handwritten_chunk(handwritten_call(arguments[given[number]], number, **first)))
+        given[number] += 1
+    events = stream([*chunks, handwritten_chunk({}, "tool_calls"), DONE])
+    indices = [
+        event.content_block_index
+        for event in events
+        if isinstance(event, ToolUseStart | ToolUseInputDelta | ToolUseEnd)
+    ]
+    assert indices == sorted(indices)
+    ends = [event for event in events if isinstance(event, ToolUseEnd)]
+    assert [end.final_input for end in ends] == [{"a": 1}] * 3
+    assert sorted(calls(streamed([*chunks, handwritten_chunk({}, "tool_calls"), DONE]))) == [
+        (f"tool_{number}", {"a": 1}, None) for number in range(3)
+    ]
+
+
+def test_a_stream_and_its_whole_reply_agree() -> None:
     """The message of a stream is that of the same reply in one piece, and goes back the same."""
     message = {"content": None, "tool_calls": [
         {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Oslo"}'}},
@@ -140,7 +164,7 @@ HANDWRITTEN_DELTAS: list[tuple[str, list[dict[str, Any]], list[tuple[str, dict[s
 @pytest.mark.parametrize(
     ("deltas", "expected"), [case[1:] for case in HANDWRITTEN_DELTAS], ids=[c[0] for c in HANDWRITTEN_DELTAS]
 )
-def test_calls_are_gathered_from_any_shape_of_delta(
+def test_calls_are_assembled_from_any_shape_of_delta(
     deltas: list[dict[str, Any]], expected: list[tuple[str, dict[str, Any], str | None]]
 ) -> None:
     """Each call starts once, under its name, and ends once if its arguments are an object."""
@@ -156,7 +180,7 @@ def test_calls_are_gathered_from_any_shape_of_delta(
 
 
 @pytest.mark.parametrize(("arguments", "kept"), [('{"a":', '{"a":'), ("", "")])
-def test_a_call_cut_by_the_limit_never_ends(arguments: str, kept: str) -> None:
+def test_a_truncated_call_never_ends(arguments: str, kept: str) -> None:
     """Neither half an object nor nothing at all is taken for the input of a call that the limit broke off."""
     events = stream(
         [handwritten_chunk(handwritten_call(arguments, id="c", name="f")), handwritten_chunk({}, "length"), DONE]
@@ -168,7 +192,7 @@ def test_a_call_cut_by_the_limit_never_ends(arguments: str, kept: str) -> None:
     assert last.message.stop_reason is StopReason.MAX_TOKENS
 
 
-def test_blocks_stand_in_the_order_of_their_arrival() -> None:
+def test_blocks_are_in_order_of_arrival() -> None:
     """What is said after something else is a block of its own, so indexes never go back."""
     events = stream(
         [
@@ -189,7 +213,7 @@ def test_blocks_stand_in_the_order_of_their_arrival() -> None:
     assert isinstance(call, ToolUseBlock)
 
 
-def test_one_reasoning_counts_where_it_comes_under_two_names() -> None:
+def test_reasoning_under_two_names_counts_once() -> None:
     """The same thought twice is not thought twice."""
     both = {"reasoning": "Hm", "reasoning_content": "Hm", "content": None}
     message = streamed(
@@ -198,7 +222,7 @@ def test_one_reasoning_counts_where_it_comes_under_two_names() -> None:
     assert (message.thinking, message.text) == ("Hm", "Hi")
 
 
-def test_unknown_fields_are_gathered() -> None:
+def test_unknown_fields_are_collected() -> None:
     """Strings join, lists grow, of anything else the last value stands; a further choice is kept aside."""
     deltas: list[dict[str, Any]] = [{"poem": "a", "marks": [1], "mood": 1}, {"poem": "b", "marks": [2], "mood": 2}]
     message = streamed(
@@ -217,7 +241,7 @@ def test_unknown_fields_are_gathered() -> None:
     assert message.text == "Hi"
 
 
-def test_logprobs_are_gathered() -> None:
+def test_logprobs_are_collected() -> None:
     """Tokens of all chunks stand in one list."""
     choices = [
         {"delta": {"content": token}, "logprobs": {"content": [{"token": token}], "refusal": None}} for token in "ab"
@@ -237,7 +261,7 @@ def test_a_refusal_streams_as_text() -> None:
     assert sent([message])[0]["messages"] == [{"role": "assistant", "content": None, "refusal": "No."}]
 
 
-def test_spoken_audio_is_gathered() -> None:
+def test_generated_audio_is_collected() -> None:
     """Sound and transcript come in fragments, the id once."""
     deltas = [
         {"audio": {"id": "a1"}},
@@ -253,7 +277,7 @@ def test_spoken_audio_is_gathered() -> None:
 @pytest.mark.parametrize(
     "places", [[1], [0, 1, 2], [2, 2]], ids=["with the content", "in every chunk", "twice at the end"]
 )
-def test_usage_counts_wherever_it_comes(places: list[int]) -> None:
+def test_the_last_usage_counts(places: list[int]) -> None:
     """The last counts stand; the same counts again are no news."""
     usage = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}
     deltas: list[tuple[Any, str | None]] = [({"content": "H"}, None), ({"content": "i"}, "stop"), (None, None)]
@@ -301,7 +325,7 @@ def test_without_done_a_stream_is_truncated(ending: list[bytes]) -> None:
     assert (last.partial.text, last.partial.metadata.status) == ("Hi", MessageStatus.ERROR)
 
 
-def test_a_marker_behind_nothing_is_no_reply() -> None:
+def test_a_marker_without_a_choice_is_no_reply() -> None:
     """A stream in which no choice ever spoke or stopped is not an empty answer."""
     (event,) = stream([handwritten_chunk(), DONE])
     assert isinstance(event, ErrorEvent)
@@ -309,13 +333,13 @@ def test_a_marker_behind_nothing_is_no_reply() -> None:
     assert event.partial is None
 
 
-def test_a_router_that_forgets_the_finish_reason_is_understood() -> None:
+def test_a_missing_finish_reason_is_accepted_with_a_marker() -> None:
     """The marker alone ends what was said, calls included."""
     events = stream([handwritten_chunk(handwritten_call("{}", id="c", name="f")), DONE])
     assert kinds(events)[-2:] == ["tool_use_end", "message_complete"]
 
 
-def test_a_call_that_was_cut_off_keeps_its_text() -> None:
+def test_a_truncated_call_keeps_its_text() -> None:
     """A partial message runs nothing: the arguments so far are raw_input, even where they happen to parse."""
     events = stream([handwritten_chunk(handwritten_call('{"a":1}', id="c", name="f"))])
     last = events[-1]
@@ -348,7 +372,7 @@ def test_an_error_frame_ends_the_stream(frame: dict[str, Any], kind: type[Provid
     assert last.partial.text == "Hi"
 
 
-def test_an_error_event_by_name_is_one() -> None:
+def test_a_frame_named_error_is_an_error() -> None:
     """A frame that is called an error is none of the reply, whatever its fields."""
     events = stream([b'event: error\ndata: {"message":"x","type":"overloaded_error"}\n\n'])
     (last,) = events
@@ -365,14 +389,14 @@ def test_an_error_event_by_name_is_one() -> None:
         b'data: {"choices":[{"delta":{"tool_calls":[1]}}]}\n\n',
     ],
 )
-def test_garbage_is_a_typed_error(frame: bytes) -> None:
+def test_malformed_frames_are_a_typed_error(frame: bytes) -> None:
     """What no server should send is a MalformedReplyError, not a bare exception."""
     last = stream([handwritten_chunk({"content": "Hi"}), frame, DONE])[-1]
     assert isinstance(last, ErrorEvent)
     assert isinstance(last.error, MalformedReplyError)
 
 
-def test_arguments_after_the_end_are_no_arguments() -> None:
+def test_arguments_after_the_end_are_ignored() -> None:
     """A call that was handed out as finished cannot change."""
     call = handwritten_call("{}", id="c", name="f")
     events = stream([handwritten_chunk(call, "tool_calls"), handwritten_chunk(handwritten_call("{}")), DONE])
@@ -384,7 +408,7 @@ def test_arguments_after_the_end_are_no_arguments() -> None:
 
 
 @given(st.data())
-def test_a_cut_anywhere_is_never_a_success(data: st.DataObject) -> None:
+def test_a_stream_cut_anywhere_is_never_a_success(data: st.DataObject) -> None:
     """However a stream is cut and re-chunked, only the whole one ends in a message."""
     body = b"".join(HANDWRITTEN_CALLS)
     marker = body.index(b"[DONE]") + len(b"[DONE]")
@@ -394,7 +418,7 @@ def test_a_cut_anywhere_is_never_a_success(data: st.DataObject) -> None:
     assert isinstance(last, MessageComplete if cut >= marker else ErrorEvent)
 
 
-def test_comments_and_blank_data_are_passed_over() -> None:
+def test_comments_and_blank_data_are_ignored() -> None:
     """Keep-alives in all their forms say nothing."""
     noise = [b": OPENROUTER PROCESSING\n\n", b"data:\n\n", b"\n\n", handwritten_chunk()]
     assert streamed([*noise, handwritten_chunk({"content": "Hi"}, "stop"), *noise, DONE], adapter()).text == "Hi"
@@ -433,7 +457,7 @@ def test_a_stream_of_nothing_but_usage_still_starts() -> None:
     assert kinds(events) == ["message_start", "usage_update", "text_delta", "message_complete"]
 
 
-def test_a_cancelled_stream_keeps_what_came() -> None:
+def test_a_cancelled_stream_keeps_its_content() -> None:
     """The caller's own cancellation is no error of the provider's."""
     chat = adapter()
     decoder = chat.decoder(context(chat))

@@ -39,7 +39,7 @@ def assistant(chat: ChatAdapter, message: Message) -> dict[str, Any]:
     return found
 
 
-def test_details_are_blocks() -> None:
+def test_details_become_blocks() -> None:
     """A text with its signature, a summary, a sealed one, and kinds that are not known yet; the plain text repeats."""
     details = [TEXT, SUMMARY, SEALED, OTHER]
     message = read(
@@ -55,7 +55,7 @@ def test_details_are_blocks() -> None:
     assert assistant(detailed(), message) == {"role": "assistant", "content": "Hi", "reasoning_details": details}
 
 
-def test_sealed_details_leave_the_plain_text_alone() -> None:
+def test_encrypted_details_keep_the_plain_text() -> None:
     """Where no detail can be read, the plain text says something of its own."""
     message = read(handwritten_reply({"content": "Hi", "reasoning": "Hm", "reasoning_details": [SEALED]}), detailed())
     assert [block.type for block in message.content] == ["thinking", "redacted_thinking", "text"]
@@ -67,7 +67,7 @@ def test_sealed_details_leave_the_plain_text_alone() -> None:
     }
 
 
-def test_streamed_details_are_put_together() -> None:
+def test_streamed_details_are_assembled() -> None:
     """Fragments of a kind and place are one detail, up to its signature; sealed ones come whole."""
 
     def chunk(*details: dict[str, Any]) -> bytes:
@@ -108,7 +108,7 @@ def test_requests_keep_their_details(plain: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("plain", [{}, {"reasoning": "Hm"}])
-def test_another_family_sees_nothing_of_it(plain: dict[str, Any]) -> None:
+def test_another_family_gets_no_details(plain: dict[str, Any]) -> None:
     """The same provider with another model behind it gets no detail, nor the plain text, and the loss is named."""
     chat = detailed("other:elsewhere*")
     reply = {"role": "assistant", "content": "Hi", **plain, "reasoning_details": [TEXT, SEALED]}
@@ -119,7 +119,7 @@ def test_another_family_sees_nothing_of_it(plain: dict[str, Any]) -> None:
     assert [kind for kind, _ in losses(wire)] == ["thinking", "thinking"]
 
 
-def test_a_signed_thought_becomes_a_detail() -> None:
+def test_signed_thinking_becomes_a_detail() -> None:
     """Thinking that no reply of this wire noted is written where its signature has a place."""
     message = reply_of("other:any", [ThinkingBlock(text="Hm", signature="s1"), ThinkingBlock(text="So")])
     assert assistant(detailed(), message) == {
@@ -130,7 +130,7 @@ def test_a_signed_thought_becomes_a_detail() -> None:
     }
 
 
-def test_where_there_are_no_details_they_are_not_read() -> None:
+def test_endpoints_without_details_ignore_them() -> None:
     """An endpoint without them may use the name for something else; what is sealed has no place there."""
     plain = able(
         adapter("any", reasoning_replay="always"),

@@ -61,7 +61,7 @@ CHAT_STREAM = [handwritten_chunk({"content": "Hi"}), handwritten_chunk({}, "stop
 
 
 @pytest.mark.parametrize("both", [GROK, DEEPSEEK])
-def test_replies_of_either_are_read(both: Adapter) -> None:
+def test_replies_of_either_api_are_read(both: Adapter) -> None:
     """Whole or streamed, wherever a new conversation would begin."""
     assert read(RESPONSE, both).text == "Hi"
     assert read(handwritten_reply({"content": "Hi"}), both).text == "Hi"
@@ -74,7 +74,7 @@ def test_replies_of_either_are_read(both: Adapter) -> None:
 
 
 @pytest.mark.parametrize(("both", "path"), [(GROK, "/responses"), (DEEPSEEK, "/chat/completions")])
-def test_a_conversation_begins_in_the_first(both: Adapter, path: str) -> None:
+def test_a_conversation_starts_in_the_first_api(both: Adapter, path: str) -> None:
     """And goes on in the one that it was had in, also where that is the other."""
     begun = [Message.user("Hi")]
     assert sent(begun, both)[1].path == path
@@ -101,7 +101,7 @@ def test_native_items_go_back_in_their_api() -> None:
     assert not wire.losses
 
 
-def test_what_only_the_other_api_has_words_for_is_named() -> None:
+def test_native_items_of_the_other_api_are_losses() -> None:
     """Where a history was had in both, the earliest message decides, and native items of the other stay behind."""
     chatted = read(handwritten_reply({"content": "Hi"}), GROK)
     body, wire = sent([Message.user("?"), chatted, Message.user("!"), read(RESPONSE, GROK), Message.user("?")], GROK)
@@ -110,7 +110,7 @@ def test_what_only_the_other_api_has_words_for_is_named() -> None:
     assert ("native_block", "the web_search_call of xai's other API means nothing elsewhere") in losses(wire)
 
 
-def test_requests_of_either_are_read_and_written_again() -> None:
+def test_requests_of_either_api_are_rewritten() -> None:
     """As they were, under whichever path."""
     chat = {"model": "grok-4.5", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5}
     responses = {"model": "grok-4.5", "input": [{"role": "user", "content": "Hi"}], "store": False}
@@ -120,13 +120,13 @@ def test_requests_of_either_are_read_and_written_again() -> None:
             assert round_trip(body, both) == body
 
 
-def test_state_at_the_provider_is_of_one_api() -> None:
+def test_stored_state_belongs_to_one_api() -> None:
     """Going on from a stored response is a matter of the Responses API."""
     extra = {"deepseek": {"previous_response_id": "resp_1"}}
     assert sent([Message.user("Hi")], DEEPSEEK, extra=extra)[1].path == "/responses"
 
 
-def test_errors_are_the_same_in_both() -> None:
+def test_errors_are_the_same_in_both_apis() -> None:
     """By status, by the first frame of a stream, and where the body is nothing at all."""
     error = {"error": {"message": "The server had an error", "type": "server_error", "code": None}}
     last = stream([b"data: " + json.dumps(error).encode() + b"\n\n"], GROK)[-1]
@@ -143,21 +143,21 @@ def test_errors_are_the_same_in_both() -> None:
     assert isinstance(broken.error, MalformedReplyError)
 
 
-def test_a_stream_of_nothing_is_cut_off() -> None:
+def test_an_empty_stream_is_truncated() -> None:
     """Whichever API it would have been."""
     last = stream([], GROK)[-1]
     assert isinstance(last, ErrorEvent)
     assert type(last.error).__name__ == "StreamTruncatedError"
 
 
-def test_capabilities_are_those_of_the_first() -> None:
+def test_capabilities_are_those_of_the_first_api() -> None:
     """Which a new conversation begins in."""
     assert GROK.capabilities.thinking_policy.own_unsigned
     assert GROK.capabilities.supports_developer_role
     assert repr(OpenRouterAdapter("a/b")) == "OpenRouterAdapter('openrouter:a/b')"
 
 
-def test_what_others_said_is_sent_in_the_first() -> None:
+def test_foreign_replies_are_sent_in_the_first_api() -> None:
     """A history of another provider decides nothing."""
     other = reply_of("openai:gpt-5", [ThinkingBlock(text="Hm"), TextBlock(text="Hi")])
     block = ProviderBlock(provider="openai", kind="web_search_call", data=SEARCH)
@@ -166,7 +166,7 @@ def test_what_others_said_is_sent_in_the_first() -> None:
     assert "web_search_call" not in json.dumps(body)
 
 
-def test_what_was_settled_in_one_is_not_sent_in_the_other() -> None:
+def test_cached_items_of_one_api_are_not_sent_in_the_other() -> None:
     """A session that moves to the other API writes its whole history anew: its items are of another form there."""
     earlier = [Message.user("?"), reply_of("openai:gpt-5", [TextBlock(text="Hi")]), Message.user("!")]
     in_chat = read(handwritten_reply({"content": "Hi"}), GROK)

@@ -119,14 +119,14 @@ def test_media_become_parts(block: ImageBlock | DocumentBlock, part: Item) -> No
     assert losses == ((LossKind.MEDIA,) * named + (LossKind.MEDIA,) * guessed + (LossKind.FLATTENED,) * flat) * 2
 
 
-def test_the_note_on_a_document_stands_before_it() -> None:
+def test_the_note_on_a_document_comes_before_it() -> None:
     """The wire has no field for it."""
     document = DocumentBlock(source=MediaSource(kind="url", data="https://a.test"), context="A draft.")
     (item,) = input_of([Message.user([document])])
     assert [part["type"] for part in item["content"]] == ["input_text", "input_file"]
 
 
-def test_media_that_the_wire_lacks_are_losses() -> None:
+def test_unsupported_media_are_losses() -> None:
     """Audio anywhere, and images in an assistant's message."""
     messages = [Message.user([AudioBlock(source=base64())]), foreign(ImageBlock(source=base64())), HI]
     body, losses = body_of(messages)
@@ -161,7 +161,7 @@ def test_an_assistants_texts_are_messages_before_its_calls() -> None:
     assert losses == (LossKind.THINKING,)
 
 
-def test_citations_go_back_only_to_where_they_are_from() -> None:
+def test_citations_return_to_their_issuer_only() -> None:
     """Output parts, which alone hold annotations, need the id of an item: a text of others is a string."""
     own = Citation(kind="url_citation", url="https://a.test", data={"type": "url_citation", "url": "https://a.test"})
     other = Citation(kind="char_location", data={"type": "char_location"})
@@ -170,7 +170,7 @@ def test_citations_go_back_only_to_where_they_are_from() -> None:
     assert losses == (LossKind.CITATIONS,)
 
 
-def test_arguments_that_are_no_object_are_told_as_lost() -> None:
+def test_malformed_arguments_are_a_loss() -> None:
     """A half call of another provider is sent without arguments; a critical one is not sent at all."""
     call = ToolUseBlock(id=CALL, name="look", raw_input='{"at":')
     body, losses = body_of([HI, foreign(call), Message.tool(CALL, "no")])
@@ -181,7 +181,7 @@ def test_arguments_that_are_no_object_are_told_as_lost() -> None:
         body_of([HI, critical, Message.tool(CALL, "no")])
 
 
-def test_that_a_tool_failed_is_told_as_lost() -> None:
+def test_a_tool_failure_is_a_loss() -> None:
     """The wire has no flag for it; an answer that we made ourselves says so in words."""
     failed = Message.tool(CALL, "no such file", is_error=True)
     body, losses = body_of([HI, foreign(ToolUseBlock(id=CALL, name="look")), failed])
@@ -211,13 +211,13 @@ TOOLS: list[tuple[ToolDefinition, Item]] = [
 
 
 @pytest.mark.parametrize(("definition", "native"), TOOLS)
-def test_tools_are_flat_and_say_that_they_are_not_strict(definition: ToolDefinition, native: Item) -> None:
+def test_tools_are_flat_and_not_strict(definition: ToolDefinition, native: Item) -> None:
     """Left out, strict would be tried, and optional arguments would become required."""
     body, _ = body_of([HI], [definition])
     assert body["tools"] == [native]
 
 
-def test_a_tool_that_only_another_provider_runs_is_a_loss() -> None:
+def test_a_native_tool_of_another_provider_is_a_loss() -> None:
     """It is named, and the field is left out."""
     body, losses = body_of([HI], [ToolDefinition(name="web", provider_raw={"by": "anthropic", "native": {}})])
     assert "tools" not in body

@@ -75,7 +75,7 @@ PARAMETERS: list[tuple[str, dict[str, Any], Mapping[str, Any], int]] = [
 
 
 @pytest.mark.parametrize(("model", "options", "parameters", "lost"), PARAMETERS)
-def test_an_option_becomes_what_the_model_takes(
+def test_options_are_fitted_to_the_model(
     model: str, options: dict[str, Any], parameters: Mapping[str, Any], lost: int
 ) -> None:
     """Nothing is sent that was not asked for, and no option is lost without a word."""
@@ -85,7 +85,7 @@ def test_an_option_becomes_what_the_model_takes(
     assert losses == (LossKind.OPTION,) * lost
 
 
-def test_a_model_without_schemas_is_asked_for_one() -> None:
+def test_a_model_without_schemas_is_prompted() -> None:
     """In its instructions, behind those of the conversation."""
     body, losses = body_of([Message.user("Hi")], options=AdapterOptions(output_schema=CLOSED), model="gpt-4")
     assert "text" not in body

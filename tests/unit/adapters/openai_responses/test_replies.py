@@ -78,7 +78,7 @@ BLOCKS: list[tuple[Item, tuple[ContentBlock, ...]]] = [
 
 
 @pytest.mark.parametrize(("item", "blocks"), BLOCKS)
-def test_an_item_becomes_its_blocks(item: Item, blocks: tuple[ContentBlock, ...]) -> None:
+def test_items_become_blocks(item: Item, blocks: tuple[ContentBlock, ...]) -> None:
     """Text, reasoning and calls have words of their own; everything else is kept whole."""
     assert read(response([item])).content == blocks
 
@@ -133,7 +133,7 @@ def test_the_stop_reason_follows_from_status_and_items(
         ([None], None),
     ],
 )
-def test_the_channel_is_the_phase_that_all_message_items_share(
+def test_the_channel_is_the_common_phase_of_all_message_items(
     phases: list[str | None], channel: Channel | None
 ) -> None:
     """Where they disagree, the message has no channel; the items keep their phases."""
@@ -193,7 +193,7 @@ def test_a_reply_without_counts_has_no_usage() -> None:
     assert usage.server_tools == {"web_search": 2}
 
 
-def test_provider_raw_keeps_what_the_reply_says_of_itself() -> None:
+def test_provider_raw_keeps_only_facts_about_the_reply() -> None:
     """Ids and details stay; what only repeats the request, or is nothing, does not."""
     native = response(
         [], incomplete_details={"reason": "steered"}, tools=[{}], instructions="x", error=None, billing={}
@@ -229,7 +229,7 @@ FAILURES: list[tuple[Item, type[DragomanError]]] = [
 
 
 @pytest.mark.parametrize(("native", "kind"), FAILURES)
-def test_a_reply_that_is_no_answer_raises_its_error(native: Item, kind: type[DragomanError]) -> None:
+def test_a_failed_response_raises_its_error(native: Item, kind: type[DragomanError]) -> None:
     """A failed response is the error it names; another shape is a malformed reply, never a bare KeyError."""
     with pytest.raises(DragomanError) as caught:
         read(native)

@@ -105,14 +105,14 @@ def round_trip(native: Item) -> Any:
 
 
 @pytest.mark.parametrize("given", handwritten_inputs, ids=str)
-def test_input_comes_back_equal(given: Any) -> None:
+def test_input_is_rewritten_unchanged(given: Any) -> None:
     """Every form of input: the easy ones and the full ones, parts of all kinds, items of all kinds."""
     native = {"model": MODEL, "input": given}
     assert round_trip(native) == native
 
 
 @pytest.mark.parametrize("fields", handwritten_fields, ids=str)
-def test_parameters_come_back_equal(fields: Item) -> None:
+def test_parameters_are_rewritten_unchanged(fields: Item) -> None:
     """What the options have no word for travels as the provider's own field."""
     native = {"model": MODEL, "input": "Hi", **fields}
     assert round_trip(native) == native
@@ -129,7 +129,7 @@ def read(*items: Any) -> list[Any]:
     return messages
 
 
-def test_items_of_the_assistant_in_a_row_are_one_message() -> None:
+def test_neighbouring_items_of_the_assistant_are_one_message() -> None:
     """Reasoning, text and calls of one turn stand together; each output is a tool's message of its own."""
     second = call_item(call_id="call_3", id="fc_2")
     messages = read(USER, REASONING, SAID, call_item(), second, OUTPUT, {**OUTPUT, "call_id": "call_3"}, SAID)
@@ -155,20 +155,20 @@ def test_items_of_the_assistant_in_a_row_are_one_message() -> None:
         ({"type": "from_the_future"}, Role.ASSISTANT),
     ],
 )
-def test_a_native_item_stands_in_its_place(item: Item, role: Role) -> None:
+def test_a_native_item_keeps_its_place(item: Item, role: Role) -> None:
     """It is kept whole in a message of whoever it belongs to."""
     (_, message) = read(USER, item)
     assert message.role is role
     assert message.content == (ProviderBlock(provider="openai", kind=item["type"], data=item),)
 
 
-def test_an_output_of_a_native_tool_stays_with_the_reply_that_it_stands_in() -> None:
+def test_an_output_of_a_native_tool_stays_in_its_reply() -> None:
     """So that it does not part a call from its own output."""
     messages = read(USER, call_item(), CUSTOM, CUSTOM_OUTPUT, OUTPUT)
     assert [message.role for message in messages] == [Role.USER, Role.ASSISTANT, Role.TOOL]
 
 
-def test_media_are_read_as_what_they_are() -> None:
+def test_media_are_read_by_type() -> None:
     """Data URLs give their type and data; ids belong to the provider."""
     (message,) = read(
         user(
@@ -186,7 +186,7 @@ def test_media_are_read_as_what_they_are() -> None:
     )
 
 
-def test_options_are_read_as_what_they_mean() -> None:
+def test_options_are_read() -> None:
     """Ours are set from theirs; the rest is kept as the provider's own."""
     _, tools, options = ADAPTER.from_wire_request(
         {
@@ -212,7 +212,7 @@ def test_options_are_read_as_what_they_mean() -> None:
     assert tools == [ToolDefinition(name="weather"), ToolDefinition(name="web_search")]
 
 
-def test_an_orphan_output_stays_where_the_provider_keeps_the_call() -> None:
+def test_an_orphan_output_is_kept_if_the_provider_stores_its_call() -> None:
     """Elsewhere it answers nothing, and becomes the user's text."""
     native = {"model": MODEL, "input": [OUTPUT], "previous_response_id": "resp_0"}
     assert round_trip(native)["input"] == [OUTPUT]
@@ -230,13 +230,13 @@ def test_an_orphan_output_stays_where_the_provider_keeps_the_call() -> None:
         {"model": MODEL, "input": [{"role": "user", "content": [{"type": "input_text"}]}]},
     ],
 )
-def test_what_is_no_request_is_refused(native: Any) -> None:
+def test_invalid_requests_are_refused(native: Any) -> None:
     """A RequestError, never a bare KeyError."""
     with pytest.raises(RequestError):
         ADAPTER.from_wire_request(native, context())
 
 
-def test_a_tools_answer_is_read_part_by_part() -> None:
+def test_a_tool_answer_is_read_part_by_part() -> None:
     """A text is one text block; parts are blocks; nothing is no block."""
     listed = {**OUTPUT, "output": [{"type": "input_text", "text": "x"}, {"type": "input_image", "image_url": PNG}]}
     for output, kinds in ((OUTPUT, ["text"]), (listed, ["text", "image"]), ({**OUTPUT, "output": ""}, [])):

@@ -55,7 +55,7 @@ OUTPUTS: list[list[Item]] = [
 
 
 @pytest.mark.parametrize("output", OUTPUTS)
-def test_what_was_read_is_written_again(output: list[Item]) -> None:
+def test_items_are_rewritten_unchanged(output: list[Item]) -> None:
     """Ids, statuses, phases, the grouping of parts and unknown fields come back as they were."""
     assert input_of([Message.user("Hi"), read(response(output))])[1:] == output
 
@@ -64,7 +64,7 @@ def test_what_was_read_is_written_again(output: list[Item]) -> None:
     "arguments",
     ['{"city":"Paris"}', '{"city": "Paris"}', '{"city":"Par', "", '{"n":1.0,"m":1e3}', '{"a":"\\u00e9"}'],
 )
-def test_arguments_come_back_as_they_were_written(arguments: str) -> None:
+def test_arguments_are_rewritten_unchanged(arguments: str) -> None:
     """Also where their spelling is not ours, or they are no JSON at all."""
     given = context()
     message = read(response([call_item(arguments)]), given)
@@ -75,7 +75,7 @@ def test_arguments_come_back_as_they_were_written(arguments: str) -> None:
     ]
 
 
-def test_a_message_that_was_changed_says_what_it_now_says() -> None:
+def test_a_changed_message_is_written_from_its_content() -> None:
     """The canonical fields are the only source of what was said: notes on former content are forgotten."""
     message = read(response([text_item("Hi", phase="final_answer")]))
     changed = message.model_copy(update={"content": (TextBlock(text="Ho"),)})
@@ -97,7 +97,7 @@ LOST: list[tuple[list[Item], dict[str, object], list[Item]]] = [
 
 
 @pytest.mark.parametrize(("output", "fields", "sent"), LOST)
-def test_reasoning_goes_back_only_where_it_can_be_read(
+def test_reasoning_is_sent_back_only_if_readable(
     output: list[Item], fields: dict[str, object], sent: list[Item]
 ) -> None:
     """It needs its content or a store that has it, and an item behind it; without it, items go without their ids."""
@@ -135,7 +135,7 @@ def test_thinking_without_provenance_is_left_out() -> None:
     assert losses == ()
 
 
-def test_redacted_thinking_of_its_own_goes_back_as_encrypted_content() -> None:
+def test_own_redacted_thinking_returns_as_encrypted_content() -> None:
     """Where a history was read from another format, it may hold the token in a block of that kind."""
     own = MessageMetadata(model="openai:gpt-5.4", provider="openai")
     message = Message.assistant((RedactedThinkingBlock(data="gA"), TextBlock(text="Hi")), metadata=own)

@@ -62,7 +62,7 @@ def indexes(events: Sequence[StreamEvent]) -> list[int]:
     return [event.content_block_index for event in events if hasattr(event, "content_block_index")]
 
 
-def test_a_stream_tells_each_change_once() -> None:
+def test_a_stream_reports_each_change_once() -> None:
     """Deltas carry what is new, under the index of the block that it becomes."""
     m, call = "00000000000000000000000001", "tu_00000000000000000000000002"
     assert stream(handwritten_whole)[:-2] == [
@@ -81,7 +81,7 @@ def test_a_stream_tells_each_change_once() -> None:
     ]
 
 
-def test_the_message_is_that_of_the_unstreamed_reply() -> None:
+def test_a_stream_and_its_whole_reply_agree() -> None:
     """A stream and its whole twin agree, down to the notes; the signature is the one that the events carried."""
     events = stream(handwritten_whole)
     message = finished(events)
@@ -112,7 +112,7 @@ def test_the_deltas_add_up_to_the_message(events: list[Event], named: bool) -> N
 
 
 @pytest.mark.parametrize("events", WHOLE)
-def test_a_cut_stream_is_an_error_with_what_had_arrived(events: list[Event]) -> None:
+def test_a_truncated_stream_is_an_error_with_the_partial_message(events: list[Event]) -> None:
     """Cut before any event, it ends with StreamTruncated; a call that was cut keeps its arguments as text."""
     for end in range(len(events)):
         found = stream(events[:end])
@@ -152,7 +152,7 @@ def test_a_partial_message_holds_every_fragment() -> None:
     assert native == ProviderBlock(provider="openai", kind="custom_tool_call", data={**custom, "input": "ls -l"})
 
 
-def test_a_call_that_stays_open_holds_back_the_next() -> None:
+def test_an_open_call_delays_the_next() -> None:
     """Calls may arrive interleaved; each is told from start to end before the next begins."""
     second = {**CALL, "id": "fc_2", "call_id": "call_2", "name": "time", "arguments": "{}"}
     events = [
@@ -172,7 +172,7 @@ def test_a_call_that_stays_open_holds_back_the_next() -> None:
     assert seen == [(kind, index) for index in (0, 1) for kind in kinds]
 
 
-def test_what_comes_after_later_words_is_left_to_the_message() -> None:
+def test_late_reasoning_is_left_to_the_message() -> None:
     """Reasoning that ends behind the text keeps its signature in the message; the indexes do not go back."""
     message = text_item("Hi")
     events = [
@@ -193,7 +193,7 @@ def test_what_comes_after_later_words_is_left_to_the_message() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "status"), [('{"city":', "completed"), ("{}", "incomplete")])
-def test_a_call_without_whole_arguments_never_ends(arguments: str, status: str) -> None:
+def test_a_call_without_complete_arguments_never_ends(arguments: str, status: str) -> None:
     """Malformed or cut off by the provider: no end event, and nothing that could be run."""
     call = {**CALL, "arguments": arguments, "status": status}
     found = stream([STARTED, added(0, {**CALL, "arguments": ""}), done(0, call), completed([call])])
@@ -242,7 +242,7 @@ def test_an_error_inside_a_stream_is_the_last_event(failing: Event, kind: type[e
     assert last.partial.text == "Hi"
 
 
-def test_an_unknown_event_is_passed_over_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_event_is_ignored_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     """Progress of native items is no surprise and needs none."""
     unknown = {"type": "response.telepathy.delta", "delta": "?"}
     known = event("shell_call_command.delta", 0, delta="ls")

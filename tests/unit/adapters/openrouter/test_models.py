@@ -14,7 +14,7 @@ from dragoman_adapters.openrouter.adapter import OpenRouterAdapter
         ("gpt-4", "openrouter:gpt-4"),
     ],
 )
-def test_a_vendor_reads_its_own(model: str, reads: str) -> None:
+def test_a_vendor_reads_its_own_thinking(model: str, reads: str) -> None:
     """And nothing that another vendor's model thought, nor what was thought elsewhere."""
     policy = OpenRouterAdapter(model).capabilities.thinking_policy
     assert policy.can_read(reads)
@@ -30,7 +30,7 @@ def test_upstreams_keep_their_rules() -> None:
     assert OpenRouterAdapter("unknown/model").capabilities.supports_images
 
 
-def test_every_declaration_that_is_listed_can_be_read() -> None:
+def test_every_listed_declaration_can_be_read() -> None:
     """The table holds no word that capabilities do not know."""
     assert OpenRouterAdapter.listed_models
     for model in OpenRouterAdapter.listed_models:

@@ -38,7 +38,7 @@ def history(message: Message) -> list[Message]:
 
 
 @pytest.mark.parametrize("adapter", [CLAUDE, SONNET])
-def test_details_go_back_to_the_same_vendor(adapter: OpenRouterAdapter) -> None:
+def test_details_return_to_the_same_vendor(adapter: OpenRouterAdapter) -> None:
     """Unchanged and in order, also to another model of its family."""
     message = reply("anthropic/claude-haiku-4.5-20251001", SIGNED, SEALED)
     assert message.content == (
@@ -62,7 +62,7 @@ def test_details_do_not_go_to_another_vendor() -> None:
     ]
 
 
-def test_thinking_from_elsewhere_stays_behind() -> None:
+def test_thinking_from_elsewhere_is_left_out() -> None:
     """The same vendor reached directly signs for itself."""
     body, wire = sent(
         history(
@@ -74,7 +74,7 @@ def test_thinking_from_elsewhere_stays_behind() -> None:
     assert [kind for kind, _ in losses(wire)] == ["thinking"]
 
 
-def test_streamed_details_go_back_whole() -> None:
+def test_streamed_details_return_whole() -> None:
     """The fragments of a signed text are one detail again."""
     fragments = [{"text": "H"}, {"text": "m"}, {"signature": "s1"}]
     about = {"type": "reasoning.text", "format": "anthropic-claude-v1", "index": 0}
@@ -89,7 +89,7 @@ def test_streamed_details_go_back_whole() -> None:
     assert sent(history(changed), CLAUDE)[0]["messages"][1]["reasoning_details"] == [SIGNED]
 
 
-def test_recorded_histories_go_back_as_they_were() -> None:
+def test_recorded_histories_are_rewritten_unchanged() -> None:
     """A request that was read holds what it held, for the model that it was made for."""
     call = {"id": "toolu_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     body = {
@@ -112,7 +112,7 @@ def test_recorded_histories_go_back_as_they_were() -> None:
         ({"thinking": True, "thinking_budget": 2000}, {"enabled": True, "max_tokens": 2000}),
     ],
 )
-def test_one_field_says_how_to_reason(options: dict[str, Any], written: dict[str, Any]) -> None:
+def test_one_field_holds_all_reasoning_options(options: dict[str, Any], written: dict[str, Any]) -> None:
     """Effort, budget and the switch stand in one object."""
     body, wire = sent([Message.user("Hi")], CLAUDE, **options)
     assert body["reasoning"] == written

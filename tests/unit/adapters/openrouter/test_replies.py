@@ -44,7 +44,7 @@ USAGE = {
 }
 
 
-def test_its_own_figure_is_kept() -> None:
+def test_the_reported_cost_is_kept() -> None:
     """The cost that it reports stands beside the one that the table gives; writes to a cache are counted."""
     usage = read(handwritten_reply({"content": "Hi"}, usage=USAGE), ADAPTER).usage
     assert usage is not None
@@ -53,7 +53,7 @@ def test_its_own_figure_is_kept() -> None:
     assert usage.server_tools == {"web_search_requests": 2}
 
 
-def test_the_upstreams_own_reason_is_kept() -> None:
+def test_the_upstream_finish_reason_is_kept() -> None:
     """Among what only its adapter reads."""
     native = handwritten_reply({"content": "Hi"}, provider="Google")
     native["choices"][0]["native_finish_reason"] = "STOP"
@@ -64,7 +64,7 @@ def test_the_upstreams_own_reason_is_kept() -> None:
     assert raw["reply"]["provider"] == "Google"
 
 
-def test_comments_keep_a_stream_alive_and_say_nothing() -> None:
+def test_comments_keep_a_stream_alive() -> None:
     """Between frames and before the first."""
     comment = b": OPENROUTER PROCESSING\n\n"
     chunks = [comment, handwritten_chunk({"content": "Hi"}), comment, handwritten_chunk({}, "stop"), comment, DONE]
@@ -83,7 +83,7 @@ def test_comments_keep_a_stream_alive_and_say_nothing() -> None:
         ({"code": "content_filter", "message": "Blocked"}, ContentFilterError),
     ],
 )
-def test_errors_under_a_good_status(error: dict[str, Any], kind: type[ProviderError]) -> None:
+def test_errors_under_status_200_are_errors(error: dict[str, Any], kind: type[ProviderError]) -> None:
     """In the body, in its choice, or as a frame of the stream: the same class as by status."""
     for native in ({"error": error}, handwritten_reply({"content": ""}, "error", error=error)):
         with pytest.raises(kind):
@@ -100,7 +100,7 @@ def test_errors_under_a_good_status(error: dict[str, Any], kind: type[ProviderEr
     assert last.partial.text == "Hi"
 
 
-def test_a_failed_reply_without_an_error_is_one() -> None:
+def test_a_failed_reply_without_an_error_is_an_error() -> None:
     """The finish reason says it, and the upstream's word why."""
     native = handwritten_reply({"content": ""}, "error")
     native["choices"][0]["native_finish_reason"] = "MALFORMED_FUNCTION_CALL"
@@ -108,7 +108,7 @@ def test_a_failed_reply_without_an_error_is_one() -> None:
         read(native, ADAPTER)
 
 
-def test_the_upstreams_words_are_told() -> None:
+def test_the_upstream_error_message_is_shown() -> None:
     """A router that only says that a provider failed has that one's words beside it."""
     error = {"code": 429, "message": "Provider returned error", "metadata": {"provider_name": "Google", "raw": "busy"}}
     body = json.dumps({"error": error, "user_id": "u"}).encode()
@@ -118,7 +118,7 @@ def test_the_upstreams_words_are_told() -> None:
     assert caught.value.request_id == "gen-1"
 
 
-def test_fields_of_its_own_travel_with_the_request() -> None:
+def test_routing_fields_are_merged_into_the_request() -> None:
     """Routing, plugins and the rest are laid over the body, and read back from it."""
     routing = {"provider": {"only": ["openai"]}, "models": ["openai/gpt-4o"], "plugins": [{"id": "web"}]}
     body, _ = sent([Message.user("Hi")], ADAPTER, extra={"openrouter": routing, "openai": {"store": True}})
@@ -130,7 +130,7 @@ def test_fields_of_its_own_travel_with_the_request() -> None:
     assert round_trip(body, ADAPTER) == body
 
 
-def test_caching_is_asked_for_where_it_is_not_automatic() -> None:
+def test_caching_is_requested_if_not_automatic() -> None:
     """Anthropic's models cache on request, for a lifetime."""
     claude = OpenRouterAdapter("anthropic/claude-haiku-4.5")
     assert sent([Message.user("Hi")], claude, prompt_cache="5m")[0]["cache_control"] == {"type": "ephemeral"}
@@ -140,7 +140,7 @@ def test_caching_is_asked_for_where_it_is_not_automatic() -> None:
     assert "cache_control" not in sent([Message.user("Hi")], ADAPTER, prompt_cache="5m")[0]
 
 
-def test_marks_on_single_parts_stay() -> None:
+def test_cache_marks_on_single_parts_stay() -> None:
     """A request that marks a part for the cache goes back so."""
     part = {"type": "text", "text": "Long", "cache_control": {"type": "ephemeral"}}
     body = {"model": "openai/gpt-4o-mini", "messages": [{"role": "system", "content": [part]}]}

@@ -74,7 +74,7 @@ def test_absent_values_have_no_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "gone"),
+    ("options", "left_out"),
     [
         ({}, set()),
         ({"include_content": False}, {"content", "size_bytes"}),
@@ -84,10 +84,10 @@ def test_absent_values_have_no_key() -> None:
         ({"include_content": False, "include_context": False}, {"content", "size_bytes", "extensions"}),
     ],
 )
-def test_content_and_arguments_can_be_left_out(options: dict[str, bool], gone: set[str]) -> None:
+def test_content_and_arguments_can_be_left_out(options: dict[str, bool], left_out: set[str]) -> None:
     """Without content the arguments stay, as specified; without arguments a call has no content either."""
     written = call_view().to_dict(**options)
-    assert written == {key: value for key, value in EVERYTHING.items() if key not in gone}
+    assert written == {key: value for key, value in EVERYTHING.items() if key not in left_out}
     if "include_context" not in options:
         assert call_view().to_opa_input(**options) == {"input": written}
     if options.get("include_arguments") is False:

@@ -349,11 +349,11 @@ class TestUnknownParts:
         with pytest.raises(UnknownPartError):
             MessageView(UnknownBlock(type="text"), Role.USER)
 
-        class Liar(TextBlock):
+        class ForgedText(TextBlock):
             pass
 
         with pytest.raises(UnknownPartError):
-            MessageView(Liar(text="harmless"), Role.USER)
+            MessageView(ForgedText(text="harmless"), Role.USER)
 
 
 class TestInside:
@@ -400,11 +400,11 @@ def test_content_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """However often and under whichever name it is requested."""
     read: list[ContentBlock] = []
 
-    def counting_content(part: ContentBlock) -> str | None:
+    def count_content(part: ContentBlock) -> str | None:
         read.append(part)
         return content_of(part)
 
-    monkeypatch.setattr("dragoman.canonical.message_view.view.content_of", counting_content)
+    monkeypatch.setattr("dragoman.canonical.message_view.view.content_of", count_content)
     view = view_of(block("tool_use"), extensions=full())
     assert read == []
     for _ in range(3):

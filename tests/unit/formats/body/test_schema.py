@@ -8,7 +8,7 @@ from hypothesis import given
 from pydantic import ValidationError
 
 from dragoman.formats import FormatError, MessageBody, MessageBodyError, MessageBodySchema, MessageBodySchemaPart
-from tests.laws.policy.globs import by_brute_force
+from tests.laws.policy.globs import match_by_brute_force
 from tests.unit.formats.body.strategies import IMAGE_URL, SCENARIOS, bodies, schema, schemas
 from tests.unit.formats.body.test_message_body import _unfold
 
@@ -71,15 +71,23 @@ def test_the_researcher_names_its_sources() -> None:
 def test_a_check_follows_the_specification(wanted: MessageBodySchema, body: MessageBody) -> None:
     """Each part matches a part of the schema, and each required one is matched, compared with an oracle."""
 
-    def matches(wished: MessageBodySchemaPart, name: str | None, kind: str) -> bool:
-        if (wished.name is None) != (name is None):
+    def matches(allowed: MessageBodySchemaPart, name: str | None, kind: str) -> bool:
+        if (allowed.name is None) != (name is None):
             return False
-        named = name is None or any(by_brute_force(each, name) for each in _unfold(wished.name or ""))
-        return named and any(by_brute_force(each, kind) for each in _unfold(wished.content_type))
+        named = name is None or any(match_by_brute_force(each, name) for each in _unfold(allowed.name or ""))
+        return named and any(match_by_brute_force(each, kind) for each in _unfold(allowed.content_type))
 
     pairs = [(part.name, part.content_type.partition(";")[0].lower()) for part in body.parts]
-    strange = [index for index, part in enumerate(pairs) if not any(matches(wish, *part) for wish in wanted.parts)]
-    lacking = [wish for wish in wanted.parts if wish.required and not any(matches(wish, *part) for part in pairs)]
+    strange = [
+        index
+        for index, part in enumerate(pairs)
+        if not any(matches(wanted_part, *part) for wanted_part in wanted.parts)
+    ]
+    lacking = [
+        wanted_part
+        for wanted_part in wanted.parts
+        if wanted_part.required and not any(matches(wanted_part, *part) for part in pairs)
+    ]
     violations = wanted.check(body)
     assert [each.path for each in violations] == [*(f"$[{index}]" for index in strange), *("$" for _ in lacking)]
 

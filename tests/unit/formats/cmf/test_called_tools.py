@@ -30,7 +30,7 @@ FIXTURE = {
 
 
 def test_the_example_of_the_specification_gives_its_views() -> None:
-    """A5.10: four views, and the calls with the URIs that policies use."""
+    """Four views, and the calls with the URIs that policies use (docs/reference/cmf.md#views)."""
     history = from_cmf([FIXTURE])
     views = list(history[0].iter_views(calls=called_tools_in_cmf(history)))
     seen = [(view.kind, view.name, view.action, view.is_pre, view.uri) for view in views]
@@ -90,5 +90,5 @@ def test_policy_extensions_are_written_with_messages() -> None:
 
 def test_invalid_extensions_are_refused() -> None:
     """Before anything is written."""
-    with pytest.raises(TypeError, match="one for each message, not a str"):
+    with pytest.raises(TypeError, match="for each message, not a str"):
         to_cmf([Message.user("Hi")], extensions=["PII"])  # type: ignore[list-item]

@@ -99,7 +99,7 @@ def test_extensions_come_back_with_the_messages() -> None:
 
 def test_extensions_are_given_for_each_message() -> None:
     """Otherwise it is unclear whose they are."""
-    with pytest.raises(ValueError, match="2 messages and 1 extensions"):
+    with pytest.raises(ValueError, match="2 messages but 1 extensions"):
         to_cmf([Message.user("a"), Message.user("b")], extensions=[{}])
 
 

@@ -219,7 +219,7 @@ def test_aliases_that_repeat_headers_are_read() -> None:
 
 def test_expanding_aliases_are_refused() -> None:
     """A few lines that expand to gigabytes, and cycles."""
-    with pytest.raises(FormatError, match="holds itself"):
+    with pytest.raises(FormatError, match="contains itself"):
         from_cassette("interactions: &a [*a]\n")
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]

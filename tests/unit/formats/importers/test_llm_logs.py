@@ -71,13 +71,16 @@ def _broken(statement: str) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("change", "pattern"),
     [
-        (lambda path: path.write_bytes(b"no database, but long enough to be looked at" * 50), r"\$: this is no log"),
-        (_broken("update messages set parent_hash = hash"), r"\$.threads\[.*\]: the thread leads .* circle"),
-        (_broken("update messages set parent_hash = 'b2:nowhere' where parent_hash is null"), "not there"),
-        (_broken("update messages set role = 'king'"), r"\$.messages\[.*\].role: there is no role 'king'"),
-        (_broken("update parts set payload = '{' where type = 'tool_call'"), r"\$.parts\[\d+\].payload: .* no JSON"),
+        (lambda path: path.write_bytes(b"no database, but long enough to be looked at" * 50), r"\$: this is not a log"),
+        (_broken("update messages set parent_hash = hash"), r"\$.threads\[.*\]: the thread refers .* itself"),
+        (_broken("update messages set parent_hash = 'b2:nowhere' where parent_hash is null"), "missing message"),
+        (_broken("update messages set role = 'king'"), r"\$.messages\[.*\].role: unknown role 'king'"),
+        (
+            _broken("update parts set payload = '{' where type = 'tool_call'"),
+            r"\$.parts\[\d+\].payload: .* not valid JSON",
+        ),
         (_broken("update parts set payload = '[]' where type = 'tool_call'"), r"\$.parts\[\d+\].payload: .* object"),
-        (_broken("delete from attachments"), r"\$.parts\[\d+\]: there is no such attachment"),
+        (_broken("delete from attachments"), r"\$.parts\[\d+\]: the attachment is missing"),
         (_broken("alter table parts rename column position to place"), "no such column"),
         (_broken("alter table turns drop column model"), "no column 'model'"),
         (_broken("drop table parts"), "no such table"),

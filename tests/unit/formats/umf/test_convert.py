@@ -164,7 +164,9 @@ def test_calls_and_results_outside_of_messages_are_added() -> None:
 @pytest.mark.parametrize("content", [5, None, {"type": "text", "text": "Hi."}])
 def test_content_is_a_text_or_blocks(content: object) -> None:
     """The error says so."""
-    with pytest.raises(FormatError, match=r"\$\[0\]\.content: (content is a text or a list of blocks|Field required)"):
+    with pytest.raises(
+        FormatError, match=r"\$\[0\]\.content: (content must be a text or a list of blocks|Field required)"
+    ):
         from_umf([{"role": "user", "content": content}])
 
 

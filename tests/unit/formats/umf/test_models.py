@@ -1,4 +1,7 @@
-"""The tables of UMF (C1, C4, C5) and of message bodies (B2, B3), row by row: names, types and defaults."""
+"""The tables of UMF and of message bodies, row by row: names, types and defaults.
+
+Sources: docs/reference/umf.md, docs/reference/message-body.md#parts.
+"""
 
 import pytest
 from pydantic import BaseModel

@@ -9,8 +9,9 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import SideEffects, ToolDefinition
-from dragoman.policy import Extensions, Hook, MCPExtension, MessageView, ToolMetadata
+from dragoman.policy import Extensions, Hook, MessageView
 from dragoman.policy.errors import PolicyDeniedError
+from dragoman.policy.extensions import MCPExtension, ToolMetadata
 from dragoman.policy.pipeline import Pipeline
 from dragoman.policy.plugins import Confirmation
 
@@ -65,11 +66,11 @@ def test_each_call_is_confirmed_separately() -> None:
 def test_a_failing_confirmation_means_no() -> None:
     """The call does not run."""
 
-    def gone(_: MessageView) -> bool:
+    def fail(_: MessageView) -> bool:
         raise EOFError
 
     with pytest.raises(PolicyDeniedError, match="EOFError"):
-        run(Confirmation(gone, TOOLS), WRITE)
+        run(Confirmation(fail, TOOLS), WRITE)
 
 
 @pytest.mark.parametrize("effects", SideEffects)
@@ -126,5 +127,5 @@ def test_a_coroutine_is_awaited(answer: bool) -> None:
 
 def test_a_coroutine_needs_an_async_driver() -> None:
     """Without one the call does not run."""
-    with pytest.raises(ConfigurationError, match="has to be awaited"):
+    with pytest.raises(ConfigurationError, match="must be awaited"):
         run(Confirmation(HandwrittenApproval(True).later, TOOLS), WRITE)

@@ -74,7 +74,7 @@ def test_kinds_and_locales_select_what_is_found(personal_finder: Finder) -> None
     assert found(personal_data(["email"]), f"ann@example.org {CARD}") == [("ann@example.org", "email")]
     german = personal_data(locales=["de"])
     assert found(german, "IBAN DE89370400440532013000") == [("DE89370400440532013000", "de_iban")]
-    with pytest.raises(ConfigurationError, match="'name' is no kind"):
+    with pytest.raises(ConfigurationError, match="'name' is not a kind"):
         personal_data(["email", "name"])
     assert personal_finder.max_length == 320
 

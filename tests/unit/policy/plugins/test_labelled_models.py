@@ -6,8 +6,9 @@ import pytest
 
 from dragoman.adapter.errors import ConfigurationError, NoModelError
 from dragoman.canonical.message import Message
-from dragoman.policy import Extensions, Hook, LLMExtension, SecurityExtension
+from dragoman.policy import Extensions, Hook, SecurityExtension
 from dragoman.policy.errors import PolicyDeniedError
+from dragoman.policy.extensions import LLMExtension
 from dragoman.policy.pipeline import Pipeline
 from dragoman.policy.plugins import LabelledModels
 from dragoman.routing import Router, RouteRequest, label_rules
@@ -61,7 +62,7 @@ def test_missing_labels_restrict_nothing() -> None:
 def test_a_single_string_is_no_list() -> None:
     """Its letters would be the items."""
     for make in (LabelledModels, label_rules):
-        with pytest.raises(ConfigurationError, match="are a list"):
+        with pytest.raises(ConfigurationError, match="must be a list"):
             make({"PII": "ollama:**"})
 
 

@@ -6,10 +6,11 @@ import pytest
 
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message
-from dragoman.policy import CalledTool, Hook, Plugin
+from dragoman.policy import Hook, Plugin
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.pipeline import Pipeline
 from dragoman.policy.plugins import AllowUris, DenyUris
+from dragoman.policy.views import CalledTool
 from tests.unit.canonical.message_view.test_view import block
 
 SQL = ToolUseBlock(id="tu_1", name="execute_sql", input={"query": "secret"})

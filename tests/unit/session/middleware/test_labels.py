@@ -19,8 +19,8 @@ from dragoman.policy import (
     SecurityExtension,
     Step,
     hook,
-    with_labels,
 )
+from dragoman.policy.labels import with_labels
 from dragoman.session import Session
 from dragoman.store import ConflictError, Store
 from tests.unit.session.drivers import ANTHROPIC, NOW, OLLAMA, AsyncDriver, Driver, Wire
@@ -76,7 +76,7 @@ def begin(driver: Driver, **more: Any) -> Any:
     return session
 
 
-def test_there_is_exactly_one_record(driver: Driver, tmp_path: Path) -> None:
+def test_declassification_has_exactly_one_record(driver: Driver, tmp_path: Path) -> None:
     """The same one for the caller, the audit, the bus and the store; of labels that were there, and of no others."""
     events: list[Any] = []
     audited: list[Declassification] = []
@@ -96,7 +96,7 @@ def test_there_is_exactly_one_record(driver: Driver, tmp_path: Path) -> None:
     assert session.labels == {"PHI"}
 
 
-def test_a_session_has_to_be_granted_it(driver: Driver) -> None:
+def test_declassification_has_to_be_granted(driver: Driver) -> None:
     """By its policy; a plugin that holds the capability grants nothing, and a session without a policy has none."""
 
     @hook("cmf.llm_input", capabilities=["declassify_labels", "append_labels"])
@@ -112,12 +112,12 @@ def test_a_session_has_to_be_granted_it(driver: Driver) -> None:
         with pytest.raises(DeclassificationError, match="actor and a reason"):
             declassify(driver, session, "PII", **{empty: " "})
     assert session.labels == {"PII", "PHI"}
-    with pytest.raises(ConfigurationError, match="no capability"):
+    with pytest.raises(ConfigurationError, match="not a capability"):
         Pipeline(grants=["declassify"])
     assert driver.session(wires()).labels == frozenset()
 
 
-def test_where_the_record_fails_the_labels_stay(driver: Driver, tmp_path: Path) -> None:
+def test_a_failing_record_keeps_the_labels(driver: Driver, tmp_path: Path) -> None:
     """The audit, or the store, in which another program has gone on."""
 
     def failing(_: Declassification) -> None:
@@ -151,7 +151,9 @@ def resume(driver: Driver, session: Any, store: Store, **more: Any) -> Any:
 
 
 @pytest.mark.parametrize("reopen", [load, resume])
-def test_it_stays_gone_in_the_next_program(driver: Driver, tmp_path: Path, reopen: Callable[..., Any]) -> None:
+def test_a_removed_label_stays_removed_in_the_next_program(
+    driver: Driver, tmp_path: Path, reopen: Callable[..., Any]
+) -> None:
     """Though plugins and data policies judge the old messages again there, and the program gives the label again. New
     data brings it back, and that is kept as well."""
     with Store(f"sqlite:///{tmp_path / 'chats.db'}", synchronous="normal") as store:
@@ -168,7 +170,7 @@ def test_it_stays_gone_in_the_next_program(driver: Driver, tmp_path: Path, reope
         assert json.dumps(json.loads(again.dump())).count('"declassified"') == 1
 
 
-def test_what_is_judged_again_brings_nothing_back(driver: Driver) -> None:
+def test_judging_again_restores_no_label(driver: Driver) -> None:
     """Another model, a retry, a summary: the messages are those that were declassified."""
     session = begin(driver)
     declassify(driver, session, "PII", "PHI")
@@ -180,7 +182,7 @@ def test_what_is_judged_again_brings_nothing_back(driver: Driver) -> None:
     assert session.labels == frozenset()
 
 
-def test_before_the_first_message_it_is_kept_with_that(driver: Driver) -> None:
+def test_a_record_before_the_first_message_is_stored_with_it(driver: Driver) -> None:
     """The labels that a program gave, or a turn that failed."""
     session = driver.session(
         {"anthropic": Wire([ConnectionError()] * 3 + [handwritten_anthropic("Fine.")])},
@@ -197,7 +199,7 @@ def test_before_the_first_message_it_is_kept_with_that(driver: Driver) -> None:
     assert session.labels == again.labels == {"PII"}
 
 
-def test_not_in_the_middle_of_a_turn() -> None:
+def test_declassification_during_a_turn_is_refused() -> None:
     """Nobody knows then what is declassified."""
     session = Session(ANTHROPIC, policy=Pipeline(grants=GRANT), tools=[look])
     session._running = iter(())  # type: ignore[assignment]

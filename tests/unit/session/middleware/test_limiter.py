@@ -63,7 +63,7 @@ def test_each_request_of_a_turn_waits_for_its_turn(driver: Driver, streamed: boo
 
 
 @STREAMED
-def test_a_limit_that_is_reached_stops_the_turn_before_it_is_sent(
+def test_an_exhausted_limit_stops_the_turn_before_it_is_sent(
     driver: Driver, streamed: bool, where: dict[str, Any]
 ) -> None:
     """The history is as before, and the error says when to come back."""
@@ -94,9 +94,7 @@ def test_tokens_are_settled_by_usage(driver: Driver, streamed: bool, where: dict
     end(driver, limits)
 
 
-def test_a_reply_that_sets_no_limit_is_taken_for_what_it_may_be(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reply_without_a_limit_is_reserved_at_its_maximum(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model's own most, or what the program expects."""
     output_tokens = []
     for expected in (None, 300):
@@ -118,7 +116,7 @@ def _recording(reserve: Any, acquired: list[int]) -> Any:
 
 
 @STREAMED
-def test_what_fails_costs_requests_and_no_tokens(driver: Driver, streamed: bool) -> None:
+def test_failures_cost_requests_and_no_tokens(driver: Driver, streamed: bool) -> None:
     """Each try counts as one; what nobody read is given back."""
     clock = Clock()
     limits = Limits(Limit(requests=100, tokens=1000, burst=0.5), max_wait=0, timing=clock.timing)
@@ -132,7 +130,7 @@ def test_what_fails_costs_requests_and_no_tokens(driver: Driver, streamed: bool)
         limits.reserve(ANTHROPIC)
 
 
-def test_what_is_never_sent_costs_nothing(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsent_request_costs_nothing(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing key is found after the wait."""
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     limits = Limits(Limit(requests=1), max_wait=0, timing=Clock().timing)
@@ -143,7 +141,7 @@ def test_what_is_never_sent_costs_nothing(driver: Driver, monkeypatch: pytest.Mo
     assert limits.reserve(ANTHROPIC).wait == 0
 
 
-def test_a_reply_that_is_left_has_been_read(driver: Driver) -> None:
+def test_an_abandoned_reply_costs_its_input(driver: Driver) -> None:
     """Its input counts; what it would have written is given back."""
     clock = Clock()
     limits = Limits(Limit(tokens=100_000, burst=0.5), max_wait=1e9, timing=clock.timing)
@@ -166,7 +164,7 @@ def test_a_rate_limit_error_is_observed(driver: Driver, streamed: bool, where: d
 
 
 @STREAMED
-def test_headers_of_a_reply_are_observed(driver: Driver, streamed: bool) -> None:
+def test_reply_headers_are_observed(driver: Driver, streamed: bool) -> None:
     """Where the provider has less left than the limit says, that counts."""
     limits = Limits(Limit(requests=1000), max_wait=0, timing=Clock().timing)
     headers = {"content-type": "application/json", "anthropic-ratelimit-requests-remaining": "0"}
@@ -178,7 +176,7 @@ def test_headers_of_a_reply_are_observed(driver: Driver, streamed: bool) -> None
         limits.reserve(ANTHROPIC)
 
 
-def test_a_router_falls_back_without_blaming_the_provider(driver: Driver) -> None:
+def test_a_router_falls_back_without_an_outage(driver: Driver) -> None:
     """A limit of ours hands over to the next model, and no model is down because of it."""
     limits = Limits(Limit("anthropic:*", requests=1), max_wait=0, timing=Clock().timing)
     router = Router(global_default=OLLAMA, clock=lambda: NOW)
@@ -190,7 +188,7 @@ def test_a_router_falls_back_without_blaming_the_provider(driver: Driver) -> Non
     assert router.availability.outage(ANTHROPIC, NOW) is None
 
 
-def test_a_reply_is_worth_more_than_its_count(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_lost_count_does_not_lose_the_reply(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
     """Where the counts are lost after it was sent, it is kept, and the loss is logged."""
     if not os.environ.get(REDIS_URL):
         pytest.skip(HOW_TO_RUN)

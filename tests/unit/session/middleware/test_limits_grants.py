@@ -177,4 +177,4 @@ def test_a_reply_survives_limits_that_cannot_be_reached(
         session = driver.session({"anthropic": Wire([ANTHROPIC_REPLY])}, limits=Limits(Limit(tokens=10**6)))
         assert SECRET in driver.ask(session, "Hi").text
     lost = [record.getMessage() for record in caplog.records if record.name == "dragoman.limits"]
-    assert lost == ["what a request took of the limits could not be counted: the server is gone"] * 2
+    assert lost == ["the limits could not count a request: the server is gone"] * 2

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.adapter.errors import ConfigurationError, ProviderError
+from dragoman.routing import Router
 from dragoman.session import AsyncSession, Session, tool
 from dragoman.store import ConflictError, SessionNotFoundError, Store
 from tests.unit.session.drivers import ANTHROPIC, OLLAMA, Driver, SyncDriver, Wire
@@ -36,7 +37,7 @@ def resume(driver: Driver, store: Store, wires: dict[str, Wire], **settings: Any
     return asyncio.run(AsyncSession.resume("sess_1", store, **settings))
 
 
-def test_a_turn_is_kept_when_it_ends(driver: Driver, store: Store) -> None:
+def test_a_turn_is_stored_when_it_ends(driver: Driver, store: Store) -> None:
     """With its calls, results and ids, all at once; a session that has said nothing is not there."""
     wire = Wire([handwritten_anthropic(Call("toolu_1", "look", {"at": "a"})), handwritten_anthropic("Fine.")])
     session = driver.session({"anthropic": wire}, tools=[look], store=store, user_id="u1", system="Be brief.")
@@ -49,7 +50,21 @@ def test_a_turn_is_kept_when_it_ends(driver: Driver, store: Store) -> None:
     assert kept.tool_ids == session.tool_ids.dump()
 
 
-def test_another_program_goes_on_with_the_same_prefix(driver: Driver, store: Store) -> None:
+def test_the_workspace_and_the_routing_policy_are_stored(driver: Driver, store: Store, tmp_path: Path) -> None:
+    """A later program reads them from the record; without either the columns are empty."""
+    router = Router(global_default=OLLAMA)
+    wire = Wire([handwritten_anthropic("Fine."), handwritten_anthropic("Fine.")])
+    driver.ask(driver.session({"anthropic": wire}, store=store, workspace=tmp_path, router=router), "Hi")
+    driver.ask(driver.session({"anthropic": wire}, store=store, session_id="sess_2"), "Hi")
+    record = store.load("sess_1").record
+    assert record.workspace == str(tmp_path)
+    assert record.routing_policy is not None
+    assert Router.from_configuration(record.routing_policy).configuration == router.configuration
+    other = store.load("sess_2").record
+    assert (other.workspace, other.routing_policy) == (None, None)
+
+
+def test_another_program_continues_with_the_same_prefix(driver: Driver, store: Store) -> None:
     """On the same provider byte for byte, and on another with the ids that it was sent before."""
     wires = {
         "anthropic": Wire([handwritten_anthropic(Call("toolu_1", "look", {"at": "a"})), handwritten_anthropic("1.")]),
@@ -86,7 +101,7 @@ def test_two_programs_do_not_overwrite_each_other(driver: Driver, store: Store) 
     assert store.load("sess_1").messages == first.messages
 
 
-def test_what_a_stream_left_behind_is_kept(store: Store) -> None:
+def test_a_partial_reply_is_stored(store: Store) -> None:
     """The part of a reply that had arrived, with its status, at the latest when the session is closed."""
     driver = SyncDriver()
     session = driver.session({"anthropic": Wire([handwritten_anthropic("One two three.")], chunk=90)}, store=store)
@@ -99,7 +114,7 @@ def test_what_a_stream_left_behind_is_kept(store: Store) -> None:
     assert [message.metadata.status for message in kept] == ["complete", "cancelled"]
 
 
-def test_a_turn_that_failed_leaves_nothing(driver: Driver, store: Store) -> None:
+def test_a_failed_turn_stores_nothing(driver: Driver, store: Store) -> None:
     """As it leaves nothing in the history."""
     session = driver.session({"anthropic": Wire([ConnectionError("no")] * 3)}, store=store)
     with pytest.raises((ProviderError, ConnectionError)):
@@ -113,7 +128,7 @@ def test_resuming_needs_a_session_and_a_model(store: Store) -> None:
     with pytest.raises(SessionNotFoundError):
         Session.resume("sess_0", store)
     store.create(None, session_id="sess_2")
-    with pytest.raises(ConfigurationError, match="names no model"):
+    with pytest.raises(ConfigurationError, match="has no model"):
         Session.resume("sess_2", store)
     with Session.resume("sess_2", store, model=ANTHROPIC) as session:
         assert (session.session_id, session.model) == ("sess_2", ANTHROPIC)

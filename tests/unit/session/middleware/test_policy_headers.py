@@ -50,7 +50,7 @@ def header_plugin(headers: dict[str, str], *hooks: str, when: str = "", **declar
     return write
 
 
-def test_they_go_with_the_request_and_its_retries(driver: Driver) -> None:
+def test_policy_headers_are_sent_with_the_request_and_its_retries(driver: Driver) -> None:
     """Before the program's own of that name; a header that the program's own request came with goes nowhere."""
     wire = HeaderWire([handwritten_overloaded()], handwritten_anthropic("Fine."), handwritten_anthropic("Fine."))
     events: list[Any] = []
@@ -72,7 +72,7 @@ def test_they_go_with_the_request_and_its_retries(driver: Driver) -> None:
     assert "t1" not in "".join(event.to_json() for event in events)
 
 
-def test_each_round_of_tools_begins_anew(driver: Driver) -> None:
+def test_each_tool_round_starts_with_fresh_headers(driver: Driver) -> None:
     """And what is written where a tool is called is no header of a model's request."""
 
     def look() -> str:
@@ -99,7 +99,7 @@ def test_each_round_of_tools_begins_anew(driver: Driver) -> None:
         ("x-amz-security-token", "secret"), ("X-Some-Key", "secret"),
     ],
 )  # fmt: skip
-def test_what_is_no_header_of_theirs_is_not_sent(driver: Driver, name: str, value: str) -> None:
+def test_invalid_policy_headers_are_not_sent(driver: Driver, name: str, value: str) -> None:
     """By the rules of every request; nor the key of another provider. Nothing is sent then."""
     wire = HeaderWire(handwritten_anthropic("Never."))
     session = driver.session({"anthropic": wire}, policy=Pipeline([header_plugin({name: value})]))
@@ -109,7 +109,7 @@ def test_what_is_no_header_of_theirs_is_not_sent(driver: Driver, name: str, valu
     assert value not in str(raised.value)
 
 
-def test_the_key_of_the_provider_itself_may_be_written(driver: Driver) -> None:
+def test_a_plugin_may_write_the_key_of_the_provider(driver: Driver) -> None:
     """Such as a token that a plugin fetched."""
     wire = HeaderWire(handwritten_anthropic("Fine."))
     driver.ask(
@@ -118,7 +118,7 @@ def test_the_key_of_the_provider_itself_may_be_written(driver: Driver) -> None:
     assert wire.at("x-api-key") == ["fetched-token"]
 
 
-def test_nothing_goes_to_a_provider_that_it_was_not_written_for(driver: Driver) -> None:
+def test_headers_are_sent_only_to_their_provider(driver: Driver) -> None:
     """Where another model steps in, and where nobody knew yet who answers."""
 
     @hook(INPUT, capabilities=["write_headers"])

@@ -56,7 +56,7 @@ def replies() -> list[Reply | Any]:
     ]
 
 
-def test_every_way_in_and_out_is_seen_once(driver: Driver) -> None:
+def test_every_input_and_output_passes_its_hook_once(driver: Driver) -> None:
     """What is said, answered, called and returned passes its hook, in the order in which it happens."""
     recording = RecordingPlugin()
     session = driver.session(
@@ -75,7 +75,7 @@ def test_every_way_in_and_out_is_seen_once(driver: Driver) -> None:
     assert recording.at("cmf.tool_pre_invoke") == ['{"path": "a.txt"}']
 
 
-def test_what_comes_in_is_redacted_once_and_stays(driver: Driver) -> None:
+def test_redacted_input_stays_redacted(driver: Driver) -> None:
     """History, requests and answers hold the changed text, and the next request repeats the bytes of the last one."""
     wire = Wire([*replies(), handwritten_anthropic(f"It was {SECRET}.")])
     session = driver.session({"anthropic": wire}, tools=[look], policy=Pipeline([RedactingPlugin()]))
@@ -193,7 +193,7 @@ def test_a_retry_and_a_fallback_are_judged_too(driver: Driver) -> None:
     assert models_seen == [None, ANTHROPIC, ANTHROPIC, ANTHROPIC, OLLAMA]
 
 
-def test_what_is_old_is_judged_once_for_each_model(driver: Driver) -> None:
+def test_old_messages_are_judged_once_per_model(driver: Driver) -> None:
     """And what is new with every request; a model is never judged by what it said itself."""
     recording = RecordingPlugin(hooks=[INPUT])
     wires = {
@@ -209,7 +209,7 @@ def test_what_is_old_is_judged_once_for_each_model(driver: Driver) -> None:
     assert recording.at(INPUT) == ["1?", "2?", "3?", "1?", "One.", "2?", "Two."]
 
 
-def test_a_history_that_was_brought_along_comes_in_too(driver: Driver) -> None:
+def test_imported_history_is_included(driver: Driver) -> None:
     """Its messages are changed like new ones, before anything is sent; what was signed behind a change is left out."""
     wire = Wire([handwritten_anthropic("Fine.")])
     signed = ThinkingBlock(text="Hm.", signature="c2lnbmVk")
@@ -241,7 +241,7 @@ def test_signed_thinking_is_dropped_or_the_step_denied(driver: Driver, streamed:
 
 
 @needs_files
-def test_files_are_seen_as_they_are_sent(driver: Driver, tmp_path: Path) -> None:
+def test_files_are_judged_as_they_are_sent(driver: Driver, tmp_path: Path) -> None:
     """The history names the file; what is read from it passes the plugins, and stays as they left it."""
     (tmp_path / "a.txt").write_text(f"The word is {SECRET}.")
     recording = RecordingPlugin(hooks=[INPUT])
@@ -265,7 +265,7 @@ def test_files_are_seen_as_they_are_sent(driver: Driver, tmp_path: Path) -> None
     assert any(SECRET in text or "***" in text for text in recording.at(INPUT))
 
 
-def test_labels_of_a_result_go_with_all_that_follows(driver: Driver, tmp_path: Path) -> None:
+def test_labels_of_a_result_spread_to_all_that_follows(driver: Driver, tmp_path: Path) -> None:
     """Through later messages, a summary, a store, and a program that goes on."""
     host = Extensions(security=SecurityExtension(data={"look": DataPolicy(apply_labels=["PII"])}))
     seen: list[tuple[str, frozenset[str]]] = []
@@ -338,7 +338,7 @@ def test_a_denial_is_reported_to_the_bus(driver: Driver) -> None:
     assert event.turn_id is not None
 
 
-def test_the_bus_is_shown_answers_as_the_plugins_left_them(driver: Driver) -> None:
+def test_the_bus_gets_answers_as_plugins_left_them(driver: Driver) -> None:
     """Those who watch the bus, such as a trace with content, never see what a plugin took out."""
     witness = BusWitness()
     with EventBus(strict=True) as bus:

@@ -138,7 +138,7 @@ def test_a_denied_word_is_never_shown(provider: str) -> None:
                 assert not any(value in getattr(event, "partial_json", "") for event in arguments), exchange.id
 
 
-def test_what_no_plugin_can_see_does_not_pass(provider: str) -> None:
+def test_content_that_no_plugin_can_see_is_denied(provider: str) -> None:
     """A provider's native part denies the reply that holds it, though the plugin would have let it pass."""
     for exchange, message in load_exchanges(provider, "server_tool"):
         if not any(isinstance(block, ProviderBlock) for block in message.content):
@@ -151,7 +151,7 @@ def test_what_no_plugin_can_see_does_not_pass(provider: str) -> None:
         assert recording.seen == []
 
 
-def test_a_plugin_that_lets_pass_changes_nothing(provider: str) -> None:
+def test_a_permissive_plugin_changes_nothing(provider: str) -> None:
     """With and without a window the history holds what it would without a policy."""
     for exchange, message in load_exchanges(provider, "tool_call"):
         for window in (None, 16):

@@ -85,7 +85,7 @@ def _collect(driver: Driver, session: Any, seen: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("window", [None, 8])
-def test_what_is_changed_is_shown_changed(driver: Driver, window: int | None) -> None:
+def test_changed_text_is_shown_changed(driver: Driver, window: int | None) -> None:
     """In text, thinking and arguments; what is shown adds up to what the history holds."""
     reply = handwritten_anthropic(Thought(LONG + SECRET), LONG + SECRET + LONG, Call("toolu_1", "f", {"text": SECRET}))
     session, events = stream(driver, reply, RedactingPlugin(window=window))
@@ -96,7 +96,7 @@ def test_what_is_changed_is_shown_changed(driver: Driver, window: int | None) ->
     assert message.tool_uses[0].input == {"text": "***"}
 
 
-def test_leaving_keeps_what_the_plugins_made_of_it(driver: Driver) -> None:
+def test_an_abandoned_stream_keeps_what_plugins_left(driver: Driver) -> None:
     """What had arrived is judged as well, though it was not shown yet; where it is denied, the bill alone is kept."""
     reply = handwritten_anthropic(LONG + SECRET + LONG * 3)
     for plugin in (RedactingPlugin(window=8), DenyingPlugin(SECRET, window=8, hooks=[OUTPUT])):
@@ -124,7 +124,7 @@ def test_a_broken_reply_is_judged_too(driver: Driver, plugin: Any) -> None:
     window=st.integers(len(SECRET), 40),
     chunk=st.integers(40, 400),
 )
-def test_a_stream_and_a_whole_reply_give_the_same(words: list[str], window: int, chunk: int) -> None:
+def test_a_stream_and_a_whole_reply_agree(words: list[str], window: int, chunk: int) -> None:
     """The history does not depend on streaming, and what was shown is what the history holds."""
     text = "".join(words)
     if not text:
@@ -153,7 +153,7 @@ def test_no_denied_text_is_shown_wherever_it_lies(before: str, after: str, windo
     assert (before + SECRET + after).startswith(visible_text(seen))
 
 
-def test_a_plugin_that_breaks_its_window_shows_no_more_than_it_promised(driver: Driver) -> None:
+def test_a_plugin_that_exceeds_its_window_shows_no_more_than_declared(driver: Driver) -> None:
     """Where the whole is changed in another way than its pieces, the rest of it comes in the message alone."""
 
     class Late(RedactingPlugin):

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from dragoman.adapter.errors import MissingKeyError, RequestError, ServerError
+from dragoman.adapter.errors import MissingKeyError, RequestError, ServerError, SwapRefusedError
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.blocks import ImageBlock, MediaSource
 from dragoman.canonical.message import Message, StopReason
@@ -89,7 +89,7 @@ def test_the_events_of_a_turn_are_in_order(driver: Driver, recorder: BusRecorder
     )
 
 
-def test_the_end_has_the_totals(driver: Driver, recorder: BusRecorder) -> None:
+def test_the_end_event_has_the_totals(driver: Driver, recorder: BusRecorder) -> None:
     """Calls, tokens and dollars of this turn alone, as the session counts them."""
     provider = Wire([FINE, handwritten_anthropic(Call("t1", "look", {"at": "it"})), FINE])
     session = driver.session({"anthropic": provider}, tools=[look], events=recorder.bus, user_id="ann", team_id="blue")
@@ -134,7 +134,7 @@ def test_a_fallback_is_reported(driver: Driver, recorder: BusRecorder, streamed:
     assert SECRET not in failed.error_message_redacted
 
 
-def test_a_turn_that_fails_is_reported_to_its_end(
+def test_a_failed_turn_is_reported_to_its_end(
     driver: Driver, recorder: BusRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stopped because of an error, which its last call tells; a key that is missing is told by its kind."""
@@ -158,7 +158,7 @@ def test_a_turn_that_fails_is_reported_to_its_end(
     assert recorder.payload("turn.started", 2).has_images
 
 
-def test_a_turn_that_is_left_is_reported_as_cancelled(driver: Driver, recorder: BusRecorder) -> None:
+def test_an_abandoned_turn_is_reported_as_cancelled(driver: Driver, recorder: BusRecorder) -> None:
     """And so is the request under way; a reply that was whole is not."""
     session = driver.session({"anthropic": Wire([Body(FINE.frames), FINE])}, events=recorder.bus)
     driver.stream(session, "Hi", until="text_delta")
@@ -199,17 +199,54 @@ def test_the_outcome_of_each_call_is_reported(driver: Driver, recorder: BusRecor
     assert SECRET not in "".join(event.to_json() for event in recorder.events)
 
 
+def test_each_tool_has_its_own_latency(driver: Driver, recorder: BusRecorder) -> None:
+    """Parallel calls do not all end with the slowest."""
+
+    @tool(side_effects="none")
+    def quick() -> str:
+        """Answers at once."""
+        return "done"
+
+    @tool(side_effects="none")
+    def slow() -> str:
+        """Takes its time."""
+        threading.Event().wait(0.2)
+        return "done"
+
+    wire = Wire([handwritten_anthropic(Call("t1", "slow"), Call("t2", "quick")), FINE])
+    session = driver.session({"anthropic": wire}, tools=[quick, slow], events=recorder.bus)
+    driver.ask(session, "Go.")
+    latencies = [recorder.payload("tool.completed", place).latency_ms for place in range(2)]
+    assert latencies[0] >= 200 > latencies[1]
+
+
+def test_swaps_and_refused_swaps_are_reported(driver: Driver, recorder: BusRecorder) -> None:
+    """Between turns: the models, what would be lost, and why a swap was refused."""
+    session = driver.session({"anthropic": Wire([FINE])}, events=recorder.bus)
+    driver.ask(session, "Hi")
+    session.swap(OLLAMA)
+    picture = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="image/png")
+    with_image = driver.session({}, messages=[Message.user([picture])], events=recorder.bus)
+    with pytest.raises(SwapRefusedError):
+        with_image.swap(OLLAMA)
+    swapped, refused = recorder.payload("model.swapped"), recorder.payload("model.swap_refused")
+    assert (swapped.previous_model, swapped.model, swapped.losses) == (ANTHROPIC, OLLAMA, 0)
+    assert (refused.previous_model, refused.model, refused.refusals) == (ANTHROPIC, OLLAMA, ("no_vision_support",))
+    assert recorder.events[-1].turn_id is None
+    assert with_image.model == ANTHROPIC
+
+
 SPECIFIED = {
     "llm.call_started", "llm.call_completed", "llm.call_failed",
     "tool.called", "tool.completed", "tool.failed", "tool.input_invalid",
     "route.decided",
     "turn.started", "turn.completed", "turn.cancelled",
 }  # fmt: skip
-"""Specification D11."""
+"""The events of docs/reference/routing-and-events.md#event-catalogue."""
 
 
 @STREAMED
-def test_a_session_tells_every_event_of_the_specification(
+def test_a_session_emits_every_event_of_the_specification(
     driver: Driver, recorder: BusRecorder, streamed: bool
 ) -> None:
     """None is there for show: a failover, calls that run, fail and do not fit, and a stream that is left; and each that
@@ -232,7 +269,7 @@ def test_a_session_tells_every_event_of_the_specification(
     assert len(begun) == len(ended) + recorder.types.count("turn.cancelled")
 
 
-def test_a_request_tells_what_it_is_estimated_at(driver: Driver, recorder: BusRecorder) -> None:
+def test_a_request_event_has_its_estimate(driver: Driver, recorder: BusRecorder) -> None:
     """By the adapter that sends it, tools included."""
     session = driver.session({"anthropic": Wire([FINE])}, tools=[look], events=recorder.bus)
     driver.ask(session, "Hi")
@@ -267,7 +304,7 @@ def test_a_summary_is_reported_as_a_turn(driver: Driver, recorder: BusRecorder) 
     assert recorder.payload("turn.completed", 2).total_output_tokens == 5
 
 
-def test_a_handler_that_falls_behind_holds_nothing_up(driver: Driver) -> None:
+def test_a_slow_handler_delays_nothing(driver: Driver) -> None:
     """The bus raises; the turn goes on."""
     goes_on, seen = threading.Event(), []
 

@@ -134,7 +134,7 @@ def test_a_turn_holds_its_requests_and_tools(driver: Driver, seen: TelemetryReco
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_turn_is_below_the_span_in_which_the_program_asks(seen: TelemetryRecorder, asynchronous: bool) -> None:
+def test_a_turn_is_a_child_of_the_programs_span(seen: TelemetryRecorder, asynchronous: bool) -> None:
     """Though handlers run in a thread of their own, and tasks have contexts of their own."""
     tracer = seen.tracers.get_tracer("program")
 
@@ -158,7 +158,7 @@ def test_a_turn_is_below_the_span_in_which_the_program_asks(seen: TelemetryRecor
 
 
 @STREAMED
-def test_content_stays_out_unless_it_is_asked_for(driver: Driver, streamed: bool) -> None:
+def test_content_is_left_out_by_default(driver: Driver, streamed: bool) -> None:
     """Nothing of what is said, by anybody, in any attribute, status or event; with ``content`` all of it."""
     for content in (False, True):
         made = new_recorder(message_content=content, agent_name="guide")
@@ -188,7 +188,7 @@ def test_content_stays_out_unless_it_is_asked_for(driver: Driver, streamed: bool
 
 
 @STREAMED
-def test_a_failover_has_a_span_for_each_model(driver: Driver, seen: TelemetryRecorder, streamed: bool) -> None:
+def test_a_fallback_has_a_span_for_each_model(driver: Driver, seen: TelemetryRecorder, streamed: bool) -> None:
     """Each attempt that failed says how, in its status too; the turn itself went well."""
     error = {"type": "error", "error": {"type": "api_error", "message": SECRET}}
     wires = {
@@ -209,7 +209,7 @@ def test_a_failover_has_a_span_for_each_model(driver: Driver, seen: TelemetryRec
     assert chosen == [ANTHROPIC, OLLAMA]
 
 
-def test_a_broken_stream_that_is_asked_again_has_two_spans(driver: Driver, seen: TelemetryRecorder) -> None:
+def test_a_retried_stream_has_two_spans(driver: Driver, seen: TelemetryRecorder) -> None:
     """A retry is a request of its own."""
     session = driver.session({"anthropic": Wire([Body(FINE.frames[:1]), FINE])}, events=seen.bus)
     driver.stream(session, "Hi")
@@ -218,7 +218,7 @@ def test_a_broken_stream_that_is_asked_again_has_two_spans(driver: Driver, seen:
 
 
 @STREAMED
-def test_a_turn_that_fails_says_so(driver: Driver, seen: TelemetryRecorder, streamed: bool) -> None:
+def test_a_failed_turn_has_an_error_span(driver: Driver, seen: TelemetryRecorder, streamed: bool) -> None:
     """With the class of the error that ended it."""
     session = driver.session({"anthropic": Wire([httpx.Response(500) for _ in range(3)])}, events=seen.bus)
     with pytest.raises(ServerError):
@@ -227,7 +227,7 @@ def test_a_turn_that_fails_says_so(driver: Driver, seen: TelemetryRecorder, stre
     assert (turn.status.status_code, facts(turn)["error.type"]) == (StatusCode.ERROR, "server_error")
 
 
-def test_a_turn_that_is_left_says_so(driver: Driver, seen: TelemetryRecorder) -> None:
+def test_an_abandoned_turn_has_that_status(driver: Driver, seen: TelemetryRecorder) -> None:
     """Its request, too, and a tool that had failed before says its own."""
     session = driver.session({"anthropic": Wire([Body(FINE.frames)])}, events=seen.bus)
     driver.stream(session, "Hi", until="text_delta")
@@ -237,7 +237,7 @@ def test_a_turn_that_is_left_says_so(driver: Driver, seen: TelemetryRecorder) ->
     assert facts(seen.span("execute_tool look"))["error.type"] == "execution_error"
 
 
-def test_metrics_tell_time_and_tokens(driver: Driver, seen: TelemetryRecorder) -> None:
+def test_metrics_have_time_and_tokens(driver: Driver, seen: TelemetryRecorder) -> None:
     """By model and provider; the prompt's tokens are all of them, cached ones too."""
     provider = Wire([FINE, *(httpx.Response(500) for _ in range(3))])
     session = driver.session({"anthropic": provider}, events=seen.bus)
@@ -256,7 +256,7 @@ def test_metrics_tell_time_and_tokens(driver: Driver, seen: TelemetryRecorder) -
     assert {tuple(point.explicit_bounds) for point in spans} == {tuple(conventions.DURATION_BUCKETS)}
 
 
-def test_sessions_side_by_side_keep_their_spans_apart(seen: TelemetryRecorder) -> None:
+def test_concurrent_sessions_keep_their_spans_apart(seen: TelemetryRecorder) -> None:
     """Eight threads, each below a span of its own: every request is in its own trace, below its own turn."""
     tracer, driver = seen.tracers.get_tracer("program"), SyncDriver()
     ready = threading.Barrier(8)
@@ -289,7 +289,7 @@ def test_sessions_side_by_side_keep_their_spans_apart(seen: TelemetryRecorder) -
     assert not seen.telemetry._attachments
 
 
-def test_what_was_missed_leaves_nothing_open(seen: TelemetryRecorder) -> None:
+def test_missed_events_leave_no_open_span(seen: TelemetryRecorder) -> None:
     """A request without its turn, a turn without its end: spans all the same, ended when telemetry is closed."""
     started = LlmCallStarted(model=ANTHROPIC, provider="anthropic", request_id="r1")
     seen.bus.emit(started, session_id="s", turn_id="t1")
@@ -304,7 +304,7 @@ def test_what_was_missed_leaves_nothing_open(seen: TelemetryRecorder) -> None:
     assert len(seen.points(conventions.TOKENS)) == 0
 
 
-def test_the_words_are_those_of_the_conventions() -> None:
+def test_span_names_are_those_of_the_conventions() -> None:
     """As OpenTelemetry's own package has them."""
     known = {getattr(gen_ai_attributes, name) for name in dir(gen_ai_attributes) if name.startswith("GEN_AI_")}
     reply = LlmCallCompleted(

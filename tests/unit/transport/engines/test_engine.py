@@ -61,7 +61,7 @@ def test_a_missing_engine_is_named_with_its_extra(installed: list[str]) -> None:
     for settings in ({"engine": "aiohttp"}, {"environ": {"DRAGOMAN_ENGINE": "aiohttp"}}):
         with pytest.raises(MissingExtraError, match=r'aiohttp is not installed: pip install "dragoman\[speed\]"'):
             engine_name(AsyncHttpTransport, **settings)
-    with pytest.raises(ConfigurationError, match="engine is 'aiohttp'; without await there are httpx, httpx2"):
+    with pytest.raises(ConfigurationError, match="engine is 'aiohttp'; for synchronous calls there are httpx, httpx2"):
         engine_name(HttpTransport, engine="aiohttp")
     with pytest.raises(ConfigurationError, match="engine is 'requests'; there are aiohttp, httpx, httpx2"):
         engine_name(AsyncHttpTransport, engine="requests")
@@ -71,15 +71,15 @@ def test_a_missing_engine_is_named_with_its_extra(installed: list[str]) -> None:
     ("settings", "missing"),
     [
         ({"http2": True}, "HTTP/2"),
-        ({"proxy": "socks5://127.0.0.1:9"}, "way through a proxy of the kind socks5"),
-        ({"proxy": "https://127.0.0.1:9"}, "way through a proxy of the kind https"),
+        ({"proxy": "socks5://127.0.0.1:9"}, "support for a proxy of the kind socks5"),
+        ({"proxy": "https://127.0.0.1:9"}, "support for a proxy of the kind https"),
     ],
 )
 def test_unsupported_settings_use_httpx(installed: list[str], settings: dict[str, Any], missing: str) -> None:
     """No setting is lost: httpx is the default for them, and an explicit other engine is an error."""
     installed.append("aiohttp")
     assert engine_name(AsyncHttpTransport, **settings) == "httpx"
-    with pytest.raises(ConfigurationError, match=f"the engine aiohttp has no {missing}: leave engine out"):
+    with pytest.raises(ConfigurationError, match=f"the engine aiohttp has no {missing}: omit engine"):
         engine_name(AsyncHttpTransport, engine="aiohttp", **settings)
 
 
@@ -98,10 +98,10 @@ def test_a_proxy_of_the_environment_counts(installed: list[str], monkeypatch: py
 def test_invalid_settings_are_refused(driver: Driver) -> None:
     """An invalid proxy address and an invalid TLS context, without the password in the message."""
     for proxy in ("ftp://me:canary-secret@host", "http://[me:canary-secret", "socks4://host:1", "host:3128", ""):
-        with pytest.raises(ConfigurationError, match="a proxy is an address such as") as caught:
+        with pytest.raises(ConfigurationError, match="a proxy must be an address such as") as caught:
             driver.transport(proxy=proxy)
         assert "canary" not in str(caught.value)
-    with pytest.raises(ConfigurationError, match=r"verify is an ssl.SSLContext, .* not bool"):
+    with pytest.raises(ConfigurationError, match=r"verify must be an ssl.SSLContext, .* not bool"):
         driver.transport(verify=False)
     assert "canary" not in repr(vars(driver.transport(proxy=PROXY)))
 
@@ -115,7 +115,7 @@ def test_a_client_has_its_own_settings(driver: Driver) -> None:
         ({"proxy": PROXY}, "proxy"),
         ({"verify": context, "http2": True}, "verify and http2"),
     ):
-        with pytest.raises(ConfigurationError, match=f"a client brings its own {own}: set that where it is made"):
+        with pytest.raises(ConfigurationError, match=f"a client has its own {own}: set that on the client"):
             driver.transport(client=client, **settings)
     assert driver.transport(client=client, engine="httpx")._engine.name == "httpx"
 
@@ -124,9 +124,9 @@ def test_a_client_has_its_own_settings(driver: Driver) -> None:
 def test_a_client_of_another_library_is_refused() -> None:
     """A session of aiohttp is for async calls, and the engine of a client is its own."""
     kind = type("Session", (), {"__module__": "aiohttp.client", "auth": None})
-    with pytest.raises(ConfigurationError, match="a client of aiohttp is for those who await"):
+    with pytest.raises(ConfigurationError, match="a client of aiohttp is asynchronous"):
         HttpTransport(client=kind())
-    with pytest.raises(ConfigurationError, match="the client is one of httpx, and the engine aiohttp"):
+    with pytest.raises(ConfigurationError, match="the client is of httpx, but the engine is aiohttp"):
         AsyncHttpTransport(client=httpx.AsyncClient(), engine="aiohttp")
 
 

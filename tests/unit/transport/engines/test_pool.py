@@ -89,5 +89,5 @@ def test_a_callers_client_is_never_closed() -> None:
 
 def test_there_is_at_least_one_connection() -> None:
     """A limit of zero is an error."""
-    with pytest.raises(ValueError, match="1 or more"):
+    with pytest.raises(ValueError, match="at least 1"):
         make_pool(0)

@@ -28,7 +28,7 @@ def _is_option_lost(losses: tuple[Loss, ...], name: str) -> bool:
 
 
 def tools(subject: Subject) -> Iterator[Trial]:
-    """Tools, calls and answers come back from the wire where they are declared; else each is a named loss."""
+    """If tools are declared, tools, calls and answers come back from the wire; otherwise each is a named loss."""
     call = ToolUseBlock(id="tu_kit", name="look_up", input={_FIELD: 7})
     call_message = Message.assistant([call])
     answer = Message.tool("tu_kit", "It is 7 metres.")
@@ -43,13 +43,13 @@ def tools(subject: Subject) -> Iterator[Trial]:
         faults += [] if len(answered) == 1 else ["declared, and the answer is not on the wire"]
     else:
         kinds = {loss.message_id for loss in request.losses if loss.kind is LossKind.TOOLS}
-        faults = [] if kinds >= {"", call_message.id, answer.id} else ["tool, call or answer lost without a word"]
+        faults = [] if kinds >= {"", call_message.id, answer.id} else ["tool, call or answer lost without a report"]
         faults += ["not declared, and offered or called all the same"] if offered or called else []
     yield Trial(str(subject.adapter.capabilities.supports_tools), tuple(faults), "carried" if offered else "lost")
 
 
 def forced_tool_choice(subject: Subject) -> Iterator[Trial]:
-    """A tool can be demanded where that is declared; where it never can, the demand is a named loss."""
+    """If forced tool choice is declared, the request demands the tool; otherwise the demand is a named loss."""
     rule = subject.adapter.capabilities.forced_tool_choice
     if not subject.adapter.capabilities.supports_tools:
         raise NotTriedError("the model calls no tools")
@@ -79,12 +79,12 @@ def parallel_calls(subject: Subject) -> Iterator[Trial]:
 
 
 def system_prompt(subject: Subject) -> Iterator[Trial]:
-    """A system prompt is the system's where that is declared; else it is sent in another role, which is a loss."""
+    """If a system prompt is declared, it keeps its role; otherwise it is sent in another role, which is a loss."""
     yield _role(subject, Role.SYSTEM, bool(subject.adapter.capabilities.supports_system_prompt), leading=True)
 
 
 def developer_role(subject: Subject) -> Iterator[Trial]:
-    """A developer's message is the developer's where that is declared; else its role is a named loss."""
+    """If the developer role is declared, such a message keeps it; otherwise the role is a named loss."""
     declared_capabilities = subject.adapter.capabilities
     if not declared_capabilities.supports_system_prompt:
         raise NotTriedError("the model takes no instructions at all")
@@ -92,7 +92,7 @@ def developer_role(subject: Subject) -> Iterator[Trial]:
 
 
 def mid_conversation_system(subject: Subject) -> Iterator[Trial]:
-    """Instructions in the middle stay the system's where that is declared; else that is a named loss."""
+    """If declared, a system message in the middle keeps its role; otherwise the role is a named loss."""
     declared_capabilities = subject.adapter.capabilities
     if not declared_capabilities.supports_system_prompt:
         raise NotTriedError("the model takes no instructions at all")
@@ -116,7 +116,7 @@ def _role(subject: Subject, role: Role, declared: bool, *, leading: bool) -> Tri
 
 
 def prefill(subject: Subject) -> Iterator[Trial]:
-    """A reply that the model is to go on with stays last where that is declared; else that is a named loss."""
+    """If declared, a reply for the model to continue stays last; otherwise that is a named loss."""
     declared = subject.adapter.capabilities.supports_prefill
     prefix = Message.assistant("It is about")
     request = subject.write([_HI, prefix])
@@ -143,7 +143,7 @@ def channels(subject: Subject) -> Iterator[Trial]:
 
 
 def own_thinking(subject: Subject) -> Iterator[Trial]:
-    """Signed thinking of the model itself goes back where its policy reads it; else it is a named loss."""
+    """The model gets its own signed thinking back if its policy reads it; otherwise it is a named loss."""
     declared_capabilities = subject.adapter.capabilities
     if not declared_capabilities.supports_thinking:
         raise NotTriedError("the model does not think")
@@ -151,7 +151,7 @@ def own_thinking(subject: Subject) -> Iterator[Trial]:
 
 
 def foreign_thinking(subject: Subject) -> Iterator[Trial]:
-    """Signed thinking that the policy does not read never travels as thinking, and is a named loss."""
+    """Signed thinking that the policy does not read is never sent as thinking, and is a named loss."""
     policy = subject.adapter.capabilities.thinking_policy
     if policy.foreign == "refuse":
         raise NotTriedError("the policy refuses such histories as a whole")
@@ -173,7 +173,7 @@ def _thinking(subject: Subject, model: str, *, can_read: bool) -> Trial:
 
 
 def thinking_in_replies(subject: Subject) -> Iterator[Trial]:
-    """Thinking that the wire tells is a thinking block, and no text; declared, there is a wire that tells it."""
+    """Thinking on the wire becomes a thinking block, not text; if declared, one of the kit's wires has thinking."""
     wires = subject.require_wires()
     thinking_wires = [wire for wire in wires if wire.thinking]
     if subject.adapter.capabilities.supports_thinking and not thinking_wires:
@@ -188,8 +188,7 @@ def thinking_in_replies(subject: Subject) -> Iterator[Trial]:
 
 
 def calls_in_streams(subject: Subject) -> Iterator[Trial]:
-    """Calls stream in pieces where that is declared as native, and whole where it is absent; what is emulated may do
-    either."""
+    """Calls stream in pieces if declared as native, and whole if absent; emulated streams may do either."""
     declared_capabilities = subject.adapter.capabilities
     support = declared_capabilities.supports_streaming_tool_calls
     for wire in subject.require_wires():
@@ -204,7 +203,7 @@ def calls_in_streams(subject: Subject) -> Iterator[Trial]:
 
 
 def streaming(subject: Subject) -> Iterator[Trial]:
-    """A streamed reply is asked for in another way than a whole one, and the request says which it is."""
+    """The request says whether it wants a stream, and the bytes for both cases differ."""
     if not subject.adapter.capabilities.supports_streaming:
         raise NotTriedError("not declared")
     whole, streamed = subject.write([_HI], stream=False), subject.write([_HI], stream=True)
@@ -215,7 +214,7 @@ def streaming(subject: Subject) -> Iterator[Trial]:
 
 
 def structured_output(subject: Subject) -> Iterator[Trial]:
-    """A schema is on the wire as declared: native without a loss, emulated with one; absent, it is a named loss."""
+    """A schema is sent as declared: without a loss if native, with one if emulated; if absent, it is a named loss."""
     support = subject.adapter.capabilities.supports_structured_output
     request = subject.write([_HI], output_schema=SCHEMA)
     lost, sent = _is_option_lost(request.losses, "output_schema"), _FIELD in collect_texts(parse_body(request.body))
@@ -225,7 +224,7 @@ def structured_output(subject: Subject) -> Iterator[Trial]:
 
 
 def prompt_caching(subject: Subject) -> Iterator[Trial]:
-    """A wish for caching is on the wire or a note; where no caching is declared it is always a named loss."""
+    """A caching hint is on the wire or a note; if no caching is declared, it is always a named loss."""
     support = subject.adapter.capabilities.supports_prompt_caching
     history = [Message.system("Be brief."), _HI]
     request, plain = subject.write(history, prompt_cache="1h"), subject.write(history)
@@ -236,7 +235,7 @@ def prompt_caching(subject: Subject) -> Iterator[Trial]:
 
 
 def sampling(subject: Subject) -> Iterator[Trial]:
-    """Sampling parameters come back where they are allowed; where they never are, each is a named loss."""
+    """Sampling parameters come back if they are allowed; if they never are, each is a named loss."""
     rule = subject.adapter.capabilities.sampling
     for name in ("temperature", "top_p"):
         request = subject.write([_HI], [], **{name: 0.25})
@@ -249,7 +248,7 @@ def sampling(subject: Subject) -> Iterator[Trial]:
 
 
 def stop_sequences(subject: Subject) -> Iterator[Trial]:
-    """As many stop sequences as are declared come back; one more is a named loss."""
+    """The declared number of stop sequences comes back; one more is a named loss."""
     limit = subject.adapter.capabilities.max_stop_sequences
     given = tuple(f"STOP{number}" for number in range((limit or 0) + 1 if limit is not None else 3))
     request = subject.write([_HI], stop_sequences=given)

@@ -38,16 +38,16 @@ TOOL = ToolDefinition(name="look_up", description="Looks up how far it is.", inp
 
 
 def declares_itself(subject: Subject) -> Iterator[Trial]:
-    """Provider, endpoint, models and capabilities are told, and are the same each time."""
+    """The adapter declares its provider, endpoint, models and capabilities, the same each time."""
     adapter, faults = subject.adapter, []
     if not _NAME.fullmatch(adapter.provider):
         faults.append(f"the provider {adapter.provider!r} is not of small letters, digits and hyphens")
     if not isinstance(adapter, Adapter):
-        faults.append(f"{type(adapter).__name__} is no Adapter")
+        faults.append(f"{type(adapter).__name__} is not an Adapter")
     if adapter.transport == "http" and not re.match(r"https?://|.*\{", adapter.endpoint.base_url or "http://"):
         faults.append(f"the base URL {adapter.endpoint.base_url!r} is none of http or https")
     if not isinstance(adapter.capabilities, AdapterCapabilities):
-        faults.append("the capabilities are no AdapterCapabilities")
+        faults.append("the capabilities are not AdapterCapabilities")
     elif adapter.capabilities != adapter.capabilities:
         faults.append("the capabilities change from one look to the next")
     elif min(adapter.capabilities.max_context_tokens, adapter.capabilities.max_output_tokens) < 1:
@@ -58,7 +58,7 @@ def declares_itself(subject: Subject) -> Iterator[Trial]:
 
 
 def is_registered_by_name(subject: Subject) -> Iterator[Trial]:
-    """The entry point under the provider's name gives this very adapter."""
+    """The entry point under the provider's name loads this adapter."""
     name = subject.adapter.provider
     if name not in providers():
         yield Trial(name, ("not installed: no entry point of that name in the group dragoman.adapters",))
@@ -86,13 +86,13 @@ def _request_faults(request: WireRequest) -> Iterator[str]:
     if not isinstance(request.body, bytes):
         yield f"the body is {type(request.body).__name__}, not bytes"
     if not all(isinstance(each, Loss) for each in request.losses):
-        yield "something among the losses is no Loss"
+        yield "one of the losses is not a Loss"
     if secret := _SECRET_HEADERS.intersection(name.lower() for name in request.headers):
         yield f"the header {', '.join(secret)}: keys are the transport's business"
 
 
 def leaves_the_history_unchanged(subject: Subject) -> Iterator[Trial]:
-    """The same history gives the same bytes and losses, and is the same as before."""
+    """The same history gives the same bytes and losses, and does not change."""
 
     def check(subject: Subject, history: History) -> Iterator[str]:
         before = [write_message(message) for message in history]
@@ -125,7 +125,7 @@ print(digest.hexdigest())
 
 
 def is_deterministic_across_processes(subject: Subject) -> Iterator[Trial]:
-    """Neither the process nor its hash seed shows in a request."""
+    """A request depends neither on the process nor on its hash seed."""
     kind = type(subject.adapter)
     if not subject.effort.processes:
         raise NotTriedError("other processes are left out of this run")
@@ -157,7 +157,7 @@ def is_deterministic_across_processes(subject: Subject) -> Iterator[Trial]:
 
 
 def request_round_trips(subject: Subject) -> Iterator[Trial]:
-    """A request that is read and written again is the same request: what fits a model once fits it as it is."""
+    """Reading a request and writing it again gives the same request."""
 
     def check(subject: Subject, history: History) -> Iterator[str]:
         tools = [TOOL] if subject.adapter.capabilities.supports_tools else []
@@ -174,7 +174,7 @@ _NO_REQUESTS: tuple[bytes, ...] = (b"", b"garbage", b"[]", b"null", b"7", b"\xff
 
 
 def refuses_invalid_requests(subject: Subject) -> Iterator[Trial]:
-    """Garbage in place of a request is a RequestError, never a KeyError."""
+    """Reading garbage as a request raises RequestError, never KeyError."""
     for body in _NO_REQUESTS:
         try:
             subject.adapter.from_wire_request(body, subject.context())
@@ -182,7 +182,7 @@ def refuses_invalid_requests(subject: Subject) -> Iterator[Trial]:
             yield Trial(repr(body))
         except Exception as error:
             yield Trial(repr(body), (f"{type(error).__name__}: {error}",))
-        else:  # an empty conversation may be legal where a wire keeps the history elsewhere
+        else:  # an empty conversation may be valid if the wire keeps the history elsewhere
             is_object = body.startswith(b"{")
             yield Trial(repr(body), () if is_object else ("it was read as a request",))
 
@@ -214,7 +214,7 @@ _ONLY_WITH_TOOLS = ("tool_choice", "parallel_tool_calls")
 
 
 def reports_unsent_options(subject: Subject) -> Iterator[Trial]:
-    """Every option stands in the request, or a loss of the kind `option` that begins with its name says that not."""
+    """Every option is in the request, or is a loss of the kind `option` whose reason begins with its name."""
     for name, value in OPTIONS:
         tools = [TOOL] if subject.adapter.capabilities.supports_tools and name != "output_schema" else []
         if name in _ONLY_WITH_TOOLS and not tools:
@@ -253,7 +253,7 @@ def reports_unknown_options(subject: Subject) -> Iterator[Trial]:
 
 
 def sends_no_default_options(subject: Subject) -> Iterator[Trial]:
-    """Without options nothing can be lost, and options read back from a request are those that were written."""
+    """Without options nothing is lost, and a request gives back exactly the options that were written."""
     request = subject.write([Message.user("Hi")], [])
     lost = tuple(loss.reason for loss in request.losses)
     yield Trial("no options", tuple(f"lost: {reason}" for reason in lost))
@@ -266,13 +266,13 @@ def sends_no_default_options(subject: Subject) -> Iterator[Trial]:
 
 
 def passes_extra_and_headers(subject: Subject) -> Iterator[Trial]:
-    """Fields in ``extra`` for this provider are laid over the body, those for others are not; headers go along."""
+    """Fields in ``extra`` for this provider are merged into the body, those for others are not; headers are sent."""
     name = subject.provider
     request = subject.write([Message.user("Hi")], [], extra={name: {"kit_field": 7}}, headers={"x-kit": "1"})
     other = subject.write([Message.user("Hi")], [], extra={"another-provider": {"kit_field": 7}})
     body, foreign = parse_body(request.body), parse_body(other.body)
     if not isinstance(body, dict):
-        raise NotTriedError("the body is no JSON object")
+        raise NotTriedError("the body is not a JSON object")
     faults = [] if body.get("kit_field") == 7 else ["a field of the caller's own is not in the body"]
     faults += [] if dict(request.headers).get("x-kit") == "1" else ["a header of the caller's own is not sent"]
     faults += ["a field for another provider is in the body"] if "kit_field" in foreign else []
@@ -280,7 +280,7 @@ def passes_extra_and_headers(subject: Subject) -> Iterator[Trial]:
 
 
 def never_loses_critical_content(subject: Subject) -> Iterator[Trial]:
-    """Content that is marked critical and would be lost is a CriticalLossError; other critical content is sent."""
+    """Losing content that is marked critical raises CriticalLossError; other critical content is sent."""
 
     def check(subject: Subject, history: History) -> Iterator[str]:
         from dragoman.adapter.errors import CriticalLossError

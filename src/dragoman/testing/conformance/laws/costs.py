@@ -17,7 +17,7 @@ _INPUT, _CACHED, _OUTPUT = Decimal("0.000003"), Decimal("0.0000003"), Decimal("0
 
 @dataclass(slots=True)
 class _FakePrices:
-    """Made-up prices for a token in, a cached token and a token out; none at all where ``knows`` is False."""
+    """Invented prices for input, cached and output tokens; no prices if ``knows`` is False."""
 
     has_prices: bool = True
     priced_models: list[str] = field(default_factory=list)
@@ -31,7 +31,7 @@ class _FakePrices:
 
 
 def counts(subject: Subject) -> Iterator[Trial]:
-    """The buckets are disjoint and hold what the wire told: the prompt without cached tokens, these, the output."""
+    """The buckets are disjoint and match the wire: uncached prompt tokens, cached tokens, output tokens."""
     for wire in subject.require_wires():
         for number, sample in enumerate(subject.sample_replies(wire)):
             usage = subject.reply(wire, sample).usage
@@ -40,19 +40,19 @@ def counts(subject: Subject) -> Iterator[Trial]:
 
 def _count_faults(usage: Usage | None, sample: SampleReply) -> Iterator[str]:
     if usage is None:
-        yield "no usage, although the wire tells it"
+        yield "no usage, although the wire has it"
         return
     counts = (usage.input_tokens, usage.cached_input_tokens, usage.output_tokens)
     if counts != (expected := (sample.input_tokens, sample.cached_tokens, sample.output_tokens)):
-        yield f"uncached, cached and output tokens are {counts}, and not {expected}"
+        yield f"uncached, cached and output tokens are {counts}, not {expected}"
     if usage.cache_creation_input_tokens:
-        yield f"{usage.cache_creation_input_tokens} tokens written to a cache that nobody told of"
+        yield f"{usage.cache_creation_input_tokens} tokens written to a cache, which the wire does not report"
     if usage.discrepancy:
         yield f"the provider's total differs by {usage.discrepancy}"
 
 
 def prices(subject: Subject) -> Iterator[Trial]:
-    """A reply costs what its tokens cost, to the last digit, streamed and whole, for the model that answered."""
+    """The cost of a reply is exact to the last digit, streamed and whole, for the model that answered."""
     for wire in subject.require_wires():
         for number, sample in enumerate(subject.sample_replies(wire)):
             expected = sample.input_tokens * _INPUT + sample.cached_tokens * _CACHED + sample.output_tokens * _OUTPUT
@@ -63,7 +63,7 @@ def prices(subject: Subject) -> Iterator[Trial]:
             for way, usage in (("streamed", streamed), ("whole", whole)):
                 cost = None if usage is None else usage.cost_usd
                 faults = (
-                    [] if cost == expected and isinstance(cost, Decimal) else [f"it costs {cost!r}, and not {expected}"]
+                    [] if cost == expected and isinstance(cost, Decimal) else [f"it costs {cost!r}, not {expected}"]
                 )
                 yield Trial(f"reply {number}, {way}", tuple(faults))
             foreign_models = [model for model in table.priced_models if not model.startswith(f"{subject.provider}:")]
@@ -71,7 +71,7 @@ def prices(subject: Subject) -> Iterator[Trial]:
 
 
 def unknown_prices(subject: Subject) -> Iterator[Trial]:
-    """Where nobody knows the price, the cost is None and never 0; without a table there is no cost either."""
+    """If the price is unknown, the cost is None and never 0; without a table there is no cost either."""
     for wire in subject.require_wires():
         for name, table in (("a table that does not know", _FakePrices(has_prices=False)), ("no table", None)):
             usage = subject.reply(wire, fit_to_wire(PLAIN, wire), subject.context(prices=table)).usage
@@ -80,7 +80,7 @@ def unknown_prices(subject: Subject) -> Iterator[Trial]:
 
 
 def broken_replies(subject: Subject) -> Iterator[Trial]:
-    """What a broken stream costs is a lower bound or unknown, never a price that looks exact."""
+    """The cost of a broken stream is a lower bound or unknown, and never looks exact."""
     for wire in subject.require_wires():
         body = wire.stream(fit_to_wire(PLAIN, wire))
         for at in range(0, wire.ends_at(body), max(1, len(body) // 20)):
@@ -92,7 +92,7 @@ def broken_replies(subject: Subject) -> Iterator[Trial]:
 
 
 def estimates(subject: Subject) -> Iterator[Trial]:
-    """An estimate of a prompt is at least 1, the same each time, and grows with what is said."""
+    """An estimate of a prompt is at least 1, the same each time, and grows with the text."""
     from dragoman.canonical.message import Message
 
     short = [Message.user("How far is it?")]

@@ -1,4 +1,4 @@
-"""Laws of errors: every failure has its class, whatever its body is, and shows no secret."""
+"""Laws of errors: every failure has its class, with any body, and shows no secret."""
 
 import pickle
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _SECRETS = ("sk-kit0123456789abcdefABCDEF", "Bearer kit0123456789abcdef")
 
 
 def statuses(subject: Subject) -> Iterator[Trial]:
-    """A status that says nothing more is the class that this status means everywhere."""
+    """An error without details gets the usual class of its status."""
     for status in _STATUSES:
         for body in _UNINFORMATIVE_BODIES:
             error, due = subject.adapter.error(status, body, {}), class_for_status(status)
@@ -32,7 +32,7 @@ def statuses(subject: Subject) -> Iterator[Trial]:
 
 
 def garbage(subject: Subject) -> Iterator[Trial]:
-    """Whatever the body is, reading it gives a ProviderError with a bounded text, which can be pickled."""
+    """Any body gives a ProviderError with a bounded text, which can be pickled."""
     for status in (None, 400, 500):
         for body in _GARBAGE:
             try:
@@ -40,7 +40,7 @@ def garbage(subject: Subject) -> Iterator[Trial]:
             except Exception as raised:
                 yield Trial(f"{status} with {body[:40]!r}", (f"{type(raised).__name__} was raised: {raised}",))
                 continue
-            faults = [] if isinstance(error, ProviderError) else [f"{type(error).__name__} is no ProviderError"]
+            faults = [] if isinstance(error, ProviderError) else [f"{type(error).__name__} is not a ProviderError"]
             faults += [] if len(str(error)) < 1000 else ["its text has no bound"]
             faults += [] if type(pickle.loads(pickle.dumps(error))) is type(error) else ["it cannot be pickled"]
             yield Trial(f"{status} with {body[:40]!r}", tuple(faults))
@@ -56,7 +56,7 @@ def secrets(subject: Subject) -> Iterator[Trial]:
 
 
 def retry_after(subject: Subject) -> Iterator[Trial]:
-    """What a provider says of when to ask again is kept, in seconds."""
+    """The provider's time for a retry is kept, in seconds."""
     error = subject.adapter.error(429, b"{}", {"retry-after": "7"})
     yield Trial("retry-after: 7", () if error.retry_after == 7 else (f"kept as {error.retry_after}",))
     error = subject.adapter.error(429, b"{}", {"retry-after": "soon"})
@@ -64,7 +64,7 @@ def retry_after(subject: Subject) -> Iterator[Trial]:
 
 
 def replies_raise(subject: Subject) -> Iterator[Trial]:
-    """A reply with a status of 400 and over raises the error that it means, and is never a message."""
+    """A reply with a status of 400 or more raises its error, and is never a message."""
     for status in _STATUSES:
         due = subject.adapter.error(status, b"{}", {})
         try:
@@ -79,7 +79,7 @@ def replies_raise(subject: Subject) -> Iterator[Trial]:
 
 
 def documented_failures(subject: Subject) -> Iterator[Trial]:
-    """Failing replies as the provider's reference describes them are of the classes that they mean."""
+    """Failures that the provider's reference describes have the right classes."""
     failures = [each for wire in subject.require_wires() for each in wire.failures]
     if not failures:
         raise NotTriedError("the wire's `failures` are empty")

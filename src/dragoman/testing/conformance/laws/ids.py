@@ -12,7 +12,7 @@ from dragoman.testing.stream_laws import Trial
 
 
 def results_match_calls(subject: Subject) -> Iterator[Trial]:
-    """On the wire every call has exactly one answer behind it, and no answer is nobody's."""
+    """On the wire every call is followed by exactly one answer, and every answer belongs to a call."""
     _require_tools(subject)
 
     def check(subject: Subject, history: History) -> Iterator[str]:
@@ -21,7 +21,7 @@ def results_match_calls(subject: Subject) -> Iterator[Trial]:
         for message in subject.read(subject.write(history, [TOOL])).messages:
             for result in message.tool_results:
                 if result.tool_use_id not in calls:
-                    yield f"an answer to {result.tool_use_id}, which nobody called before it"
+                    yield f"an answer to {result.tool_use_id}, which no earlier message called"
                 answered.append(result.tool_use_id)
             calls += [use.id for use in message.tool_uses]
         if sorted(calls) != sorted(answered):
@@ -31,7 +31,7 @@ def results_match_calls(subject: Subject) -> Iterator[Trial]:
 
 
 def ids_are_legal(subject: Subject) -> Iterator[Trial]:
-    """Each id on the wire obeys the rule that is declared, or is one that the provider issued itself."""
+    """Each id on the wire follows the declared rule, or was issued by the provider itself."""
     _require_tools(subject)
 
     def check(subject: Subject, history: History) -> Iterator[str]:
@@ -46,7 +46,7 @@ def ids_are_legal(subject: Subject) -> Iterator[Trial]:
 
 
 def ids_never_change(subject: Subject) -> Iterator[Trial]:
-    """A call has the same id in every later request, whatever was said since; the map survives a restart."""
+    """A call keeps its id in all later requests; the map survives a restart."""
     _require_tools(subject)
 
     def check(subject: Subject, history: History) -> Iterator[str]:
@@ -68,7 +68,7 @@ def ids_never_change(subject: Subject) -> Iterator[Trial]:
 
 
 def issuer_ids_round_trip(subject: Subject) -> Iterator[Trial]:
-    """A call goes back to its provider under the id that it came with; the same id in two replies is two calls."""
+    """A provider gets each call back under its own id; the same id in two replies is two calls."""
     _require_tools(subject)
     for wire in subject.require_wires():
         context = subject.context()
@@ -99,7 +99,7 @@ def _call_ids(read: ParsedRequest) -> list[str]:
 
 
 def _native_call_ids(subject: Subject, read: ParsedRequest) -> list[str]:
-    """The ids of the calls as the wire has them; none on a wire that has no place for them."""
+    """The ids of the calls on the wire; none if the wire has no field for them."""
     return [native for use in _call_ids(read) if (native := read.ids.native_id(use, subject.provider))]
 
 
@@ -108,6 +108,6 @@ def _result_ids(read: ParsedRequest) -> list[str]:
 
 
 def _issued_ids(history: Sequence[Message], provider: str) -> set[str]:
-    """The ids that messages of that provider say it gave its calls."""
+    """The native ids of the calls in messages of that provider."""
     raw_metadata = [message.metadata.provider_raw or {} for message in history]
     return {native for raw in raw_metadata if raw.get("by") == provider for native in raw.get("tool_ids", {}).values()}

@@ -40,27 +40,27 @@ _UNKNOWN_TYPE = "application/x-unheard-of"
 
 
 def images(subject: Subject) -> Iterator[Trial]:
-    """Images arrive with their data where they are declared, and are named as lost where they are not."""
+    """Images are sent with their data if declared, and are a named loss otherwise."""
     yield from _check_medium(subject, ImageBlock)
 
 
 def audio(subject: Subject) -> Iterator[Trial]:
-    """Sound arrives with its data where it is declared, and is named as lost where it is not."""
+    """Audio is sent with its data if declared, and is a named loss otherwise."""
     yield from _check_medium(subject, AudioBlock)
 
 
 def video(subject: Subject) -> Iterator[Trial]:
-    """Films arrive with their data where they are declared, and are named as lost where they are not."""
+    """Video is sent with its data if declared, and is a named loss otherwise."""
     yield from _check_medium(subject, VideoBlock)
 
 
 def documents(subject: Subject) -> Iterator[Trial]:
-    """Documents arrive with their data where they are declared, and are named as lost where they are not."""
+    """Documents are sent with their data if declared, and are a named loss otherwise."""
     yield from _check_medium(subject, DocumentBlock)
 
 
 def media_by_url(subject: Subject) -> Iterator[Trial]:
-    """A link arrives as it is where links are declared, and is named as lost where they are not."""
+    """A media URL is sent unchanged if declared, and is a named loss otherwise."""
     declared_capabilities = subject.adapter.capabilities
     if not declared_capabilities.supports_images:
         raise NotTriedError("the model takes no images, by link or otherwise")
@@ -72,7 +72,7 @@ def media_by_url(subject: Subject) -> Iterator[Trial]:
 
 
 def media_in_answers(subject: Subject) -> Iterator[Trial]:
-    """An image in a tool's answer arrives, in it or right behind it, as declared; else it is named as lost."""
+    """An image in a tool's answer is sent as declared, inside or right after it; otherwise it is a named loss."""
     declared_capabilities = subject.adapter.capabilities
     if not (declared_capabilities.supports_tools and declared_capabilities.supports_images):
         raise NotTriedError("the model takes no images, or calls no tools")
@@ -90,9 +90,9 @@ def media_in_answers(subject: Subject) -> Iterator[Trial]:
     if arrived != bool(support):
         faults.append(f"declared {support}, and it {'arrives' if arrived else 'does not arrive'}")
     if support is ABSENT and LossKind.MEDIA not in kinds:
-        faults.append("lost without a word")
+        faults.append("lost without a report")
     if support is EMULATED and LossKind.FLATTENED not in kinds:
-        faults.append("moved behind the answer without a word")
+        faults.append("moved after the answer without a report")
     yield Trial(f"in an answer: {support}", tuple(faults), "carried" if arrived else "named as lost")
 
 
@@ -134,7 +134,7 @@ def _name(kind: Media) -> str:
 
 
 def _types(kind: Media, declared_capabilities: AdapterCapabilities) -> tuple[str, ...]:
-    """What is declared to be taken; empty where anything is."""
+    """The declared media types; empty if all are accepted."""
     declared = declared_capabilities.accepted_media_types.get(_name(kind), ())
     return declared or (declared_capabilities.accepted_image_media_types if kind is ImageBlock else ())
 
@@ -173,14 +173,14 @@ def _trial(subject: Subject, block: ContentBlock, what: str, *, taken: bool) -> 
     if not taken and arrived:
         faults.append("on the wire, although it is not declared")
     if not taken and not gone:
-        faults.append("not declared, and lost without a word")
+        faults.append("not declared, and lost without a report")
     if not taken and not _is_refused_if_critical(subject, message):
         faults.append("lost although it was marked critical")
     return Trial(what, tuple(faults), "carried" if arrived else "named as lost")
 
 
 def _arrives(subject: Subject, body: bytes, block: ContentBlock) -> bool:
-    """Whether the block's data is on the wire, as it is or as the adapter reads it back."""
+    """Whether the block's data is on the wire, unchanged or as the adapter reads it back."""
     assert isinstance(block, ImageBlock | AudioBlock | VideoBlock | DocumentBlock)
     if any(form in collect_texts(parse_body(body)) for form in (block.source.data, "Plain words of the kit.")):
         return True

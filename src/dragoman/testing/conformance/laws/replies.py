@@ -45,7 +45,7 @@ def _over_wires(law: StreamLaw, subject: Subject) -> Iterator[Trial]:
 
 
 def decodes_what_was_sent(subject: Subject) -> Iterator[Trial]:
-    """Text, thinking and calls of a reply are those that the wire told, streamed and whole, and so is why it ended."""
+    """A decoded reply has the text, thinking, calls and stop reason of the wire, streamed and whole."""
     for wire in subject.require_wires():
         for number, sample in enumerate(subject.sample_replies(wire)):
             last = subject.stream_events(wire, sample)[-1]
@@ -67,7 +67,7 @@ def chunks(subject: Subject) -> Iterator[Trial]:
 
 
 def caps(subject: Subject) -> Iterator[Trial]:
-    """A frame, or a whole stream, that is larger than its cap is a FrameTooLargeError, however it is cut."""
+    """A frame or a stream that is larger than its cap raises FrameTooLargeError, in any chunks."""
     for wire in subject.require_wires():
         body = wire.stream(fit_to_wire(SHORT, wire))
         largest = max(map(len, split_events(body)))
@@ -80,7 +80,7 @@ def caps(subject: Subject) -> Iterator[Trial]:
 
 
 def broken_characters(subject: Subject) -> Iterator[Trial]:
-    """Bytes that are no UTF-8 or no JSON, in a reply or a stream, are a MalformedReplyError, not text."""
+    """Bytes that are not UTF-8 or not JSON, in a reply or a stream, raise MalformedReplyError, and are not text."""
     for wire in subject.require_wires():
         whole, stream = wire.whole(fit_to_wire(SHORT, wire)), wire.stream(fit_to_wire(SHORT, wire))
         for name, corrupted in (("no UTF-8", whole.replace("😀".encode(), b"\xf0\x9f")), ("half of it", whole[:-7])):
@@ -106,7 +106,7 @@ def _whole_faults(subject: Subject, body: bytes) -> Iterator[str]:
 
 
 def uses_its_context(subject: Subject) -> Iterator[Trial]:
-    """Message ids, call ids, times and the session come from the context, so that a replay is the same."""
+    """Message ids, call ids, times and the session come from the context, so a replay gives the same result."""
     for wire in subject.require_wires():
         sample = fit_to_wire(SHORT, wire)
         one, two = (subject.stream_events(wire, sample) for _ in range(2))

@@ -16,11 +16,11 @@ from dragoman.testing.stream_laws import Trial
 
 _INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 _CONTINUE_TEXT = "Continue."
-"""What the user is made to say where a model cannot be last; it gives way to what is really said."""
+"""The user text that adapters add if an assistant message cannot be last; a real user message replaces it."""
 
 
 def changes_are_losses(subject: Subject) -> Iterator[Trial]:
-    """A history without losses comes back as it was, and what comes back changed has a loss of its own message."""
+    """A history without losses comes back unchanged, and each message that comes back changed has a loss."""
 
     def check(subject: Subject, history: History) -> Iterator[str]:
         trip = RoundTrip.of(subject.adapter, history)
@@ -32,7 +32,7 @@ def changes_are_losses(subject: Subject) -> Iterator[Trial]:
 
 
 def warnings_mean_changes(subject: Subject) -> Iterator[Trial]:
-    """A warning is never for nothing: where content is said to be gone, the history comes back changed."""
+    """A warning is never wrong: if a loss says that content is gone, the history comes back changed."""
 
     def check(subject: Subject, history: History) -> Iterator[str]:
         trip = RoundTrip.of(subject.adapter, history)
@@ -44,7 +44,7 @@ def warnings_mean_changes(subject: Subject) -> Iterator[Trial]:
 
 
 def losses_name_their_message(subject: Subject) -> Iterator[Trial]:
-    """Each loss names a message of the history and a block in it, or none for what concerns the whole request."""
+    """Each loss names a message of the history and its block, or none if it concerns the whole request."""
 
     def check(subject: Subject, history: History) -> Iterator[str]:
         lengths = {message.id: len(message.content) for message in history}
@@ -64,7 +64,7 @@ def requests_only_grow(subject: Subject) -> Iterator[Trial]:
     def check(subject: Subject, history: History) -> Iterator[str]:
         bodies = [parse_body(subject.write(shorter, _tools(subject)).body) for shorter in _prefixes(history)]
         if not all(isinstance(body, dict) for body in bodies):
-            raise NotTriedError("the body is no JSON object")
+            raise NotTriedError("the body is not a JSON object")
         for shorter, longer in pairwise(bodies):
             for name in {**shorter, **longer}:
                 if not _grows(shorter.get(name), longer.get(name)):
@@ -74,7 +74,7 @@ def requests_only_grow(subject: Subject) -> Iterator[Trial]:
 
 
 def cached_state_is_invisible(subject: Subject) -> Iterator[Trial]:
-    """A session that grew turn by turn sends the bytes that a fresh one would, and names the same losses."""
+    """A session that grew turn by turn sends the same bytes as a new one, and names the same losses."""
 
     def check(subject: Subject, history: History) -> Iterator[str]:
         context = subject.context()
@@ -93,7 +93,7 @@ def _tools(subject: Subject) -> list[Any]:
 
 
 def _prefixes(history: Sequence[Message]) -> Iterator[Sequence[Message]]:
-    """The beginnings of a history in which something was said, and behind which no answer of a tool is to come."""
+    """The prefixes of a history that hold content and leave no tool call unanswered."""
     for end in range(1, len(history) + 1):
         asks = any(message.role not in _INSTRUCTION_ROLES for message in history[:end])
         follows = history[end].role if end < len(history) else None
@@ -103,7 +103,7 @@ def _prefixes(history: Sequence[Message]) -> Iterator[Sequence[Message]]:
 
 
 def _grows(old: Any, new: Any) -> bool:
-    """Whether a part of a request only got longer: lists at their end, the last item of a list at its own."""
+    """Whether a part of a request only got longer: at the end of a list, or at the end of its last item."""
     if isinstance(old, dict) and isinstance(new, dict):
         return all(_grows(old.get(name), new.get(name)) for name in {**old, **new})
     if not (isinstance(old, list) and isinstance(new, list)):
@@ -123,7 +123,7 @@ def _common_items(old: list[Any], new: list[Any]) -> Iterator[Any]:
 
 
 def _extends(old: Any, new: Any) -> bool:
-    """Whether an item is the same one with more behind it: neighbours of one role may share an item."""
+    """Whether an item is the same one with more content at its end: neighbours of one role may share an item."""
     if not (isinstance(old, dict) and isinstance(new, dict)):
         return bool(old == new)
     changed = [name for name in {**old, **new} if old.get(name) != new.get(name) and name != "prefix"]

@@ -1,4 +1,4 @@
-"""A turn while a driver runs it: what both drivers share."""
+"""What both drivers share: the state of a running turn, and the effects that they carry out alike."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,14 +15,18 @@ from dragoman.session.effects import Effect, Failed, Keep, Send, ToolRun, Turn, 
 from dragoman.session.events import SessionEvent, ToolAnswered
 from dragoman.session.history import History
 from dragoman.session.media import MediaFiles
-from dragoman.session.reply_reader import ReplyReader
-from dragoman.session.turn_record import TurnRecord
+from dragoman.session.replies.record import TurnRecord
+from dragoman.session.turn.reply_reader import ReplyReader
 from dragoman.tools.calls import PreparedCall, error_result
 
 
 @dataclass(slots=True, eq=False)
 class TurnRun:
-    """``effect`` is the next one to carry out; None at the end, with ``error`` if the turn raised one."""
+    """The state of a turn that a driver runs.
+
+    ``effect`` is the next one to carry out. At the end it is None, and ``error`` is the exception that ended the turn,
+    if any.
+    """
 
     turn: Turn
     record: TurnRecord
@@ -35,13 +39,13 @@ class TurnRun:
         self.advance(None)
 
     def finish_attempt(self, reader: ReplyReader) -> None:
-        """Give the turn the outcome of a `Send`."""
+        """Send the turn the outcome of a `Send`."""
         outcome = reader.outcome or Failed(ConfigurationError("a stage removed the end of the reply"))
         self.record.note(outcome)
         self.advance(outcome)
 
     def advance(self, outcome: Any) -> None:
-        """Give the turn the outcome of the effect: its result, or its exception."""
+        """Send the turn the outcome of the effect: its result, or its exception."""
         try:
             self.effect = advance(self.turn, outcome)
         except Exception as error:
@@ -49,7 +53,7 @@ class TurnRun:
 
 
 def encode(send: Send, record: TurnRecord) -> WireRequest:
-    """Encode the request of an attempt. Each loss is logged once a turn."""
+    """Encode the request of an attempt. Each loss is logged once per turn."""
     send.context.started_at = send.context.clock()
     request = send.adapter.to_wire(send.messages, send.tools, send.options.with_context(send.context))
     new = tuple(loss for loss in request.losses if loss not in record.losses)

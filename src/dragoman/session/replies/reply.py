@@ -1,4 +1,4 @@
-"""Reply: what a whole turn said, used and cost."""
+"""Reply: the result of a whole turn, with its messages, usage and cost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,9 +22,9 @@ _MAX_REPR = 60
 class Reply(Generic[OutputT]):
     """The result of a turn. ``print(reply)`` shows its text.
 
-    ``output`` is the answer: its text, unless the turn asked for another type. ``messages`` are all messages that the
-    turn added to the history, the prompt included, and ``attempts`` the replies that were billed and not kept, without
-    content. ``losses`` is what its requests could not carry, each loss once.
+    ``output`` is the answer: its text, unless the turn requested another type. ``messages`` are all messages that the
+    turn added to the history, the prompt included, and ``attempts`` are the replies that were billed and not kept,
+    without content. ``losses`` lists what the requests could not carry, each loss once.
     """
 
     output: OutputT
@@ -76,7 +76,8 @@ class Reply(Generic[OutputT]):
 
 
 def last_reply(messages: Sequence[Message]) -> Message:
-    """Return the last message of a model. Raises LookupError if there is none."""
+    """Return the last message that a model wrote: a reply, or the summary of a compaction. Raises LookupError if there
+    is none."""
     for message in reversed(messages):
         if message.role is Role.ASSISTANT or message.metadata.summary_of:
             return message

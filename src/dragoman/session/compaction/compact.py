@@ -15,7 +15,7 @@ from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import CompactionError, ConfigurationError
 from dragoman.canonical.blocks import TextBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
-from dragoman.session.compaction_split import (
+from dragoman.session.compaction.split import (
     HistorySplit,
     Size,
     chunk_messages,
@@ -24,7 +24,7 @@ from dragoman.session.compaction_split import (
 )
 from dragoman.session.effects import Admit, Choose, Keep, Turn
 from dragoman.session.routes import Route
-from dragoman.session.turn import Requests, request_reply
+from dragoman.session.turn.loop import Requests, request_reply
 
 MAX_SUMMARY_TOKENS = 8192
 """Upper limit of one summary, in tokens."""
@@ -65,7 +65,7 @@ class Compaction:
 
 
 def run_compaction(compaction: Compaction) -> Turn:
-    """Requests a summary of the older part of the history and keeps it.
+    """Request a summary of the older part of the history and keep it.
 
     If the older part exceeds the writer's window, it is summarized in chunks; each summary replaces the one before it
     and covers one more chunk. Raises ProviderError as the driver reports it, and CompactionError if the history cannot
@@ -114,7 +114,7 @@ def _split_history(compaction: Compaction, target: Adapter) -> HistorySplit:
 
 
 def _free_tokens(adapter: Adapter, requests: Requests, messages: Sequence[Message]) -> int:
-    """Tokens left in the model's window after these messages, the tools and the requested output."""
+    """Return the tokens left in the model's window after these messages, the tools and the requested output."""
     output_tokens = requests.options.max_output_tokens or 0
     input_tokens = adapter.estimate_input_tokens(messages, requests.tools)
     return adapter.capabilities.max_context_tokens - output_tokens - input_tokens
@@ -127,7 +127,7 @@ def _token_counter(adapter: Adapter) -> Size:
 
 
 def _max_summary_tokens(adapter: Adapter) -> int:
-    """Tokens that a summary by this model may take; most of its window is for the input."""
+    """Return the tokens that a summary by this model may take; most of its window is for the input."""
     return min(adapter.capabilities.max_output_tokens, adapter.capabilities.max_context_tokens // 4)
 
 
@@ -183,6 +183,6 @@ def _too_large_message(compaction: Compaction, target: Adapter, split: HistorySp
         ways.append(f"ask for fewer output tokens than {requests.options.max_output_tokens:,}")
     ways.append("shorten the system prompt, or choose a model with a larger window")
     return (
-        f"what a summary does not stand for is about {size:,} tokens, and the window of {target.model_id} is"
+        f"the messages that a summary cannot replace have about {size:,} tokens, and the window of {target.model_id} is"
         f" {target.capabilities.max_context_tokens:,}: {'; or '.join(ways)}"
     )

@@ -7,8 +7,8 @@ from typing import Generic, Self
 from dragoman.adapter.errors import RequestError
 from dragoman.canonical.events import MessageStart, TextDelta
 from dragoman.session.events import SessionEvent
-from dragoman.session.reply import OutputT, Reply
-from dragoman.session.turn_record import TurnRecord
+from dragoman.session.replies.record import TurnRecord
+from dragoman.session.replies.reply import OutputT, Reply
 
 
 class _StreamState(Generic[OutputT]):
@@ -21,14 +21,15 @@ class _StreamState(Generic[OutputT]):
 
     @property
     def text(self) -> str:
-        """The text of the present reply, as far as it has arrived. In a turn with tools each reply starts anew."""
+        """The text of the current reply, as far as it has arrived. In a turn with tools, each reply starts with an
+        empty text."""
         return "".join(self._text)
 
     @property
     def reply(self) -> Reply[OutputT]:
-        """What the whole turn said, used and cost, when the stream has ended or was closed.
+        """The result of the whole turn.
 
-        Raises RequestError before that, and if the turn ended without a reply.
+        Raises RequestError before the stream has ended or is closed, and if the turn ended without a reply.
         """
         if not self._ended:
             raise RequestError("the stream has not ended: iterate to its end, call get_reply(), or close it")
@@ -53,8 +54,8 @@ class ReplyStream(_StreamState[OutputT]):
                 print(text, end="")
         print(stream.reply.cost)
 
-    Nothing is sent before the first event is read. Leaving the ``with`` block, or `close`, cancels what is still
-    running.
+    Nothing is sent before the first event is read. Leaving the ``with`` block, or `close`, cancels a reply that is
+    still arriving.
     """
 
     def __init__(self, events: Generator[SessionEvent, None, None], record: TurnRecord) -> None:
@@ -72,7 +73,7 @@ class ReplyStream(_StreamState[OutputT]):
             raise
 
     def text_deltas(self) -> Iterator[str]:
-        """Yield the texts of the replies as they arrive, and nothing else."""
+        """Yield only the text of the replies, as it arrives."""
         for event in self:
             if isinstance(event, TextDelta):
                 yield event.text
@@ -100,8 +101,8 @@ class ReplyStream(_StreamState[OutputT]):
 class AsyncReplyStream(_StreamState[OutputT]):
     """The async twin of `ReplyStream`.
 
-    Use it in ``async with``: Python closes an async stream some time after its loop was left, and ``async with`` at
-    once.
+    Use it in ``async with``: when a loop is left, Python closes an async stream some time later, and ``async with``
+    closes it at once.
     """
 
     def __init__(self, events: AsyncGenerator[SessionEvent, None], record: TurnRecord) -> None:

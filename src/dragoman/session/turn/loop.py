@@ -1,4 +1,4 @@
-"""One turn: requests a reply, runs the tools that it calls, and repeats until a reply calls none.
+"""One turn: request a reply, run the tools that it calls, and repeat until a reply calls none.
 
 No I/O: `run_turn` yields effects (`dragoman.session.effects`) and receives their outcomes.
 """
@@ -35,7 +35,7 @@ from dragoman.transport.retry import RetryState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requests:
-    """How a turn makes its requests: with which tools and options, contexts and retries."""
+    """What the requests of a turn have in common: tools, options, and how to create contexts and retries."""
 
     tools: tuple[ToolDefinition, ...]
     options: AdapterOptions
@@ -51,11 +51,11 @@ class TurnPlan:
 
     prompt: tuple[Message, ...]
     known_adapter: Adapter | None
-    """The model of the turn, if no router chooses it."""
+    """The adapter of the turn's model; None if a router chooses it."""
     choose: Callable[[tuple[Message, ...]], Route]
     """Chooses the model for a prompt."""
     history: Callable[[], Sequence[Message]]
-    """Returns the history as it is sent; called when the model is chosen."""
+    """Returns the history to send, without the prompt. It is called after the model is chosen."""
     requests: Requests
     max_rounds: int
 
@@ -71,8 +71,8 @@ def run_turn(plan: TurnPlan) -> Turn:
     route: Route = yield Choose(lambda: plan.choose(prompt))
     requests, new_messages = plan.requests, route.prompt
     history = [*plan.history(), *new_messages]
-    for number in range(plan.max_rounds):
-        if number == 0:
+    for round_index in range(plan.max_rounds):
+        if round_index == 0:
             route, reply = yield from _first_reply(requests, route, history, new_messages)
         else:
             reply = yield from request_reply(requests, route, history, new_messages)
@@ -84,7 +84,7 @@ def run_turn(plan: TurnPlan) -> Turn:
         history += (reply, *answers)
         new_messages, requests = (), replace(requests, options=_without_forced_choice(requests.options))
     raise TurnLimitError(
-        f"the model still calls tools after {plan.max_rounds} rounds: raise max_rounds, or ask(None) to go on"
+        f"the model still calls tools after {plan.max_rounds} rounds: raise max_rounds, or continue with ask(None)"
     )
 
 
@@ -93,9 +93,9 @@ def request_reply(
 ) -> Generator[Effect, Any, Message]:
     """Return one reply of the route's model.
 
-    ``new_messages`` are those of the history that are not kept yet: if the caller leaves, they are kept with what had
-    arrived of the reply. None keeps nothing. Raises BudgetExceededError before a request for which a budget has too
-    little left.
+    ``new_messages`` are those of the history that are not kept yet: if the caller leaves, they are kept with the part
+    of the reply that had arrived. If it is None, nothing is kept. Raises BudgetExceededError, before anything is sent,
+    if a budget has too little left.
     """
     try:
         return (yield from _request_with_retries(requests, route, history, new_messages))
@@ -119,7 +119,7 @@ def _first_reply(
             fallback = None if choose_fallback is None else (yield Choose(choose_fallback))
         if fallback is None:
             if failures:
-                error.add_note("before that, these were asked and failed:\n  " + "\n  ".join(failures))
+                error.add_note("before that, these models failed:\n  " + "\n  ".join(failures))
             raise error
         failures.append(f"{route.record.chosen_model}: {error}")
         route = fallback
@@ -129,7 +129,7 @@ def _request_with_retries(
     requests: Requests, route: Route, history: Sequence[Message], new_messages: tuple[Message, ...] | None
 ) -> Generator[Effect, Any, Message]:
     """Return one reply. A request that fails before the caller received an event is retried as the retry policy allows;
-    each attempt is one `Send`. The route hears the final outcome. Raises _RequestFailedError.
+    each attempt is one `Send`. The final outcome is reported to the route. Raises _RequestFailedError.
     """
     retries = requests.new_retries(route.adapter)
     while True:
@@ -167,7 +167,7 @@ def _request_with_retries(
 
 
 def _has_calls_to_run(reply: Message) -> bool:
-    """Whether the calls of the reply are run.
+    """Whether the reply's calls are to be run.
 
     A reply that reached its length limit may end in half a call, which is answered with an error so that the model can
     try again. Nothing is run after a refusal, or when the context is full and no result would fit.
@@ -177,7 +177,7 @@ def _has_calls_to_run(reply: Message) -> bool:
 
 
 def _without_forced_choice(options: AdapterOptions) -> AdapterOptions:
-    """A forced tool choice applies to the first reply only; otherwise the turn would never end."""
+    """Remove a forced tool choice: applied to every reply, it would never let the turn end."""
     forced = options.tool_choice == "required" or isinstance(options.tool_choice, NamedTool)
     return replace(options, tool_choice=None) if forced else options
 

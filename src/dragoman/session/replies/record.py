@@ -6,7 +6,7 @@ from typing import Any
 from dragoman.adapter.losses import Loss
 from dragoman.session.effects import Failed, SendOutcome
 from dragoman.session.history import History
-from dragoman.session.reply import Reply, last_reply
+from dragoman.session.replies.reply import Reply, last_reply
 from dragoman.session.response import ResponseDetails
 
 

@@ -1,4 +1,4 @@
-"""Reads one reply for a driver: which events the caller gets now, and what the outcome is."""
+"""Reads one reply for a driver: decides which events the caller receives, and what the outcome is."""
 
 from collections.abc import Sequence
 
@@ -28,8 +28,8 @@ class ReplyReader:
         self._first_event_at: float | None = None
         self._opening: list[StreamEvent] = []
         self._seen = False
-        self._received: Message | None = None
-        """The whole reply, before the stages."""
+        self._complete_reply: Message | None = None
+        """The whole reply as it arrived, before any stage."""
 
     def begin(self, response: WireResponse | StreamedReply | AsyncStreamedReply) -> None:
         """Note the status and the headers of the response."""
@@ -45,12 +45,12 @@ class ReplyReader:
     def receive(self, event: StreamEvent) -> None:
         """Note an event as it arrived, before any stage."""
         if isinstance(event, MessageComplete):
-            self._received = event.message
+            self._complete_reply = event.message
 
     def feed(self, events: Sequence[StreamEvent]) -> Sequence[StreamEvent]:
-        """Return what the caller may receive now of the events that the stages let through.
+        """Return the events that the caller may receive now. ``events`` are those that the stages returned.
 
-        The end is not among them: the caller receives message_complete when the message is kept.
+        The final event is not among them: the caller receives message_complete when the message is kept.
         """
         if self._seen and events and not isinstance(events[-1], (MessageComplete, ErrorEvent)):
             return events
@@ -80,10 +80,10 @@ class ReplyReader:
         if self._response is None:
             self.outcome = Failed(error)
             return
-        partial = self._received
+        partial = self._complete_reply
         if partial is None:
-            left = self.abandon()
-            partial = left.partial or left.billed
+            abandoned = self.abandon()
+            partial = abandoned.partial or abandoned.billed
         self.outcome = Broken(error, partial, self._seen, self._timed_response())
 
     def fail_unreadable(self, error: ProviderError) -> None:
@@ -91,9 +91,10 @@ class ReplyReader:
         self.outcome = Broken(error, error.partial, False, self._timed_response())
 
     def abandon(self) -> Abandoned:
-        """Return what had arrived when the caller left: with status cancelled, its cost a lower bound.
+        """Return the outcome for a caller who left: what had arrived, with status cancelled and a lower bound of the
+        cost.
 
-        If the end arrived after the event at which the caller left, this is the whole reply.
+        If the end arrived after the event at which the caller left, it contains the whole reply.
         """
         response = self._timed_response()
         if self._decoder is None:
@@ -118,7 +119,7 @@ class ReplyReader:
 
 
 def _has_content(partial: Message) -> bool:
-    """Whether there is more than the start of an empty block."""
+    """Whether a block has content: a block that has only begun is an empty text."""
     return any(getattr(block, "text", block) for block in partial.content)
 
 

@@ -1,0 +1,277 @@
+"""All errors. A class stands for one meaning, whether it came as an HTTP status or inside a stream.
+
+DragomanError
+├── ConfigurationError              the program is set up wrongly
+│   ├── UnknownProviderError        no adapter of that name is installed
+│   ├── MissingKeyError             no API key was given or found
+│   ├── MissingExtraError           an optional part is not installed
+│   └── SecretFoundError            a cassette would hold a secret; it was not written
+├── ToolSchemaError                 tool definitions outside the schema subset, all problems at once
+├── ProjectionError                 the history cannot be sent to that model
+│   ├── CriticalLossError           a block marked critical would be lost
+│   ├── SwapRefusedError            the model to swap to cannot carry the history
+│   └── CompactionError             a summary cannot make the history fit
+├── NoModelError                    no model that was asked for can take the turn; it did not start
+├── RequestError                    an argument that no request can carry
+│   └── FetchError                  media at a URL was not fetched
+├── EventError                      something that is no event of the catalogue
+│   └── EventOverflowError          a handler is so far behind that it missed an event
+├── BatchPendingError               the answers of a batch that has not ended were asked for
+├── TurnLimitError                  the rounds of tool calls that a turn may take are used up
+├── BudgetExceededError             a request could cost more than a budget has left; it was not sent
+│   └── UnpricedModelError          a budget in dollars, and nobody knows what the model costs
+├── LimitsUnavailableError          the server that holds the counts of limits does not answer
+├── PolicyError                     a policy refused, or a plugin broke its rules
+│   ├── PolicyDeniedError           a plugin refused a step: nothing was sent, run or shown
+│   ├── TierViolation               a plugin changed a protected slot; nothing that it returned was applied
+│   └── DeclassificationError       labels were not removed
+├── McpToolError                    a tool of an MCP server returned an error
+├── FormatError                     a document in another format cannot be read
+│   ├── MessageBodyError            a message body, or an answer, does not match its schema
+│   └── NotFetchedError             content is at a URL, and no way to fetch it was given
+├── StoreError                      the operation failed; nothing changed
+│   ├── ConflictError               another writer was first: load the session and decide again
+│   ├── SessionNotFoundError        no session, or no message in it, has that id
+│   ├── StoreBusyError              others held the database for longer than the store waits
+│   ├── StoreVersionError           a newer version of the library wrote the file, or the line
+│   └── UnreadableError             a row or a line holds no message
+├── NotTriedError                   a law of the conformance kit does not apply to the adapter
+├── CassetteMissError               a cassette has no exchange left for a request
+├── NetworkBlockedError             a connection was opened while a test blocks the network
+├── ScriptError                     a conversation left the script of a `ScriptedProvider`
+└── ProviderError                   the provider, or the way to it, failed
+    ├── AuthenticationError         401: the key is wrong or missing
+    │   └── PermissionDeniedError   403: the key may not do this
+    ├── BillingError                402: nothing left to pay with
+    ├── RateLimitError              429: too many requests
+    │   ├── OverloadedError         529, 503: the provider has no capacity
+    │   └── LimitReachedError       one of your own limits is used up; nothing was sent
+    ├── ContextOverflowError        the request is larger than the model's window
+    ├── InvalidRequestError         400, 422: the provider rejects the request
+    │   └── NotFoundError           404: no such model or path
+    ├── ContentFilterError          the provider's filter blocked the request
+    ├── ServerError                 5xx
+    ├── NetworkError                no answer, or half of one
+    │   ├── RequestTimeoutError     408, or nothing came in time
+    │   └── StreamTruncatedError    the stream ended without its terminal event
+    ├── MalformedReplyError         the reply is not what the provider's protocol says
+    │   └── FrameTooLargeError      one frame, or the whole body, is over the cap
+    ├── RequestCancelledError       the caller cancelled
+    └── UnclassifiedError           none of the above
+
+ValueError
+└── UnknownPartError                a part of a message that no policy can judge; it must not pass
+
+Messages never hold a key; the provider's own text is masked and truncated. Each class is loaded when it is first used.
+Those of an optional part, such as the store, need its extra, and raise `MissingExtraError` without it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dragoman.adapter.errors import (
+        AuthenticationError,
+        BatchPendingError,
+        BillingError,
+        BudgetExceededError,
+        CompactionError,
+        ConfigurationError,
+        ContentFilterError,
+        ContextOverflowError,
+        CriticalLossError,
+        DragomanError,
+        EventError,
+        EventOverflowError,
+        FrameTooLargeError,
+        InvalidRequestError,
+        MalformedReplyError,
+        MissingExtraError,
+        MissingKeyError,
+        NetworkError,
+        NoModelError,
+        NotFoundError,
+        OverloadedError,
+        PermissionDeniedError,
+        ProjectionError,
+        ProviderError,
+        RateLimitError,
+        RequestCancelledError,
+        RequestError,
+        RequestTimeoutError,
+        ServerError,
+        StreamTruncatedError,
+        SwapRefusedError,
+        ToolSchemaError,
+        TurnLimitError,
+        UnclassifiedError,
+        UnknownProviderError,
+        UnpricedModelError,
+    )
+    from dragoman.canonical.message_view.parts import UnknownPartError
+    from dragoman.formats.errors import FormatError, MessageBodyError, NotFetchedError
+    from dragoman.limits.errors import LimitReachedError, LimitsUnavailableError
+    from dragoman.policy.errors import DeclassificationError, PolicyDeniedError, PolicyError, TierViolation
+    from dragoman.store.errors import (
+        ConflictError,
+        SessionNotFoundError,
+        StoreBusyError,
+        StoreError,
+        StoreVersionError,
+        UnreadableError,
+    )
+    from dragoman.testing.cassettes.replay import CassetteMissError
+    from dragoman.testing.cassettes.secrets import SecretFoundError
+    from dragoman.testing.conformance.subject import NotTriedError
+    from dragoman.testing.doubles.scripted_provider import ScriptError
+    from dragoman.testing.network import NetworkBlockedError
+    from dragoman.tools.mcp import McpToolError
+    from dragoman.transport.fetch import FetchError
+
+__all__ = [
+    "AuthenticationError",
+    "BatchPendingError",
+    "BillingError",
+    "BudgetExceededError",
+    "CassetteMissError",
+    "CompactionError",
+    "ConfigurationError",
+    "ConflictError",
+    "ContentFilterError",
+    "ContextOverflowError",
+    "CriticalLossError",
+    "DeclassificationError",
+    "DragomanError",
+    "EventError",
+    "EventOverflowError",
+    "FetchError",
+    "FormatError",
+    "FrameTooLargeError",
+    "InvalidRequestError",
+    "LimitReachedError",
+    "LimitsUnavailableError",
+    "MalformedReplyError",
+    "McpToolError",
+    "MessageBodyError",
+    "MissingExtraError",
+    "MissingKeyError",
+    "NetworkBlockedError",
+    "NetworkError",
+    "NoModelError",
+    "NotFetchedError",
+    "NotFoundError",
+    "NotTriedError",
+    "OverloadedError",
+    "PermissionDeniedError",
+    "PolicyDeniedError",
+    "PolicyError",
+    "ProjectionError",
+    "ProviderError",
+    "RateLimitError",
+    "RequestCancelledError",
+    "RequestError",
+    "RequestTimeoutError",
+    "ScriptError",
+    "SecretFoundError",
+    "ServerError",
+    "SessionNotFoundError",
+    "StoreBusyError",
+    "StoreError",
+    "StoreVersionError",
+    "StreamTruncatedError",
+    "SwapRefusedError",
+    "TierViolation",
+    "ToolSchemaError",
+    "TurnLimitError",
+    "UnclassifiedError",
+    "UnknownPartError",
+    "UnknownProviderError",
+    "UnpricedModelError",
+    "UnreadableError",
+]
+
+_EXPORTS = {
+    "adapter.errors": (
+        "AuthenticationError",
+        "BatchPendingError",
+        "BillingError",
+        "BudgetExceededError",
+        "CompactionError",
+        "ConfigurationError",
+        "ContentFilterError",
+        "ContextOverflowError",
+        "CriticalLossError",
+        "DragomanError",
+        "EventError",
+        "EventOverflowError",
+        "FrameTooLargeError",
+        "InvalidRequestError",
+        "MalformedReplyError",
+        "MissingExtraError",
+        "MissingKeyError",
+        "NetworkError",
+        "NoModelError",
+        "NotFoundError",
+        "OverloadedError",
+        "PermissionDeniedError",
+        "ProjectionError",
+        "ProviderError",
+        "RateLimitError",
+        "RequestCancelledError",
+        "RequestError",
+        "RequestTimeoutError",
+        "ServerError",
+        "StreamTruncatedError",
+        "SwapRefusedError",
+        "ToolSchemaError",
+        "TurnLimitError",
+        "UnclassifiedError",
+        "UnknownProviderError",
+        "UnpricedModelError",
+    ),
+    "canonical.message_view.parts": ("UnknownPartError",),
+    "formats.errors": (
+        "FormatError",
+        "MessageBodyError",
+        "NotFetchedError",
+    ),
+    "limits.errors": (
+        "LimitReachedError",
+        "LimitsUnavailableError",
+    ),
+    "policy.errors": (
+        "DeclassificationError",
+        "PolicyDeniedError",
+        "PolicyError",
+        "TierViolation",
+    ),
+    "store.errors": (
+        "ConflictError",
+        "SessionNotFoundError",
+        "StoreBusyError",
+        "StoreError",
+        "StoreVersionError",
+        "UnreadableError",
+    ),
+    "testing.cassettes.replay": ("CassetteMissError",),
+    "testing.cassettes.secrets": ("SecretFoundError",),
+    "testing.conformance.subject": ("NotTriedError",),
+    "testing.doubles.scripted_provider": ("ScriptError",),
+    "testing.network": ("NetworkBlockedError",),
+    "tools.mcp": ("McpToolError",),
+    "transport.fetch": ("FetchError",),
+}
+_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
+
+if not TYPE_CHECKING:  # a type checker would believe that every name exists
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"dragoman.{_MODULE_OF[name]}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,33 @@
+"""Messages and what belongs to one: its metadata, its usage, and its stored form."""
+
+from dragoman.canonical.message import (
+    Channel,
+    InputTransformation,
+    Message,
+    MessageMetadata,
+    MessageStatus,
+    Role,
+    StopReason,
+)
+from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
+from dragoman.canonical.rules import check
+from dragoman.canonical.serialization import read_message, write_message
+from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
+
+__all__ = [
+    "Channel",
+    "CostStatus",
+    "InputTransformation",
+    "Message",
+    "MessageMetadata",
+    "MessageStatus",
+    "Role",
+    "RoutingDecisionRecord",
+    "RoutingMode",
+    "StopReason",
+    "TokenUsage",
+    "Usage",
+    "check",
+    "read_message",
+    "write_message",
+]

@@ -1,0 +1,1 @@
+"""Compaction: a summary in place of the older part of a history."""

@@ -1,0 +1,1 @@
+"""What a turn gives back: replies and streams of them."""

@@ -1,0 +1,1 @@
+"""One turn: its loop, and what both drivers share."""

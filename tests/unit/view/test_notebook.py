@@ -1,0 +1,61 @@
+"""Messages and replies in a notebook: IPython asks for ``_repr_html_``."""
+
+import sys
+
+import pytest
+
+from dragoman.canonical import display
+from dragoman.canonical.blocks import ToolUseBlock
+from dragoman.canonical.message import Message
+from dragoman.session import Reply
+from dragoman.view import notebook
+from dragoman.view.templates import environment
+
+TALK = (
+    Message.user("How far is it? <script>alert(1)</script>"),
+    Message.assistant([ToolUseBlock(id="tu_1", name="distance", input={"to": "Bern"})]),
+    Message.tool("tu_1", "116 km"),
+    Message.assistant("It is 116 km."),
+)
+
+
+def test_a_reply_shows_the_turn() -> None:
+    """Everything that was said, a call with its result, and no markup of a message's own."""
+    shown = Reply(output="It is 116 km.", messages=TALK)._repr_html_()
+    assert shown is not None
+    for text in ("How far is it?", "distance", "116 km", "It is 116 km."):
+        assert text in shown
+    assert "<script>" not in shown
+    assert "&lt;script&gt;" in shown
+
+
+def test_a_message_shows_itself() -> None:
+    """One message, without styles or scripts of its own."""
+    shown = TALK[0]._repr_html_()
+    assert shown is not None
+    assert shown.count("<p><b>") == 1
+    assert "<style" not in shown
+
+
+def test_a_message_prints_as_its_text_and_its_repr_is_one_line() -> None:
+    """print(message) shows the text; the repr names role and kinds of blocks."""
+    assert str(TALK[3]) == "It is 116 km."
+    assert repr(TALK[1]) == "Message(assistant, '', tool_use)"
+    assert len(repr(Message.user("word\n" * 100))) < 120
+    assert "\n" not in repr(Message.user("word\n" * 100))
+
+
+def test_without_jinja_there_is_no_html(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IPython then shows the repr."""
+    environment.cache_clear()
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert notebook.render(TALK) is None
+    environment.cache_clear()
+
+
+def test_without_a_renderer_there_is_no_html(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The canonical form imports nothing of the page: a renderer that is not installed is None."""
+    monkeypatch.setattr(display, "entry_points", lambda **_: ())
+    display._renderer.cache_clear()
+    assert TALK[0]._repr_html_() is None
+    display._renderer.cache_clear()
