@@ -33,7 +33,7 @@ class Glob:
         self._literals: dict[str, int] = {}
         self._start = self._accepting = 0
         self._any_states = 0
-        """Where any character may be passed over, and in _within where any but a slash may."""
+        """The states in which any character may be skipped; _segment_states are those in which any but a slash may."""
         self._segment_states = 0
         state = 1
         for alternative in expand_braces(pattern) if braces else (pattern,):

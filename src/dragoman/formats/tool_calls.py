@@ -48,7 +48,7 @@ class ToolIdReader:
             self._latest[call.id] = call.id
 
     def start_turn(self, role: Role, *, has_results: bool) -> None:
-        """Start a message: calls that are still unanswered when someone else speaks stay unanswered.
+        """Start a message. Calls that have no answer when a message of another role begins never get one.
 
         ``has_results``: the message holds results, whatever its role.
         """

@@ -228,7 +228,7 @@ class PriceTable:
 
     @cached_property
     def accepted(self) -> frozenset[str]:
-        """The models whose figures look odd but were verified, as the overlays say."""
+        """The models whose figures look wrong, but were verified: the overlays list them."""
         return frozenset(model for overlay in self._raw_overlays for model in overlay.get("accepted", ()))
 
     @cached_property
@@ -261,7 +261,7 @@ def _in_utc(at: datetime) -> datetime:
 
 
 _STANDARD_USAGE = TokenUsage()
-"""A reply that says nothing about how it was served."""
+"""The usage of a reply that does not state how it was served."""
 
 
 def _warn_of_difference(model_id: str, priced: Usage) -> None:

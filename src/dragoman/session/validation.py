@@ -20,7 +20,7 @@ _CLASSES = {
     "extensions": ("dragoman.canonical.extensions.extensions", "Extensions", "Extensions.model_validate(...)"),
     "tool_ids": ("dragoman.adapter.requests.tool_ids", "ToolIdMap", "ToolIdMap.load(...)"),
 }
-"""By argument: the module and name of its class, and an example of how to make one."""
+"""The module and name of each argument's class, and an example of its construction."""
 
 _ELEMENT_CLASSES: Mapping[str, type] = {"budgets": Budget, "tools": Tool}
 

@@ -45,7 +45,7 @@ class Mode(Enum):
     READ = auto()
     WRITE = auto()
     STATEMENT = auto()
-    """Only its first statement writes."""
+    """A transaction whose first statement is the only one that writes."""
 
 
 _POSTGRES_OPTIONS: dict[Mode, dict[str, Any]] = {

@@ -41,7 +41,7 @@ class Repricing:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From ``since`` up to, not including, ``until``; None is open."""
+    """The time from ``since`` to ``until``, which is excluded; None is open."""
 
     since: datetime | None = None
     until: datetime | None = None

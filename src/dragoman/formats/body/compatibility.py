@@ -20,7 +20,7 @@ from dragoman.formats.body.schema_part import MessageBodySchemaPart
 from dragoman.formats.errors import FormatError
 
 MAX_STEPS = 200_000
-"""After this many steps the search is given up, and the answer is no."""
+"""The search ends after this many steps, and the answer is then no."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _NAME_CHARACTERS = _LETTERS + _LETTERS[:26].upper() + "_-"
@@ -29,8 +29,8 @@ _TYPE_CHARACTERS = _LETTERS
 
 @dataclass(frozen=True, slots=True)
 class Compatibility:
-    """True or false as a bool. ``reason`` says why not; ``counterexample`` is a body that only the
-    producer's schema accepts.
+    """Whether one schema is compatible with another; true or false as a bool. If it is false, ``reason`` says why, and
+    ``counterexample`` is a body that only the producer's schema accepts.
     """
 
     compatible: bool

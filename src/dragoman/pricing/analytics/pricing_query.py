@@ -33,7 +33,7 @@ _STATUS = f"""CASE
     WHEN known OR unknown IS NOT NULL THEN 'partial'
     ELSE 'unpriced' END"""
 CUT_OFF = f"(cost_status = 'partial' AND {_COMPLETE})"
-"""Over ``priced``: priced, but a lower bound."""
+"""A condition on ``priced``: the row has a price, which is a lower bound."""
 
 
 @dataclass(frozen=True)

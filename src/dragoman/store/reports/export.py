@@ -137,8 +137,8 @@ def _midnight(day: date | None) -> datetime | None:
 
 
 def _day_digests(read: ReadTransaction, filters: BillingFilters, text: bool) -> dict[date, str]:
-    """For each day with replies, a digest of the store's rows. Rows never change, so sums over them identify a state,
-    and a database can compute them without sending the rows.
+    """Return a digest of the store's rows for each day with replies. Rows never change, so sums over them identify a
+    state, and a database can compute them without sending the rows.
     """
     parts_by_day: dict[date, list[Any]] = {}
     for table in (messages, attempts):

@@ -24,7 +24,7 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Channel, Message, Role
 
 PlacedBlock = tuple[Role, Channel | None, ContentBlock]
-"""Who says a block, on which channel."""
+"""A block with the role and the channel of its message."""
 
 _SUBSTITUTE_SIGNATURE = "its own word for none"
 
@@ -51,7 +51,7 @@ class RoundTrip:
 
     @property
     def unreported(self) -> list[PlacedBlock]:
-        """What changed although no loss names its message: all else comes back, in the order in which it was said."""
+        """The blocks that changed although no loss names their message. All others come back in the same order."""
         named = {loss.message_id for loss in self.losses}
         rest = iter(self.after)
         return [block for message, block in self.before if message not in named and block not in rest]
