@@ -193,7 +193,7 @@ class Database:
 
 
 def parse_url(url: str | URL) -> URL:
-    """Raises ConfigurationError if it is not a URL of a supported database. The message does not show the URL: it may
+    """Raise ConfigurationError if it is not a URL of a supported database. The message does not show the URL: it may
     hold a password.
     """
     try:

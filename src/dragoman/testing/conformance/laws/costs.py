@@ -17,7 +17,7 @@ _INPUT, _CACHED, _OUTPUT = Decimal("0.000003"), Decimal("0.0000003"), Decimal("0
 
 @dataclass(slots=True)
 class _FakePrices:
-    """Invented prices for input, cached and output tokens; no prices if ``knows`` is False."""
+    """Invented prices for input, cached and output tokens; no prices if ``has_prices`` is False."""
 
     has_prices: bool = True
     priced_models: list[str] = field(default_factory=list)
