@@ -84,10 +84,10 @@ class Glob:
         return frozenset(self._literals)
 
     def matches(self, text: str) -> bool:
-        literals, across, within = self._literals, self._any_states, self._segment_states
+        literals, any_states, segment_states = self._literals, self._any_states, self._segment_states
         states = self._start
         for character in text:
-            skipped = states & (across if character == "/" else within)
+            skipped = states & (any_states if character == "/" else segment_states)
             states = ((states & literals.get(character, 0)) << 1) | skipped
             if not states:
                 return False

@@ -57,8 +57,8 @@ class ToolIdReader:
         self._before = role
 
     def pop_native_ids(self) -> dict[str, str]:
-        taken, self.native_ids = self.native_ids, {}
-        return taken
+        collected, self.native_ids = self.native_ids, {}
+        return collected
 
     def _to_canonical(self, native: str) -> str:
         if _CANONICAL.fullmatch(native) and native not in self._taken:

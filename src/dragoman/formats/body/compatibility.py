@@ -83,8 +83,8 @@ def _incompatible(
     body_parts = [_build_part(part) for part in parts]
     for needed in producer.parts:
         if needed.required and not any(needed.matches(part) for part in body_parts):
-            taken = [MessageBodySchemaPart(name=part.name, content_type="**") for part in body_parts if part.name]
-            example = _find_uncovered(needed, [*avoided, *taken])
+            named_parts = [MessageBodySchemaPart(name=part.name, content_type="**") for part in body_parts if part.name]
+            example = _find_uncovered(needed, [*avoided, *named_parts])
             if example is None:
                 return Compatibility(False, reason)
             body_parts.append(_build_part(example))
@@ -152,10 +152,10 @@ def _walk(globs: Sequence[Glob], texts: "_Language", budget: "_StepBudget") -> I
             if after is None or not (first := globs[0].advance(states[0], character)):
                 continue
             rest = (glob.advance(state, character) for glob, state in zip(globs[1:], states[1:], strict=True))
-            reached = (after, (first, *rest))
-            if reached not in seen:
-                seen.add(reached)
-                waiting.append((text + character, reached))
+            successor = (after, (first, *rest))
+            if successor not in seen:
+                seen.add(successor)
+                waiting.append((text + character, successor))
 
 
 class _StepBudget:

@@ -168,9 +168,9 @@ def _take_buffered(stream: Any) -> bytes:
     buffer = getattr(stream, "_buffer", None)
     if not isinstance(buffer, deque):
         return b""
-    left = b"".join(buffer)[stream._buffer_offset :]
+    remaining = b"".join(buffer)[stream._buffer_offset :]
     buffer.clear()
-    return left
+    return remaining
 
 
 def _headers(response: Any) -> dict[str, str]:
