@@ -88,8 +88,8 @@ def decode_usage(native: dict[str, Any] | None) -> TokenUsage | None:
     compacted = [each for each in iterations if each.get("type") == "compaction"]
     advisor_calls = sum(each.get("type") == "advisor_message" for each in iterations)
 
-    def billed(name: str, top: int) -> int:
-        return top + sum(count.count_at(f"iterations.{name}", each.get(name)) for each in compacted)
+    def billed(name: str, total: int) -> int:
+        return total + sum(count.count_at(f"iterations.{name}", each.get(name)) for each in compacted)
 
     return TokenUsage(
         input_tokens=billed("input_tokens", count("input_tokens")),

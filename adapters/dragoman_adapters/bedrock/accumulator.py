@@ -29,7 +29,7 @@ class BlockAccumulator:
         self.ended = False
 
     def require_kind(self, kind: str) -> None:
-        """Raises ValueError if the block is of another kind, or if blocks of this kind need a start event."""
+        """Raise ValueError if the block is of another kind, or if blocks of this kind need a start event."""
         if kind != (self.kind or ("" if kind in _STARTED_KINDS else kind)):
             raise ValueError(f"{kind} in a content block of another kind")
         self.kind = kind

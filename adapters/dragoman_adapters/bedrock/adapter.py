@@ -102,10 +102,10 @@ class BedrockAdapter(WireAdapter):
 def _find_capabilities(model: str) -> AdapterCapabilities:
     """Return the declarations of a model id, inference profile or ARN."""
     name = unquote(model)
-    claude = _CLAUDE_ID.fullmatch(name)
-    if claude is None:
+    match = _CLAUDE_ID.fullmatch(name)
+    if match is None:
         return _MODELS.capabilities(name)
-    facts = _ANTHROPIC_MODELS.capabilities(claude[1]).model_dump(mode="json", exclude_unset=True)
+    facts = _ANTHROPIC_MODELS.capabilities(match[1]).model_dump(mode="json", exclude_unset=True)
     return ModelTable({"default": facts, "model": _DATA["model"]}).capabilities(name)
 
 

@@ -81,7 +81,7 @@ def parse_row(name: str, table: Mapping[str, Any], origin: str) -> EndpointRow:
 
 
 def _check_capabilities(name: str, row: EndpointRow, origin: str) -> None:
-    """Raises ConfigurationError if capabilities are invalid, which would otherwise show when a model is used."""
+    """Raise ConfigurationError if capabilities are invalid, which would otherwise show when a model is used."""
     layers = {"default": row.default}
     layers |= {f"model.{index}": _capability_fields(models) for index, models in enumerate(row.models)}
     for section, capabilities in layers.items():

@@ -43,9 +43,9 @@ def decode_message(
     status: MessageStatus = MessageStatus.COMPLETE,
 ) -> Message:
     """Decode a whole reply, or the one that a stream has accumulated. The first candidate is the message."""
-    top = camel_case_fields(native)
+    fields = camel_case_fields(native)
     candidates = native.get("candidates") or []
-    is_blocked = "blockReason" in (top.get("promptFeedback") or {})
+    is_blocked = "blockReason" in (fields.get("promptFeedback") or {})
     if not candidates and not is_blocked and status is MessageStatus.COMPLETE:
         raise ValueError("there is neither a candidate nor a reason why the prompt was blocked")
     chosen = candidates[0] if candidates else {}
@@ -54,17 +54,17 @@ def decode_message(
     content = decode_citations.attach_citations(content, candidate)
     reason = finish_reason_name(candidate.get("finishReason"), facts)
     usage_counts = decode_usage(
-        top.get("usageMetadata"), decode_citations.count_searches(candidate, facts["search_unit"])
+        fields.get("usageMetadata"), decode_citations.count_searches(candidate, facts["search_unit"])
     )
     covered = _COVERED_FIELDS if usage_counts else _COVERED_FIELDS - {"usageMetadata"}
-    raw: dict[str, Any] = {key: value for key, value in top.items() if key not in covered}
+    raw: dict[str, Any] = {key: value for key, value in fields.items() if key not in covered}
     raw |= {"candidate": candidate} if candidate else {}
     raw |= {"candidates": candidates[1:]} if candidates[1:] else {}
     raw |= {"blocks": notes} if notes else {}
     has_calls = any(block.type == "tool_use" for block in content)
     return reply.build(
         content,
-        model=top.get("modelVersion"),
+        model=fields.get("modelVersion"),
         stop_reason=_decode_stop_reason(reason, status, has_calls=has_calls, is_blocked=is_blocked and not candidates),
         usage=usage_counts,
         raw=raw,

@@ -96,5 +96,5 @@ def apply_note(encoded: dict[str, Any], note: Mapping[str, Any] | None) -> dict[
     inner = note.get("inner", {})
     whole = {key: apply_diff(value, inner[key]) if key in inner else value for key, value in encoded.items()}
     merged = restore_base64(apply_diff(whole, note), note.get("base64", ()))
-    respelled: dict[str, Any] = restore_spelling(merged, note.get("spelling", ()))
-    return respelled
+    restored: dict[str, Any] = restore_spelling(merged, note.get("spelling", ()))
+    return restored

@@ -13,7 +13,7 @@ _BY_MESSAGE: tuple[tuple[str, type[ProviderError]], ...] = (
 
 
 def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-    """Return the error of an error object, by HTTP or in a stream. Only its words tell its class."""
+    """Return the error of an error object, by HTTP or in a stream. Its class follows from its message."""
     error = native.get("error")
     inner = error if isinstance(error, dict) else {}
     failure = origin.failure(

@@ -23,8 +23,8 @@ def decode_media(part: dict[str, Any], provider: str) -> ContentBlock | None:
         case "input_audio" if isinstance(part["input_audio"], str):
             source, media_type = _decode_source(part["input_audio"])
             is_bare_base64 = source.kind == "url" and not source.data.startswith(("http://", "https://"))
-            bare = MediaSource(kind="base64", data=source.data) if is_bare_base64 else source
-            return AudioBlock(source=bare, media_type=media_type)
+            base64_source = MediaSource(kind="base64", data=source.data) if is_bare_base64 else source
+            return AudioBlock(source=base64_source, media_type=media_type)
         case "input_audio" if isinstance(part["input_audio"], dict):
             audio = part["input_audio"]
             media_type = _AUDIO_TYPES.get(audio["format"], f"audio/{audio['format']}")

@@ -141,13 +141,13 @@ class ResponsesStreamDecoder(StreamDecoder):
 
     def _find_item(self, native: dict[str, Any], index: int | None) -> ItemAccumulator | None:
         """Return the item of a finished object: by its index, by its id, or the first open one of its kind."""
-        alike = [item for item in self._items if item.kind == item_kind(native)]
-        if index is not None and (item := self._by_index.get(index)) in alike:
+        same_kind = [item for item in self._items if item.kind == item_kind(native)]
+        if index is not None and (item := self._by_index.get(index)) in same_kind:
             return item
-        named = [item for item in alike if item.name == item_name(native)]
-        if index is not None or all(item.closed for item in alike):
+        named = [item for item in same_kind if item.name == item_name(native)]
+        if index is not None or all(item.closed for item in same_kind):
             return named[-1] if named else None
-        return next(item for item in (*named, *alike) if not item.closed)
+        return next(item for item in (*named, *same_kind) if not item.closed)
 
     def _added(self, native: dict[str, Any], index: int | None) -> Iterator[StreamEvent]:
         yield from self._begin({})

@@ -137,10 +137,10 @@ class NoModelError(DragomanError):
 
     def __init__(self, candidates: Iterable[tuple[str, str, tuple[tuple[str, str], ...]]]) -> None:
         self.candidates = tuple(candidates)
-        tried = [f"{model} ({by}): {_because(against)}" for model, by, against in self.candidates]
+        lines = [f"{model} ({by}): {_because(against)}" for model, by, against in self.candidates]
         super().__init__(
-            "no model can take this turn; considered were:\n  " + "\n  ".join(tried)
-            if tried
+            "no model can take this turn; considered were:\n  " + "\n  ".join(lines)
+            if lines
             else "no model can take this turn: none was asked for, and there is no default"
         )
 

@@ -13,12 +13,12 @@ def diff_objects(native: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[
     """``{"set": fields to lay over, "drop": fields to leave out}``, or None if nothing differs."""
     missing = object()
     changed = {key: value for key, value in native.items() if not _is_same_json(encoded.get(key, missing), value)}
-    surplus = [key for key in encoded if key not in native]
+    extra_keys = [key for key in encoded if key not in native]
     found: dict[str, Any] = {}
     if changed:
         found["set"] = changed
-    if surplus:
-        found["drop"] = surplus
+    if extra_keys:
+        found["drop"] = extra_keys
     return found or None
 
 

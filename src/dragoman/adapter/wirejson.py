@@ -25,7 +25,7 @@ def loads(data: bytes | str, *, what: str = "the reply") -> Any:
 
 
 def loads_object(data: bytes | str, *, what: str = "the reply") -> dict[str, Any]:
-    """Raises MalformedReplyError if the data is not a JSON object."""
+    """Raise MalformedReplyError if the data is not a JSON object."""
     try:
         value = _parse(data)
     except ValueError as error:

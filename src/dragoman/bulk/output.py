@@ -32,9 +32,9 @@ def join_rows(rows: Source, manifest: Manifest, models: Mapping[str, int], prefi
     for row_no, row in enumerate(rows):
         for model, reader in readers.items():
             answer_columns = {prefix + name: value for name, value in _answer_columns(model, reader.at(row_no)).items()}
-            if taken := sorted(answer_columns.keys() & row.keys()):
+            if conflicts := sorted(answer_columns.keys() & row.keys()):
                 raise ConfigurationError(
-                    f"the rows already have a column {taken[0]!r}: set a prefix for the added columns"
+                    f"the rows already have a column {conflicts[0]!r}: set a prefix for the added columns"
                 )
             yield row | answer_columns
 

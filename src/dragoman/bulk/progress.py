@@ -121,7 +121,8 @@ class ProgressTracker:
             self._callback(self.snapshot)
 
     def _projected_cost(self, cost: Decimal | None) -> Decimal | None:
-        """None if a model has rows left but no answer of known cost so far."""
+        """Return the expected cost of the whole run, or None if a model has rows left but no answer of known cost so
+        far."""
         for model, remaining in self._remaining.items():
             if remaining > 0:
                 count, usd = self._costs.get(model, (0, Decimal(0)))

@@ -21,9 +21,10 @@ _MAX_RESET = 3_600.0
 
 
 def remaining_requests(headers: Mapping[str, str], tokens: float, now: datetime) -> tuple[int, float | None] | None:
-    """How many requests of ``tokens`` tokens the remaining quota allows, and in how many seconds it resets.
+    """Return the number of requests of ``tokens`` tokens that the remaining quota allows, and the seconds until it
+    resets.
 
-    None if the reply has no such headers; no seconds if it does not say when.
+    None if the reply has no such headers; the seconds are None if it does not state them.
     """
     remaining_by_unit = read_remaining(headers)
     if not remaining_by_unit:

@@ -133,7 +133,7 @@ class CsvSource:
 
 
 class ParquetSource:
-    """Read by DuckDB, a few rows at a time."""
+    """A Parquet file, which DuckDB reads a few rows at a time."""
 
     def __init__(self, path: Path) -> None:
         self.name = path.name

@@ -33,7 +33,7 @@ class Glob:
         self._literals: dict[str, int] = {}
         self._start = self._accepting = 0
         self._any_states = 0
-        """Where any character may be passed over, and in _within where any but a slash may."""
+        """The states in which any character may be skipped; _segment_states are those in which any but a slash may."""
         self._segment_states = 0
         state = 1
         for alternative in expand_braces(pattern) if braces else (pattern,):
@@ -84,10 +84,10 @@ class Glob:
         return frozenset(self._literals)
 
     def matches(self, text: str) -> bool:
-        literals, across, within = self._literals, self._any_states, self._segment_states
+        literals, any_states, segment_states = self._literals, self._any_states, self._segment_states
         states = self._start
         for character in text:
-            skipped = states & (across if character == "/" else within)
+            skipped = states & (any_states if character == "/" else segment_states)
             states = ((states & literals.get(character, 0)) << 1) | skipped
             if not states:
                 return False

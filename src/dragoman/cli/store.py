@@ -60,7 +60,7 @@ def _day(at: datetime | None) -> date | None:
 
 
 def _url(name: str | None) -> str | None:
-    """Raises ConfigurationError if there is no such file: an export must not create the store that it reads."""
+    """Raise ConfigurationError if there is no such file: an export must not create the store that it reads."""
     if name is None:
         return None
     url = name if "://" in name else f"sqlite:///{name}"

@@ -154,8 +154,8 @@ class EventBus:
 
         Raises EventError in an event loop that runs handlers, because they could not run: see `flush_async`.
         """
-        here = running_loop()
-        if any(one.runs_in(here) for one in self._subscriptions):
+        loop = running_loop()
+        if any(one.runs_in(loop) for one in self._subscriptions):
             raise EventError("handlers run in this event loop, which a sync method would block: await the async method")
         return self._wait(timeout)
 

@@ -77,9 +77,9 @@ def copy_json_at(value: Any, path: str = "$") -> Any:
     try:
         return copy_json(value, MAX_DOCUMENT_DEPTH)
     except PydanticCustomError as error:
-        within = str((error.context or {}).get("path", "$"))
-        reason = error.message().removeprefix(within).strip()
-        raise FormatError(_shorten(reason), path=path + within.removeprefix("$")) from None
+        inner_path = str((error.context or {}).get("path", "$"))
+        reason = error.message().removeprefix(inner_path).strip()
+        raise FormatError(_shorten(reason), path=path + inner_path.removeprefix("$")) from None
 
 
 def iter_entries(data: Any, *, format_name: str) -> Iterator[tuple[str, dict[str, Any]]]:

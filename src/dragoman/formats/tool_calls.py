@@ -48,7 +48,7 @@ class ToolIdReader:
             self._latest[call.id] = call.id
 
     def start_turn(self, role: Role, *, has_results: bool) -> None:
-        """Start a message: calls that are still unanswered when someone else speaks stay unanswered.
+        """Start a message. Calls that have no answer when a message of another role begins never get one.
 
         ``has_results``: the message holds results, whatever its role.
         """
@@ -57,8 +57,8 @@ class ToolIdReader:
         self._before = role
 
     def pop_native_ids(self) -> dict[str, str]:
-        taken, self.native_ids = self.native_ids, {}
-        return taken
+        collected, self.native_ids = self.native_ids, {}
+        return collected
 
     def _to_canonical(self, native: str) -> str:
         if _CANONICAL.fullmatch(native) and native not in self._taken:

@@ -33,7 +33,8 @@ class Grant:
 
 
 class Limits:
-    """Some `Limit`\\ s, and how much of them is used. Share one among all sessions, threads and event loops.
+    """Several limits, each a `Limit`, with their counters. Share one object among all sessions, threads and event
+    loops.
 
     Without a ``url`` the counters are in this process. With ``redis://…`` or ``valkey://…`` (extra
     ``dragoman[redis]``), all processes with the same server and the same ``name`` share them, by the server's clock.

@@ -1,4 +1,4 @@
-"""Who may read and change which slot of the extensions, as one table.
+"""The table of the extensions' slots: who may read and change each.
 
 A slot that is not in the table can be neither read nor changed. Source: docs/reference/cmf.md#tiers and
 docs/reference/cmf.md#capabilities.
@@ -88,7 +88,8 @@ SLOTS: dict[str, Slot] = {
     "delegation": Slot(Tier.MONOTONIC, read=Capability.READ_DELEGATION, write=Capability.APPEND_DELEGATION),
     "custom": Slot(Tier.MUTABLE),
 }
-"""By path. A path of one word covers everything below it; security and its subject have a row for each field."""
+"""The slots by path. A path of one word covers everything below it; security and its subject have a row for each
+field."""
 
 
 def expand_capabilities(capabilities: Iterable[Capability | str]) -> frozenset[Capability]:

@@ -1,5 +1,5 @@
-"""From the rows of a model to the rates of one reply: the active row, the variant that the reply names, and the rate
-for the length of the prompt.
+"""Finds the rates of one reply among the rows of a model: the active row, the variant that the reply names, and the
+rate for the length of the prompt.
 """
 
 from collections.abc import Mapping

@@ -68,7 +68,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceRow:
-    """The prices of one model while the row is valid. A row without any rate says that they are unknown.
+    """The prices of one model while the row is valid. If a row has no rate, the prices are unknown.
 
     ``valid_from`` is inclusive, ``valid_until`` exclusive, None is open. ``variant`` is what a reply must say for
     the row to apply (``("service_tier", "flex")``); such a row lists only the differences from the standard one.
@@ -148,8 +148,8 @@ def _rates(raw: Mapping[str, Any]) -> Iterator[tuple[str, Rate]]:
     for tier in tiers:
         if unknown := tier.keys() - {"tokens", *TOKEN_RATES}:
             raise ValueError(f"over: unknown: {', '.join(sorted(unknown))}")
-        if without := [name for name in tier if name != "tokens" and name not in raw]:
-            raise ValueError(f"over: {', '.join(without)} has no rate for shorter prompts")
+        if missing := [name for name in tier if name != "tokens" and name not in raw]:
+            raise ValueError(f"over: {', '.join(missing)} has no rate for shorter prompts")
     for name in TOKEN_RATES:
         if name in raw:
             over = tuple((tier["tokens"], _amount(tier[name])) for tier in tiers if name in tier)

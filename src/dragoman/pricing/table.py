@@ -53,7 +53,7 @@ class PriceTable:
     def with_overlay(self, overlay: Mapping[str, Any] | str | Path) -> "PriceTable":
         """Return a table of the same folder with this overlay, which replaces the current one.
 
-        The whole overlay is read at once, so that a fault is not found only when a reply has been paid for. Raises
+        The whole overlay is read at once, so that its faults are found before any reply is paid for. Raises
         ConfigurationError.
         """
         table = PriceTable(self._path, overlay)
@@ -113,9 +113,9 @@ class PriceTable:
     ) -> Usage:
         """As `price`, but without a warning about the provider's own figure; a batch stays a batch.
 
-        ``standard`` ignores tier and speed: they are words of another provider.
+        ``standard`` ignores tier and speed: it is for replies of another provider, whose words for these differ.
         """
-        at = _in_utc(at)
+        at = _to_utc(at)
         batch = batch or usage.service_tier == "batch" or getattr(usage, "pricing_mode", None) == "batch"
         model = self._model(model_id)
         quote = NO_QUOTE if model is None else model.quote(_STANDARD_USAGE if standard else usage, at, batch)
@@ -124,12 +124,12 @@ class PriceTable:
     def find(self, model_id: str, at: datetime | None = None) -> PriceRow | None:
         """Return the standard prices of a model at that time (default: now), or None if the table has none."""
         model = self._model(model_id)
-        return None if model is None else model.row(_in_utc(at or datetime.now(UTC)))
+        return None if model is None else model.row(_to_utc(at or datetime.now(UTC)))
 
     def variants(self, model_id: str, at: datetime | None = None) -> tuple[PriceRow, ...]:
         """Return the variants of the standard prices at that time (default: now): batch, service tiers, speeds."""
         model = self._model(model_id)
-        moment = _in_utc(at or datetime.now(UTC))
+        moment = _to_utc(at or datetime.now(UTC))
         return tuple(row for row in model.rows if row.variant and row.is_active(moment)) if model else ()
 
     def providers(self) -> tuple[str, ...]:
@@ -228,7 +228,7 @@ class PriceTable:
 
     @cached_property
     def accepted(self) -> frozenset[str]:
-        """The models whose figures look odd but were verified, as the overlays say."""
+        """The models whose figures look wrong, but were verified: the overlays list them."""
         return frozenset(model for overlay in self._raw_overlays for model in overlay.get("accepted", ()))
 
     @cached_property
@@ -252,7 +252,7 @@ class PriceTable:
         return {name: defaults | section for name, section in sections.items()}
 
 
-def _in_utc(at: datetime) -> datetime:
+def _to_utc(at: datetime) -> datetime:
     if at.tzinfo is UTC:
         return at
     if at.tzinfo is None:
@@ -261,7 +261,7 @@ def _in_utc(at: datetime) -> datetime:
 
 
 _STANDARD_USAGE = TokenUsage()
-"""A reply that says nothing about how it was served."""
+"""The usage of a reply that does not state how it was served."""
 
 
 def _warn_of_difference(model_id: str, priced: Usage) -> None:

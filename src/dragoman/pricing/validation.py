@@ -97,9 +97,9 @@ def _row_oddities(row: PriceRow) -> Iterator[str]:
             yield f"{name} is more than {_MAX_RATE} dollars per million tokens: {_describe_row(row)}"
         if any(amount < rate.amount for _, amount in rate.over):
             yield f"{name} is cheaper for longer prompts: {_describe_row(row)}"
-    for dear, cheap in (("input", "cache_read"), ("cache_write_1h", "cache_write")):
-        if {dear, cheap} <= row.rates.keys() and row.rates[dear].amount < row.rates[cheap].amount:
-            yield f"{cheap} is more expensive than {dear}: {_describe_row(row)}"
+    for expensive, cheap in (("input", "cache_read"), ("cache_write_1h", "cache_write")):
+        if {expensive, cheap} <= row.rates.keys() and row.rates[expensive].amount < row.rates[cheap].amount:
+            yield f"{cheap} is more expensive than {expensive}: {_describe_row(row)}"
 
 
 def _overlaps(first: PriceRow, second: PriceRow) -> bool:

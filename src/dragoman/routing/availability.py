@@ -28,7 +28,8 @@ _MAX_ENTRIES = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutageThresholds:
-    """When something counts as down; the defaults follow docs/reference/routing-and-events.md#availability."""
+    """When a model or a provider counts as down; the defaults follow
+    docs/reference/routing-and-events.md#availability."""
 
     failures: int = 5
     models: int = 3

@@ -35,8 +35,8 @@ UserInput = str | ContentBlock | Iterable[ContentBlock] | Message
 Approve = Callable[[ToolUseBlock, ToolDefinition], bool | Awaitable[bool]]
 """Decides whether a call may run. Only an AsyncSession can await the decision."""
 
-LONGEST_TURN = 20
-"""Rounds of tools in one turn, unless ``max_rounds`` says otherwise."""
+DEFAULT_MAX_ROUNDS = 20
+"""The default of ``max_rounds``: rounds of tools in one turn."""
 
 
 def _utc_now() -> datetime:
@@ -70,7 +70,7 @@ class SessionSettings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionConfig:
-    """Everything that a session is set to, checked. A session reads it and never changes it.
+    """The validated settings of a session, which never change.
 
     Raises ConfigurationError for a value of the wrong class.
     """
@@ -78,22 +78,22 @@ class SessionConfig:
     tools: Iterable[Tool | Callable[..., Any]] = ()
     """Functions or `Tool` objects that the model may call."""
     options: AdapterOptions | None = None
-    """They apply to every turn that does not override them."""
+    """The options of every turn that does not override them."""
     providers: Mapping[str, Mapping[str, Any]] | None = None
     """Transport settings by provider name: api_key, base_url, client (an httpx client, or the provider's official one),
     timeout in seconds, retry (a `RetryPolicy`), and the others of the transport's class."""
     workspace: str | Path | None = None
-    """The folder below which media of the kind ``file_ref`` are read: once, so that what was sent stays the same if the
-    file changes."""
+    """The folder with the media of the kind ``file_ref``. Each file is read once, so that what was sent stays the same
+    if the file changes."""
     fetch: Callable[[str], FetchedMedia] | None = None
-    """Fetches media that the model takes, but not by URL, once for each URL, such as a
-    `dragoman.transport.fetch.Fetcher`. Without it nothing is ever fetched."""
+    """Fetches media if the model does not accept their URLs, once for each URL; for example a
+    `dragoman.transport.fetch.Fetcher`. Without it, nothing is fetched."""
     approve: Approve | None = None
-    """Decides before each call of a tool; the model learns that a call was declined. Without it every call runs."""
-    max_rounds: int = LONGEST_TURN
+    """Decides before each call of a tool. If it declines, the model receives an error. Without it, every call runs."""
+    max_rounds: int = DEFAULT_MAX_ROUNDS
     """The rounds of tools in one turn, at least 1."""
     budgets: Iterable[Budget] = ()
-    """What may be spent; checked before each request."""
+    """Limits on what the session may spend, checked before each request."""
     limits: "Limits | None" = None
     """Delay each request until it may start (see `dragoman.limits`)."""
     router: "Router | None" = None
@@ -112,10 +112,11 @@ class SessionConfig:
     prices: Prices | None = None
     """The price table; None is the bundled one."""
     new_id: Callable[[], str] = new_message_id
-    """Makes ids. With ``clock`` it makes a session deterministic in tests."""
+    """Creates ids. With ``clock``, it makes a session deterministic in tests."""
     clock: Callable[[], datetime] = _utc_now
     user_id: str | None = None
-    """Written to each message, as ``pseudonyms`` derive it; without them as given, and then it must reveal nothing."""
+    """The user, written to each message: as a pseudonym with ``pseudonyms``, else unchanged. It must not identify a
+    person then."""
     team_id: str | None = None
     """As ``user_id``."""
     pseudonyms: Pseudonyms | None = None
@@ -167,7 +168,7 @@ class TurnOptions(TypedDict, total=False):
 
 
 def check_names(names: Iterable[str], known: Mapping[str, object], kind: str) -> None:
-    """Raises ConfigurationError for a name that is not known."""
+    """Raise ConfigurationError for an unknown name."""
     for name in names:
         if name not in known:
             raise ConfigurationError(f"unknown {kind}: {name!r:.60}{nearest_name(name, known)}")

@@ -41,7 +41,7 @@ _MEDIA_TYPES = {
     ".html": "text/plain", ".xml": "text/plain", ".yaml": "text/plain", ".yml": "text/plain", ".toml": "text/plain",
     ".py": "text/plain", ".log": "text/plain",
 }  # fmt: skip
-"""By extension. The table of the standard library differs from machine to machine."""
+"""Media types by file extension. The table of the standard library differs from machine to machine."""
 
 _FAMILIES: dict[type, tuple[str, ...]] = {
     ImageBlock: ("image/",),

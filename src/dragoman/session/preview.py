@@ -34,7 +34,7 @@ class Preview:
     input_cost_usd: Decimal | None
     """The price of reading the history once."""
     refusals: tuple[Refusal, ...] = ()
-    """The reasons that routing has a name for."""
+    """The reasons for which routing has a name."""
     present_model: str | None = None
     present_tokens: int | None = None
     """Size of the same history for the present model."""
@@ -94,14 +94,14 @@ class Preview:
         if self.next_turn_cost_status is CostStatus.FREE:
             return f"free{answer}"
         if self.next_turn_cost_usd is None:
-            known = self.next_turn_cost_status is CostStatus.PARTIAL and self.answer_tokens is None
-            return "price unknown before a first answer" if known else f"price unknown{answer}"
-        least = "at least " if self.next_turn_cost_status is CostStatus.PARTIAL else ""
-        return f"{least}{_usd(self.next_turn_cost_usd)}{answer}"
+            before_first_reply = self.next_turn_cost_status is CostStatus.PARTIAL and self.answer_tokens is None
+            return "price unknown before a first answer" if before_first_reply else f"price unknown{answer}"
+        prefix = "at least " if self.next_turn_cost_status is CostStatus.PARTIAL else ""
+        return f"{prefix}{_usd(self.next_turn_cost_usd)}{answer}"
 
 
 def _usd(cost: Decimal) -> str:
-    """An amount above 0 is never shown as 0."""
+    """Format an amount. One above 0 is never shown as 0."""
     return f"under ${_MIN_SHOWN_USD:f}" if 0 < cost < _MIN_SHOWN_USD else f"about ${cost:.6f}"
 
 

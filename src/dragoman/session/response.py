@@ -1,4 +1,4 @@
-"""What the HTTP response of a reply said, apart from the message."""
+"""The HTTP response of a reply: its status, headers, attempts and times."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

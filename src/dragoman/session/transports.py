@@ -23,7 +23,7 @@ class Transports(Generic[TransportT]):
         self._quotas: defaultdict[str, RetryQuota] = defaultdict(RetryQuota)
 
     def get(self, adapter: Adapter) -> TransportT:
-        """Raises ConfigurationError if the settings of the provider do not fit."""
+        """Raise ConfigurationError if the settings of the provider do not fit."""
         provider = adapter.provider
         if provider not in self._open:
             # The timeout is passed with each request.

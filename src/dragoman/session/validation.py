@@ -20,7 +20,7 @@ _CLASSES = {
     "extensions": ("dragoman.canonical.extensions.extensions", "Extensions", "Extensions.model_validate(...)"),
     "tool_ids": ("dragoman.adapter.requests.tool_ids", "ToolIdMap", "ToolIdMap.load(...)"),
 }
-"""By argument: the module and name of its class, and an example of how to make one."""
+"""The module and name of each argument's class, and an example of its construction."""
 
 _ELEMENT_CLASSES: Mapping[str, type] = {"budgets": Budget, "tools": Tool}
 
@@ -30,7 +30,7 @@ _LISTS_OF_FUNCTIONS = ("middleware",)
 
 
 def check_settings(arguments: Mapping[str, Any]) -> None:
-    """Raises ConfigurationError if an argument has the wrong class. None is accepted everywhere.
+    """Raise ConfigurationError if an argument has the wrong class. None is accepted everywhere.
 
     A class that is not loaded yet has no instances, so the check imports nothing.
     """
@@ -52,7 +52,7 @@ def check_settings(arguments: Mapping[str, Any]) -> None:
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
-    """Return a hint at the known name that is most like this one; empty if none is."""
+    """Return a hint for an unknown name: the most similar known name, or all known names if none is similar."""
     found = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {found[0]!r}?" if found else f"; known are {', '.join(known)}"
 
@@ -63,7 +63,7 @@ def _check_callable(name: str, value: Any) -> None:
 
 
 def check_class(name: str, value: Any) -> None:
-    """Raises ConfigurationError if that argument is neither None nor of its class."""
+    """Raise ConfigurationError if that argument is neither None nor of its class."""
     if value is None:
         return
     module, class_name, example = _CLASSES[name]
@@ -75,13 +75,13 @@ def check_class(name: str, value: Any) -> None:
 
 
 def _check_list(name: str, value: Any, *element_class: type) -> None:
-    """A single object is not accepted in place of a list."""
+    """Raise ConfigurationError if the value is not a list. A single object is not accepted in its place."""
     if isinstance(value, (str, bytes, Mapping, *element_class)) or not isinstance(value, Iterable):
         raise ConfigurationError(f"{name} must be a list, not {_describe(value)}: write {name}=[...]")
 
 
 def check_messages(messages: Iterable[Any]) -> list[Message]:
-    """Raises ConfigurationError if one of them is not a Message."""
+    """Return the messages as a list. Raises ConfigurationError if one of them is not a Message."""
     _check_list("messages", messages, Message)
     found = list(messages)
     for index, message in enumerate(found):
@@ -94,7 +94,8 @@ def check_messages(messages: Iterable[Any]) -> list[Message]:
 
 
 def _check_store(store: Any) -> None:
-    """An AsyncStore is refused, because sessions do not await it; its ``store`` is accepted."""
+    """Raise ConfigurationError if the value is not a store. An AsyncStore is refused, because sessions do not await it;
+    its ``store`` is accepted."""
     append = getattr(store, "append", None)
     if not callable(append) or inspect.iscoroutinefunction(append):
         raise ConfigurationError(

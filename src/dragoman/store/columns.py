@@ -80,7 +80,7 @@ def encode_json(value: Any) -> str:
 
 
 def decode_json(stored: str | None) -> Any:
-    """None for None. Raises ValueError and TypeError if it is not JSON."""
+    """Return the value of a JSON text; None for None. Raises ValueError and TypeError if it is not JSON."""
     return None if stored is None else copy_json(from_json(stored, allow_inf_nan=False), MAX_DOCUMENT_DEPTH)
 
 

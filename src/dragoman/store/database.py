@@ -45,7 +45,7 @@ class Mode(Enum):
     READ = auto()
     WRITE = auto()
     STATEMENT = auto()
-    """Only its first statement writes."""
+    """A transaction whose first statement is the only one that writes."""
 
 
 _POSTGRES_OPTIONS: dict[Mode, dict[str, Any]] = {
@@ -193,7 +193,7 @@ class Database:
 
 
 def parse_url(url: str | URL) -> URL:
-    """Raises ConfigurationError if it is not a URL of a supported database. The message does not show the URL: it may
+    """Raise ConfigurationError if it is not a URL of a supported database. The message does not show the URL: it may
     hold a password.
     """
     try:

@@ -53,10 +53,10 @@ def _version(connection: Connection) -> str | None:
 
 
 def _refuse_foreign(connection: Connection) -> None:
-    taken = sorted(set(metadata.tables) & set(inspect(connection).get_table_names()))
-    if taken:
+    existing = sorted(set(metadata.tables) & set(inspect(connection).get_table_names()))
+    if existing:
         raise StoreError(
-            f"the database has tables of another program ({', '.join(taken)}): give the store a database, or a"
+            f"the database has tables of another program ({', '.join(existing)}): give the store a database, or a"
             " PostgreSQL schema, of its own. Nothing was changed"
         )
 

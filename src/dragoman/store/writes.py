@@ -109,7 +109,7 @@ def dump_tool_ids(tool_ids: ToolIdMap | Mapping[str, Any] | None) -> Mapping[str
 
 
 def create(connection: Connection, record: SessionRecord, turn: TurnRecord) -> None:
-    """Raises ConflictError if the id is taken."""
+    """Raise ConflictError if the id is taken."""
     row = session_row(record, next_seq=len(turn.messages))
     try:
         connection.execute(insert(sessions), row)

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 _MODULES = ("faults", "strategies")
-_PLACES = {
+_SUBMODULES = {
     "AdapterConformance": "conformance.suite",
     "ProviderRequest": "doubles.scripted_provider",
     "AsyncCassetteTransport": "cassettes.replay",
@@ -61,11 +61,11 @@ if not TYPE_CHECKING:  # a type checker would believe that every name exists
     def __getattr__(name: str) -> Any:
         if name in _MODULES:
             return import_module(f"{__name__}.{name}")
-        if name not in _PLACES:
+        if name not in _SUBMODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(import_module(f"dragoman.testing.{_PLACES[name]}"), name)
-        globals()[name] = found
-        return found
+        value = getattr(import_module(f"dragoman.testing.{_SUBMODULES[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

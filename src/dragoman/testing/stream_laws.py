@@ -162,7 +162,7 @@ def _equivalent_bodies(subject: StreamSubject) -> Iterator[tuple[str, bytes]]:
 
 def _chunking_plans(bodies: dict[str, bytes], effort: Effort) -> Iterator[tuple[str, Plan]]:
     """Ways to cut each spelling: what every effort tries first, then the two-way splits, drawn by the seed."""
-    picker = random.Random(effort.seed)
+    rng = random.Random(effort.seed)
     always: list[tuple[str, Plan]] = []
     splits: list[tuple[str, Plan]] = []
     for number, (name, body) in enumerate(bodies.items()):
@@ -170,10 +170,10 @@ def _chunking_plans(bodies: dict[str, bytes], effort: Effort) -> Iterator[tuple[
             (name, Rechunk((size,)))
             for size in range(1, (_MAX_CHUNK_SIZE_OF_VARIANTS if number else _MAX_CHUNK_SIZE) + 1)
         ]
-        always += [(name, Rechunk(seed=picker.randrange(2**32))) for _ in range(_RANDOM_CHUNKINGS)]
+        always += [(name, Rechunk(seed=rng.randrange(2**32))) for _ in range(_RANDOM_CHUNKINGS)]
         splits += [(name, Rechunk((at, len(body) - at))) for at in range(1, len(body))]
     if effort.replays is not None and len(always) + len(splits) > effort.replays:
-        splits = picker.sample(splits, max(0, effort.replays - len(always)))
+        splits = rng.sample(splits, max(0, effort.replays - len(always)))
     yield from always
     yield from splits
 
@@ -304,9 +304,9 @@ def _ends(subject: StreamSubject) -> list[int]:
 
 def mutations(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
     """Spoilt in any way: a message or a typed error, in the order that consumers rely on."""
-    picker = random.Random(f"{effort.seed}/{subject.name}")
+    rng = random.Random(f"{effort.seed}/{subject.name}")
     for _ in range(effort.mutations):
-        plan = Mutate(picker.randrange(2**48))
+        plan = Mutate(rng.randrange(2**48))
         try:
             events = subject.play(plan.apply(subject.body))
         except Exception as error:
@@ -320,9 +320,9 @@ def mutated_replies(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
     """The same for the whole reply."""
     if subject.whole is None:
         return
-    picker = random.Random(f"{effort.seed}/{subject.name}/whole")
+    rng = random.Random(f"{effort.seed}/{subject.name}/whole")
     for _ in range(effort.mutations // 4):
-        plan = Mutate(picker.randrange(2**48))
+        plan = Mutate(rng.randrange(2**48))
         body = b"".join(plan.apply(subject.whole))
         try:
             subject.adapter.from_wire_response(WireResponse(200, body), subject.context())

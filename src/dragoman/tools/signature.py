@@ -101,21 +101,23 @@ def _add_default(schema: dict[str, Any], default: Any) -> None:
         return
 
 
-def _simplify(schema: dict[str, Any], definitions: Mapping[str, Any], inside: tuple[str, ...] = ()) -> dict[str, Any]:
+def _simplify(
+    schema: dict[str, Any], definitions: Mapping[str, Any], open_references: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """Return an equivalent schema that is closer to the subset: references inlined, titles dropped, ``X | None`` as a
     list of types. A recursive reference stays, and the check of the subset reports it."""
     reference = schema.get("$ref", "").removeprefix("#/$defs/")
-    if reference and reference not in inside:
+    if reference and reference not in open_references:
         merged = {**definitions[reference], **{key: value for key, value in schema.items() if key != "$ref"}}
-        return _simplify(merged, definitions, (*inside, reference))
+        return _simplify(merged, definitions, (*open_references, reference))
     simplified: dict[str, Any] = {}
     for key, value in schema.items():
         if key == "properties":
-            simplified[key] = {name: _simplify(inner, definitions, inside) for name, inner in value.items()}
+            simplified[key] = {name: _simplify(inner, definitions, open_references) for name, inner in value.items()}
         elif key in _SCHEMA_KEYWORDS and isinstance(value, dict):
-            simplified[key] = _simplify(value, definitions, inside)
+            simplified[key] = _simplify(value, definitions, open_references)
         elif key in _SCHEMA_LIST_KEYWORDS:
-            simplified[key] = [_simplify(inner, definitions, inside) for inner in value]
+            simplified[key] = [_simplify(inner, definitions, open_references) for inner in value]
         elif key != "title":
             simplified[key] = value
     return _merge_union(simplified)

@@ -81,8 +81,8 @@ class Toolbox:
                 violations.append(_violation((name,), f"{type(error).__name__}: {error}"))
         if violations:
             logger.warning("tool.input_invalid: %s: %d violations", call.name, len(violations))
-            misfit = "The arguments do not match the schema: " + "; ".join(violations)
-            return PreparedCall(call, refusal=misfit, fault="validation_error")
+            mismatch = "The arguments do not match the schema: " + "; ".join(violations)
+            return PreparedCall(call, refusal=mismatch, fault="validation_error")
         return PreparedCall(call, found, arguments)
 
 

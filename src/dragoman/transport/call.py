@@ -144,11 +144,11 @@ class Call:
         error.provider = error.provider or self.adapter.provider
         return error
 
-    def to_error(self, raised: Exception) -> DragomanError:
+    def to_error(self, exception: Exception) -> DragomanError:
         """Return the error that an exception during an attempt means. Bugs are raised unchanged."""
-        error = as_error(raised, self.adapter.provider, self.prepared.key)
+        error = as_error(exception, self.adapter.provider, self.prepared.key)
         if error is None:
-            raise raised
+            raise exception
         if isinstance(error, ProviderError):
             error.provider = error.provider or self.adapter.provider
         return error
@@ -208,61 +208,65 @@ class BodyReader:
             self._inflater.finish()
         return b"".join(self._pieces)
 
-    def on_error(self, raised: Exception) -> bytes:
+    def on_error(self, exception: Exception) -> bytes:
         """Handle a broken read: of a failing reply the part that arrived is enough; otherwise raise the exception."""
-        if self._is_error and as_error(raised, self._call.adapter.provider) is not None:
+        if self._is_error and as_error(exception, self._call.adapter.provider) is not None:
             return self._error_body()
-        raise raised
+        raise exception
 
     def _error_body(self) -> bytes:
         return self._call.mask_key(b"".join(self._pieces)[: self._cap])
 
 
 def validate_timeout(seconds: float) -> float:
-    """Raises RequestError for a time limit that is not a positive number."""
+    """Raise RequestError for a time limit that is not a positive number."""
     if not seconds > 0:
         raise RequestError(f"a timeout must be a number of seconds greater than 0, not {seconds!r}")
     return seconds
 
 
-def as_error(raised: Exception, provider: str, key: ApiKey | None = None) -> DragomanError | None:
+def as_error(exception: Exception, provider: str, key: ApiKey | None = None) -> DragomanError | None:
     """Return the error that an exception means; None if it is a bug, not a failed request.
 
     Masks the API key in the exception's text.
     """
-    if isinstance(raised, DragomanError):
-        return raised
-    class_names = _class_names(raised, _HTTP_LIBRARIES)
-    if "TimeoutException" in class_names or isinstance(raised, TimeoutError):
+    if isinstance(exception, DragomanError):
+        return exception
+    class_names = _class_names(exception, _HTTP_LIBRARIES)
+    if "TimeoutException" in class_names or isinstance(exception, TimeoutError):
         message = next((text for name, text in _TIMEOUTS.items() if name in class_names), _NO_DATA)
         return RequestTimeoutError(message, provider=provider)
     if "DecodingError" in class_names:
-        return MalformedReplyError(_describe("the reply could not be decoded", raised, key), provider=provider)
+        return MalformedReplyError(_describe("the reply could not be decoded", exception, key), provider=provider)
     if class_names & {"LocalProtocolError", "UnsupportedProtocol", "InvalidURL"}:
-        return RequestError(f"the request cannot be sent: {type(raised).__name__}")
-    if class_names & _CONNECTION_ERRORS or isinstance(raised, OSError) or _class_names(raised, _BACKEND_LIBRARIES):
-        return NetworkError(_describe("the connection failed", raised, key), provider=provider)
-    return _vendor_error(raised, provider, key)
+        return RequestError(f"the request cannot be sent: {type(exception).__name__}")
+    if (
+        class_names & _CONNECTION_ERRORS
+        or isinstance(exception, OSError)
+        or _class_names(exception, _BACKEND_LIBRARIES)
+    ):
+        return NetworkError(_describe("the connection failed", exception, key), provider=provider)
+    return _vendor_error(exception, provider, key)
 
 
-def _vendor_error(raised: Exception, provider: str, key: ApiKey | None) -> DragomanError | None:
-    class_names = _class_names(raised, _VENDOR_PACKAGES)
+def _vendor_error(exception: Exception, provider: str, key: ApiKey | None) -> DragomanError | None:
+    class_names = _class_names(exception, _VENDOR_PACKAGES)
     if "APITimeoutError" in class_names:
         return RequestTimeoutError(_NO_DATA, provider=provider)
     if "APIConnectionError" in class_names:
-        cause = raised.__cause__
+        cause = exception.__cause__
         inner = as_error(cause, provider, key) if isinstance(cause, Exception) else None
-        return inner or NetworkError(_describe("the connection failed", raised, key), provider=provider)
-    if class_names or (isinstance(raised, TypeError) and "authentication" in str(raised)):
-        return ConfigurationError(_describe("the client refuses to send the request", raised, key))
+        return inner or NetworkError(_describe("the connection failed", exception, key), provider=provider)
+    if class_names or (isinstance(exception, TypeError) and "authentication" in str(exception)):
+        return ConfigurationError(_describe("the client refuses to send the request", exception, key))
     return None
 
 
-def _class_names(raised: Exception, libraries: frozenset[str]) -> set[str]:
-    return {kind.__name__ for kind in type(raised).__mro__ if kind.__module__.partition(".")[0] in libraries}
+def _class_names(exception: Exception, libraries: frozenset[str]) -> set[str]:
+    return {kind.__name__ for kind in type(exception).__mro__ if kind.__module__.partition(".")[0] in libraries}
 
 
-def _describe(problem: str, raised: Exception, key: ApiKey | None) -> str:
-    text = str(raised) if key is None else key.mask(str(raised))
+def _describe(problem: str, exception: Exception, key: ApiKey | None) -> str:
+    text = str(exception) if key is None else key.mask(str(exception))
     text = _URL_SECRETS.sub("***", text).strip()
-    return mask_secrets(f"{problem}: {type(raised).__name__}{f': {text[:_MAX_TEXT]}' if text else ''}")
+    return mask_secrets(f"{problem}: {type(exception).__name__}{f': {text[:_MAX_TEXT]}' if text else ''}")

@@ -15,7 +15,7 @@ from dragoman.adapter.errors import DragomanError
 from dragoman.transport.call import AsyncResponse, RawResponse, SyncResponse
 
 DRAIN_SECONDS = 0.2
-"""Seconds that such a stream gets to end."""
+"""How long an abandoned stream may take to end, in seconds."""
 _MAX_CHUNKS = 64
 
 
@@ -31,7 +31,7 @@ def drain(response: SyncResponse, chunks: Iterator[bytes]) -> None:
 
 
 async def drain_async(response: AsyncResponse, chunks: AsyncIterator[bytes]) -> None:
-    """`drain`, async."""
+    """The async twin of `drain`."""
     import asyncio
 
     if not _needs_drain(response):

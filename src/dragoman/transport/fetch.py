@@ -186,14 +186,16 @@ class Fetcher:
 
         url_text = str(target.url)
         for address in target.addresses[:_MAX_ADDRESSES]:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
                 break
             try:
                 with (
-                    _ConnectionTimer(left) as timer,
+                    _ConnectionTimer(remaining) as timer,
                     closing(self._connect()) as connection,
-                    closing(connection.handle_request(_request(target, address, left, timer.on_trace))) as response,
+                    closing(
+                        connection.handle_request(_request(target, address, remaining, timer.on_trace))
+                    ) as response,
                 ):
                     return self._read_response(url_text, response, deadline)
             except (httpx.ConnectError, httpx.ConnectTimeout):

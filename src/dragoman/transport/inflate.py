@@ -49,7 +49,7 @@ class Inflater:
             data = self._decompressor.unused_data
 
     def finish(self) -> None:
-        """Raises StreamTruncatedError if the compressed data is incomplete."""
+        """Raise StreamTruncatedError if the compressed data is incomplete."""
         if self._fed and (self._decompressor is None or not self._decompressor.eof):
             raise StreamTruncatedError("the compressed reply is incomplete")
 

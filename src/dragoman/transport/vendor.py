@@ -96,11 +96,11 @@ def _prepare_request(request: WireRequest, key: ApiKey | None) -> PreparedReques
     return PreparedRequest("POST", validate_path(request.path), headers, request.body, request.stream, key)
 
 
-def _error_response(raised: Exception) -> Any:
+def _error_response(exception: Exception) -> Any:
     """Return the failing response inside a client's exception; any other exception is raised."""
-    response = getattr(raised, "response", None)
+    response = getattr(exception, "response", None)
     if response is None or not hasattr(response, "status_code"):
-        raise raised
+        raise exception
     return response
 
 

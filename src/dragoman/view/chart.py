@@ -69,7 +69,7 @@ class Chart:
 
 
 def chart(replies: Sequence[ChartReply]) -> Chart | None:
-    """None if there is nothing to draw."""
+    """Return the chart, or None if there is nothing to draw."""
     usages = [reply.usage for reply in replies if reply.usage is not None]
     if not usages:
         return None

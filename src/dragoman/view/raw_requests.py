@@ -39,7 +39,7 @@ class RawRequests:
         self._bytes = 0
 
     def add(self, number: int, model: str, request: WireRequest) -> Raw | None:
-        """None if the page would become too large."""
+        """Return the request as the page shows it, or None if the page would become too large."""
         self._bytes += len(request.body)
         if self._bytes > MAX_BYTES:
             return None

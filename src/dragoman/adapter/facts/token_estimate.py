@@ -119,8 +119,8 @@ class Weights(FrozenModel):
         total = self.start + sum(self.image.tokens(size, detail) for size, detail in measures.images)
         for name in PARTS:
             total += getattr(self, name) * getattr(measures, name)
-        for name, once, again in zip(TextCounts._fields, measures.text, measures.schema_text, strict=True):
-            total += getattr(self, name) * (once + again)
+        for name, text_count, schema_count in zip(TextCounts._fields, measures.text, measures.schema_text, strict=True):
+            total += getattr(self, name) * (text_count + schema_count)
         return max(1, round(total))
 
 

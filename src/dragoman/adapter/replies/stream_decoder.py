@@ -232,7 +232,7 @@ class _StallTimer:
         self._last_progress = 0.0 if idle_timeout is None else clock()
 
     def check(self, chunk: bytes) -> None:
-        """Raises RequestTimeoutError if the stream has sent no data for too long."""
+        """Raise RequestTimeoutError if the stream has sent no data for too long."""
         if self._timeout is None:
             return
         now = self._clock()

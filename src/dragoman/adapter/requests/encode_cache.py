@@ -42,7 +42,7 @@ class EncodedPrefix:
     def extend(
         self, messages: Sequence[Message], items: list[Any], losses: Sequence[Loss], encoder_state: Mapping[str, Any]
     ) -> "EncodedPrefix":
-        """Append messages with their items, their losses and the adapter's state after them."""
+        """Return the prefix with more messages, their items and losses, and the adapter's state after them."""
         return replace(
             self,
             messages=(*self.messages, *messages),
@@ -64,8 +64,8 @@ EMPTY_PREFIX = EncodedPrefix()
 
 
 class EncodeCache:
-    """Encoded prefixes by target. The key holds the model and the adapter's type, because two APIs of one provider have
-    different items. Lives as long as a session, whose id map must stay the same."""
+    """The encoded prefixes of one session by target, which holds the model and the adapter's type: two APIs of one
+    provider have different items. The session's id map must stay the same."""
 
     def __init__(self) -> None:
         self._prefixes: dict[Hashable, EncodedPrefix] = {}

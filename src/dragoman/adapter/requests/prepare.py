@@ -63,15 +63,15 @@ def _emulate_schema(
 ) -> tuple[Sequence[Message], Tools, AdapterOptions]:
     """If the wire has no field for the output schema, send it as the input of the only tool, or in the system
     prompt."""
-    abilities, schema = target.capabilities, options.output_schema
-    has_tools = bool(tools) and bool(abilities.supports_tools)
+    capabilities, schema = target.capabilities, options.output_schema
+    has_tools = bool(tools) and bool(capabilities.supports_tools)
     if (
         schema is None
-        or not abilities.supports_structured_output
-        or structured_output.supports_native_schema(abilities, tools=has_tools)
+        or not capabilities.supports_structured_output
+        or structured_output.supports_native_schema(capabilities, tools=has_tools)
     ):
         return messages, tools, options
-    if options.context is None or not structured_output.can_use_answer_tool(abilities, options, has_tools=has_tools):
+    if options.context is None or not structured_output.can_use_answer_tool(capabilities, options, has_tools=has_tools):
         return structured_output.add_schema_prompt(messages, schema), tools, options
     options.context.answer_tool = AnswerTool()
     reason = f"output_schema: {target.model} is made to call a tool whose input is the answer"

@@ -66,8 +66,8 @@ def project(
 ) -> Projection:
     """Return the turns to send and their losses.
 
-    ``keys`` are those of calls that were made before these messages. ``server_state``: the provider stores earlier
-    turns, so results may belong to calls that are not in the messages.
+    ``keys`` are the keys of calls before these messages. ``server_state``: the provider stores earlier turns, so
+    results may belong to calls that are not in the messages.
 
     Raises CriticalLossError if a critical block would be lost, and ProjectionError if the model refuses the thinking
     of others.
@@ -96,13 +96,13 @@ def project(
 
 
 def refuse_critical(messages: Sequence[Message], losses: Iterable[Loss]) -> None:
-    """Raises CriticalLossError if one of the losses concerns a block marked critical."""
+    """Raise CriticalLossError if one of the losses concerns a block marked critical."""
     critical = {message.id: message.metadata.critical for message in messages if message.metadata.critical}
     for loss in losses:
         marked = critical.get(loss.message_id, False)
         # A block that an earlier step replaced has no index any more: it may be the marked one.
-        named = marked is True or (marked and loss.block_index in (*marked, SYNTHETIC))
-        if named and loss.severity is Severity.WARNING:
+        is_critical = marked is True or (marked and loss.block_index in (*marked, SYNTHETIC))
+        if is_critical and loss.severity is Severity.WARNING:
             raise CriticalLossError(
                 f"block {loss.block_index} of message {loss.message_id} is marked critical and would be lost:"
                 f" {loss.reason}"
@@ -131,7 +131,7 @@ class _Projector:
         return turn.map_blocks(change)
 
     def flatten_tools(self, turn: Turn) -> Turn:
-        """Turn calls and results into text if the model does not support tools."""
+        """Replace calls and results with text if the model does not support tools."""
         if self._capabilities.supports_tools:
             return turn
         why = f"{self._target.model} knows no tools: sent as text"
@@ -192,9 +192,9 @@ class _Projector:
                 yield Turn.synthetic(source.message, Role.USER, tuple(moved))
                 moved, source = [], None
             if not turn.plain:
-                turn, follows = self._filter_turn_media(turn)
-                if follows:
-                    moved += follows
+                turn, following = self._filter_turn_media(turn)
+                if following:
+                    moved += following
                     source = turn
             yield turn
         if source is not None:
@@ -202,11 +202,11 @@ class _Projector:
 
     def _filter_turn_media(self, turn: Turn) -> tuple[Turn, list[ContentBlock]]:
         """Return the turn with supported media, and the media that must follow in a user's turn."""
-        follows: list[ContentBlock] = []
+        following: list[ContentBlock] = []
 
         def change(block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
             if isinstance(block, ToolResultBlock):
-                return (self._filter_result(turn, block, index, follows),)
+                return (self._filter_result(turn, block, index, following),)
             if not isinstance(block, Media):
                 return (block,)
             why = self._media_problem(block)
@@ -214,21 +214,21 @@ class _Projector:
                 why = f"{self._target.model} takes no {block.type} in a message of the role {turn.role}"
             return (self._replace_media(turn, block, index, why),) if why else (block,)
 
-        return turn.map_blocks(change), follows
+        return turn.map_blocks(change), following
 
     def _filter_result(
-        self, turn: Turn, block: ToolResultBlock, index: int, follows: list[ContentBlock]
+        self, turn: Turn, block: ToolResultBlock, index: int, following: list[ContentBlock]
     ) -> ToolResultBlock:
-        parts = [new for part in block.content for new in self._filter_result_part(turn, part, index, follows)]
+        parts = [new for part in block.content for new in self._filter_result_part(turn, part, index, following)]
         content = tuple(parts)
         return block if content == block.content else block.model_copy(update={"content": content})
 
     def _filter_result_part(
-        self, turn: Turn, part: ContentBlock, index: int, follows: list[ContentBlock]
+        self, turn: Turn, part: ContentBlock, index: int, following: list[ContentBlock]
     ) -> tuple[ContentBlock, ...]:
         """Project one block of a tool's result, which is at ``index`` of its message."""
         if isinstance(part, Media):
-            return (self._filter_result_media(turn, part, index, follows),)
+            return (self._filter_result_media(turn, part, index, following),)
         if isinstance(part, TextBlock) and part.citations and not turn.raw(self._target.provider):
             self._record_loss(turn, index, LossKind.CITATIONS, "the sources of a text in a tool's answer are not sent")
             return (part.model_copy(update={"citations": ()}),)
@@ -238,7 +238,7 @@ class _Projector:
             return ()
         return known
 
-    def _filter_result_media(self, turn: Turn, part: Media, index: int, follows: list[ContentBlock]) -> ContentBlock:
+    def _filter_result_media(self, turn: Turn, part: Media, index: int, following: list[ContentBlock]) -> ContentBlock:
         support = self._capabilities.supports_tool_result_media
         if why := self._media_problem(part):
             return self._replace_media(turn, part, index, why)
@@ -246,7 +246,7 @@ class _Projector:
             self._record_loss(
                 turn, index, LossKind.FLATTENED, f"the tool's {part.type} follows its answer", Severity.INFO
             )
-            follows.append(part)
+            following.append(part)
             return TextBlock(text=f"[{part.type} follows]")
         if not support:
             return self._replace_media(
@@ -286,7 +286,7 @@ class _Projector:
         return None
 
     def filter_native(self, turn: Turn) -> Turn:
-        """Keep native blocks for their issuer only; turn resources and prompts into text."""
+        """Keep native blocks for their issuer only; replace resources and prompts with text."""
         return turn.map_blocks(lambda block, index: self._to_known_block(turn, block, index))
 
     def _to_known_block(self, turn: Turn, block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
@@ -353,11 +353,11 @@ class _Projector:
 
     def drop_empty(self, turns: Iterable[Turn]) -> Iterable[Turn]:
         """Drop empty texts if the wire refuses them, and messages without content."""
-        takes_empty = self._capabilities.supports_empty_text
+        accepts_empty = self._capabilities.supports_empty_text
         for turn in turns:
-            if not (takes_empty or turn.plain):
+            if not (accepts_empty or turn.plain):
                 turn = turn.map_blocks(partial(self._drop_if_empty, turn))
-            if turn.blocks or (takes_empty and not turn.message.content and turn.role is not Role.TOOL):
+            if turn.blocks or (accepts_empty and not turn.message.content and turn.role is not Role.TOOL):
                 yield turn
             elif turn.message.content or turn.role not in _INSTRUCTION_ROLES:
                 self._record_loss(
@@ -386,13 +386,17 @@ class _Projector:
         Leading instructions have another place on many wires and must not change.
         """
         leading = {id(message) for message in takewhile(lambda message: message.role in _INSTRUCTION_ROLES, messages)}
-        place = next((index for index, turn in enumerate(turns) if id(turn.message) not in leading), len(turns))
-        if place == len(turns) or turns[place].role not in _INSTRUCTION_ROLES:
+        position = next((index for index, turn in enumerate(turns) if id(turn.message) not in leading), len(turns))
+        if position == len(turns) or turns[position].role not in _INSTRUCTION_ROLES:
             return turns
-        first = turns[place]
+        first = turns[position]
         why = "nothing is left of what was said before it: a user's turn is added"
         self._record_loss(first, SYNTHETIC, LossKind.EMPTY_MESSAGE, why, Severity.INFO)
-        return [*turns[:place], Turn.synthetic(first.message, Role.USER, (TextBlock(text=_CONTINUE),)), *turns[place:]]
+        return [
+            *turns[:position],
+            Turn.synthetic(first.message, Role.USER, (TextBlock(text=_CONTINUE),)),
+            *turns[position:],
+        ]
 
     def join_neighbours(self, turns: list[Turn]) -> list[Turn]:
         """Join neighbouring messages of the assistant if results must directly follow the message with the calls."""

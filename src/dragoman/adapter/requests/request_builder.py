@@ -208,17 +208,17 @@ class RequestBuilder:
             for message in {id(message): message for message in candidates}.values()
             if (message.metadata.provider_raw or {})["by"] == self.provider and policy.can_read(message.metadata.model)
         ]
-        void = prefix_ledger.find_void_messages(signed, body, items) if signed else []
+        void_messages = prefix_ledger.find_void_messages(signed, body, items) if signed else []
         reason = f"what stood before it has changed since {self.target.model} signed it: the signature is void"
-        if void and self.options.strict_prefix:
-            raise ProjectionError(f"message {void[0].id}: {reason}; without strict_prefix it would be a loss")
-        for message in void:
+        if void_messages and self.options.strict_prefix:
+            raise ProjectionError(f"message {void_messages[0].id}: {reason}; without strict_prefix it would be a loss")
+        for message in void_messages:
             for index, block in enumerate(message.content):
                 if prefix_ledger.is_signed(block):
                     loss = Loss(LossKind.THINKING, message.id, index, reason, Severity.WARNING, block.type)
                     refuse_critical([message], [loss])
                     self.losses.append(loss)
-        return bool(void)
+        return bool(void_messages)
 
     def merge_list_header(self, name: str, value: str) -> dict[str, str]:
         """Return a header with our value appended to the caller's own list."""

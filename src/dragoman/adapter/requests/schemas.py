@@ -107,7 +107,7 @@ class _SchemaFitter:
         kept.setdefault("properties", {})
         return _add_to_description(kept, {key: schema[key] for key in unions})
 
-    def fit(self, schema: Any, path: str, fitted: FittedSchema, inside: tuple[str, ...]) -> Any:
+    def fit(self, schema: Any, path: str, fitted: FittedSchema, open_references: tuple[str, ...]) -> Any:
         """Fit one schema and its inner ones. ``inside`` are the references that were followed so far."""
         if not isinstance(schema, Mapping):
             return schema
@@ -115,31 +115,33 @@ class _SchemaFitter:
         reference = schema.get("$ref")
         if isinstance(reference, str) and not self._is_taken("$ref"):
             resolved = self._resolve_reference(reference)
-            if resolved is None or reference in inside or len(inside) == _NESTED_REFERENCES:
+            if resolved is None or reference in open_references or len(open_references) == _NESTED_REFERENCES:
                 fitted.dropped.append(f"{path}.$ref")
                 return {key: value for key, value in schema.items() if key == "description"}
             fitted.changed.append(f"{path}.$ref")
             schema = {**resolved, **{key: value for key, value in schema.items() if key != "$ref"}}
-            inside = (*inside, reference)
+            open_references = (*open_references, reference)
         schema = self._rename_keywords(self._unwrap_single(schema, path_of, fitted), path_of, fitted)
         kept: Schema = {}
         described: Schema = {}
         for key, value in schema.items():
             if self._is_taken(key, value):
-                kept[key] = self._fit_inner(key, value, f"{path}.{key}", fitted, inside)
+                kept[key] = self._fit_inner(key, value, f"{path}.{key}", fitted, open_references)
             elif key not in _META:
                 (fitted.changed if self._is_mere_form(key, value) else fitted.dropped).append(f"{path}.{key}")
                 if key not in _OMITTED_KEYWORDS:
                     described[key] = value
         return self._fit_object(_add_to_description(kept, described), path, fitted)
 
-    def _fit_inner(self, key: str, value: Any, path: str, fitted: FittedSchema, inside: tuple[str, ...]) -> Any:
+    def _fit_inner(
+        self, key: str, value: Any, path: str, fitted: FittedSchema, open_references: tuple[str, ...]
+    ) -> Any:
         if key in _SINGLE_SCHEMA_KEYWORDS:
-            return self.fit(value, path, fitted, inside)
+            return self.fit(value, path, fitted, open_references)
         if key in _SCHEMA_LIST_KEYWORDS and isinstance(value, list):
-            return [self.fit(each, f"{path}[{index}]", fitted, inside) for index, each in enumerate(value)]
+            return [self.fit(each, f"{path}[{index}]", fitted, open_references) for index, each in enumerate(value)]
         if key in _SCHEMA_MAP_KEYWORDS and isinstance(value, Mapping):
-            return {name: self.fit(each, f"{path}.{name}", fitted, inside) for name, each in value.items()}
+            return {name: self.fit(each, f"{path}.{name}", fitted, open_references) for name, each in value.items()}
         return value
 
     def _is_taken(self, key: str, value: Any = None) -> bool:

@@ -23,19 +23,23 @@ _MESSAGE_ID = "msg_output_schema"
 """The message is built for each request, so it has a fixed id and time."""
 
 
-def supports_native_schema(abilities: AdapterCapabilities, *, tools: bool) -> bool:
+def supports_native_schema(capabilities: AdapterCapabilities, *, tools: bool) -> bool:
     """Whether the wire supports a schema; some do not in a request with tools."""
-    if tools and abilities.structured_output_with_tools is not NATIVE:
+    if tools and capabilities.structured_output_with_tools is not NATIVE:
         return False
-    return abilities.structured_output_by == "native" and bool(abilities.supports_structured_output)
+    return capabilities.structured_output_by == "native" and bool(capabilities.supports_structured_output)
 
 
-def can_use_answer_tool(abilities: AdapterCapabilities, options: AdapterOptions, *, has_tools: bool) -> bool:
+def can_use_answer_tool(capabilities: AdapterCapabilities, options: AdapterOptions, *, has_tools: bool) -> bool:
     """Whether the model can be forced to call the answer tool and the request has no other tools."""
-    if abilities.structured_output_by != "tool" or has_tools or (options.output_schema or {}).get("type") != "object":
+    if (
+        capabilities.structured_output_by != "tool"
+        or has_tools
+        or (options.output_schema or {}).get("type") != "object"
+    ):
         return False
     is_thinking = options.thinking or options.thinking_budget or options.effort not in (None, "none")
-    forced = abilities.forced_tool_choice
+    forced = capabilities.forced_tool_choice
     return forced == "allowed" or (forced == "without_reasoning" and not is_thinking)
 
 
@@ -49,11 +53,11 @@ def add_schema_prompt(messages: Sequence[Message], schema: Mapping[str, Any]) ->
 
 def should_send_schema(request: RequestBuilder, *, tools: bool) -> bool:
     """Whether to send the schema in the wire's own field; if not, the loss is recorded."""
-    abilities, model = request.target.capabilities, request.target.model
+    capabilities, model = request.target.capabilities, request.target.model
     schema = request.used.take("output_schema")
-    if schema is None or supports_native_schema(abilities, tools=tools):
+    if schema is None or supports_native_schema(capabilities, tools=tools):
         return schema is not None
-    if abilities.supports_structured_output:
+    if capabilities.supports_structured_output:
         request.record_option_loss("output_schema", f"{model} is asked for it in the system prompt, and not held to it")
     else:
         request.record_option_loss("output_schema", f"{model} has no structured output")

@@ -70,13 +70,13 @@ class ToolIdMap:
         return sent[canonical]
 
     def _make(self, canonical: str, provider: str, rule: ToolIdRule) -> str:
-        taken = self._holder[provider]
+        holders = self._holder[provider]
         for attempt in range(_MAX_ATTEMPTS):
             derived = _derive_id(canonical, attempt, rule)
             # An id that its issuer gave to another call stays reserved for that call.
-            if derived not in taken and self._latest.get((provider, derived), canonical) == canonical:
+            if derived not in holders and self._latest.get((provider, derived), canonical) == canonical:
                 return derived
-        raise ConfigurationError(f"the tool id rule of {provider} leaves no free id: {len(taken)} are in use")
+        raise ConfigurationError(f"the tool id rule of {provider} leaves no free id: {len(holders)} are in use")
 
     def dump(self) -> dict[str, Any]:
         """JSON of the whole map."""

@@ -13,7 +13,7 @@ from dragoman.bulk.state.records import Claim, LostRequest, Outcome
 
 
 class WriteBatcher:
-    """For one event loop. The manifest's work runs in its own thread."""
+    """Writes to the manifest from one event loop, many changes at once. The work runs in a thread of its own."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest

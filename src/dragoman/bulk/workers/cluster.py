@@ -80,7 +80,7 @@ class Cluster:
         return actor.remote(list(configs), version("dragoman"))
 
     def stop_worker(self, actor: Any) -> None:
-        """Stop it permanently."""
+        """Stop a worker permanently."""
         with suppress(self.worker_error):  # it may be gone already
             self._ray.kill(actor)
 
@@ -90,7 +90,7 @@ class Cluster:
 
 
 def check_picklable(configs: Sequence[ModelConfig]) -> None:
-    """Raises ConfigurationError if the settings cannot be sent to another process."""
+    """Raise ConfigurationError if the settings cannot be sent to another process."""
     for each in configs:
         try:
             pickle.dumps(each)
@@ -102,7 +102,7 @@ def check_picklable(configs: Sequence[ModelConfig]) -> None:
 
 
 def _import_ray(address: str) -> Any:
-    """Ray reads these variables when it is imported."""
+    """Import Ray, with the variables that it reads when it is imported."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if address == LOCAL:  # also on Linux, where Ray would listen on all addresses
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")

@@ -44,7 +44,7 @@ class PromptMetadata(FrozenModel):
 
 
 class MCPExtension(FrozenModel):
-    """By convention, a message sets exactly one of the three."""
+    """The tool, resource or prompt of an MCP server. By convention, a message sets exactly one of them."""
 
     tool: ToolMetadata | None = None
     resource: ResourceMetadata | None = None

@@ -66,8 +66,8 @@ KIND_BY_BLOCK: dict[type[FrozenModel], ViewKind] = {
     AudioBlock: ViewKind.AUDIO,
     DocumentBlock: ViewKind.DOCUMENT,
 }
-"""By class, because a class cannot misreport its type. Blocks that are missing here have no view, and policy rejects
-them.
+"""The kinds by class, because a class cannot misreport its type. Blocks that are missing here have no view, and policy
+rejects them.
 """
 
 ACTIONS: dict[ViewKind, ViewAction] = {

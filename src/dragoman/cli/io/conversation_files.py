@@ -31,7 +31,7 @@ _OWN_FORMATS = frozenset({"session", "umf-events"})
 
 
 def check_writable(to: str) -> None:
-    """Raises ConfigurationError if the format is unknown or read-only."""
+    """Raise ConfigurationError if the format is unknown or read-only."""
     if get_format(to).write is None and to not in _OWN_FORMATS:
         raise ConfigurationError(f"{to} can be read but not written")
 

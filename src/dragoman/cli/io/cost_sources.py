@@ -41,7 +41,7 @@ class Repricing:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From ``since`` up to, not including, ``until``; None is open."""
+    """The time from ``since`` to ``until``, which is excluded; None is open."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -190,7 +190,7 @@ class ExportedReplies:
 
 
 def check_store_exists(url: str) -> None:
-    """Raises ConfigurationError for a missing file: a report must not create the store that it reads."""
+    """Raise ConfigurationError for a missing file: a report must not create the store that it reads."""
     scheme, _, path = url.partition(":///")
     if scheme == "sqlite" and path and not Path(path).is_file():
         raise ConfigurationError(f"there is no store {path!r}")

@@ -105,48 +105,48 @@ class AnswerReader:
         self._faulty = True
 
     def _handle_token(self, token: Token) -> None:
-        inside = self._stack[-1] if self._stack else ""
+        container = self._stack[-1] if self._stack else ""
         match token.kind:
             case TokenKind.OPENED:
-                self._stack.append(self._open(inside, token.value))
+                self._stack.append(self._open(container, token.value))
             case TokenKind.CLOSED:
                 self._close(self._stack.pop())
-            case TokenKind.KEY if inside in ("root", "part"):
+            case TokenKind.KEY if container in ("root", "part"):
                 self._key = token.value
-                self._check_key(inside)
-            case TokenKind.VALUE if inside == "part":
+                self._check_key(container)
+            case TokenKind.VALUE if container == "part":
                 self._set_field(token.value)
-            case TokenKind.VALUE if inside != "other":
-                self._report_misplaced(inside, kind_of(token.value))
+            case TokenKind.VALUE if container != "other":
+                self._report_misplaced(container, kind_of(token.value))
 
-    def _open(self, inside: str, bracket: str) -> str:
-        if not inside:
+    def _open(self, container: str, bracket: str) -> str:
+        if not container:
             self._has_parts = bracket == "["
             return "parts" if self._has_parts else "root"
-        if inside == "root" and self._key == "parts" and bracket == "[" and not self._has_parts:
+        if container == "root" and self._key == "parts" and bracket == "[" and not self._has_parts:
             self._has_parts, self._root = True, "$.parts"
             return "parts"
-        if inside == "parts" and bracket == "{":
+        if container == "parts" and bracket == "{":
             self._index += 1
             self._fields, self._faulty = {}, False
             return "part"
-        if inside != "other":
-            self._report_misplaced(inside, "a list" if bracket == "[" else "an object")
+        if container != "other":
+            self._report_misplaced(container, "a list" if bracket == "[" else "an object")
         return "other"
 
-    def _report_misplaced(self, inside: str, kind: str) -> None:
+    def _report_misplaced(self, container: str, kind: str) -> None:
         """Report a value of the wrong kind."""
-        if inside == "parts":
+        if container == "parts":
             self._index += 1
             self._add_violation(self._part_path, f"a part must be an object, not {kind}")
-        elif inside == "part" and self._key in _KEYS:
+        elif container == "part" and self._key in _KEYS:
             self._add_part_violation(f"{self._part_path}.{self._key}", f"this must be a text, not {kind}")
-        elif inside == "root" and self._key == "parts" and not self._has_parts:
+        elif container == "root" and self._key == "parts" and not self._has_parts:
             self._add_violation("$.parts", f"the parts of a message body must be a list, not {kind}")
             self._has_parts = True
 
-    def _check_key(self, inside: str) -> None:
-        if inside == "root":
+    def _check_key(self, container: str) -> None:
+        if container == "root":
             if self._key != "parts":
                 self._add_violation(f"$.{self._key[:_MAX_SHOWN]}", "a message body has no other field than its parts")
             elif self._has_parts:

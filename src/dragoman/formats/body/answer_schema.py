@@ -108,13 +108,13 @@ def _glob_to_regex(pattern: str) -> str:
             found += _SPECIAL.sub(r"\\\g<0>", piece)
             continue
         before = pieces[index - 1] if index else ""
-        behind = pieces[index + 1] if index + 1 < len(pieces) else ""
+        following = pieces[index + 1] if index + 1 < len(pieces) else ""
         if piece == "*":
-            whole = before.endswith("/") and (not behind or behind.startswith("/"))
+            whole = before.endswith("/") and (not following or following.startswith("/"))
             found += _SEGMENT + (_SOME if whole else _ANY)
         elif not before:
-            found += f"(/{_SEGMENT}{_SOME})" + ("{0,6}" if behind else "{1,6}")
-        elif before.endswith("/") and not behind:
+            found += f"(/{_SEGMENT}{_SOME})" + ("{0,6}" if following else "{1,6}")
+        elif before.endswith("/") and not following:
             found += f"{_SEGMENT}{_SOME}(/{_SEGMENT}{_SOME}){{0,6}}"
         else:
             found += "[A-Za-z0-9._/-]{0,99}"

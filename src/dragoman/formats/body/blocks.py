@@ -160,10 +160,10 @@ class PartWriter(Generic[PartT]):
 
     def _best(self, block: ContentBlock, candidates: Sequence[PartT]) -> tuple[PartT, ContentBlock]:
         """Return the first candidate that reads back unchanged, or else the first of the same kind."""
-        tried = [(part, self._read(part)) for part in candidates]
-        same = [each for each in tried if each[1] == self._with_native_id(block)]
-        alike = [each for each in tried if each[1].type == block.type]
-        return (same or alike or tried)[0]
+        read_parts = [(part, self._read(part)) for part in candidates]
+        same = [each for each in read_parts if each[1] == self._with_native_id(block)]
+        same_type = [each for each in read_parts if each[1].type == block.type]
+        return (same or same_type or read_parts)[0]
 
     def _report_losses(self, message: Message, index: int, read: ContentBlock) -> None:
         """Report the fields that a reader will not get back."""

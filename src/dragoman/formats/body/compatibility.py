@@ -20,7 +20,7 @@ from dragoman.formats.body.schema_part import MessageBodySchemaPart
 from dragoman.formats.errors import FormatError
 
 MAX_STEPS = 200_000
-"""After this many steps the search is given up, and the answer is no."""
+"""The search ends after this many steps, and the answer is then no."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _NAME_CHARACTERS = _LETTERS + _LETTERS[:26].upper() + "_-"
@@ -29,8 +29,8 @@ _TYPE_CHARACTERS = _LETTERS
 
 @dataclass(frozen=True, slots=True)
 class Compatibility:
-    """True or false as a bool. ``reason`` says why not; ``counterexample`` is a body that only the
-    producer's schema accepts.
+    """Whether one schema is compatible with another; true or false as a bool. If it is false, ``reason`` says why, and
+    ``counterexample`` is a body that only the producer's schema accepts.
     """
 
     compatible: bool
@@ -83,8 +83,8 @@ def _incompatible(
     body_parts = [_build_part(part) for part in parts]
     for needed in producer.parts:
         if needed.required and not any(needed.matches(part) for part in body_parts):
-            taken = [MessageBodySchemaPart(name=part.name, content_type="**") for part in body_parts if part.name]
-            example = _find_uncovered(needed, [*avoided, *taken])
+            named_parts = [MessageBodySchemaPart(name=part.name, content_type="**") for part in body_parts if part.name]
+            example = _find_uncovered(needed, [*avoided, *named_parts])
             if example is None:
                 return Compatibility(False, reason)
             body_parts.append(_build_part(example))
@@ -152,10 +152,10 @@ def _walk(globs: Sequence[Glob], texts: "_Language", budget: "_StepBudget") -> I
             if after is None or not (first := globs[0].advance(states[0], character)):
                 continue
             rest = (glob.advance(state, character) for glob, state in zip(globs[1:], states[1:], strict=True))
-            reached = (after, (first, *rest))
-            if reached not in seen:
-                seen.add(reached)
-                waiting.append((text + character, reached))
+            successor = (after, (first, *rest))
+            if successor not in seen:
+                seen.add(successor)
+                waiting.append((text + character, successor))
 
 
 class _StepBudget:

@@ -31,7 +31,7 @@ class Token:
 
 
 class BrokenJsonError(Exception):
-    """No JSON starts with this text."""
+    """The text is not the beginning of any JSON."""
 
 
 class _State(Enum):

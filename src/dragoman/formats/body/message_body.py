@@ -127,15 +127,15 @@ class MessageBody:
         charset of its type.
         """
         found = self._part(part)
-        if (here := self._inline(found)) is not None:
-            return here
+        if (inlined := self._inline(found)) is not None:
+            return inlined
         return _to_bytes(self._require_fetch(found, fetch)(found.content_url or ""))
 
     async def read_bytes_async(self, part: str | MessageBodyPart, *, fetch: Fetch | AsyncFetch | None = None) -> bytes:
         """As `read_bytes`. ``fetch`` may be a coroutine function; a plain function runs in a thread."""
         found = self._part(part)
-        if (here := self._inline(found)) is not None:
-            return here
+        if (inlined := self._inline(found)) is not None:
+            return inlined
         fetch_url, url = self._require_fetch(found, fetch), found.content_url or ""
         fetched = fetch_url(url) if inspect.iscoroutinefunction(fetch_url) else await asyncio.to_thread(fetch_url, url)
         return _to_bytes(await fetched if inspect.isawaitable(fetched) else fetched)

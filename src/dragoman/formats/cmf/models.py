@@ -93,7 +93,7 @@ class ImageSource(CmfModel):
 
 
 class TimedSource(ImageSource):
-    """For video and audio."""
+    """The source of a video or a recording."""
 
     duration_ms: Count | None = None
 

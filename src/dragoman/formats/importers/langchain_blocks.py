@@ -57,7 +57,7 @@ class Text(ImportedModel):
 
 
 class Thinking(ImportedModel):
-    """Anthropic's."""
+    """Thinking in Anthropic's form."""
 
     thinking: str = ""
     signature: str | None = None
@@ -72,7 +72,7 @@ class Summary(ImportedModel):
 
 
 class Reasoning(ImportedModel):
-    """LangChain's, with its text; or OpenAI Responses', with summaries."""
+    """Reasoning in LangChain's form, with a text, or in that of OpenAI Responses, with summaries."""
 
     reasoning: str | None = None
     summary: list[Summary] = Field(default_factory=list)
@@ -99,7 +99,7 @@ class AudioInput(ImportedModel):
 
 
 class Source(ImportedModel):
-    """Anthropic's."""
+    """The source of media in Anthropic's form."""
 
     type: str
     data: str | None = None
@@ -109,7 +109,7 @@ class Source(ImportedModel):
 
 
 class Media(ImportedModel):
-    """Of both generations; ``source`` is Anthropic's."""
+    """Media in the forms of both generations; ``source`` is Anthropic's field."""
 
     type: str
     base64: str | None = None
@@ -127,7 +127,7 @@ class Media(ImportedModel):
 
 
 class FunctionCall(ImportedModel):
-    """OpenAI Responses'."""
+    """A call in the form of OpenAI Responses."""
 
     name: str
     arguments: str = ""
@@ -135,7 +135,7 @@ class FunctionCall(ImportedModel):
 
 
 class ToolUse(ImportedModel):
-    """Anthropic's."""
+    """A call in Anthropic's form."""
 
     name: str
     input: Any = None
@@ -143,7 +143,7 @@ class ToolUse(ImportedModel):
 
 
 class ToolResult(ImportedModel):
-    """Anthropic's, as some programs write it in a user message."""
+    """A result in Anthropic's form, which some programs write into a user message."""
 
     tool_use_id: str
     content: Any = None
@@ -155,9 +155,7 @@ class Refusal(ImportedModel):
 
 
 class BlockReader:
-    """Reads the blocks of one message, which is at ``path``. ``calls`` are its calls by id: they have the
-    whole arguments.
-    """
+    """Reads the blocks of one message, which is at ``path``. ``calls`` are its calls by id, with complete arguments."""
 
     def __init__(
         self, ids: ToolIdReader, path: str, provider: str | None = None, calls: Mapping[str, Call] | None = None
@@ -189,10 +187,10 @@ class BlockReader:
         return [self._unknown_block(to_text(kind), item)]
 
     def call(self, native: str | None, name: str, arguments: Any) -> ContentBlock:
-        whole = self._calls.get(native or "")
+        complete_call = self._calls.get(native or "")
         if native:
             self.seen_calls.add(native)
-        return tool_call(self._ids, native, name, arguments if whole is None else whole.args)
+        return tool_call(self._ids, native, name, arguments if complete_call is None else complete_call.args)
 
     def _unknown_block(self, kind: str, item: Fields) -> ContentBlock:
         if self._provider is None or kind in _STANDARD or not kind:
@@ -245,44 +243,44 @@ class BlockReader:
         yield media_block(MediaSource(kind="base64", data=audio.data), media_type, kind="audio")
 
     def media(self, item: Fields) -> Iterator[ContentBlock]:
-        found = Media.model_validate(item)
-        kind = None if found.type in ("file", "document", "text-plain", "media") else found.type
-        more = {"title": found.title or found.filename, "context": found.context}
-        source_block = found.source
+        parsed = Media.model_validate(item)
+        kind = None if parsed.type in ("file", "document", "text-plain", "media") else parsed.type
+        details = {"title": parsed.title or parsed.filename, "context": parsed.context}
+        source_block = parsed.source
         if source_block is not None:
-            found = found.model_copy(
+            parsed = parsed.model_copy(
                 update={
                     "url": source_block.url, "file_id": source_block.file_id, "mime_type": source_block.media_type,
                     "text" if source_block.type == "text" else "base64": source_block.data,
                 }
             )  # fmt: skip
-        data = found.base64 if found.base64 is not None else found.data if found.source_type != "text" else None
-        file = found.file_id or (found.id if found.source_type == "id" else None)
-        text = found.text
+        data = parsed.base64 if parsed.base64 is not None else parsed.data if parsed.source_type != "text" else None
+        file = parsed.file_id or (parsed.id if parsed.source_type == "id" else None)
+        text = parsed.text
         if text is not None:
             source = MediaSource(kind="text", data=text)
-            yield DocumentBlock(source=source, media_type=found.mime_type or "text/plain", **more)
+            yield DocumentBlock(source=source, media_type=parsed.mime_type or "text/plain", **details)
         elif data is not None:
-            yield media_block(MediaSource(kind="base64", data=data), found.mime_type, kind=kind, **more)
-        elif found.url is not None:
-            yield media_from_url(found.url, found.mime_type, kind=kind, **more)
+            yield media_block(MediaSource(kind="base64", data=data), parsed.mime_type, kind=kind, **details)
+        elif parsed.url is not None:
+            yield media_from_url(parsed.url, parsed.mime_type, kind=kind, **details)
         elif file is not None:
             source = MediaSource(kind="file_id", data=file, provider=self._provider)
-            yield media_block(source, found.mime_type, kind=kind, **more)
+            yield media_block(source, parsed.mime_type, kind=kind, **details)
         else:
-            yield self._unknown_block(found.type, item)
+            yield self._unknown_block(parsed.type, item)
 
     def tool_call(self, item: Fields) -> Iterator[ContentBlock]:
-        called = Call.model_validate(item)
-        yield self.call(called.id, called.name, called.args)
+        call = Call.model_validate(item)
+        yield self.call(call.id, call.name, call.args)
 
     def tool_use(self, item: Fields) -> Iterator[ContentBlock]:
-        called = ToolUse.model_validate(item)
-        yield self.call(called.id, called.name, called.input)
+        call = ToolUse.model_validate(item)
+        yield self.call(call.id, call.name, call.input)
 
     def function_call(self, item: Fields) -> Iterator[ContentBlock]:
-        called = FunctionCall.model_validate(item)
-        yield self.call(called.call_id, called.name, called.arguments)
+        call = FunctionCall.model_validate(item)
+        yield self.call(call.call_id, call.name, call.arguments)
 
     def tool_result(self, item: Fields) -> Iterator[ContentBlock]:
         result = ToolResult.model_validate(item)

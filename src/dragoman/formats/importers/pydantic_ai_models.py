@@ -33,7 +33,7 @@ class ToolReturn(ImportedModel):
 
 
 class RetryPrompt(ImportedModel):
-    """From older versions: a tool result if it names a tool, otherwise a text for the model."""
+    """A part of older versions: a tool result if it names a tool, otherwise a text for the model."""
 
     part_kind: Literal["retry-prompt"]
     content: Any = None

@@ -113,8 +113,8 @@ def personal_data(kinds: Iterable[str] = PERSONAL_KINDS, *, locales: Iterable[st
     """
     datafog = _import_library("datafog", "datafog")
     selected, countries = {kind.lower() for kind in kinds}, list(locales)
-    if wrong := selected - {name.lower() for name in datafog.get_supported_entities()}:
-        raise ConfigurationError(f"{min(wrong)!r:.80} is not a kind of personal data that DataFog can find")
+    if unsupported := selected - {name.lower() for name in datafog.get_supported_entities()}:
+        raise ConfigurationError(f"{min(unsupported)!r:.80} is not a kind of personal data that DataFog can find")
     prefixes = tuple(f"{country.lower()}_" for country in countries)
 
     def find(text: str) -> Iterator[Finding]:

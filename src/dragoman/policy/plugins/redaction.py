@@ -13,7 +13,7 @@ from dragoman.policy.plugins.rewrite import rewrite_block
 from dragoman.policy.step import Step
 
 _DIGITS = 8
-"""Of a digest: enough to distinguish the values of a conversation."""
+"""The length of a digest: enough to distinguish the values of a conversation."""
 _PLACEHOLDER = re.compile(rf"\[[\w.-]+(?: [0-9a-f]{{{_DIGITS}}})?\]")
 """The text that replaces a value; a finder may take it for a value."""
 
@@ -49,7 +49,7 @@ class Redaction(Plugin):
         label: str | None = None,
         window: int | None = None,
     ) -> None:
-        """Without ``finders`` it uses `secrets` and `personal_data`. Raises MissingExtraError for these, and
+        """By default, the finders are `secrets` and `personal_data`. Raises MissingExtraError for these, and
         ConfigurationError for an empty key and an invalid finder.
         """
         if key is not None and not (key and isinstance(key, bytes)):

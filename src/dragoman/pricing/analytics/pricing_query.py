@@ -33,7 +33,7 @@ _STATUS = f"""CASE
     WHEN known OR unknown IS NOT NULL THEN 'partial'
     ELSE 'unpriced' END"""
 CUT_OFF = f"(cost_status = 'partial' AND {_COMPLETE})"
-"""Over ``priced``: priced, but a lower bound."""
+"""A condition on ``priced``: the row has a price, which is a lower bound."""
 
 
 @dataclass(frozen=True)
@@ -200,12 +200,12 @@ class PricingQuery:
         """Return the charged part of each subset, and the remainder of the bucket."""
         pieces: dict[str, str] = {}
         for bucket, parts in self._split.items():
-            left = quote_identifier(bucket)
+            remainder = quote_identifier(bucket)
             for part in parts:
                 rate, count = quote_identifier(f"rate {part}"), quote_identifier(part)
-                pieces[f"charged {part}"] = f"CASE WHEN {rate} IS NULL THEN 0 ELSE least({count}, {left}) END"
-                left = f"({left} - {quote_identifier(f'charged {part}')})"
-            pieces[f"charged {bucket}"] = left
+                pieces[f"charged {part}"] = f"CASE WHEN {rate} IS NULL THEN 0 ELSE least({count}, {remainder}) END"
+                remainder = f"({remainder} - {quote_identifier(f'charged {part}')})"
+            pieces[f"charged {bucket}"] = remainder
         return pieces
 
     def _sum_columns(self) -> dict[str, str]:

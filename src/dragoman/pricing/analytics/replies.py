@@ -125,7 +125,7 @@ class Replies(RecordedReplies):
             raise ConfigurationError(f"there are no exported replies in {str(folder)!r:.200}")
         selected = [(day, path) for day, path in files if _can_contain(day, since, until)]
         self.days: tuple[date, ...] = tuple(dict.fromkeys(day for day, _ in selected))
-        """Those whose files are opened."""
+        """The days whose files are read."""
         # If no day is selected, one file gives the columns.
         paths = [path for _, path in selected] or [files[0][1]]
         connection = connect(threads=threads, memory=memory)

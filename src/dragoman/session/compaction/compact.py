@@ -174,15 +174,15 @@ def _to_summary(reply: Message, summarized: Sequence[Message]) -> Message:
 def _too_large_message(compaction: Compaction, target: Adapter, split: HistorySplit) -> str:
     requests = compaction.requests
     size = target.estimate_input_tokens([*split.lead, *split.kept], requests.tools)
-    ways = []
+    suggestions = []
     if split.kept and compaction.keep_last:
-        ways.append(f"keep fewer messages than keep_last={compaction.keep_last}")
+        suggestions.append(f"keep fewer messages than keep_last={compaction.keep_last}")
     if any(message.metadata.critical for message in split.kept):
-        ways.append("mark fewer messages critical")
+        suggestions.append("mark fewer messages critical")
     if requests.options.max_output_tokens:
-        ways.append(f"ask for fewer output tokens than {requests.options.max_output_tokens:,}")
-    ways.append("shorten the system prompt, or choose a model with a larger window")
+        suggestions.append(f"ask for fewer output tokens than {requests.options.max_output_tokens:,}")
+    suggestions.append("shorten the system prompt, or choose a model with a larger window")
     return (
         f"the messages that a summary cannot replace have about {size:,} tokens, and the window of {target.model_id} is"
-        f" {target.capabilities.max_context_tokens:,}: {'; or '.join(ways)}"
+        f" {target.capabilities.max_context_tokens:,}: {'; or '.join(suggestions)}"
     )

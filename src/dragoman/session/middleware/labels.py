@@ -23,7 +23,7 @@ class LabelLedger:
     def __init__(self, extensions: MessageExtensions) -> None:
         self._extensions = extensions
         self._covered: dict[str, set[str]] = {}
-        """By label: the ids of the messages that its declassification covers."""
+        """The ids of the messages that the declassification of a label covers, by label."""
         self._pending_records: list[dict[str, Any]] = []
         """Records from before the first message."""
 

@@ -14,7 +14,7 @@ class NoPolicy:
         """Restore nothing: there are no labels."""
 
     def declassify(self, labels: Any, **_: Any) -> NoReturn:
-        """Raises DeclassificationError."""
+        """Raise DeclassificationError."""
         from dragoman.policy.errors import DeclassificationError
 
         raise DeclassificationError("a session without a policy has no labels, and no grant to remove any")

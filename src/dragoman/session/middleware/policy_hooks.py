@@ -340,8 +340,8 @@ class PolicyHooks:
             self._report_denial(error)
             raise
         if outcome.extensions is not visible and outcome.extensions is not None and not how.get("partial"):
-            carried = (*_CARRIED, "http") if hook is Hook.LLM_INPUT else _CARRIED
-            self._carry_slots(visible, outcome.extensions, carried, message.id if old else None)
+            slot_names = (*_CARRIED, "http") if hook is Hook.LLM_INPUT else _CARRIED
+            self._carry_slots(visible, outcome.extensions, slot_names, message.id if old else None)
         return outcome.message
 
     def _carry_slots(self, before: Extensions, after: Extensions, names: Iterable[str], old: str | None) -> None:

@@ -31,7 +31,7 @@ class AnswerValidator:
         self._reply: Message | None = None
 
     def check_event(self, event: SessionEvent) -> None:
-        """Raises MessageBodyError if the answer violates the schema."""
+        """Raise MessageBodyError if the answer violates the schema."""
         match event:
             case MessageStart():
                 self._reader, self._block = (AnswerReader(self._schema.parts) if self._early else None), 0
@@ -61,7 +61,7 @@ class AnswerValidator:
 
 
 def require_body_schema(schema: Any) -> MessageBodySchema:
-    """Raises RequestError if ``schema`` is not a MessageBodySchema."""
+    """Raise RequestError if ``schema`` is not a MessageBodySchema."""
     if not isinstance(schema, MessageBodySchema):
         raise RequestError(f"output_schema is a JSON Schema or a MessageBodySchema, not a {type(schema).__name__}")
     return schema

@@ -16,7 +16,7 @@ class TurnRecord:
 
     history: History
     losses: dict[Loss, None] = field(default_factory=dict)
-    """In order, each once."""
+    """The losses in order, each once: a dict is an ordered set."""
     response: ResponseDetails | None = None
     _mark: tuple[int, int] = field(default=(0, 0), init=False)
 
@@ -33,7 +33,7 @@ class TurnRecord:
             self.response = outcome.response
 
     def to_reply(self) -> Reply[Any]:
-        """Return what the turn said. Raises LookupError if it has no reply."""
+        """Return the turn's result. Raises LookupError if it has no reply."""
         messages, attempts = self.history.since(self._mark)
         return Reply(
             output=last_reply(messages).text,

@@ -79,7 +79,7 @@ _PRIME = 1_000_003
 def export(
     read: ReadTransaction, folder: Path, *, since: date | None, until: date | None, text: bool, overwrite: bool
 ) -> ExportResult:
-    """Raises MissingExtraError without DuckDB, and StoreError if a cost has more digits than a Parquet column, or the
+    """Raise MissingExtraError without DuckDB, and StoreError if a cost has more digits than a Parquet column, or the
     folder cannot be written.
     """
     with connect(threads=1) as connection:
@@ -137,8 +137,8 @@ def _midnight(day: date | None) -> datetime | None:
 
 
 def _day_digests(read: ReadTransaction, filters: BillingFilters, text: bool) -> dict[date, str]:
-    """For each day with replies, a digest of the store's rows. Rows never change, so sums over them identify a state,
-    and a database can compute them without sending the rows.
+    """Return a digest of the store's rows for each day with replies. Rows never change, so sums over them identify a
+    state, and a database can compute them without sending the rows.
     """
     parts_by_day: dict[date, list[Any]] = {}
     for table in (messages, attempts):
@@ -266,7 +266,7 @@ _SMALLEST_COST = Decimal(1).scaleb(-PLACES)
 
 
 def _format_cost(cost: Decimal, message_id: str) -> str:
-    """Raises StoreError if the column would round the cost."""
+    """Raise StoreError if the column would round the cost."""
     exact = EXACT.quantize(cost, _SMALLEST_COST) if cost < _MAX_COST else None
     if exact != cost:
         raise StoreError(

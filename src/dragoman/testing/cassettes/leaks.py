@@ -76,9 +76,9 @@ def _texts(value: Any, path: str, numbers: str) -> Iterable[tuple[str, str, str]
         for each in value:
             yield from _texts(each, f"{path}[]", numbers)
     elif isinstance(value, Mapping):
-        within = "/".join([numbers, *(f"{name}={value[name]}" for name in _PIECE_KEYS if name in value)])
+        context = "/".join([numbers, *(f"{name}={value[name]}" for name in _PIECE_KEYS if name in value)])
         for key, each in value.items():
-            yield from _texts(each, f"{path}.{key}", within)
+            yield from _texts(each, f"{path}.{key}", context)
 
 
 def _parse_json(data: bytes) -> Any:

@@ -59,10 +59,10 @@ class _Rules:
     names_of_shapes: dict[str, str]
     secret: re.Pattern[str]
     doubtful: re.Pattern[str]
-    least: int
-    least_doubtful: int
+    min_length: int
+    min_doubtful_length: int
     placeholder: re.Pattern[str]
-    most_digits: int
+    max_digits: int
 
 
 @cache
@@ -76,10 +76,10 @@ def _rules() -> _Rules:
         names_of_shapes={group: name for group, (name, _) in named.items()},
         secret=re.compile(names["secret"]),
         doubtful=re.compile(names["doubtful"]),
-        least=names["least"],
-        least_doubtful=names["least_doubtful"],
+        min_length=names["least"],
+        min_doubtful_length=names["least_doubtful"],
         placeholder=re.compile(placeholders["words"]),
-        most_digits=placeholders["digits"],
+        max_digits=placeholders["digits"],
     )
 
 
@@ -138,10 +138,10 @@ class Scanner:
         if is_placeholder(value):
             return False
         if rules.secret.fullmatch(name):
-            return len(value) >= rules.least and not any(map(str.isspace, value.strip()))
+            return len(value) >= rules.min_length and not any(map(str.isspace, value.strip()))
         if rules.doubtful.fullmatch(name):
             digits = sum(map(str.isdigit, value))
-            return len(value) >= rules.least_doubtful and 2 < digits < len(value) and value.isalnum()
+            return len(value) >= rules.min_doubtful_length and 2 < digits < len(value) and value.isalnum()
         return False
 
     def mask(self, text: str) -> str:
@@ -190,7 +190,7 @@ def _known_value_pattern(value: str, text: str) -> re.Pattern[str]:
 def is_placeholder(value: str) -> bool:
     """Return whether a value is a placeholder, such as ``sk-MASKED``."""
     rules = _rules()
-    return bool(rules.placeholder.search(value)) and sum(map(str.isdigit, value)) <= rules.most_digits
+    return bool(rules.placeholder.search(value)) and sum(map(str.isdigit, value)) <= rules.max_digits
 
 
 def known_values(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
@@ -208,10 +208,10 @@ def mask_logs(scanner: Callable[[], Scanner]) -> Iterator[None]:
 
     Recorders and HTTP libraries log URLs, headers and bodies.
     """
-    make = logging.getLogRecordFactory()
+    original_factory = logging.getLogRecordFactory()
 
-    def record(*args: Any, **kwargs: Any) -> logging.LogRecord:
-        log_record = make(*args, **kwargs)
+    def make_record(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        log_record = original_factory(*args, **kwargs)
         try:
             text = log_record.getMessage()
         except Exception:  # a record with wrong arguments is left to the logging module
@@ -220,11 +220,11 @@ def mask_logs(scanner: Callable[[], Scanner]) -> Iterator[None]:
             log_record.msg, log_record.args = masked_text, None
         return log_record
 
-    logging.setLogRecordFactory(record)
+    logging.setLogRecordFactory(make_record)
     try:
         yield
     finally:
-        logging.setLogRecordFactory(make)
+        logging.setLogRecordFactory(original_factory)
 
 
 def _unique(found: list[SecretFinding]) -> list[SecretFinding]:

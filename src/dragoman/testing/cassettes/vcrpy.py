@@ -127,8 +127,8 @@ def strip_host(uri: str) -> str:
     """Return a URL without its host and without arguments that contain a key."""
     parts = urlsplit(uri)
     if not KEY_ARGUMENTS.isdisjoint(name for name, _ in parse_qsl(parts.query)):
-        left = [(name, value) for name, value in parse_qsl(parts.query, True) if name not in KEY_ARGUMENTS]
-        return parts.path + (f"?{urlencode(left)}" if left else "")
+        remaining_pairs = [(name, value) for name, value in parse_qsl(parts.query, True) if name not in KEY_ARGUMENTS]
+        return parts.path + (f"?{urlencode(remaining_pairs)}" if remaining_pairs else "")
     return parts.path + (f"?{parts.query}" if parts.query else "")
 
 

@@ -24,7 +24,7 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Channel, Message, Role
 
 PlacedBlock = tuple[Role, Channel | None, ContentBlock]
-"""Who says a block, on which channel."""
+"""A block with the role and the channel of its message."""
 
 _SUBSTITUTE_SIGNATURE = "its own word for none"
 
@@ -39,7 +39,7 @@ class RoundTrip:
 
     @classmethod
     def of(cls, adapter: Adapter, history: Sequence[Message]) -> "RoundTrip":
-        """Raises what the adapter raises."""
+        """Raise what the adapter raises."""
         wire = adapter.to_wire(history, [], AdapterOptions())
         back, _, _ = adapter.from_wire_request(wire.body, RequestContext(model=str(adapter.model_id)))
         losses = tuple(loss for loss in wire.losses if _SUBSTITUTE_SIGNATURE not in loss.reason)
@@ -51,7 +51,7 @@ class RoundTrip:
 
     @property
     def unreported(self) -> list[PlacedBlock]:
-        """What changed although no loss names its message: all else comes back, in the order in which it was said."""
+        """The blocks that changed although no loss names their message. All others come back in the same order."""
         named = {loss.message_id for loss in self.losses}
         rest = iter(self.after)
         return [block for message, block in self.before if message not in named and block not in rest]

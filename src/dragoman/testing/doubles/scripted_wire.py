@@ -56,4 +56,4 @@ WIRE = Wire(
     errors=((_error("rate_limit"), RateLimitError), (_error("server_error"), ServerError)),
     keep_alive=b"\n",
 )
-"""For the conformance kit, which also tests the scripted provider's adapter."""
+"""The wire for the conformance kit, which also tests the scripted provider's adapter."""

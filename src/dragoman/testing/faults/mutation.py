@@ -30,47 +30,45 @@ class Mutate:
     harmless = False
 
     def apply(self, body: bytes) -> Iterator[bytes]:
-        picker = random.Random(self.seed)
-        for _ in range(picker.choice((1, 1, 1, 2, 3))):
-            body = _change(body, picker)
+        rng = random.Random(self.seed)
+        for _ in range(rng.choice((1, 1, 1, 2, 3))):
+            body = _change(body, rng)
         yield body
 
 
-def _change(body: bytes, picker: random.Random) -> bytes:
+def _change(body: bytes, rng: random.Random) -> bytes:
     for _ in range(_MAX_TRIES):
-        change = _change_json if picker.random() < 0.6 else _change_bytes
-        if (changed := change(body, picker)) != body:
+        change = _change_json if rng.random() < 0.6 else _change_bytes
+        if (changed := change(body, rng)) != body:
             return changed
     return body
 
 
-def _change_bytes(body: bytes, picker: random.Random) -> bytes:
-    start, end = sorted(picker.randrange(len(body) + 1) for _ in range(2))
-    end = min(end, start + picker.choice((1, 2, 8, 64, len(body))))
-    match picker.randrange(6):
+def _change_bytes(body: bytes, rng: random.Random) -> bytes:
+    start, end = sorted(rng.randrange(len(body) + 1) for _ in range(2))
+    end = min(end, start + rng.choice((1, 2, 8, 64, len(body))))
+    match rng.randrange(6):
         case 0:
-            return body[:start] + picker.randbytes(picker.randint(1, 8)) + body[end:]
+            return body[:start] + rng.randbytes(rng.randint(1, 8)) + body[end:]
         case 1:
             return body[:start] + body[end:]
         case 2:
             return body[:end] + body[start:end] + body[end:]
         case 3:
-            return (
-                body[:start] + picker.choice((b"\n", b"\r", b"\n\n", b"\0", b'"', b"}", b"{", b"\xff")) + body[start:]
-            )
+            return body[:start] + rng.choice((b"\n", b"\r", b"\n\n", b"\0", b'"', b"}", b"{", b"\xff")) + body[start:]
         case 4:
             return body[end:] + body[start:end] + body[:start]
         case _:
             return body[:end]
 
 
-def _change_json(body: bytes, picker: random.Random) -> bytes:
+def _change_json(body: bytes, rng: random.Random) -> bytes:
     events = split_events(body)
     if not events:
         return body
-    place = picker.randrange(len(events))
-    event, other = events[place], picker.choice(events)
-    match picker.randrange(8):
+    place = rng.randrange(len(events))
+    event, other = events[place], rng.choice(events)
+    match rng.randrange(8):
         case 0:
             events[place] = b""
         case 1:
@@ -78,28 +76,28 @@ def _change_json(body: bytes, picker: random.Random) -> bytes:
         case 2:
             events[place] = other
         case _:
-            events[place] = _change_value(event, event_payload(other), picker)
+            events[place] = _change_value(event, event_payload(other), rng)
     return b"".join(events)
 
 
-def _change_value(event: bytes, other: bytes, picker: random.Random) -> bytes:
+def _change_value(event: bytes, other: bytes, rng: random.Random) -> bytes:
     """Return the event with one value, at any depth, dropped, replaced, duplicated or taken from another event."""
     try:
-        value, lent = json.loads(event_payload(event)), json.loads(other)
+        value, other_value = json.loads(event_payload(event)), json.loads(other)
     except (ValueError, RecursionError):
         return event
     places = list(_value_places(value))
     if not places:
         return event
-    holder, key = picker.choice(places)
-    odd = picker.choice(_ODD_VALUES)
-    match picker.randrange(5):
+    holder, key = rng.choice(places)
+    odd = rng.choice(_ODD_VALUES)
+    match rng.randrange(5):
         case 0:
             del holder[key]
         case 1:
-            lenders = list(_value_places(lent))
-            taken, taken_key = picker.choice(lenders) if lenders else (holder, key)
-            holder[key] = taken[taken_key]
+            donors = list(_value_places(other_value))
+            donor, donor_key = rng.choice(donors) if donors else (holder, key)
+            holder[key] = donor[donor_key]
         case 2 if isinstance(holder, dict):
             holder[str(key).upper()] = holder.pop(key)
         case 3 if isinstance(holder, list):

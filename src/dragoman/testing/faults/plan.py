@@ -95,10 +95,10 @@ class Rechunk:
 
     def _random(self, length: int) -> Iterator[int]:
         """The seed also decides between tiny chunks and a few large ones."""
-        picker = random.Random(self.seed)
-        largest = picker.choice((2, 8, 32, 128, max(2, length)))
+        rng = random.Random(self.seed)
+        largest = rng.choice((2, 8, 32, 128, max(2, length)))
         while True:
-            yield picker.randint(1, largest)
+            yield rng.randint(1, largest)
 
 
 @dataclass(frozen=True, slots=True)

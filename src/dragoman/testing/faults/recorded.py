@@ -62,9 +62,9 @@ def plans(recorded: RecordedReply, seed: int = 0) -> Iterator[Plan]:
     """
     body = reply_body(recorded)
     events = split_events(body)
-    picker = random.Random(seed)
+    rng = random.Random(seed)
     yield Rechunk((1,))
-    yield from (Rechunk(seed=picker.randrange(2**32)) for _ in range(_RANDOM_CHUNKINGS))
+    yield from (Rechunk(seed=rng.randrange(2**32)) for _ in range(_RANDOM_CHUNKINGS))
     if detect_framing(body).is_text:
         yield from (LineEnds("\r\n"), LineEnds("\r"), Bom(), Comments())
         yield Chain((LineEnds("\r\n"), Comments(), Bom(), Rechunk((1,))))
@@ -72,7 +72,7 @@ def plans(recorded: RecordedReply, seed: int = 0) -> Iterator[Plan]:
     for start, event in zip(starts, events, strict=True):
         for at in sorted({start, start + len(event) // 2}):
             yield from (Cut(at), Cut(at, reset=True), Stall(at))
-        yield Corrupt(start + picker.randrange(len(event)), picker.randrange(2**32))
+        yield Corrupt(start + rng.randrange(len(event)), rng.randrange(2**32))
     for number in range(len(events)):
         yield from (DropEvent(number), DuplicateEvent(number))
         if number + 1 < len(events):

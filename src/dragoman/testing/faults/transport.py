@@ -107,7 +107,7 @@ class _Chunks(httpx.SyncByteStream, httpx.AsyncByteStream):
 
 
 def _check(inner: object, kind: type, plan: object) -> None:
-    """Raises ConfigurationError."""
+    """Raise ConfigurationError."""
     if not isinstance(inner, kind):
         raise ConfigurationError(f"a faulty transport wraps an httpx.{kind.__name__}, not a {type(inner).__name__}")
     if isinstance(plan, type) or not isinstance(plan, Plan | Refusals):

@@ -30,11 +30,11 @@ _MAX_HEADER_LINE = 64 * 1024
 _LARGE_BODY = 1024 * 1024
 """Bytes from which aiohttp warns about a body in one piece; an in-memory file is written in small pieces."""
 _MAX_CHUNK = 256 * 1024
-"""The maximum of bytes passed on at once."""
+"""The maximum of bytes in one chunk."""
 _NO_PROXY = "no"
 """Python's key for the list of hosts without a proxy."""
 _GRACE_SECONDS = 1.0
-"""Seconds that aiohttp's own time limits get first, because their errors say what was late."""
+"""Our time limits are later than aiohttp's by this many seconds, because its errors say what was late."""
 
 
 class AiohttpEngine(Engine):
@@ -168,9 +168,9 @@ def _take_buffered(stream: Any) -> bytes:
     buffer = getattr(stream, "_buffer", None)
     if not isinstance(buffer, deque):
         return b""
-    left = b"".join(buffer)[stream._buffer_offset :]
+    remaining = b"".join(buffer)[stream._buffer_offset :]
     buffer.clear()
-    return left
+    return remaining
 
 
 def _headers(response: Any) -> dict[str, str]:

@@ -119,7 +119,7 @@ _ENGINE_CLASSES = {
     "httpx": "dragoman.transport.engines.httpx_engine:HttpxEngine",
     "httpx2": "dragoman.transport.engines.httpx_engine:Httpx2Engine",
 }
-"""By the name of the library. Only the selected one is imported."""
+"""The classes by the name of the library. Only the selected one is imported."""
 _ASYNC_ENGINES = tuple(_ENGINE_CLASSES)
 _SYNC_ENGINES = ("httpx", "httpx2")
 

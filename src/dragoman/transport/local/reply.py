@@ -144,10 +144,10 @@ class Splitter:
 
     def _take_arguments(self, lines: list[Json]) -> bool:
         end = self._object.find(self._buffer)
-        taken = self._buffer if end is None else self._buffer[:end]
-        if taken:
-            lines.append({"type": "arguments", "text": taken})
-        self._buffer = self._buffer[len(taken) :]
+        consumed = self._buffer if end is None else self._buffer[:end]
+        if consumed:
+            lines.append({"type": "arguments", "text": consumed})
+        self._buffer = self._buffer[len(consumed) :]
         if end is not None:
             self._state = _State.TAIL
         return end is not None

@@ -30,9 +30,9 @@ def find_pieces(word: str, text: str) -> list[str]:
 def select_tools(tools: Sequence[dict[str, Any]], text: str) -> list[dict[str, Any]]:
     """Return the tools that the text needs, in their order; empty if it needs none."""
     mentioned = _words(text)
-    scored = [(_matches(tool["name"], mentioned), tool) for tool in tools]
-    best = max((score for score, _ in scored), default=0)
-    return [tool for score, tool in scored if best and score == best]
+    scored_tools = [(_matches(tool["name"], mentioned), tool) for tool in tools]
+    best = max((score for score, _ in scored_tools), default=0)
+    return [tool for score, tool in scored_tools if best and score == best]
 
 
 def _matches(name: str, mentioned: set[str]) -> int:

@@ -221,8 +221,10 @@ def reports_unsent_options(subject: Subject) -> Iterator[Trial]:
             continue
         plain = subject.write([Message.user("Hi")], tools)
         request = subject.write([Message.user("Hi")], tools, **{name: value})
-        meant = (f"{name}:", f"{_ALTERNATIVE_OPTIONS.get(name, name)}:")
-        lost = any(loss.kind is LossKind.OPTION and loss.reason.startswith(meant) for loss in request.losses)
+        expected_prefixes = (f"{name}:", f"{_ALTERNATIVE_OPTIONS.get(name, name)}:")
+        lost = any(
+            loss.kind is LossKind.OPTION and loss.reason.startswith(expected_prefixes) for loss in request.losses
+        )
         sent = (request.body, request.path, dict(request.headers)) != (plain.body, plain.path, dict(plain.headers))
         fault = f"{value!r} is neither in the request nor named as lost"
         yield Trial(name, () if lost or sent else (fault,), "named as lost" if lost else "asked for")

@@ -17,7 +17,7 @@ _INPUT, _CACHED, _OUTPUT = Decimal("0.000003"), Decimal("0.0000003"), Decimal("0
 
 @dataclass(slots=True)
 class _FakePrices:
-    """Invented prices for input, cached and output tokens; no prices if ``knows`` is False."""
+    """Invented prices for input, cached and output tokens; no prices if ``has_prices`` is False."""
 
     has_prices: bool = True
     priced_models: list[str] = field(default_factory=list)
@@ -60,12 +60,12 @@ def prices(subject: Subject) -> Iterator[Trial]:
             last = subject.stream_events(wire, sample, subject.context(prices=table))[-1]
             streamed = last.message.usage if isinstance(last, MessageComplete) else None
             whole = subject.reply(wire, sample, subject.context(prices=table)).usage
-            for way, usage in (("streamed", streamed), ("whole", whole)):
+            for mode, usage in (("streamed", streamed), ("whole", whole)):
                 cost = None if usage is None else usage.cost_usd
                 faults = (
                     [] if cost == expected and isinstance(cost, Decimal) else [f"it costs {cost!r}, not {expected}"]
                 )
-                yield Trial(f"reply {number}, {way}", tuple(faults))
+                yield Trial(f"reply {number}, {mode}", tuple(faults))
             foreign_models = [model for model in table.priced_models if not model.startswith(f"{subject.provider}:")]
             yield Trial("the model", tuple(f"the price of {model} was asked for" for model in foreign_models))
 

@@ -64,11 +64,11 @@ def media_by_url(subject: Subject) -> Iterator[Trial]:
     declared_capabilities = subject.adapter.capabilities
     if not declared_capabilities.supports_images:
         raise NotTriedError("the model takes no images, by link or otherwise")
-    taken = bool(declared_capabilities.supports_media_urls) and "url" in declared_capabilities.media_sources.get(
+    accepts_urls = bool(declared_capabilities.supports_media_urls) and "url" in declared_capabilities.media_sources.get(
         "image", ("url",)
     )
     block = ImageBlock(source=MediaSource(kind="url", data=_LINK), media_type=_type(ImageBlock, declared_capabilities))
-    yield _trial(subject, block, "by link", taken=taken)
+    yield _trial(subject, block, "by link", taken=accepts_urls)
 
 
 def media_in_answers(subject: Subject) -> Iterator[Trial]:
@@ -165,14 +165,14 @@ def _trial(subject: Subject, block: ContentBlock, what: str, *, taken: bool) -> 
     message = Message(role=role, content=(TextBlock(text="Look at this."), block))
     request = subject.write([message])
     lost = [loss for loss in losses_of_message(request.losses, message) if loss.kind is LossKind.MEDIA]
-    gone = [loss for loss in lost if loss.severity is Severity.WARNING]
+    warnings = [loss for loss in lost if loss.severity is Severity.WARNING]
     arrived = _arrives(subject, request.body, block)
     faults = []
     if taken and not arrived:
         faults.append("declared, and not on the wire")
     if not taken and arrived:
         faults.append("on the wire, although it is not declared")
-    if not taken and not gone:
+    if not taken and not warnings:
         faults.append("not declared, and lost without a report")
     if not taken and not _is_refused_if_critical(subject, message):
         faults.append("lost although it was marked critical")

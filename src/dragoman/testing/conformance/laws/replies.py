@@ -52,13 +52,13 @@ def decodes_what_was_sent(subject: Subject) -> Iterator[Trial]:
             if not isinstance(last, MessageComplete):
                 yield Trial(f"reply {number}", (f"the stream ends with {last}",))
                 continue
-            for way, message in (("streamed", last.message), ("whole", subject.reply(wire, sample))):
+            for mode, message in (("streamed", last.message), ("whole", subject.reply(wire, sample))):
                 content, expected = message_content(message), sample.content
                 faults = [] if content == expected else [f"it says {content}, not {expected}"]
                 reason = StopReason.TOOL_USE if sample.calls else StopReason.MAX_TOKENS if sample.truncated else None
                 if message.stop_reason is not (reason or StopReason.END_TURN):
                     faults.append(f"it stopped by {message.stop_reason}")
-                yield Trial(f"reply {number}, {way}", tuple(faults))
+                yield Trial(f"reply {number}, {mode}", tuple(faults))
 
 
 def chunks(subject: Subject) -> Iterator[Trial]:

@@ -23,10 +23,10 @@ def changes_are_losses(subject: Subject) -> Iterator[Trial]:
     """A history without losses comes back unchanged, and each message that comes back changed has a loss."""
 
     def check(subject: Subject, history: History) -> Iterator[str]:
-        trip = RoundTrip.of(subject.adapter, history)
-        yield from (f"changed without a loss: {block}" for block in trip.unreported)
-        if not trip.losses and not trip.unchanged:
-            yield f"no losses, and {trip.before} came back as {trip.after}"
+        round_trip = RoundTrip.of(subject.adapter, history)
+        yield from (f"changed without a loss: {block}" for block in round_trip.unreported)
+        if not round_trip.losses and not round_trip.unchanged:
+            yield f"no losses, and {round_trip.before} came back as {round_trip.after}"
 
     yield from check_histories(subject, check)
 
@@ -35,10 +35,10 @@ def warnings_mean_changes(subject: Subject) -> Iterator[Trial]:
     """A warning is never wrong: if a loss says that content is gone, the history comes back changed."""
 
     def check(subject: Subject, history: History) -> Iterator[str]:
-        trip = RoundTrip.of(subject.adapter, history)
-        warned = [loss for loss in trip.losses if loss.message_id and loss.severity is Severity.WARNING]
-        if trip.unchanged and warned:
-            yield f"it came back as it was, with {warned[0]}"
+        round_trip = RoundTrip.of(subject.adapter, history)
+        warnings = [loss for loss in round_trip.losses if loss.message_id and loss.severity is Severity.WARNING]
+        if round_trip.unchanged and warnings:
+            yield f"it came back as it was, with {warnings[0]}"
 
     yield from check_histories(subject, check)
 
@@ -79,10 +79,10 @@ def cached_state_is_invisible(subject: Subject) -> Iterator[Trial]:
     def check(subject: Subject, history: History) -> Iterator[str]:
         context = subject.context()
         for shorter in _prefixes(history):
-            grown, fresh = subject.write(shorter, context=context), subject.write(shorter)
-            if grown.body != fresh.body:
-                yield f"{grown.body!r:.400} was sent instead of {fresh.body!r:.400}"
-            if set(grown.losses) != set(fresh.losses):
+            continued, fresh = subject.write(shorter, context=context), subject.write(shorter)
+            if continued.body != fresh.body:
+                yield f"{continued.body!r:.400} was sent instead of {fresh.body!r:.400}"
+            if set(continued.losses) != set(fresh.losses):
                 yield f"other losses after {len(shorter)} messages"
 
     yield from check_histories(subject, check)
@@ -109,10 +109,10 @@ def _grows(old: Any, new: Any) -> bool:
     if not (isinstance(old, list) and isinstance(new, list)):
         return bool(old == new)
     same = sum(1 for _ in _common_items(old, new))
-    gone = old[same:]
-    if gone and same < len(new) and _extends(gone[0], new[same]):
-        gone = gone[1:]
-    return all(_CONTINUE_TEXT in collect_texts(item) for item in gone)
+    removed = old[same:]
+    if removed and same < len(new) and _extends(removed[0], new[same]):
+        removed = removed[1:]
+    return all(_CONTINUE_TEXT in collect_texts(item) for item in removed)
 
 
 def _common_items(old: list[Any], new: list[Any]) -> Iterator[Any]:
