@@ -24,6 +24,7 @@ _KNOWN_TYPES = (
 )  # fmt: skip
 _TEXTUAL = re.compile(r"text/.*|application/(?:json|yaml|xml|toml|javascript)|.*\+(?:json|xml|yaml)")
 _SEGMENT = "[A-Za-z0-9._-]"
+_TYPE_NAME = "[a-z0-9.+-]"
 _SOME, _ANY = "{1,40}", "{0,40}"
 """Names have a maximum length, so that a repetitive model comes to an end."""
 _SPECIAL = re.compile(r"[\\^$.|?*+()\[\]{}]")
@@ -72,9 +73,10 @@ def _part_schemas(part: MessageBodySchemaPart) -> list[Schema]:
     if binary:
         base64 = {"content": {"type": "string"}, "contentEncoding": {"type": "string", "const": "base64"}}
         kinds.append(_object_schema({**name, "contentType": _enum_schema(binary), **base64}))
-    if not types:  # a glob without a known type: any type is allowed, and the reader checks it
-        anything = {"contentType": {"type": "string", "description": f"A MIME type: {part.content_type}"}}
-        kinds.append(_object_schema({**name, **anything, "contentUrl": {"type": "string"}}))
+    if not types:  # a glob without a known type
+        kinds.append(
+            _object_schema({**name, "contentType": _type_schema(part.content_type), "contentUrl": {"type": "string"}})
+        )
     elsewhere = types if part.name is not None else binary
     if elsewhere:
         kinds.append(_object_schema({**name, "contentType": _enum_schema(elsewhere), "contentUrl": {"type": "string"}}))
@@ -90,6 +92,18 @@ def _allowed_types(part: MessageBodySchemaPart) -> list[str]:
     written = [each for each in expand_braces(normalize_type(part.content_type)) if "*" not in each]
     known = [each for each in _KNOWN_TYPES if part.types.matches(each)]
     return list(dict.fromkeys([*written, *known]))
+
+
+def _type_schema(glob: str) -> Schema:
+    """Return the schema of the types that a glob matches; a star stands for a part of a name, as types have them."""
+    globs = expand_braces(normalize_type(glob))
+    expressions = ["".join(map(_type_piece, _STAR.findall(each))) for each in globs]
+    pattern = f"^{_alternation(expressions)}$"
+    return {"type": "string", "pattern": pattern, "description": f"A MIME type: {glob}"}
+
+
+def _type_piece(piece: str) -> str:
+    return _TYPE_NAME + _SOME if piece.startswith("*") else _SPECIAL.sub(r"\\\g<0>", piece)
 
 
 def _name_schema(pattern: str) -> Schema:
