@@ -193,8 +193,8 @@ class Database:
 
 
 def parse_url(url: str | URL) -> URL:
-    """Raise ConfigurationError if it is not a URL of a supported database. The message does not show the URL: it may
-    hold a password.
+    """Return the parsed URL. Raises ConfigurationError if it is not a URL of a supported database. The message does not
+    show the URL: it may hold a password.
     """
     try:
         parsed = make_url(url)

@@ -123,7 +123,7 @@ class WorkerPool:
         self._last_number = 0
 
     def requesters(self) -> list["PoolRequester"]:
-        """One for each model."""
+        """Return one requester for each model."""
         return [PoolRequester(each, model_index, self) for model_index, each in enumerate(self._configs)]
 
     def start_worker(self) -> Any:

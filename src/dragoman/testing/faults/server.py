@@ -255,7 +255,7 @@ def _read_chunks(readline: Callable[[], bytes], read: Callable[[int], bytes]) ->
 
 
 def _parse_size(text: str, base: int) -> int:
-    """Raise OSError, as for a lost connection: the request cannot be read to its end."""
+    """Return the size of the body. Raises OSError, as for a lost connection: the request cannot be read to its end."""
     try:
         return int(text.strip(), base)
     except ValueError:
