@@ -56,7 +56,7 @@ class BatchLine(NamedTuple):
 
 
 class BatchApi(ABC):
-    """One provider's batch API, for one model. ``most_requests`` and ``most_bytes`` are the limits of one batch."""
+    """One provider's batch API, for one model. ``max_requests`` and ``max_bytes`` are the limits of one batch."""
 
     max_requests: ClassVar[int]
     max_bytes: ClassVar[int]

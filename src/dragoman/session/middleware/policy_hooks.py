@@ -47,7 +47,7 @@ request."""
 
 
 class PolicyObserver(Protocol):
-    """Receives what the policy of a session did; `TurnTelemetry` is one."""
+    """Receives what the policy of a session did; `Telemetry` is one."""
 
     def on_denial(self, error: PolicyDeniedError) -> None: ...
 
