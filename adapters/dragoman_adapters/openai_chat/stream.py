@@ -183,7 +183,7 @@ class ChatStreamDecoder(StreamDecoder):
         return TextDelta(self._reply.message_id, position, text)
 
     def _thinking(self, field: str, text: str) -> Iterable[StreamEvent]:
-        """Some servers send the same reasoning in two fields: the first filled one counts."""
+        """Add a delta of thinking. Some servers send the same reasoning in two fields: the first filled one counts."""
         if self._reasoning is None:
             self._reasoning = field
         if field != self._reasoning:

@@ -116,7 +116,7 @@ def _event_order_faults(before: Events) -> Iterator[str]:
 
 
 ReplyContent = tuple[str, str, tuple[tuple[str, Any], ...]]
-"""Return the text, the thinking, and the name and input of each call. An invalid input is None."""
+"""The text, the thinking, and the name and input of each call. An invalid input is None."""
 
 
 def message_content(message: Message) -> ReplyContent:

@@ -53,7 +53,7 @@ def iter_files(source: Path, target: Path) -> Iterator[Path]:
 def plan_targets(
     source: Path, target: Path, *, of: str | None, to: str, model: str | None, only: str | None, named: bool = True
 ) -> Iterator[tuple[str, list[Message], Path]]:
-    """Each conversation of a file, with its target file.
+    """Return each conversation of a file, with its target file.
 
     ``named``: the target is a file name; otherwise the format's suffix is added. Raises FormatError, with a path, and
     ConfigurationError.
