@@ -293,7 +293,7 @@ class ChatStreamDecoder(StreamDecoder):
         return self._open_calls[-1], call
 
     def _end_calls(self) -> Iterator[StreamEvent]:
-        """Return the end events of the calls with complete arguments. A truncated call has none."""
+        """Yield the end events of the calls with complete arguments. A truncated call has none."""
         last = len(self._pieces_so_far) - 1
         for position in tuple(self._open_calls):
             call = self._pieces_so_far[position]

@@ -52,7 +52,7 @@ class WriteBatcher:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
     async def close(self) -> None:
-        """Return when everything is written."""
+        """Wait until everything is written."""
         if self._flush_task is not None:
             await self._flush_task
         self._thread.shutdown()

@@ -130,8 +130,8 @@ class WorkerPool:
         return self.cluster.start_worker(self._configs)
 
     async def start(self) -> None:
-        """Return when the first worker is ready. Raises errors that every worker would meet, such as MissingKeyError,
-        and ConfigurationError if the cluster has no capacity for any.
+        """Start the workers, and wait until the first one is ready. Raises errors that every worker would meet, such as
+        MissingKeyError, and ConfigurationError if the cluster has no capacity for any.
         """
         await asyncio.to_thread(self.cluster.connect)
         self._workers = [Worker(self, self.start_worker()) for _ in range(self.cluster.workers)]
