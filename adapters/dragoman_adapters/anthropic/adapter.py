@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class AnthropicAdapter(WireAdapter):
-    """Messages in, Messages out; see https://docs.claude.com/en/api/messages."""
+    """Anthropic's Messages API; see https://docs.claude.com/en/api/messages."""
 
     provider: ClassVar[str] = "anthropic"
     endpoint: ClassVar[Endpoint] = Endpoint(

@@ -37,7 +37,8 @@ class AnthropicBatchApi(BatchApi):
         return b'{"custom_id":' + wirejson.dumps(wire_id) + b',"params":' + request.body + b"}"
 
     def headers(self, requests: Sequence[WireRequest]) -> dict[str, str]:
-        """Return the oldest version, which accepts what newer ones do, and sampling parameters too."""
+        """Return the header of the oldest API version. It accepts what newer versions do, and sampling parameters
+        too."""
         oldest = min(request.headers["anthropic-version"] for request in requests)
         same = [replace(each, headers={**each.headers, "anthropic-version": oldest}) for each in requests]
         return super().headers(same)

@@ -143,7 +143,8 @@ class AnthropicStreamDecoder(StreamDecoder):
             yield ToolUseEnd(self._reply.message_id, index, call, block["input"])
 
     def _open_block(self, index: int) -> dict[str, Any]:
-        """Raise ValueError if the block has ended or not started: events are missing or repeated."""
+        """Return the open block of an event. Raises ValueError if the block has ended or not started: events are
+        missing or repeated."""
         content: list[dict[str, Any]] = self._native["content"]
         if index in self._stopped or not 0 <= index < len(content):
             raise ValueError(f"content block {index} continues, but is not open")

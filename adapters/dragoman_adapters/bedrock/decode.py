@@ -73,7 +73,7 @@ def decode_usage(native: Mapping[str, Any]) -> TokenUsage | None:
 
     Some models spell them cacheReadInputTokenCount. The service tier and the latency mode are outside of the usage.
     """
-    count, served = UsageReader.of(native.get("usage")), UsageReader(native)
+    count, envelope = UsageReader.of(native.get("usage")), UsageReader(native)
     if count is None or native["usage"].get("inputTokens") is None:
         return None
     hourly = [each.get("inputTokens") for each in count.objects("cacheDetails") if each.get("ttl") == "1h"]
@@ -84,10 +84,10 @@ def decode_usage(native: Mapping[str, Any]) -> TokenUsage | None:
         cache_creation_input_tokens=count("cacheWriteInputTokens", "cacheWriteInputTokenCount"),
         cache_creation_1h_input_tokens=sum(count.count_at("cacheDetails", each) for each in hourly) if hourly else None,
         server_tools=count.counts_by_name("serverToolUsage"),
-        service_tier=served.text("serviceTier.type"),
-        speed=served.text("performanceConfig.latency"),
+        service_tier=envelope.text("serviceTier.type"),
+        speed=envelope.text("performanceConfig.latency"),
         reported_total=count.optional("totalTokens"),
-        unread=(*count.unread, *served.unread),
+        unread=(*count.unread, *envelope.unread),
         raw=dict(native["usage"]),
     )
 
@@ -104,9 +104,9 @@ def _decode_blocks(
             behind = blocks.setdefault(str(len(content) - 1), {}).setdefault("behind", []) if content else ahead
             behind.append(native)
             continue
-        called = native.get("toolUse") or {}
-        decoded = decode_block(native, call_id(len(content), called.get("toolUseId")) if is_call(native) else "")
-        if note := diff_block(native, decoded, called.get("toolUseId") or ""):
+        call = native.get("toolUse") or {}
+        decoded = decode_block(native, call_id(len(content), call.get("toolUseId")) if is_call(native) else "")
+        if note := diff_block(native, decoded, call.get("toolUseId") or ""):
             blocks[str(len(content))] = note
         content.append(decoded)
     return content, {name: value for name, value in (("blocks", blocks), ("ahead", ahead)) if value}
@@ -135,17 +135,9 @@ def decode_block(native: Native, tool_use_id: str) -> ContentBlock:
         case "json":
             return TextBlock(text=wirejson.dumps_text(value))
         case "toolUse" if is_call(native):
-            arguments = value["input"]
-            raw = (
-                None
-                if isinstance(arguments, dict)
-                else arguments
-                if isinstance(arguments, str)
-                else wirejson.dumps_text(arguments)
-            )
-            return ToolUseBlock(
-                id=tool_use_id, name=value["name"], input=arguments if raw is None else {}, raw_input=raw
-            )
+            data = value["input"]
+            raw = None if isinstance(data, dict) else data if isinstance(data, str) else wirejson.dumps_text(data)
+            return ToolUseBlock(id=tool_use_id, name=value["name"], input=data if raw is None else {}, raw_input=raw)
         case "reasoningContent" if "reasoningText" in value:
             thought = value["reasoningText"]
             return ThinkingBlock(text=thought["text"], signature=thought.get("signature") or None)
@@ -197,20 +189,20 @@ def decode_history(native: Native, reader: HistoryReader) -> None:
     if system := native.get("system"):
         content, notes = _decode_blocks(system, lambda *_: "")
         reader.add(Role.SYSTEM, content, {"form": str(BodyFormat.CONVERSE), **notes})
-    before = ""
+    previous_role = ""
     for item in native["messages"]:
-        _add_message(reader, item, apart=item["role"] == before)
-        before = item["role"]
+        _add_message(reader, item, is_separate=item["role"] == previous_role)
+        previous_role = item["role"]
 
 
-def _add_message(reader: HistoryReader, native: Native, *, apart: bool) -> None:
+def _add_message(reader: HistoryReader, native: Native, *, is_separate: bool) -> None:
     """Decode one native message. Each tool result becomes a separate message, and so does the content around them."""
     role = Role(native["role"])
     layout: Native = {"form": str(BodyFormat.CONVERSE)}
     if role is Role.SYSTEM:
         layout["in_list"] = True
     for group in _group_blocks(native["content"]) if role is Role.USER else [native["content"]]:
-        first = {"apart": True} if apart and group[:1] == native["content"][:1] else {}
+        first = {"apart": True} if is_separate and group[:1] == native["content"][:1] else {}
         if group and "toolResult" in group[0]:
             _add_tool_result(reader, group[0], group[1:], {**layout, **first})
         else:
@@ -222,8 +214,8 @@ def _group_blocks(content: list[Native]) -> list[list[Native]]:
     """Split a user's blocks: each result with the markers after it, and the blocks between results."""
     groups: list[list[Native]] = []
     for item in content:
-        behind = groups and "toolResult" not in item and (CACHE_POINT in item or "toolResult" not in groups[-1][0])
-        if behind:
+        joins = groups and "toolResult" not in item and (CACHE_POINT in item or "toolResult" not in groups[-1][0])
+        if joins:
             groups[-1].append(item)
         else:
             groups.append([item])

@@ -19,7 +19,7 @@ from dragoman_adapters.cohere.stream import CohereStreamDecoder
 
 
 class CohereAdapter(WireAdapter):
-    """Chats, version 2; see https://docs.cohere.com/reference/chat."""
+    """Cohere's chat API, version 2; see https://docs.cohere.com/reference/chat."""
 
     provider: ClassVar[str] = "cohere"
     endpoint: ClassVar[Endpoint] = Endpoint(

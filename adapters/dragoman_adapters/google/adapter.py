@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
 
 
 class GoogleAdapter(WireAdapter):
-    """Contents in, candidates out; see https://ai.google.dev/api/generate-content."""
+    """Google's generateContent; see https://ai.google.dev/api/generate-content."""
 
     provider: ClassVar[str] = "google"
     endpoint: ClassVar[Endpoint] = Endpoint(

@@ -146,7 +146,7 @@ def decode_usage(native: Mapping[str, Any] | None, searches: Mapping[str, int]) 
 
 
 class _ModalityCounts:
-    """Return the tokens of one medium in a count; None if the reply does not report them."""
+    """The tokens of each medium in a count; None if the reply does not report them."""
 
     def __init__(self, count: UsageReader) -> None:
         self._count = count

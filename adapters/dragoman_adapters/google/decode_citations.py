@@ -65,7 +65,7 @@ def _decode_citation(chunk: dict[str, Any], support: dict[str, Any], position: t
 
 
 class _AnswerText:
-    """Return the answer's texts without thoughts. Segments count their bytes in UTF-8."""
+    """The answer's texts without thoughts. Segments count their bytes in UTF-8."""
 
     def __init__(self, content: Sequence[ContentBlock]) -> None:
         self._texts = [(index, block.text) for index, block in enumerate(content) if isinstance(block, TextBlock)]

@@ -43,33 +43,33 @@ _TYPES_BY_EXTENSION = {
 """Media types for links without one. Python's own table differs between versions and machines."""
 
 
-def encode_block(content: ContentBlock, wire_id: str | None = None) -> dict[str, Any]:
+def encode_block(block: ContentBlock, wire_id: str | None = None) -> dict[str, Any]:
     """Encode a block. ``wire_id`` is the call's id on this wire, None if it has none."""
-    match content:
+    match block:
         case TextBlock():
-            return {"text": content.text}
+            return {"text": block.text}
         case ThinkingBlock():
-            signed = {"thoughtSignature": content.signature} if content.signature else {}
-            return {"text": content.text, "thought": True, **signed}
+            signed = {"thoughtSignature": block.signature} if block.signature else {}
+            return {"text": block.text, "thought": True, **signed}
         case ToolUseBlock():
-            return {"functionCall": {**_id_field(wire_id), "name": content.name, "args": content.input}}
+            return {"functionCall": {**_id_field(wire_id), "name": block.name, "args": block.input}}
         case ImageBlock() | AudioBlock() | VideoBlock() | DocumentBlock():
-            return encode_media(content)
+            return encode_media(block)
         case ProviderBlock():
-            return content.data
+            return block.data
         case _:
-            raise TypeError(f"the projection let a {content.type} block through")
+            raise TypeError(f"the projection let a {block.type} block through")
 
 
 def _id_field(wire_id: str | None) -> dict[str, str]:
     return {"id": wire_id} if wire_id else {}
 
 
-def encode_media(content: Media) -> dict[str, Any]:
-    source, media_type = content.source, content.media_type
+def encode_media(block: Media) -> dict[str, Any]:
+    source, media_type = block.source, block.media_type
     match source.kind:
         case "base64":
-            return {"inlineData": {"mimeType": media_type or _DEFAULT_TYPES[content.type], "data": source.data}}
+            return {"inlineData": {"mimeType": media_type or _DEFAULT_TYPES[block.type], "data": source.data}}
         case "text":
             data = base64.b64encode(source.data.encode()).decode()
             return {"inlineData": {"mimeType": media_type or "text/plain", "data": data}}
@@ -78,13 +78,11 @@ def encode_media(content: Media) -> dict[str, Any]:
             return {"fileData": {**({"mimeType": media_type} if media_type else {}), "fileUri": source.data}}
 
 
-def encode_tool_result(content: ToolResultBlock, name: str, wire_id: str | None) -> dict[str, Any]:
+def encode_tool_result(block: ToolResultBlock, name: str, wire_id: str | None) -> dict[str, Any]:
     """Encode a tool result: its texts under ``output`` or ``error``, its media in ``parts``."""
-    texts = [each.text for each in content.content if isinstance(each, TextBlock)]
-    media = [encode_block(each) for each in content.content if not isinstance(each, TextBlock)]
-    answer = (
-        {"error" if content.is_error else "output": "\n".join(texts)} if texts or content.is_error or not media else {}
-    )
+    texts = [each.text for each in block.content if isinstance(each, TextBlock)]
+    media = [encode_block(each) for each in block.content if not isinstance(each, TextBlock)]
+    answer = {"error" if block.is_error else "output": "\n".join(texts)} if texts or block.is_error or not media else {}
     encoded: dict[str, Any] = {**_id_field(wire_id), "name": name, "response": answer}
     return {"functionResponse": encoded | ({"parts": media} if media else {})}
 
@@ -94,7 +92,7 @@ def apply_note(encoded: dict[str, Any], note: Mapping[str, Any] | None) -> dict[
     if not note:
         return encoded
     inner = note.get("inner", {})
-    whole = {key: apply_diff(value, inner[key]) if key in inner else value for key, value in encoded.items()}
-    merged = restore_base64(apply_diff(whole, note), note.get("base64", ()))
+    patched = {key: apply_diff(value, inner[key]) if key in inner else value for key, value in encoded.items()}
+    merged = restore_base64(apply_diff(patched, note), note.get("base64", ()))
     restored: dict[str, Any] = restore_spelling(merged, note.get("spelling", ()))
     return restored

@@ -117,7 +117,7 @@ class GoogleStreamDecoder(StreamDecoder):
             yield TextDelta(message_id, change.index, part["text"])
 
     def _call(self, change: PartChange) -> Iterator[StreamEvent]:
-        """Return the events of a call. Arguments that arrive value by value are not JSON fragments: they are sent when
+        """Yield the events of a call. Arguments that arrive value by value are not JSON fragments: they are sent when
         complete.
         """
         accumulator = self._accumulator.candidates[0].parts[change.index]

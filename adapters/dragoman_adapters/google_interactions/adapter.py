@@ -22,7 +22,7 @@ from dragoman_adapters.google_interactions.stream import InteractionsStreamDecod
 
 
 class InteractionsAdapter(WireAdapter):
-    """Steps in, steps out; see https://ai.google.dev/gemini-api/docs/interactions.
+    """Google's Interactions API; see https://ai.google.dev/gemini-api/docs/interactions.
 
     To continue a conversation that Google stores, set ``previous_interaction_id`` in ``AdapterOptions.extra``.
     """

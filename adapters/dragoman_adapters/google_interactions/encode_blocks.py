@@ -33,17 +33,17 @@ def encode_block(block: ContentBlock) -> dict[str, Any]:
 def _encode_media(block: encode_blocks.Media) -> dict[str, Any]:
     part = encode_blocks.encode_media(block)
     data = part.get("inlineData") or part["fileData"]
-    named = {"data": data.get("data"), "uri": data.get("fileUri"), "mime_type": data.get("mimeType")}
-    return {"type": block.type, **{name: value for name, value in named.items() if value is not None}}
+    fields = {"data": data.get("data"), "uri": data.get("fileUri"), "mime_type": data.get("mimeType")}
+    return {"type": block.type, **{name: value for name, value in fields.items() if value is not None}}
 
 
 def encode_step(block: ContentBlock, wire_id: str | None = None) -> dict[str, Any] | None:
     """Encode a block as a step; None if it is a content of a step."""
     match block:
         case ThinkingBlock():
-            signed = {"signature": block.signature} if block.signature else {}
-            summed = {"summary": [{"type": "text", "text": block.text}]} if block.text else {}
-            return {"type": "thought", **signed, **summed}
+            signature_field = {"signature": block.signature} if block.signature else {}
+            summary_field = {"summary": [{"type": "text", "text": block.text}]} if block.text else {}
+            return {"type": "thought", **signature_field, **summary_field}
         case ToolUseBlock():
             return {"type": "function_call", "id": wire_id, "name": block.name, "arguments": block.input}
         case _:

@@ -113,7 +113,8 @@ class InteractionsStreamDecoder(StreamDecoder):
                 yield ThinkingDelta(self._reply.message_id, step.first_block, thought.text, thought.signature)
 
     def _open_step(self, index: int) -> StepAccumulator:
-        """Raise ValueError if the step has ended or not started: events are missing or repeated."""
+        """Return the open step of an event. Raises ValueError if the step has ended or not started: events are missing
+        or repeated."""
         if not 0 <= index < len(self._steps) or self._steps[index].stopped:
             raise ValueError(f"step {index} continues, but is not open")
         return self._steps[index]

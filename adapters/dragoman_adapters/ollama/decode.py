@@ -50,7 +50,7 @@ def decode_message(
 
 
 def _decode_stop_reason(native: str | None, has_calls: bool, status: MessageStatus) -> StopReason | None:
-    """The server says "stop" for calls as well, so the blocks decide."""
+    """Decode the stop reason. The server says "stop" for calls as well, so the blocks decide."""
     if status is MessageStatus.CANCELLED:
         return StopReason.CANCELLED
     if status is MessageStatus.ERROR:

@@ -66,7 +66,7 @@ class OllamaStreamDecoder(StreamDecoder):
             yield from self._call(call)
 
     def _call(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
-        """Return the events of calls, which arrive whole."""
+        """Yield the events of calls, which arrive whole."""
         position = len(self._calls)
         self._calls.append(native)
         function, message_id = native["function"], self._reply.message_id

@@ -83,7 +83,7 @@ class PartAccumulator:
 
 
 _MAX_TRIES = 16
-"""How often the arguments of one call are parsed before they have ended: each time takes all of them."""
+"""How often the arguments of one call are parsed before they have ended: each try parses all of them."""
 
 
 class CallAccumulator:

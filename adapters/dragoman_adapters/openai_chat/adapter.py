@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ChatAdapter(WireAdapter):
-    """See https://platform.openai.com/docs/api-reference/chat.
+    """Chat Completions; see https://platform.openai.com/docs/api-reference/chat.
 
     Another endpoint is a subclass with its own ``provider``, ``endpoint``, ``dialect`` and ``models``.
     """
@@ -51,7 +51,7 @@ class ChatAdapter(WireAdapter):
 
     @property
     def batch_api(self) -> "BatchApi | None":
-        """Other endpoints with this wire have no batch API, or a different one."""
+        """Return OpenAI's batch API; None for other endpoints with this wire, which have none, or a different one."""
         from dragoman_adapters.openai_platform.batch import OpenAIBatchApi  # imported late: few programs submit batches
 
         return OpenAIBatchApi(self.provider, self.model, self.dialect.path) if type(self) is ChatAdapter else None

@@ -101,7 +101,8 @@ def _uncovered_values(native: Mapping[str, Any], covered: Collection[str]) -> di
 def _decode_stop_reason(
     native: str | None, content: Iterable[ContentBlock], pieces: Iterable[Piece], status: MessageStatus
 ) -> StopReason | None:
-    """Many servers say "stop", or nothing, for calls and refusals as well, so the blocks decide."""
+    """Decode the stop reason. Many servers say "stop", or nothing, for calls and refusals as well, so the blocks
+    decide."""
     if status is MessageStatus.CANCELLED:
         return StopReason.CANCELLED
     if status is MessageStatus.ERROR:
@@ -144,9 +145,9 @@ def _attach_citations(content: list[ContentBlock], annotations: Any) -> list[Con
     if not annotations:
         return content
     citations = tuple(_decode_citation(item) for item in annotations)
-    place = next((index for index, block in enumerate(content) if isinstance(block, TextBlock)), None)
-    if place is not None:
-        content[place] = content[place].model_copy(update={"citations": citations})
+    text_index = next((index for index, block in enumerate(content) if isinstance(block, TextBlock)), None)
+    if text_index is not None:
+        content[text_index] = content[text_index].model_copy(update={"citations": citations})
     return content
 
 
@@ -155,13 +156,13 @@ def _decode_citation(native: dict[str, Any] | str) -> Citation:
         return Citation(kind="url", url=native)
     kind = native.get("type") or "url_citation"
     inner = native.get(kind)
-    facts = inner if isinstance(inner, dict) else native
+    fields = inner if isinstance(inner, dict) else native
     return Citation(
         kind=kind,
-        title=facts.get("title"),
-        url=facts.get("url"),
-        start=facts.get("start_index"),
-        end=facts.get("end_index"),
+        title=fields.get("title"),
+        url=fields.get("url"),
+        start=fields.get("start_index"),
+        end=fields.get("end_index"),
         data=native,
     )
 
@@ -264,14 +265,14 @@ def decode_usage(native: Mapping[str, Any], dialect: Dialect) -> TokenUsage | No
     total = count.optional("total_tokens")
     reasoning = count.optional("completion_tokens_details.reasoning_tokens")
     audio = count.optional("prompt_tokens_details.audio_tokens")
-    outside = (total or 0) - prompt - output
+    unlisted = (total or 0) - prompt - output
     if not count.unread:
-        if dialect.reasoning_beside or (dialect.reasoning_beside is None and reasoning and outside == reasoning):
+        if dialect.reasoning_beside or (dialect.reasoning_beside is None and reasoning and unlisted == reasoning):
             output += reasoning or 0
-        elif outside > 0 and outside == audio:
-            prompt += outside  # then the prompt excludes audio
-        elif dialect.reasoning_beside is None and outside > 0 and reasoning is None:
-            output += outside  # reasoning that only the total includes
+        elif unlisted > 0 and unlisted == audio:
+            prompt += unlisted  # then the prompt excludes audio
+        elif dialect.reasoning_beside is None and unlisted > 0 and reasoning is None:
+            output += unlisted  # reasoning that only the total includes
     cached, cache_writes = count(*dialect.cached_tokens), count(*dialect.cache_write_tokens)
     rest = count.uncached(prompt, cached, cache_writes)
     cached = min(cached, prompt)

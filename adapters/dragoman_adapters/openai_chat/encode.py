@@ -97,7 +97,7 @@ def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[
 
 
 def _blocks_with_notes(turn: Turn, raw: Note) -> Iterator[tuple[ContentBlock, Note]]:
-    """Return the blocks of a turn with their notes; a block that the projection made or changed has none."""
+    """Yield the blocks of a turn with their notes; a block that the projection made or changed has none."""
     notes = raw.get("blocks", {})
     for block, origin in zip(turn.blocks, turn.origins, strict=True):
         yield block, notes.get(str(origin), {}) if origin != SYNTHETIC else {}

@@ -183,7 +183,7 @@ class ChatStreamDecoder(StreamDecoder):
         return TextDelta(self._reply.message_id, position, text)
 
     def _thinking(self, field: str, text: str) -> Iterable[StreamEvent]:
-        """Some servers send the same reasoning in two fields: the first filled one counts."""
+        """Add a delta of thinking. Some servers send the same reasoning in two fields: the first filled one counts."""
         if self._reasoning is None:
             self._reasoning = field
         if field != self._reasoning:
@@ -293,7 +293,7 @@ class ChatStreamDecoder(StreamDecoder):
         return self._open_calls[-1], call
 
     def _end_calls(self) -> Iterator[StreamEvent]:
-        """Return the end events of the calls with complete arguments. A truncated call has none."""
+        """Yield the end events of the calls with complete arguments. A truncated call has none."""
         last = len(self._pieces_so_far) - 1
         for position in tuple(self._open_calls):
             call = self._pieces_so_far[position]

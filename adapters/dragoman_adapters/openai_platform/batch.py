@@ -41,7 +41,7 @@ class OpenAIBatchApi(BatchApi):
     max_bytes: ClassVar[int] = 200_000_000
 
     def __init__(self, provider: str, model: str, path: str) -> None:
-        """``path`` is the path of a single such request."""
+        """``path`` is that of a request outside of a batch."""
         super().__init__(provider, model)
         self._endpoint = f"/v1{path}"
 
@@ -53,12 +53,12 @@ class OpenAIBatchApi(BatchApi):
         return head[:-1] + b',"body":' + request.body + b"}"
 
     def submit(self, lines: list[bytes], headers: Mapping[str, str]) -> Steps[str]:
-        kind, form = _encode_multipart(b"\n".join(lines))
-        uploaded = yield post_request(_FILES, form, {**headers, "content-type": kind})
-        file = self.require_text(self.parse_response(uploaded), "id")
+        content_type, form = _encode_multipart(b"\n".join(lines))
+        upload_reply = yield post_request(_FILES, form, {**headers, "content-type": content_type})
+        file = self.require_text(self.parse_response(upload_reply), "id")
         fields = {"input_file_id": file, "endpoint": self._endpoint, "completion_window": _WINDOW}
-        created = yield post_request(PATH, wirejson.dumps(fields), headers)
-        return self.require_text(self.parse_response(created), "id")
+        reply = yield post_request(PATH, wirejson.dumps(fields), headers)
+        return self.require_text(self.parse_response(reply), "id")
 
     def poll(self, batch_id: str) -> Steps[BatchState]:
         reply = yield get_request(f"{PATH}/{batch_id}")

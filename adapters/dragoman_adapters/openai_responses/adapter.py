@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ResponsesAdapter(WireAdapter):
-    """Items in, items out; see https://platform.openai.com/docs/api-reference/responses.
+    """OpenAI's Responses API; see https://platform.openai.com/docs/api-reference/responses.
 
     Another endpoint is a subclass with its own ``provider``, ``endpoint`` and ``models``.
     """
@@ -44,7 +44,7 @@ class ResponsesAdapter(WireAdapter):
 
     @property
     def batch_api(self) -> "BatchApi | None":
-        """Other endpoints with this wire have no batch API, or a different one."""
+        """Return OpenAI's batch API; None for other endpoints with this wire, which have none, or a different one."""
         from dragoman_adapters.openai_platform.batch import OpenAIBatchApi  # imported late: few programs submit batches
 
         return OpenAIBatchApi(self.provider, self.model, self.path) if type(self) is ResponsesAdapter else None

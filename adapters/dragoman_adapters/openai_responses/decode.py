@@ -68,7 +68,7 @@ def decode_message(
 
 
 def _decode_stop_reason(native: Mapping[str, Any], status: MessageStatus) -> StopReason:
-    """The wire has no stop reason: it follows from the status and the items."""
+    """Decode the stop reason. The wire has none: it follows from the status and the items."""
     if status is MessageStatus.CANCELLED:
         return StopReason.CANCELLED
     if status is MessageStatus.ERROR:

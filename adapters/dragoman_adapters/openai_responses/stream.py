@@ -177,7 +177,8 @@ class ResponsesStreamDecoder(StreamDecoder):
         return self._emit(item, TextDelta(self._reply.message_id, item.first_block + position, text))
 
     def _thinking(self, item: ItemAccumulator, field: str, position: int, text: str) -> Iterable[StreamEvent]:
-        """Parts of a field become one text. If both fields arrive, only the first one is emitted."""
+        """Emit a delta of thinking. The parts of a field become one text. If both fields arrive, only the first one is
+        emitted."""
         item.shown_field = item.shown_field or field
         starts = (field, position) not in item.fragments
         if starts:

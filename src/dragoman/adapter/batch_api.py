@@ -56,7 +56,7 @@ class BatchLine(NamedTuple):
 
 
 class BatchApi(ABC):
-    """One provider's batch API, for one model. ``most_requests`` and ``most_bytes`` are the limits of one batch."""
+    """One provider's batch API, for one model. ``max_requests`` and ``max_bytes`` are the limits of one batch."""
 
     max_requests: ClassVar[int]
     max_bytes: ClassVar[int]
@@ -71,7 +71,7 @@ class BatchApi(ABC):
 
     @abstractmethod
     def encode_line(self, wire_id: str, request: WireRequest) -> bytes:
-        """One request as an entry of the batch."""
+        """Return one request as an entry of the batch."""
 
     @abstractmethod
     def submit(self, lines: list[bytes], headers: Mapping[str, str]) -> Steps[str]:
@@ -89,7 +89,7 @@ class BatchApi(ABC):
 
     @abstractmethod
     def decode_line(self, line: bytes) -> BatchLine:
-        """One line of a download. Raises MalformedReplyError."""
+        """Decode one line of a download. Raises MalformedReplyError."""
 
     def headers(self, requests: Sequence[WireRequest]) -> dict[str, str]:
         """Return the headers of the whole batch. Raises InvalidRequestError if its requests need different ones."""

@@ -175,9 +175,8 @@ class TurnLimitError(DragomanError):
 
 
 class BudgetExceededError(DragomanError):
-    """Nothing was sent. ``per`` is session, turn, user or team; ``unit`` is usd or tokens, of which the other three
-    are: the limit, what was spent of it (held back for requests under way included), and what the request could come
-    to.
+    """Nothing was sent. ``per`` is session, turn, user or team. The amounts are in ``unit``, which is usd or tokens:
+    ``spent`` includes what is reserved for requests in flight, and ``needed`` is the maximum spend of the request.
     """
 
     def __init__(self, per: str, unit: str, limit: Any, spent: Any, needed: Any) -> None:
@@ -212,7 +211,7 @@ class UnpricedModelError(BudgetExceededError):
 
 
 class ProviderError(DragomanError):
-    """The provider failed, or the way to it.
+    """The provider failed, or the connection to it.
 
     ``status`` is the HTTP status, None inside a stream or before an answer; ``code`` the provider's own code;
     ``retry_after`` the seconds to wait, if the provider says so; ``retryable`` whether the same request may succeed

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def diff_objects(native: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[str, Any] | None:
-    """``{"set": fields to lay over, "drop": fields to leave out}``, or None if nothing differs."""
+    """Return ``{"set": fields to lay over, "drop": fields to leave out}``, or None if nothing differs."""
     missing = object()
     changed = {key: value for key, value in native.items() if not _is_same_json(encoded.get(key, missing), value)}
     extra_keys = [key for key in encoded if key not in native]

@@ -25,7 +25,7 @@ def loads(data: bytes | str, *, what: str = "the reply") -> Any:
 
 
 def loads_object(data: bytes | str, *, what: str = "the reply") -> dict[str, Any]:
-    """Raise MalformedReplyError if the data is not a JSON object."""
+    """Parse a JSON object. Raises MalformedReplyError if the data is not a JSON object."""
     try:
         value = _parse(data)
     except ValueError as error:
@@ -40,13 +40,13 @@ def _not_json_error(what: str, error: ValueError) -> MalformedReplyError:
 
 
 def dumps(value: Any) -> bytes:
-    """Compact UTF-8 in insertion order: the same value gives the same bytes in every process.
+    """Write JSON as compact UTF-8, in insertion order: the same value gives the same bytes in every process.
 
     Raises RequestError if the value cannot be written as JSON: NaN, infinity, a lone surrogate, another type.
     """
     try:
         data = to_json(value)
-        if b"NaN" in data or b"Infinity" in data:  # a number, or a text that merely says so
+        if b"NaN" in data or b"Infinity" in data:  # a number, or a text with that word
             copy_json(value, MAX_DOCUMENT_DEPTH)
     except ValueError as error:
         raise RequestError(f"the request cannot be written as JSON: {error}") from None

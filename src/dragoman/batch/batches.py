@@ -277,5 +277,5 @@ class AsyncBatches(_Batches[AsyncTransport]):
 
 
 def _line_splitter() -> LineSplitter:
-    """A download may have any size, because it is read line by line; a line may not."""
+    """Return the splitter of a download, which may have any size, because it is read line by line. A line may not."""
     return LineSplitter(frame_cap=DEFAULT_BODY_CAP, body_cap=sys.maxsize)

@@ -35,7 +35,7 @@ class RunBudget:
         self._average_output: dict[str, float] = {}
 
     def reserve(self, adapter: Adapter, messages: Sequence[Message], options: AdapterOptions) -> Reservation:
-        """Raise BudgetExceededError and UnpricedModelError."""
+        """Reserve the highest possible cost of a request. Raises BudgetExceededError and UnpricedModelError."""
         return self._budgets.reserve(adapter, messages, (), options)
 
     def record_spend(self, usd: Decimal | None, tokens: int) -> None:

@@ -80,7 +80,7 @@ class ConcurrencyController:
         self._released.set()
 
     def on_throttle(self, number: int, wait: float) -> None:
-        """The provider has no capacity for ``wait`` seconds. Halves the limit once per window."""
+        """Halve the limit, at most once per window: the provider has no capacity for ``wait`` seconds."""
         self.throttle_count += 1
         if number > self._halved_at:
             self.limit, self._slow_start, self._halved_at = max(1.0, self.limit / 2), False, self._sent

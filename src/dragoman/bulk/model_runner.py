@@ -77,7 +77,7 @@ class ModelRunner:
         self._failure: BaseException | None = None
 
     async def run(self, rows: Source) -> None:
-        """Return when every row has an outcome, or when the run has stopped and nothing is in flight.
+        """Run until every row has an outcome, or until the run has stopped and nothing is in flight.
 
         Raises errors that every row would meet, such as AuthenticationError, and StoreError.
         """

@@ -142,7 +142,7 @@ def _cell(value: Any) -> Any:
 
 
 def _to_text(value: Any) -> str:
-    """Text for values that JSON has no type for, such as money and times."""
+    """Return the text of a value for which JSON has no type, such as money or a time."""
     if isinstance(value, bytes | bytearray):
         raise ConfigurationError("a column holds bytes, which the output cannot hold: leave it out")
     return f"{value:f}" if isinstance(value, Decimal) else str(value)

@@ -81,7 +81,7 @@ class BulkReport:
         return join_rows(self._source, self._manifest, self._models, self._prefix)
 
     def table_rows(self) -> list[tuple[str, ...]]:
-        """One row of text per model, after a row of titles."""
+        """Return one row of text per model, after a row of titles."""
         return [_TITLES, *map(_format_row, self.models)]
 
     def __str__(self) -> str:

@@ -143,7 +143,7 @@ async def run_bulk(config: RunConfig) -> BulkReport:
 
 
 async def _run_all(runners: Sequence[ModelRunner], source: Source, tracker: ProgressTracker) -> None:
-    """The first failure stops the other models, which finish their requests in flight."""
+    """Run all models. The first failure stops the others, which finish their requests in flight."""
 
     async def run_one(runner: ModelRunner) -> None:
         try:

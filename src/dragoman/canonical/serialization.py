@@ -28,9 +28,8 @@ def read_message(data: Mapping[str, Any] | str | bytes, *, upgrades: Mapping[int
     Raises pydantic.ValidationError if it is not a message, and ValueError if the JSON is malformed or unsafe
     (see `guard`), or if its schema version is too old to upgrade or newer than this version can read.
     """
-    text = (
-        data.encode() if isinstance(data, str) else data
-    )  # a lone surrogate raises ValueError here, and does not raise below
+    # A lone surrogate raises ValueError here, and does not raise below.
+    text = data.encode() if isinstance(data, str) else data
     raw = from_json(text, allow_inf_nan=False) if isinstance(text, bytes) else text
     if isinstance(raw, Mapping):
         raw = dict(raw)

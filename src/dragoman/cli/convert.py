@@ -38,7 +38,7 @@ def convert(
     check_writable(to)
     if source.is_file():
         losses: list[Loss] = []
-        for name, history, path in plan_targets(source, target, of=of, to=to, model=model, only=only):
+        for name, history, path in plan_targets(source, target, source_format=of, to=to, model=model, only=only):
             conversion = convert_history(history, to, model)
             write_file(conversion, path, overwrite=overwrite)
             losses += conversion.losses
@@ -63,7 +63,9 @@ def _convert_directory(
     for path in track(files, "converting", console=console(stderr=True), transient=True):
         try:
             base = (target / path.relative_to(source)).with_suffix("")
-            for _, history, destination in plan_targets(path, base, of=of, to=to, model=model, only=None, named=False):
+            for _, history, destination in plan_targets(
+                path, base, source_format=of, to=to, model=model, only=None, named=False
+            ):
                 conversion = convert_history(history, to, model)
                 write_file(conversion, destination, overwrite=overwrite and destination not in written_paths)
                 losses += conversion.losses

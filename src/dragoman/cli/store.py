@@ -60,7 +60,8 @@ def _day(at: datetime | None) -> date | None:
 
 
 def _url(name: str | None) -> str | None:
-    """Raise ConfigurationError if there is no such file: an export must not create the store that it reads."""
+    """Return the URL of the store. Raises ConfigurationError if there is no such file: an export must not create the
+    store that it reads."""
     if name is None:
         return None
     url = name if "://" in name else f"sqlite:///{name}"

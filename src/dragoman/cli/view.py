@@ -34,7 +34,7 @@ def view(
     """Writes a conversation as one HTML page. It is self-contained and uses no network."""
     from dragoman.view import page
 
-    loaded = load_conversation(source, of=of, only=only, store=store, model=model)
+    loaded = load_conversation(source, source_format=of, only=only, store=store, model=model)
     path = output or Path(f"{loaded.file_name}.html")
     text = page(
         loaded.messages,

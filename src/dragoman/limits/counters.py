@@ -129,7 +129,7 @@ class LocalCounters:
 
     @staticmethod
     def _extend_expiry(state: BucketState, now: int, period: int) -> None:
-        """A bucket that was idle for a whole period can be dropped."""
+        """Extend the time for which a bucket is kept: one that was idle for a whole period can be dropped."""
         state.expires_at = max(state.booked_until or now, state.paused_until, now) + period
 
     def after_fork(self) -> None:

@@ -90,7 +90,7 @@ class RedisCounters:
         return self._keys(notice.key for notice in notices), [self._now(), *numbers]
 
     def _keys(self, keys: Any) -> list[str]:
-        """The part in braces puts all keys into one slot of a cluster."""
+        """Return the keys of buckets. The part in braces puts all keys into one slot of a cluster."""
         return [f"{{{self._name}}}:limit:{key}" for key in keys]
 
     def _now(self) -> int | str:

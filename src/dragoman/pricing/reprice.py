@@ -48,17 +48,17 @@ def reprice(
     at: datetime | None = None,
     as_model: str | None = None,
 ) -> Iterator[Message | Usage]:
-    """Price each item again at its own time with the bundled table, one for one and in order.
+    """Price each item again at its own time with the bundled table. The results have the order of the items.
 
     ``version`` selects another table (`price_table`), ``at`` one time for all, and ``as_model`` another
     model: at its standard prices if it is of another provider, whose tiers have other names.
 
     Messages are returned with a new ``metadata.usage`` and are otherwise unchanged; those without usage or without a
-    model are returned as they are. The old figures are ignored: repricing twice changes nothing, and an item that the
-    table has no price for has no cost afterwards.
+    model are returned as they are. The old figures are ignored: repricing twice changes nothing, and an item without a
+    price in the table has no cost afterwards.
 
-    Raises RequestError for both a table and a version, ConfigurationError for an unknown version, and TypeError
-    for an item of another type.
+    Raises RequestError if both a table and a version are given, ConfigurationError for an unknown version, and
+    TypeError for an item of another type.
     """
     if table is not None and version is not None:
         raise RequestError("pass a table or a version, not both")

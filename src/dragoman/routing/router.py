@@ -198,7 +198,7 @@ class Router:
         yield _candidate(RoutingPolicy.GLOBAL_DEFAULT, everywhere, "the global default", "there is no global default")
 
     def _override_proposals(self, request: RouteRequest, mentioned: str | None) -> Iterator[Candidate]:
-        """The argument first, then the mention."""
+        """Yield the proposal of the argument, then that of the mention."""
         policy, found = RoutingPolicy.PER_MESSAGE_OVERRIDE, False
         if request.override is not None:
             found = True

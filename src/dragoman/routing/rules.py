@@ -89,7 +89,8 @@ class When(FrozenModel):
     def matches(
         self, request: RouteRequest, tokens: Callable[[], int | None], cost: Callable[[], Decimal | None]
     ) -> bool:
-        """``tokens`` and ``cost`` are called only if a condition needs them."""
+        """Return whether the turn meets all conditions. ``tokens`` and ``cost`` are called only if a condition needs
+        them."""
         return (
             self._matches_media(request)
             and self._matches_people(request)

@@ -115,8 +115,8 @@ class SessionConfig:
     """Creates ids. With ``clock``, it makes a session deterministic in tests."""
     clock: Callable[[], datetime] = _utc_now
     user_id: str | None = None
-    """The user, written to each message: as a pseudonym with ``pseudonyms``, else unchanged. It must not identify a
-    person then."""
+    """The user's id, written to each message: as a pseudonym with ``pseudonyms``, otherwise unchanged, so that it must
+    not identify a person."""
     team_id: str | None = None
     """As ``user_id``."""
     pseudonyms: Pseudonyms | None = None

@@ -27,7 +27,7 @@ class History:
         return apply_summaries(self.messages)
 
     def mark(self) -> tuple[int, int]:
-        """Return the present end, for `since`."""
+        """Return the current end, for `since`."""
         return len(self.messages), len(self.attempts.all)
 
     def since(self, mark: tuple[int, int]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
@@ -39,6 +39,6 @@ class History:
         return [*messages, *attempts]
 
     def restore(self, attempts: Iterable[Message], extensions: Mapping[str, Any]) -> None:
-        """Add what a stored session had beside its messages."""
+        """Add what a stored session had besides its messages."""
         self.attempts = Attempts(attempts)
         self.extensions.update(extensions)

@@ -226,7 +226,7 @@ def read_inside(root: Path, path: str, max_bytes: int = MAX_FILE_BYTES) -> bytes
 
 @contextmanager
 def _open_folder(path: str, root: Path, *folders: str) -> Iterator[int]:
-    """The descriptor of the innermost folder."""
+    """Return the descriptor of the innermost folder."""
     handle = -1
     try:
         handle = os.open(root, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0))

@@ -23,7 +23,8 @@ class Transports(Generic[TransportT]):
         self._quotas: defaultdict[str, RetryQuota] = defaultdict(RetryQuota)
 
     def get(self, adapter: Adapter) -> TransportT:
-        """Raise ConfigurationError if the settings of the provider do not fit."""
+        """Return the transport of the adapter's provider. Raises ConfigurationError if the settings of the provider do
+        not fit."""
         provider = adapter.provider
         if provider not in self._open:
             # The timeout is passed with each request.

@@ -90,7 +90,7 @@ class Database:
             self.engine.dispose()
 
     def after_fork(self) -> None:
-        """Runs in a child process: it must not use its parent's connections, nor its parent's locks."""
+        """Reset in a child process, which must use neither the connections nor the locks of its parent."""
         self._lock = threading.RLock()
         self.engine.dispose(close=False)
 
@@ -193,8 +193,8 @@ class Database:
 
 
 def parse_url(url: str | URL) -> URL:
-    """Raise ConfigurationError if it is not a URL of a supported database. The message does not show the URL: it may
-    hold a password.
+    """Return the parsed URL. Raises ConfigurationError if it is not a URL of a supported database. The message does not
+    show the URL: it may hold a password.
     """
     try:
         parsed = make_url(url)

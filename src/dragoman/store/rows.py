@@ -34,7 +34,7 @@ _USAGE_COLUMNS = (
 
 
 def session_row(record: SessionRecord, next_seq: int = 0) -> dict[str, Any]:
-    """Raise StoreError if an id is too long, or a text cannot be stored."""
+    """Return the row of a session. Raises StoreError if an id is too long, or a text cannot be stored."""
     return {
         "id": encode_id(record.id, "the session's id"),
         "version": record.version,
@@ -55,7 +55,7 @@ def session_row(record: SessionRecord, next_seq: int = 0) -> dict[str, Any]:
 
 
 def record_from_row(row: RowMapping) -> SessionRecord:
-    """Raise UnreadableError."""
+    """Return the session of a row. Raises UnreadableError."""
     try:
         return SessionRecord(
             id=decode_text(row["id"]),
@@ -141,7 +141,7 @@ def message_from_row(row: RowMapping) -> Message:
 
 
 def extensions_from_row(row: RowMapping) -> dict[str, Any] | None:
-    """Raise UnreadableError."""
+    """Return the extensions of a row. Raises UnreadableError."""
     try:
         return decode_json_object(row["extensions_json"])
     except MALFORMED_DATA_ERRORS as error:

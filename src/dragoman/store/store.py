@@ -188,7 +188,7 @@ class Store:
         limit: int = 50,
         cursor: str | None = None,
     ) -> SessionPage:
-        """Sessions, the last used first. ``since`` is a bound on their last use; ``limit`` is at most 1000.
+        """Return sessions, the last used first. ``since`` is a bound on their last use; ``limit`` is at most 1000.
 
         ``cursor`` is that of the previous page. A session that is used in the meantime moves to the front. Raises
         StoreError for an invalid argument.
@@ -202,8 +202,8 @@ class Store:
     def search(
         self, text: str, *, user_id: str | None = None, session_id: str | None = None, limit: int = 50
     ) -> tuple[SearchHit, ...]:
-        """Messages that contain this text literally, ignoring case, the newest first. The search covers text blocks,
-        including those of tool results. Nothing in the text is an operator. ``user_id`` is the session's.
+        """Return the messages that contain this text literally, ignoring case, the newest first. The search covers text
+        blocks, including those of tool results. Nothing in the text is an operator. ``user_id`` is the session's.
         """
         return self._database.read(
             lambda connection: queries.search(
@@ -319,7 +319,7 @@ def _new_turn_record(
 
 
 def _detach_session(messages: tuple[Message, ...], session_id: str) -> tuple[Message, ...]:
-    """Messages of that session lose its id, so that they belong to the session that imports them."""
+    """Remove the session's id from its messages, so that they belong to the session that imports them."""
     return tuple(
         message.model_copy(update={"session_id": ""}) if message.session_id == session_id else message
         for message in messages

@@ -156,7 +156,7 @@ def _chunks(entries: list[str]) -> Iterator[list[str]]:
 
 
 def _entries(dump: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
-    """Raise StoreError if the map is malformed."""
+    """Yield the entries of the map. Raises StoreError if the map is malformed."""
     try:
         for canonical, (provider, name) in dump.get("issued", {}).items():
             yield "issued", encode_text(provider), encode_text(canonical), encode_text(name)

@@ -296,7 +296,7 @@ def _find_seq(connection: Connection, session_id: str, message_id: str) -> int:
 
 
 def _reopen_call(call: Values, copied_ids: set[str]) -> Values:
-    """A call whose result comes after the last copied message is pending again."""
+    """Return the call as pending if its result comes after the last copied message."""
     if call["status"] == CANCELLED or call["result_message_id"] is None or call["result_message_id"] in copied_ids:
         return call
     return {**call, "status": PENDING, "result_message_id": None, "completed_at": None}

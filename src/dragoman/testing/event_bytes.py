@@ -118,7 +118,7 @@ def _split_at(ends: re.Pattern[bytes], body: bytes) -> list[bytes]:
 
 
 def _split_array(body: bytes) -> list[bytes]:
-    """Yield the starts. The first is the array's bracket; invalid JSON starts the last event."""
+    """Split an array before each element. Its bracket is in the first piece, and invalid JSON in the last."""
     text = body.decode("latin-1")  # one character per byte, so that offsets in the text are offsets in the body
     scanner = json.JSONDecoder(strict=False)
     starts, at = [0], text.index("[") + 1

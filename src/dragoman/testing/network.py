@@ -28,9 +28,9 @@ class NetworkBlockedError(DragomanError):
     def __init__(self, host: str, port: int | None = None) -> None:
         self.host = host
         self.port = port
-        place = host if port is None else f"{host}:{port}"
+        address = host if port is None else f"{host}:{port}"
         super().__init__(
-            f"a connection to {place} was blocked: answer it from a cassette or a scripted provider, or name the host"
+            f"a connection to {address} was blocked: answer it from a cassette or a scripted provider, or name the host"
             " in block_network(allow=...)"
         )
 
@@ -87,18 +87,18 @@ def _is_loopback(name: str) -> bool:
 
 
 def _install() -> None:
-    def guarded(method: Callable[..., Any], place: int) -> Callable[..., Any]:
+    def add_check(method: Callable[..., Any], address_index: int) -> Callable[..., Any]:
         def connect(self: socket.socket, *arguments: Any) -> Any:
             if self.family in (socket.AF_INET, socket.AF_INET6):
-                _check(*arguments[place][:2])
+                _check(*arguments[address_index][:2])
             return method(self, *arguments)
 
         return connect
 
-    def getaddrinfo(host: Any, port: Any, *more: Any, **named: Any) -> Any:
+    def getaddrinfo(host: Any, port: Any, *arguments: Any, **keywords: Any) -> Any:
         if host:  # no host means this machine
             _check(host, port)
-        found = _originals["getaddrinfo"](host, port, *more, **named)
+        found = _originals["getaddrinfo"](host, port, *arguments, **keywords)
         for allowed in tuple(_blocks) if host else ():
             allowed.update(_normalize_host(address[0]) for *_, address in found)
         return found
@@ -106,14 +106,14 @@ def _install() -> None:
     _originals["getaddrinfo"] = socket.getaddrinfo
     for name in ("connect", "connect_ex"):
         method = _originals[name] = getattr(socket.socket, name)
-        setattr(socket.socket, name, guarded(method, 0))
+        setattr(socket.socket, name, add_check(method, 0))
     method = _originals["sendto"] = socket.socket.sendto
-    setattr(socket.socket, "sendto", guarded(method, -1))  # noqa: B010 - a method cannot be assigned to for mypy
+    setattr(socket.socket, "sendto", add_check(method, -1))  # noqa: B010 - mypy forbids an assignment to a method
     setattr(socket, "getaddrinfo", getaddrinfo)  # noqa: B010
 
 
 def _uninstall() -> None:
-    """The C base class has the original methods: removing ours restores them."""
+    """Restore the originals. The C base class has the methods, so that removing ours is enough."""
     setattr(socket, "getaddrinfo", _originals.pop("getaddrinfo"))  # noqa: B010
     for name in tuple(_originals):
         _originals.pop(name)

@@ -68,7 +68,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 
 @pytest.fixture
 def cassette(request: pytest.FixtureRequest) -> "Iterator[Recorder | None]":
-    """The test's recording: ``unplayed``, ``played.exchanges``, ``path``. None with ``--disable-recording``."""
+    """The test's recording: ``unplayed``, ``cassette.exchanges``, ``path``. None with ``--disable-recording``."""
     from dragoman.testing import plugin_cassettes
 
     with plugin_cassettes.use_cassette(request.node, cassette_path(request.node)) as recorder:

@@ -37,7 +37,7 @@ class SampleReply:
 
     @property
     def content(self) -> tuple[str, str, tuple[tuple[str, Any], ...]]:
-        """Return the text, the thinking, and the name and input of each call."""
+        """The text, the thinking, and the name and input of each call."""
         calls = tuple((call.name, call.input) for call in self.calls)
         return "".join(self.text), "".join(self.thinking), calls
 

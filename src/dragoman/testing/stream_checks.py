@@ -23,7 +23,7 @@ Events = Sequence[StreamEvent]
 
 
 def partial_stream_faults(events: Events, whole: Events, *, early: bool, network: bool) -> Iterator[str]:
-    """Return the faults of a truncated stream: its events must be a prefix of the complete stream's, without success.
+    """Yield the faults of a truncated stream: its events must be a prefix of the complete stream's, without success.
 
     ``early``: its terminal event had not arrived. ``network``: only the connection failed.
     """
@@ -58,7 +58,7 @@ def _differs_in_usage_only(last: MessageComplete, due: StreamEvent) -> bool:
 
 
 def protocol_faults(events: Events) -> Iterator[str]:
-    """Return the faults of any stream: it needs one last event, typed errors, ordered events and no partial call."""
+    """Yield the faults of any stream: it needs one last event, typed errors, ordered events and no partial call."""
     if not events:
         yield "no events at all"
         return
@@ -116,7 +116,7 @@ def _event_order_faults(before: Events) -> Iterator[str]:
 
 
 ReplyContent = tuple[str, str, tuple[tuple[str, Any], ...]]
-"""Return the text, the thinking, and the name and input of each call. An invalid input is None."""
+"""The text, the thinking, and the name and input of each call. An invalid input is None."""
 
 
 def message_content(message: Message) -> ReplyContent:
@@ -148,7 +148,7 @@ def events_content(events: Iterable[StreamEvent], *, by_id: bool = True) -> Repl
 
 
 def call_input_faults(events: Iterable[StreamEvent]) -> Iterator[str]:
-    """Return the faults of the final inputs of an unchanged stream, compared with their fragments."""
+    """Yield the faults of the final inputs of an unchanged stream, compared with their fragments."""
     fragments: dict[str, list[str]] = {}
     for event in events:
         if isinstance(event, ToolUseInputDelta):

@@ -219,7 +219,7 @@ class BodyReader:
 
 
 def validate_timeout(seconds: float) -> float:
-    """Raise RequestError for a time limit that is not a positive number."""
+    """Return the time limit. Raises RequestError for a time limit that is not a positive number."""
     if not seconds > 0:
         raise RequestError(f"a timeout must be a number of seconds greater than 0, not {seconds!r}")
     return seconds

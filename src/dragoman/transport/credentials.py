@@ -72,7 +72,8 @@ class Credentials:
         self._service: str | None = None
 
     def target(self, adapter: Adapter, *, keyless: bool = False) -> Target:
-        """Raise MissingKeyError, and ConfigurationError for a base URL or key that cannot be used.
+        """Return the address and the key for an adapter. Raises MissingKeyError, and ConfigurationError for a base URL
+        or key that cannot be used.
 
         ``keyless``: the request has its own key, so none is looked up.
         """

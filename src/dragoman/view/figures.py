@@ -11,7 +11,7 @@ _KILO = 1000
 
 
 def money(amount: Decimal) -> str:
-    """Dollars, to a millionth; a smaller amount is not shown as 0."""
+    """Return dollars as text, to a millionth; a smaller amount is not shown as 0."""
     if 0 < amount < _MIN_SHOWN:
         return f"under ${_MIN_SHOWN:f}"
     text = f"{amount:.6f}".rstrip("0")
@@ -35,7 +35,7 @@ def cost(usage: Usage | None) -> str:
 
 
 def tokens(usage: Usage) -> Iterator[str]:
-    """Input and output tokens, a few words each."""
+    """Yield the input and the output tokens as a few words each."""
     cached = f", {usage.cached_input_tokens:,} of them cached" if usage.cached_input_tokens else ""
     yield f"{usage.prompt_tokens:,} tokens in{cached}"
     reasoning = f", {usage.reasoning_tokens:,} of them reasoning" if usage.reasoning_tokens else ""
@@ -47,7 +47,7 @@ def seconds(milliseconds: int | None) -> str | None:
 
 
 def size(count: int | None) -> str:
-    """Bytes."""
+    """Return a number of bytes as text."""
     if count is None:
         return ""
     for unit in ("bytes", "KB", "MB"):

@@ -69,7 +69,7 @@ def detect_media_type(data: str) -> str | None:
 
 
 def size(source: MediaSource) -> int | None:
-    """Bytes; None if the data is elsewhere."""
+    """Return the size in bytes; None if the data is elsewhere."""
     match source.kind:
         case "base64":
             return len(source.data.rstrip("=")) * 3 // 4

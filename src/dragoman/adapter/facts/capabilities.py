@@ -246,7 +246,7 @@ def _expand_vendor(fields: dict[str, Any], model: str) -> dict[str, Any]:
 
 
 def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge two tables at any depth; values of ``over`` win."""
+    """Merge two tables at any depth; values of ``over`` take precedence."""
     found = dict(base)
     for key, value in over.items():
         old = found.get(key)

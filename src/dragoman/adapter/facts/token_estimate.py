@@ -71,17 +71,18 @@ class RequestMeasures:
     thinking: int = 0
     signature: int = 0
     native: int = 0
-    """Characters, as are the two above."""
+    """The length of native blocks in characters; ``thinking`` and ``signature`` are in characters, too."""
     pages: int = 0
     audio: float = 0.0
     video: float = 0.0
-    """Seconds, as is the one above."""
+    """The length of videos in seconds; ``audio`` is in seconds, too."""
     images: tuple[tuple[media_size.Size | None, str | None], ...] = ()
-    """Size and detail of each."""
+    """The size and the detail of each image."""
 
 
 class Weights(FrozenModel):
-    """Tokens for one of each. ``start`` counts once in a request; see `TextCounts` and `Measures` for the others."""
+    """Tokens for one of each. ``start`` counts once in a request; see `TextCounts` and `RequestMeasures` for the
+    others."""
 
     start: float = Field(default=0, ge=0)
     messages: float = Field(default=4, ge=0)
@@ -134,7 +135,7 @@ def estimate_tokens(
 ) -> int:
     """Estimate the tokens of a request to a model (``provider:name``), at least 1. A longer request never counts less.
 
-    Raises ConfigurationError if ``known`` names an unknown tokenizer or an unknown weight.
+    Raises ConfigurationError if ``overrides`` names an unknown tokenizer or an unknown weight.
     """
     return weights_for(model, overrides or _NO_OVERRIDES).tokens(measure_request(messages, tools))
 
@@ -180,13 +181,13 @@ def _read_toml(name: str) -> dict[str, Any]:
 
 
 def measure_request(messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> RequestMeasures:
-    """Measure a request: some microseconds for each message."""
+    """Measure a request. This takes a few microseconds for each message."""
     content = _ContentMeasures()
     systems = 0
     for message in messages:
         systems += message.role is Role.SYSTEM or message.role is Role.DEVELOPER
         for block in message.content:
-            if type(block) is TextBlock:  # by far the most
+            if type(block) is TextBlock:  # most blocks are texts
                 content.texts.append(block.text)
             else:
                 content.add(block)
@@ -276,7 +277,7 @@ def _duration(source: MediaSource, length: int | None) -> float:
 
 @dataclass(slots=True)
 class _SchemaMeasures:
-    """Return the texts of the tools and the size of their schemas, which providers write in their own forms."""
+    """The texts of the tools and the size of their schemas, which providers write in their own forms."""
 
     texts: list[str] = field(default_factory=list)
     tools: int = 0

@@ -114,7 +114,7 @@ def _parse_message(message: bytes) -> Frame:
 
 
 def _iter_headers(data: bytes) -> Iterator[tuple[str, str]]:
-    """Return the headers that are texts. Raises IndexError, KeyError, ValueError and struct.error."""
+    """Yield the headers that are texts. Raises IndexError, KeyError, ValueError and struct.error."""
     place = 0
     while place < len(data):
         size = data[place]

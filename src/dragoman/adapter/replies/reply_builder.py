@@ -56,7 +56,7 @@ class ReplyBuilder:
         """Return the assistant's message with its cost. ``model`` is the provider's name of the model that answered."""
         context = self.context
         now = context.clock()
-        served = f"{self.provider}:{model}" if model else context.model
+        served_model = f"{self.provider}:{model}" if model else context.model
         blocks = tuple(content)
         if context.tool_names is not None:
             blocks = tuple(map(context.tool_names.translate_block, blocks))
@@ -86,10 +86,10 @@ class ReplyBuilder:
             channel=channel,
             created_at=now,
             metadata=MessageMetadata(
-                model=served,
+                model=served_model,
                 provider=self.provider,
                 routing=context.routing,
-                usage=self._build_usage(usage, served, now, status) if usage is not None else None,
+                usage=self._build_usage(usage, served_model, now, status) if usage is not None else None,
                 status=status,
                 stop_reason=stop_reason,
                 input_transformations=self._read_transformations(raw.get("input_transformations")),
@@ -99,20 +99,20 @@ class ReplyBuilder:
             ),
         )
 
-    def _build_usage(self, usage: TokenUsage, served: str, now: datetime, status: MessageStatus) -> Usage:
+    def _build_usage(self, usage: TokenUsage, served_model: str, now: datetime, status: MessageStatus) -> Usage:
         """Return the usage with its cost. Problems are logged once for each reply; the usage of a broken reply is
         incomplete."""
         if usage.unread:
             logger.warning(
-                "%s: the usage holds no count at %s: the cost is a lower bound", served, ", ".join(usage.unread)
+                "%s: the usage holds no count at %s: the cost is a lower bound", served_model, ", ".join(usage.unread)
             )
-        priced = self._price(usage, served, now)
+        priced = self._price(usage, served_model, now)
         if status in (MessageStatus.ERROR, MessageStatus.CANCELLED):
             return priced.as_lower_bound()
         if usage.discrepancy:
             logger.warning(
                 "%s: the provider counts %d tokens in all, its parts sum to %d",
-                served, usage.reported_total, usage.total_tokens,
+                served_model, usage.reported_total, usage.total_tokens,
             )  # fmt: skip
         return priced
 
@@ -136,15 +136,15 @@ class ReplyBuilder:
             )
         return tuple(changes) or None
 
-    def _price(self, usage: TokenUsage, served: str, now: datetime) -> Usage:
+    def _price(self, usage: TokenUsage, served_model: str, now: datetime) -> Usage:
         context = self.context
         latency = None
         if context.started_at is not None:
             latency = max(0, round((now - context.started_at).total_seconds() * 1000))
         if context.prices is None:
             return Usage(**dict(usage), latency_ms=latency)
-        priced = context.prices.price(served, usage, now)
-        if priced.pricing_version is None or (priced.cost_usd is None and served != context.model):
+        priced = context.prices.price(served_model, usage, now)
+        if priced.pricing_version is None or (priced.cost_usd is None and served_model != context.model):
             priced = context.prices.price(context.model, usage, now)
         return priced.model_copy(update={"latency_ms": latency}) if latency is not None else priced
 
@@ -186,6 +186,9 @@ def fold_deltas(events: Iterable[StreamEvent]) -> tuple[ContentBlock, ...]:
             case _:  # fragments of input: the end of the call has the whole input
                 pass
     blocks: dict[int, ContentBlock] = {index: TextBlock(text=text) for index, text in texts.items()}
-    blocks |= {index: ThinkingBlock(text=text, signature=sig) for index, (text, sig) in thoughts.items()}
+    blocks |= {
+        index: ThinkingBlock(text=text, signature=block_signature)
+        for index, (text, block_signature) in thoughts.items()
+    }
     blocks |= calls
     return tuple(blocks[index] for index in sorted(blocks))

@@ -36,7 +36,7 @@ _INFO, _WARNING = Severity.INFO, Severity.WARNING
 def find_lost_fields(
     block: ContentBlock, unsupported: Collection[BlockField], *, synthetic: bool = False, from_same_wire: bool = False
 ) -> Iterator[LostField]:
-    """Return the losses of a block on a wire that does not support those fields.
+    """Yield the losses of a block on a wire that does not support those fields.
 
     ``synthetic``: the block is not the history's own. ``from_same_wire``: it was decoded from the same wire, so the
     provider does not need those fields back.

@@ -11,8 +11,7 @@ from dragoman.adapter.requests.request_builder import ABSENT_OPTION, RequestBuil
 class OptionTable:
     """Maps each option that is one field of the wire to the path of that field.
 
-    A path may be None, in a table that is made from data: that wire has no such field. ``absent`` is the reason of the
-    loss if an option has no field.
+    A path is None if the wire has no such field. ``absent`` is the reason of the loss if an option has no field.
     """
 
     def __init__(self, paths: Mapping[str, Path | None], *, absent: str = ABSENT_OPTION) -> None:
@@ -39,7 +38,7 @@ class OptionTable:
                 assign_path(body, path, value)
 
     def decode(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Read the options of a body, as arguments of `AdapterOptions`."""
+        """Return the options of a body as arguments of `AdapterOptions`."""
         values = {name: lookup_path(body, path) for name, path in self._paths.items() if path is not None}
         if "stop_sequences" in values:
             stop = values["stop_sequences"]

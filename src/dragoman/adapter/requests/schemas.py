@@ -108,7 +108,7 @@ class _SchemaFitter:
         return _add_to_description(kept, {key: schema[key] for key in unions})
 
     def fit(self, schema: Any, path: str, fitted: FittedSchema, open_references: tuple[str, ...]) -> Any:
-        """Fit one schema and its inner ones. ``inside`` are the references that were followed so far."""
+        """Fit one schema and its inner ones. ``open_references`` are the references that led to it."""
         if not isinstance(schema, Mapping):
             return schema
         schema, path_of = dict(schema), path

@@ -79,7 +79,7 @@ class ToolIdMap:
         raise ConfigurationError(f"the tool id rule of {provider} leaves no free id: {len(holders)} are in use")
 
     def dump(self) -> dict[str, Any]:
-        """JSON of the whole map."""
+        """Return the whole map as JSON values."""
         return {
             "issued": {canonical: list(pair) for canonical, pair in self._issued.items()},
             "sent": {provider: dict(ids) for provider, ids in self._sent.items()},

@@ -50,7 +50,7 @@ class Turn:
         return block.text if isinstance(block, TextBlock) and not block.citations else None
 
     def iter_blocks(self) -> Iterator[tuple[ContentBlock, int]]:
-        """Each block with its origin."""
+        """Yield each block with its origin."""
         return zip(self.blocks, self.origins, strict=True)
 
     def map_blocks(self, change: Callable[[ContentBlock, int], tuple[ContentBlock, ...]]) -> "Turn":
@@ -70,7 +70,8 @@ class Turn:
         return replace(self, blocks=blocks, origins=origins, plain=False)
 
     def texts_after_calls(self) -> Iterator[int]:
-        """Texts and thinking after a call: on some wires all text of a message comes before its calls."""
+        """Yield the indexes of texts and thinking after a call: on some wires all text of a message comes before its
+        calls."""
         seen_call = False
         for index, block in enumerate(self.blocks):
             seen_call = seen_call or isinstance(block, ToolUseBlock)
@@ -78,7 +79,8 @@ class Turn:
                 yield index
 
     def late_thinking(self) -> Iterator[int]:
-        """Thinking that is not at the start: on some wires it has a separate field, which comes first."""
+        """Yield the indexes of thinking that is not at the start: on some wires it has a separate field, which comes
+        first."""
         for index, block in enumerate(self.blocks):
             if index and isinstance(block, ThinkingBlock) and _has_content(block):
                 yield index

@@ -37,12 +37,12 @@ class WriteBatcher:
         await self._flush()
 
     async def discard_claim(self, claim: Claim) -> None:
-        """The request was not sent, or was refused unread: it cost nothing."""
+        """Delete the claim of a request that was not sent, or was refused without being processed: it cost nothing."""
         self._unsent.append(claim)
         await self._flush()
 
     async def save_loss(self, claim: Claim, lost: LostRequest) -> None:
-        """The request's end is unknown, and this process does not send it again."""
+        """Record a request whose outcome is unknown, and which this process does not send again."""
         self._unsent.append(claim)
         self._lost.append(lost)
         await self._flush()
@@ -52,7 +52,7 @@ class WriteBatcher:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
     async def close(self) -> None:
-        """Return when everything is written."""
+        """Wait until everything is written."""
         if self._flush_task is not None:
             await self._flush_task
         self._thread.shutdown()

@@ -123,15 +123,15 @@ class WorkerPool:
         self._last_number = 0
 
     def requesters(self) -> list["PoolRequester"]:
-        """One for each model."""
+        """Return one requester for each model."""
         return [PoolRequester(each, model_index, self) for model_index, each in enumerate(self._configs)]
 
     def start_worker(self) -> Any:
         return self.cluster.start_worker(self._configs)
 
     async def start(self) -> None:
-        """Return when the first worker is ready. Raises errors that every worker would meet, such as MissingKeyError,
-        and ConfigurationError if the cluster has no capacity for any.
+        """Start the workers, and wait until the first one is ready. Raises errors that every worker would meet, such as
+        MissingKeyError, and ConfigurationError if the cluster has no capacity for any.
         """
         await asyncio.to_thread(self.cluster.connect)
         self._workers = [Worker(self, self.start_worker()) for _ in range(self.cluster.workers)]

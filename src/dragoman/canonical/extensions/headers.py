@@ -10,7 +10,7 @@ SENSITIVE_HEADERS = frozenset(
         "x-functions-key", "x-amzn-oidc-data", "x-amzn-oidc-accesstoken", "x-forwarded-client-cert", "dpop",
     }
 )  # fmt: skip
-"""In lower case. `is_sensitive` also recognises others by the words in their names."""
+"""Names in lower case. `is_sensitive` also recognises others by the words in their names."""
 
 _SECRET_WORDS = frozenset(
     {

@@ -51,14 +51,21 @@ def iter_files(source: Path, target: Path) -> Iterator[Path]:
 
 
 def plan_targets(
-    source: Path, target: Path, *, of: str | None, to: str, model: str | None, only: str | None, named: bool = True
+    source: Path,
+    target: Path,
+    *,
+    source_format: str | None,
+    to: str,
+    model: str | None,
+    only: str | None,
+    named: bool = True,
 ) -> Iterator[tuple[str, list[Message], Path]]:
-    """Each conversation of a file, with its target file.
+    """Yield each conversation of a file, with its target file.
 
     ``named``: the target is a file name; otherwise the format's suffix is added. Raises FormatError, with a path, and
     ConfigurationError.
     """
-    conversations = read_conversations(source, of, model)
+    conversations = read_conversations(source, source_format, model)
     if only is not None:
         conversations = [conversation for conversation in conversations if conversation.name == only]
         if not conversations:
@@ -82,11 +89,11 @@ def plan_targets(
         yield conversation.name, conversation.messages, target / f"{_file_name(conversation.name, taken)}{suffix}"
 
 
-def read_conversations(source: Path, of: str | None, model: str | None) -> list[Conversation]:
+def read_conversations(source: Path, source_format: str | None, model: str | None) -> list[Conversation]:
     """Return the conversations of a file, in the named format or a detected one. Raises FormatError, with a path, and
     ConfigurationError.
     """
-    name = of or detect(source.read_bytes())
+    name = source_format or detect(source.read_bytes())
     if name is None:
         raise ConfigurationError(f"the format of {source} cannot be detected: name it with --from")
     try:

@@ -45,7 +45,7 @@ class LoadedConversation:
 
 
 def load_conversation(
-    source: str, *, of: str | None, only: str | None, store: str | None, model: str | None
+    source: str, *, source_format: str | None, only: str | None, store: str | None, model: str | None
 ) -> LoadedConversation:
     """Return the conversation to show. A source that is not a file is the URL of a store, or the id of a session in
     ``store``.
@@ -58,8 +58,8 @@ def load_conversation(
     if path.is_file():
         return (
             _from_store(f"sqlite:///{path}", only)
-            if of is None and _is_store(path)
-            else _from_file(path, of, only, model)
+            if source_format is None and _is_store(path)
+            else _from_file(path, source_format, only, model)
         )
     if path.is_dir():
         raise ConfigurationError(f"{source} is a folder: name one of its files")
@@ -68,15 +68,15 @@ def load_conversation(
     return _from_store(_url(store), source)
 
 
-def _from_file(path: Path, of: str | None, only: str | None, model: str | None) -> LoadedConversation:
+def _from_file(path: Path, source_format: str | None, only: str | None, model: str | None) -> LoadedConversation:
     data = path.read_bytes()
-    if of in (None, "session") and detect(data) == "session":
+    if source_format in (None, "session") and detect(data) == "session":
         session = snapshot.read(data, new_tool_use_id)
         return LoadedConversation(path.stem, session.messages, session.model, session.attempts, session.tool_ids)
-    if of in (None, "vcr") and _CASSETTE_HEADER.match(data):
+    if source_format in (None, "vcr") and _CASSETTE_HEADER.match(data):
         conversations = from_cassette(_as_vcr(_load_recording(path)))
     else:
-        conversations = read_conversations(path, of, model)
+        conversations = read_conversations(path, source_format, model)
     chosen = _choose(conversations, only, path)
     return LoadedConversation(path.stem if len(conversations) == 1 else f"{path.stem} {chosen.name}", chosen.messages)
 

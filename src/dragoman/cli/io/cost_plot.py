@@ -48,7 +48,8 @@ def write_plot(path: Path, groups: Sequence[str], lines: Sequence[CostLine], pri
 
 
 def render_svg(groups: Sequence[str], lines: Sequence[CostLine]) -> str:
-    """One bar for each value of the first group, divided by the others. An unknown cost has a label but no bar."""
+    """Return the chart: one bar for each value of the first group, divided by the others. An unknown cost has a label
+    but no bar."""
     rows = list(_rows(lines))
     part_keys = sorted({line.key[1:] for line in lines if line.key[1:]}, key=_label)
     colours = {key: _COLOURS[index % len(_COLOURS)] for index, key in enumerate(part_keys)}

@@ -64,8 +64,8 @@ class Source(Protocol):
 
 
 def open_sources(names: Sequence[str], span: Span = ALWAYS, *, attach: bool = False) -> list[Source]:
-    """One source for each session, file of messages, store or exported folder, and one for all files of usages of a
-    kind. Only replies of that span count.
+    """Return one source for each session, file of messages, store or exported folder, and one for all files of usages
+    of a kind. Only replies of that span count.
 
     A store is a URL or an SQLite file; with ``attach`` DuckDB reads it. Raises ConfigurationError if a file contains no
     replies, and OSError if it cannot be read.

@@ -29,8 +29,8 @@ _TYPE_CHARACTERS = _LETTERS
 
 @dataclass(frozen=True, slots=True)
 class Compatibility:
-    """Whether one schema is compatible with another; true or false as a bool. If it is false, ``reason`` says why, and
-    ``counterexample`` is a body that only the producer's schema accepts.
+    """The answer to whether one schema is compatible with another; true or false as a bool. If it is false, ``reason``
+    says why, and ``counterexample`` is a body that only the producer's schema accepts.
     """
 
     compatible: bool

@@ -20,8 +20,8 @@ FORMAT = "cmf"
 def called_tools_in_cmf(messages: Iterable[Message]) -> dict[str, CalledTool]:
     """Return the tools of the calls and results in messages from `from_cmf`, by call id.
 
-    For ``calls`` of `Message.iter_views`, of a `Pipeline` and of `to_cmf`. A message with changed content no longer
-    has its document's entry, so call this first.
+    Pass them as ``calls`` to `Message.iter_views`, a `Pipeline` or `to_cmf`. Call this before you change the content of
+    messages: a changed message no longer has its document's entry.
     """
     history = list(messages)
     found = called_tools(history)

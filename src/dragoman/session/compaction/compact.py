@@ -31,7 +31,7 @@ MAX_SUMMARY_TOKENS = 8192
 _SHORT_SUMMARY_TOKENS = 2048
 """Tokens that a summary may take even if the history is shorter: some models reason first, which counts."""
 _MIN_SUMMARY_TOKENS = 64
-"""In tokens. A shorter summary would be of no use."""
+"""Tokens. A shorter summary would be useless."""
 
 SUMMARY_PREFIX = "Summary of the conversation so far:\n\n"
 """Precedes each summary, so that the next model knows what it reads."""

@@ -47,7 +47,7 @@ request."""
 
 
 class PolicyObserver(Protocol):
-    """Receives what the policy of a session did; `TurnTelemetry` is one."""
+    """Receives what the policy of a session did; `Telemetry` is one."""
 
     def on_denial(self, error: PolicyDeniedError) -> None: ...
 
@@ -88,7 +88,7 @@ class PolicyHooks:
         self._admitted: dict[int, Message] = {}
         """Admitted messages by ``id()``. They are referenced here, so that no other object gets the same ``id()``."""
         self._seen_by_model: dict[str, dict[int, Message]] = {}
-        """By model: the messages that it received or wrote."""
+        """The messages that each model received or wrote, by model."""
         self._replacements: dict[int, tuple[Message, Message]] = {}
         """What is sent in place of messages that are not in the history themselves, such as those with file content."""
         self._piece_extensions: tuple[tuple[Any, ...], Extensions] = ((None, None, None), self._extensions)
@@ -162,7 +162,7 @@ class PolicyHooks:
     ) -> Steps[tuple[Message, ...]]:
         """Run the input hooks on the prompt and on history messages that no hook has seen, and replace those in place.
 
-        ``adapter`` belongs to the model that will read them, None if it is not known yet. If a history message is
+        ``adapter`` is that of the model that will read them, None if it is not known yet. If a history message is
         changed, signed thinking after it is dropped.
         """
         self._extensions = self._headers.begin_request(self._extensions)
@@ -195,19 +195,19 @@ class PolicyHooks:
         (model_of_check, just_checked), self._just_checked = self._just_checked, (None, frozenset())
         if not self.pipeline.has_plugins(Hook.LLM_INPUT):
             return list(filled)
-        judged = just_checked if model_of_check == model else frozenset()
+        already_checked = just_checked if model_of_check == model else frozenset()
         seen, new = self._seen_by_model.get(model, {}), _first_new(history)
         sent = []
         for index, (stored, full) in enumerate(zip(history, filled, strict=True)):
-            own = stored is full and id(stored) in self._admitted
-            known, visible = self._replacements.get(id(full), (None, full))
-            if not (id(full) in judged or (id(full) in seen and index < new)):
-                already_seen = own or known is not None
+            is_stored = stored is full and id(stored) in self._admitted
+            replacement, visible = self._replacements.get(id(full), (None, full))
+            if not (id(full) in already_checked or (id(full) in seen and index < new)):
+                already_seen = is_stored or replacement is not None
                 slots = self._input_slots(visible, adapter)
                 visible = yield from self._run_hook(
                     Hook.LLM_INPUT, visible, already_seen=already_seen, old=True, **slots
                 )
-                if not own:
+                if not is_stored:
                     self._replacements[id(full)] = (full, visible)
             sent.append(visible)
         self._seen_by_model[model] = {id(full): full for full in filled}
@@ -258,8 +258,10 @@ class PolicyHooks:
 
     def check_reply(self, adapter: Adapter, reply: Message) -> Steps[Message]:
         """Return a reply as the history stores it."""
-        asks = self.pipeline.has_plugins(Hook.LLM_OUTPUT)
-        slots: dict[str, Any] = {"completion": completion(reply), "provenance": provenance(reply)} if asks else {}
+        has_plugins = self.pipeline.has_plugins(Hook.LLM_OUTPUT)
+        slots: dict[str, Any] = (
+            {"completion": completion(reply), "provenance": provenance(reply)} if has_plugins else {}
+        )
         accepted = yield from self._run_hook(Hook.LLM_OUTPUT, reply, llm=self._context.model(adapter), **slots)
         self._remember(accepted)
         self._seen_by_model.setdefault(str(adapter.model_id), {})[id(accepted)] = accepted
@@ -277,9 +279,9 @@ class PolicyHooks:
     def check_piece(self, adapter: Adapter, piece: Message) -> Steps[Message]:
         """Check a part of a reply that is still streaming."""
         slots = {"agent": self._context.agent, "llm": self._context.model(adapter)}
-        made_of = (self._extensions, *slots.values())
-        if not all(map(is_, self._piece_extensions[0], made_of)):
-            self._piece_extensions = (made_of, self._extensions.model_copy(update=slots))
+        sources = (self._extensions, *slots.values())
+        if not all(map(is_, self._piece_extensions[0], sources)):
+            self._piece_extensions = (sources, self._extensions.model_copy(update=slots))
         return (yield from self._run_pipeline(Hook.LLM_OUTPUT, piece, self._piece_extensions[1], partial=True))
 
     def fetch_check(
@@ -295,13 +297,13 @@ class PolicyHooks:
 
         ``require`` gets the message as the plugins left it and returns the code of a refusal, or None.
         """
-        where = Hook.parse(hook)
-        if where in POST_HOOKS:
+        parsed_hook = Hook.parse(hook)
+        if parsed_hook in POST_HOOKS:
             self._add_labels(message)
-        checked = yield from self._run_hook(where, message, **slots)
+        checked = yield from self._run_hook(parsed_hook, message, **slots)
         code = None if require is None else require(checked)
         if code is not None:
-            self._refuse(where, Violation(_REFUSAL_REASONS[code], code=code, plugin="the session"))
+            self._refuse(parsed_hook, Violation(_REFUSAL_REASONS[code], code=code, plugin="the session"))
         return checked
 
     def _admit(self, message: Message, adapter: Adapter | None, *, old: bool = False) -> Steps[Message]:
@@ -332,14 +334,14 @@ class PolicyHooks:
         return (yield from self._run_pipeline(hook, message, visible, old=old, already_seen=already_seen))
 
     def _run_pipeline(
-        self, hook: Hook, message: Message, visible: Extensions, *, old: bool = False, **how: bool
+        self, hook: Hook, message: Message, visible: Extensions, *, old: bool = False, **step_options: bool
     ) -> Steps[Message]:
         try:
-            outcome = yield from self.pipeline.steps(hook, message, visible, calls=self._calls, **how)
+            outcome = yield from self.pipeline.steps(hook, message, visible, calls=self._calls, **step_options)
         except PolicyDeniedError as error:
             self._report_denial(error)
             raise
-        if outcome.extensions is not visible and outcome.extensions is not None and not how.get("partial"):
+        if outcome.extensions is not visible and outcome.extensions is not None and not step_options.get("partial"):
             slot_names = (*_CARRIED, "http") if hook is Hook.LLM_INPUT else _CARRIED
             self._carry_slots(visible, outcome.extensions, slot_names, message.id if old else None)
         return outcome.message
@@ -377,8 +379,8 @@ class PolicyHooks:
     def _add_labels(self, message: Message, *, old: bool = False) -> None:
         """Add the labels and the data policies of this message to those of the conversation."""
         labels = labels_of(apply_data_labels(message, self._extensions, self._calls))
-        gained = self._ledger.new_labels(labels_of(self._extensions), labels, message.id if old else None)
-        self._extensions = with_labels(self._extensions, gained)
+        new_labels = self._ledger.new_labels(labels_of(self._extensions), labels, message.id if old else None)
+        self._extensions = with_labels(self._extensions, new_labels)
         provider_of_call = next((self._call_providers.get(result.tool_use_id) for result in message.tool_results), None)
         new = [(provider_of_call, policy) for policy in data_policies(message, self._extensions, self._calls)]
         self._data_policies += [source for source in new if source not in self._data_policies]

@@ -237,7 +237,7 @@ class Telemetry:
         return None if started_at is None else max(round((self._clock() - started_at) / timedelta(milliseconds=1)), 0)
 
     def _emit_between_turns(self, make: Callable[[], Payload]) -> None:
-        """The event has no turn id."""
+        """Emit an event without a turn id."""
         with suppress(EventOverflowError):
             self.bus.emit(make, session_id=self._session_id)
 
@@ -282,7 +282,8 @@ def _invalid_input_payload(run: ToolRun) -> Payload:
 
 
 def _llm_failure_payload(send: Send, error: Exception, latency_ms: int | None) -> Payload:
-    """An error that is not a ProviderError, such as a missing key, is reported by its class name only."""
+    """Return the payload. An error that is not a ProviderError, such as a missing key, is reported by its class name
+    only."""
     model, provider = str(send.adapter.model_id), send.adapter.provider
     if isinstance(error, ProviderError):
         return LlmCallFailed.of(model, error, latency_ms=latency_ms)
@@ -307,7 +308,7 @@ def _tool_failure_payload(result: ToolResultBlock, run: ToolRun) -> Payload:
 
 
 def _tool_success_payload(result: ToolResultBlock, run: ToolRun) -> Payload:
-    """The size is that of the result as the session stores it, media included."""
+    """Return the payload. The size is that of the result as the session stores it, media included."""
     size = sum(len(block.model_dump_json(exclude_none=True).encode()) for block in result.content)
     return ToolCompleted(
         tool_use_id=result.tool_use_id, success=True, output_size_bytes=size, latency_ms=run.latency_ms

@@ -61,7 +61,7 @@ class AnswerValidator:
 
 
 def require_body_schema(schema: Any) -> MessageBodySchema:
-    """Raise RequestError if ``schema`` is not a MessageBodySchema."""
+    """Return the schema. Raises RequestError if ``schema`` is not a MessageBodySchema."""
     if not isinstance(schema, MessageBodySchema):
         raise RequestError(f"output_schema is a JSON Schema or a MessageBodySchema, not a {type(schema).__name__}")
     return schema

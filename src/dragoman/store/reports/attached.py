@@ -114,7 +114,7 @@ def _columns(*, attempt: bool) -> str:
 
 
 def _cost_expression(cost: str) -> str:
-    """A cost that the column would round raises an error; see `export`."""
+    """Return the SQL of the cost. A cost that the column would round raises an error; see `export`."""
     whole = f"regexp_full_match({cost}, '[0-9]+([.][0-9]{{1,{PLACES}}})?|[0-9.]+[Ee][+-]?[0-9]+')"
     return f"CASE WHEN {whole} IS NOT FALSE THEN CAST({cost} AS {DECIMAL}) ELSE error('a cost of too many digits') END"
 

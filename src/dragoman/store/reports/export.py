@@ -79,8 +79,8 @@ _PRIME = 1_000_003
 def export(
     read: ReadTransaction, folder: Path, *, since: date | None, until: date | None, text: bool, overwrite: bool
 ) -> ExportResult:
-    """Raise MissingExtraError without DuckDB, and StoreError if a cost has more digits than a Parquet column, or the
-    folder cannot be written.
+    """Write the replies as Parquet, one file per day. Raises MissingExtraError without DuckDB, and StoreError if a cost
+    has more digits than a Parquet column, or the folder cannot be written.
     """
     with connect(threads=1) as connection:
         connection.execute("SET preserve_insertion_order = true")
@@ -266,7 +266,7 @@ _SMALLEST_COST = Decimal(1).scaleb(-PLACES)
 
 
 def _format_cost(cost: Decimal, message_id: str) -> str:
-    """Raise StoreError if the column would round the cost."""
+    """Return the cost as the column stores it. Raises StoreError if the column would round the cost."""
     exact = EXACT.quantize(cost, _SMALLEST_COST) if cost < _MAX_COST else None
     if exact != cost:
         raise StoreError(

@@ -45,7 +45,7 @@ last_played: ContextVar[int | None] = ContextVar("playing", default=None)
 
 @dataclass(slots=True)
 class Recorder:
-    """One cassette in use. ``played`` is the cassette that is replayed, ``recorded`` has the new exchanges.
+    """One cassette in use. ``cassette`` is the one that is replayed, ``recorded`` has the new exchanges.
 
     ``misses`` lists requests without a matching exchange, even if the code under test swallowed the error.
     """

@@ -39,7 +39,7 @@ class RoundTrip:
 
     @classmethod
     def of(cls, adapter: Adapter, history: Sequence[Message]) -> "RoundTrip":
-        """Raise what the adapter raises."""
+        """Encode the history and decode it again. Raises what the adapter raises."""
         wire = adapter.to_wire(history, [], AdapterOptions())
         back, _, _ = adapter.from_wire_request(wire.body, RequestContext(model=str(adapter.model_id)))
         losses = tuple(loss for loss in wire.losses if _SUBSTITUTE_SIGNATURE not in loss.reason)

@@ -72,14 +72,14 @@ __all__ = [
     "status_then_success",
 ]
 
-_PLACES = {
+_NAMES_BY_MODULE = {
     "event_bytes": ("Framing", "detect_framing", "split_events"),
     "faults.mutation": ("Mutate",),
     "faults.recorded": ("RecordedReply", "every_cut", "every_split", "next_exchange", "plans", "reply_body"),
     "faults.transport": ("AsyncFaultyTransport", "FaultyTransport", "Refusals", "status_then_success"),
 }
 """Modules of the names that are not in ``faults.plan``. Each is imported on first use: plans need no PyYAML."""
-_MODULES = {name: module for module, names in _PLACES.items() for name in names}
+_MODULES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
 
 
 if not TYPE_CHECKING:  # a type checker would believe that every name exists
@@ -87,9 +87,9 @@ if not TYPE_CHECKING:  # a type checker would believe that every name exists
     def __getattr__(name: str) -> Any:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(import_module(f"dragoman.testing.{_MODULES.get(name, 'faults.plan')}"), name)
-        globals()[name] = found
-        return found
+        value = getattr(import_module(f"dragoman.testing.{_MODULES.get(name, 'faults.plan')}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -108,7 +108,7 @@ class FaultyServer:
             return len(self._connections)
 
     def wait_until_closed(self, at_most_open: int = 0, seconds: float = 10.0) -> int:
-        """Wait until few enough connections are open, or the time is up, and return their number."""
+        """Wait until at most ``at_most_open`` connections are open, or the time is up. Return their number."""
         end = time.monotonic() + seconds
         while self.open_connections > at_most_open and time.monotonic() < end:
             time.sleep(0.01)
@@ -170,7 +170,7 @@ class FaultyServer:
         return self._script[min(len(self.requests), len(self._script)) - 1]
 
     def _send_reply(self, connection: socket.socket, reply: HttpReply) -> bool:
-        """Serve a request and return whether the connection can take another one."""
+        """Send a reply. Return whether the connection can take another request."""
         if reply.before is not None and not self._send_step(connection, reply.before, chunked=False):
             return False
         if reply.raw is not None:
@@ -255,7 +255,7 @@ def _read_chunks(readline: Callable[[], bytes], read: Callable[[int], bytes]) ->
 
 
 def _parse_size(text: str, base: int) -> int:
-    """Raise OSError, as for a lost connection: the request cannot be read to its end."""
+    """Return the size of the body. Raises OSError, as for a lost connection: the request cannot be read to its end."""
     try:
         return int(text.strip(), base)
     except ValueError:

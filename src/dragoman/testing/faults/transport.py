@@ -87,7 +87,7 @@ class AsyncFaultyTransport(httpx.AsyncBaseTransport):
 
 
 class _Chunks(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """Yield the rest of a body, and raise the HTTP library's own error for its fault."""
+    """The rest of a body. Iterating raises the HTTP library's own error for its fault."""
 
     def __init__(self, plan: Plan, body: bytes) -> None:
         self._plan = plan

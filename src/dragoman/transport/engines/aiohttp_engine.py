@@ -159,7 +159,7 @@ class AiohttpResponse:
         raise broken
 
     async def aclose(self) -> None:
-        """Return the connection to the pool if the body was read to its end, else close it. Never waits."""
+        """Give the connection back to the pool if the body was read to its end, else close it. Never waits."""
         self._response.close()
 
 

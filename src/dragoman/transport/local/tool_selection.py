@@ -30,13 +30,13 @@ def find_pieces(word: str, text: str) -> list[str]:
 def select_tools(tools: Sequence[dict[str, Any]], text: str) -> list[dict[str, Any]]:
     """Return the tools that the text needs, in their order; empty if it needs none."""
     mentioned = _words(text)
-    scored_tools = [(_matches(tool["name"], mentioned), tool) for tool in tools]
+    scored_tools = [(_count_mentioned(tool["name"], mentioned), tool) for tool in tools]
     best = max((score for score, _ in scored_tools), default=0)
     return [tool for score, tool in scored_tools if best and score == best]
 
 
-def _matches(name: str, mentioned: set[str]) -> int:
-    """How many words of a tool's name were mentioned; 0 without the last, which names its object."""
+def _count_mentioned(name: str, mentioned: set[str]) -> int:
+    """Return how many words of a tool's name were mentioned; 0 if the last one, which names its object, was not."""
     words = [word.lower() for word in _WORD.findall(name)]
     if not words or not _is_mentioned(words[-1], mentioned):
         return 0
