@@ -317,7 +317,7 @@ def test_invalid_questions(connection: Any, table: PriceTable) -> None:
         usages.costs([], table, version="x")
     with pytest.raises(RequestError, match="time zone"):
         usages.costs([], table, at=datetime(2026, 1, 1))  # noqa: DTZ001
-    with pytest.raises(ConfigurationError, match="is not here"):
+    with pytest.raises(ConfigurationError, match="is not found"):
         usages.costs([], version="2020-01-01+00000000")
 
 
