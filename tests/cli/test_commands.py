@@ -45,7 +45,7 @@ class TestErrors:
             (("prices", "anthropic:no-such-model"), "no price is known"),
             (("prices", "vercel:any"), "reported_cost_usd"),
             (("prices", "keep"), "--kept FOLDER"),
-            (("prices", "check", "--version", "2020-01-01+00000000"), "is not here"),
+            (("prices", "check", "--version", "2020-01-01+00000000"), "is not found"),
             (("models", "nowhere"), "nowhere"),
             (("ask", "local:smollm2-135m", "  "), "the prompt is empty"),
         ],
