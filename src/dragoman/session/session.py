@@ -51,6 +51,18 @@ MAX_PARALLEL_TOOLS = 8
 class Session(Conversation[Transport]):
     """One conversation with one model at a time; any turn may swap to another.
 
+        with Session("anthropic:claude-opus-5-5", tools=[read_file]) as session:
+            reply = session.ask("Summarize README.md")
+
+    ask, stream       run a turn: the model answers, and the tools that it calls run
+    swap, preview     change the model; what that would lose and cost
+    compact           put a summary in place of the older part of the history
+    messages, model   the history, and the model that answers next
+    usage, cost, cost_on, attempts      what all turns used and cost
+    dump, load, resume                  store and continue a session
+    labels, declassify, apply_policy    the policy's view of the data
+    identify, close
+
     Use it as a context manager, or call `close`, to release its connections. It runs one turn at a time: the next turn
     ends a stream that was left open. Do not share it between threads. Several tool calls in one reply run in threads.
     """

@@ -30,6 +30,7 @@ LATE = {
 
 SCREEN = 60
 """Lines of help that a person reads at once."""
+FIRST_SCREEN = 40
 
 
 def test_settings_are_those_of_the_config() -> None:
@@ -47,6 +48,15 @@ def test_options_are_those_of_adapters() -> None:
     named = {field.name for field in fields(AdapterOptions)} - {"stream", "context"}
     hints["output_schema"] |= MessageBodySchema
     assert get_type_hints(TurnOptions, localns=LATE) == {name: hints[name] for name in named}
+
+
+def test_the_first_screen_of_help_names_every_method() -> None:
+    """help(Session) begins with the signature and one line for each group of methods, before the details."""
+    lines = pydoc.render_doc(Session, renderer=pydoc.plaintext).splitlines()  # type: ignore[attr-defined]
+    first_screen = "\n".join(lines[:FIRST_SCREEN])
+    public = {name for name in dir(Session) if not name.startswith("_")} - {"user_id", "team_id"}
+    settings = {"max_rounds", "providers"}  # described with the configuration
+    assert [name for name in sorted(public - settings) if name not in first_screen] == []
 
 
 @pytest.mark.parametrize("thing", [Session.__init__, Session.ask, AsyncSession.ask, Session.stream])
