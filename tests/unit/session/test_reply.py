@@ -194,6 +194,23 @@ def test_the_reply_of_an_open_stream_is_refused() -> None:
     assert session.messages == ()
 
 
+def test_the_reply_of_a_stream_is_that_of_its_turn() -> None:
+    """Neither earlier nor later turns of the session are in it, whenever it is read; a stream that never began has
+    none."""
+    session = SyncDriver().session({"anthropic": Wire([ANSWER] * 3)})
+    session.ask("One.")
+    stream = session.stream("Two.")
+    for _ in stream:
+        pass
+    session.ask("Three.")
+    assert [message.text for message in stream.reply.messages] == ["Two.", "It is blue."]
+    assert stream.reply.cost.replies == 1
+    unread = session.stream("Four.")
+    unread.close()
+    with pytest.raises(RequestError, match="before a reply"):
+        assert unread.reply
+
+
 def test_an_error_ends_the_stream(driver: Driver) -> None:
     """The error of the turn is raised by the loop, and there is no reply."""
     error = {"type": "error", "error": {"type": "api_error", "message": "down"}}

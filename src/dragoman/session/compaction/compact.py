@@ -107,7 +107,7 @@ def _split_history(compaction: Compaction, target: Adapter) -> HistorySplit:
         split = split_at_share(history, _free_tokens(target, compaction.requests, ()), _token_counter(target))
     if not split.summarized:
         raise CompactionError(
-            "there is nothing to compact: beside what is kept (the messages of the system in front, critical ones, and"
+            "there is nothing to compact: except what is kept (the messages of the system in front, critical ones, and"
             " the newest) the history is empty"
         )
     return split

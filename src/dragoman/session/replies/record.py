@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.adapter.losses import Loss
+from dragoman.canonical.message import Message
 from dragoman.session.effects import Failed, SendOutcome
 from dragoman.session.history import History
 from dragoman.session.replies.reply import Reply, last_reply
@@ -19,10 +20,16 @@ class TurnRecord:
     """The losses in order, each once: a dict is an ordered set."""
     response: ResponseDetails | None = None
     _mark: tuple[int, int] = field(default=(0, 0), init=False)
+    _kept: tuple[tuple[Message, ...], tuple[Message, ...]] = field(default=((), ()), init=False)
+    """The messages and the attempts of the turn, from its end on: the history goes on."""
 
     def begin(self) -> None:
         """Note where the turn begins."""
         self._mark = self.history.mark()
+
+    def end(self) -> None:
+        """Note what the turn added to the history."""
+        self._kept = self.history.since(self._mark)
 
     def add_losses(self, losses: tuple[Loss, ...]) -> None:
         self.losses.update(dict.fromkeys(losses))
@@ -34,7 +41,7 @@ class TurnRecord:
 
     def to_reply(self) -> Reply[Any]:
         """Return the turn's result. Raises LookupError if it has no reply."""
-        messages, attempts = self.history.since(self._mark)
+        messages, attempts = self._kept
         return Reply(
             output=last_reply(messages).text,
             messages=messages,

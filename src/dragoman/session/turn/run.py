@@ -50,6 +50,8 @@ class TurnRun:
             self.effect = advance(self.turn, outcome)
         except Exception as error:
             self.effect, self.error = None, error
+        if self.effect is None:
+            self.record.end()
 
 
 def encode(send: Send, record: TurnRecord) -> WireRequest:
