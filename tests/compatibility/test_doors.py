@@ -132,7 +132,7 @@ def test_all_errors_are_in_one_module() -> None:
     assert all(issubclass(getattr(errors, name), (errors.DragomanError, ValueError)) for name in errors.__all__)
 
 
-def _drawn(tree: str) -> Iterator[tuple[str, str | None]]:
+def _classes_of_tree(tree: str) -> Iterator[tuple[str, str | None]]:
     """The classes of a drawn tree, each with the one above it."""
     above: list[str] = []
     for line in tree.splitlines():
@@ -145,7 +145,7 @@ def _drawn(tree: str) -> Iterator[tuple[str, str | None]]:
 
 def test_the_tree_of_errors_is_drawn_as_it_is() -> None:
     """Every class is in the docstring once, below its base."""
-    drawn = list(_drawn(inspect.getdoc(errors) or ""))
+    drawn = list(_classes_of_tree(inspect.getdoc(errors) or ""))
     assert sorted(name for name, _ in drawn) == sorted([*errors.__all__, "ValueError"])
     wrong = [(name, base) for name, base in drawn if base and getattr(errors, name).__base__.__name__ != base]
     assert wrong == []
