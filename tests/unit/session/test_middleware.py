@@ -9,7 +9,6 @@ import pytest
 
 from dragoman.adapter.errors import ConfigurationError, ServerError
 from dragoman.canonical.events import StreamEvent, TextDelta
-from dragoman.canonical.message import Message
 from dragoman.events import EventBus
 from dragoman.limits.budget import Budget
 from dragoman.policy import Pipeline, PolicyDeniedError, Step, Violation, hook
@@ -32,6 +31,7 @@ from dragoman.session.effects import (
 )
 from tests.unit.session.drivers import ANTHROPIC, Body, Driver, Wire
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic
+from tests.unit.session.reply_cache import ReplyCache
 
 ANSWER = handwritten_anthropic("Blue.")
 
@@ -122,27 +122,6 @@ def test_leaving_is_an_outcome(driver: Driver) -> None:
     assert outcome.partial is not None
     assert isinstance(recorder.effects[-1], Keep)
     assert session.messages[-1] == outcome.partial
-
-
-class ReplyCache:
-    """Answers a question that was asked before without sending anything."""
-
-    def __init__(self) -> None:
-        self._replies: dict[str, Message] = {}
-
-    def __call__(self, turn: Turn) -> Turn:
-        return intercept(turn, self._handle)
-
-    def _handle(self, effect: Effect) -> Generator[Effect, Any, Any]:
-        if not isinstance(effect, Send):
-            return (yield effect)
-        question = effect.messages[-1].text
-        if question in self._replies:
-            return Replied(self._replies[question])
-        outcome = yield effect
-        if isinstance(outcome, Replied):
-            self._replies[question] = outcome.message
-        return outcome
 
 
 @STREAMED
