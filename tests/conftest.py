@@ -8,6 +8,7 @@ import contextlib
 import importlib
 import importlib.util
 import os
+import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -52,6 +53,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if live and (reason := _missing_model()):
         for item in live:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_runtest_teardown() -> None:
+    """Closes the connections that the test has left open: all tests of a process share its pools."""
+    if pools := sys.modules.get("dragoman.transport.engines.shared_pools"):
+        pools.close_idle_connections()
 
 
 @pytest.fixture(scope="session")

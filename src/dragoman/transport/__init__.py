@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.transport.contract import AsyncStreamedReply, AsyncTransport, Attempt, StreamedReply, Transport
+from dragoman.transport.engines.shared_pools import close_idle_connections, close_idle_connections_async
 from dragoman.transport.http import AsyncHttpTransport, HttpTransport
 from dragoman.transport.retry import RetryPolicy, Timing
 from dragoman.transport.vendor import AsyncVendorTransport, VendorTransport, vendor_of
@@ -31,6 +32,8 @@ __all__ = [
     "Timing",
     "Transport",
     "VendorTransport",
+    "close_idle_connections",
+    "close_idle_connections_async",
     "register_transport",
     "transport_for",
 ]

@@ -28,6 +28,7 @@ from dragoman.adapter.wire import Headers, WireResponse
 from dragoman.transport.credentials import ApiKey
 from dragoman.transport.inflate import Inflater, inflater_for
 from dragoman.transport.retry import RetryState
+from dragoman.transport.time_left import TimeLeft
 
 ERROR_BODY_CAP = 256 * 1024
 """Bytes read of a failing reply; error messages are shorter."""
@@ -39,6 +40,7 @@ _VENDOR_PACKAGES = frozenset({"anthropic", "openai", "ollama"})
 _URL_SECRETS = re.compile(r"(?<=://)[^/\s@]*@|\?\S+")
 _MAX_TEXT = 300
 
+_NOT_COMPLETE = "the reply was not complete in time: raise timeout if the model may take longer"
 _NO_DATA = "nothing arrived in time: raise timeout if the model may take longer"
 _TIMEOUTS = {
     "ConnectTimeout": "no connection was made in time",
@@ -102,12 +104,29 @@ class Call:
     delivered: bool = False
     """Whether the caller has received any of its chunks."""
 
+    begun: bool = False
+    """Whether a stream has begun: then only its silence is limited."""
+
     def new_attempt(self) -> dict[str, float | None]:
         """Reset the last reply. Returns the attempt's time limits in seconds, under httpx's names."""
-        self.headers = Headers()
-        remaining = None if math.isinf(self.retry_state.remaining) else max(self.retry_state.remaining, 0.001)
-        connect = self.connect_timeout if remaining is None else min(self.connect_timeout, remaining)
-        return {"connect": connect, "read": remaining, "write": remaining, "pool": remaining}
+        self.headers, self.begun = Headers(), False
+        if math.isinf(self.retry_state.remaining):
+            return {"connect": self.connect_timeout, "read": None, "write": None, "pool": None}
+        left = TimeLeft(self._seconds_left)
+        return {
+            "connect": TimeLeft(self._seconds_left, self.connect_timeout),
+            "read": left,
+            "write": left,
+            "pool": left,
+        }
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until the deadline of the whole call, or of the beginning of its stream; None without one."""
+        return None if math.isinf(self.retry_state.remaining) else max(self.retry_state.remaining, 0.0)
+
+    def _seconds_left(self) -> float:
+        return self.retry_state.timeout if self.begun else self.retry_state.remaining
 
     @property
     def idle_timeout(self) -> float | None:
@@ -149,6 +168,8 @@ class Call:
         error = as_error(exception, self.adapter.provider, self.prepared.key)
         if error is None:
             raise exception
+        if isinstance(error, RequestTimeoutError) and self.headers and not self.prepared.stream:
+            error = RequestTimeoutError(_NOT_COMPLETE)
         if isinstance(error, ProviderError):
             error.provider = error.provider or self.adapter.provider
         return error
@@ -190,7 +211,7 @@ class BodyReader:
     def feed(self, raw: bytes) -> bool:
         """Return whether to read on. Raises FrameTooLargeError and RequestTimeoutError."""
         if self._call.retry_state.remaining <= 0:
-            raise RequestTimeoutError("the reply was not complete in time", provider=self._call.adapter.provider)
+            raise RequestTimeoutError(_NOT_COMPLETE)
         for piece in (raw,) if self._inflater is None else self._inflater.feed(raw):
             self._size += len(piece)
             self._pieces.append(piece)

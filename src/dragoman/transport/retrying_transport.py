@@ -18,6 +18,8 @@ from dragoman.transport.drain import drain, drain_async
 from dragoman.transport.inflate import Inflater
 from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, Timing
 
+_GRACE_SECONDS = 0.2
+
 
 class TransportSettings(TypedDict, total=False):
     """The settings of every HTTP transport.
@@ -149,6 +151,7 @@ class RetryingTransport(_TransportBase):
         inflater = call.new_inflater(response)
         rest = _raw_chunks(response)
         first = next(rest, b"")
+        call.begun = True
         call.retry_state.record_success(response.status_code)
         chunks = _decoded_chunks(call, first, rest, inflater)
         return StreamedReply(response.status_code, headers, chunks, call.retry_state.attempts, call.idle_timeout)
@@ -193,7 +196,7 @@ class AsyncRetryingTransport(_TransportBase):
         call = self._new_call(adapter, request, timeout, retries)
         while True:
             try:
-                async with self._open(call) as response:
+                async with _deadline(call), self._open(call) as response:
                     call.set_headers(response)
                     body = await self._read_body(call, response)
                 outcome = call.classify(response.status_code, body)
@@ -217,8 +220,9 @@ class AsyncRetryingTransport(_TransportBase):
         while True:
             async with contextlib.AsyncExitStack() as stack:
                 try:
-                    response = await stack.enter_async_context(self._open(call))
-                    outcome = await self._start_stream(call, response)
+                    async with _deadline(call):
+                        response = await stack.enter_async_context(self._open(call))
+                        outcome = await self._start_stream(call, response)
                 except Exception as raised:
                     outcome = call.to_error(raised)
                 if isinstance(outcome, AsyncStreamedReply):
@@ -237,6 +241,7 @@ class AsyncRetryingTransport(_TransportBase):
         inflater = call.new_inflater(response)
         rest = _araw_chunks(response)
         first = await anext(rest, b"")
+        call.begun = True
         call.retry_state.record_success(response.status_code)
         chunks = _adecoded_chunks(call, first, rest, inflater)
         return AsyncStreamedReply(response.status_code, headers, chunks, call.retry_state.attempts, call.idle_timeout)
@@ -250,6 +255,15 @@ class AsyncRetryingTransport(_TransportBase):
             return body.finish()
         except Exception as raised:
             return body.on_error(raised)
+
+
+def _deadline(call: Call) -> AbstractAsyncContextManager[object]:
+    """Cancel what runs inside when the call's time is over; the network's own limits, which say what was late, are
+    earlier."""
+    import asyncio
+
+    left = call.seconds_left
+    return asyncio.timeout(None if left is None else left + _GRACE_SECONDS)
 
 
 def _raw_chunks(response: SyncResponse) -> Iterator[bytes]:

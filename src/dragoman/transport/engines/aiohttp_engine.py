@@ -16,11 +16,14 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.request import getproxies, proxy_bypass
 
+from dragoman.canonical.forks import process_generation
 from dragoman.transport.call import AsyncResponse, Call
-from dragoman.transport.engines.engine import ConnectionSettings, Engine, default_ssl_context, proxy_scheme
+from dragoman.transport.engines.engine import AsyncClient, ConnectionSettings, Engine, default_ssl_context
+from dragoman.transport.engines.network import open_connections
 from dragoman.transport.engines.pool import IDLE_SECONDS
+from dragoman.transport.engines.proxies import find_proxies
+from dragoman.transport.engines.resolver import AddressInfo, resolver
 
 if TYPE_CHECKING:
     import httpx
@@ -31,10 +34,6 @@ _LARGE_BODY = 1024 * 1024
 """Bytes from which aiohttp warns about a body in one piece; an in-memory file is written in small pieces."""
 _MAX_CHUNK = 256 * 1024
 """The maximum of bytes in one chunk."""
-_NO_PROXY = "no"
-"""Python's key for the list of hosts without a proxy."""
-_GRACE_SECONDS = 1.0
-"""Our time limits are later than aiohttp's by this many seconds, because its errors say what was late."""
 
 
 class AiohttpEngine(Engine):
@@ -46,85 +45,107 @@ class AiohttpEngine(Engine):
     def missing_feature(self, connection_settings: ConnectionSettings) -> str:
         if connection_settings.http2:
             return "HTTP/2"
-        proxies = _find_proxies(connection_settings.proxy)
-        unsupported = {proxy_scheme(proxy) for use, proxy in proxies.items() if use != _NO_PROXY} - {"http"}
+        unsupported = find_proxies(connection_settings.proxy).schemes() - {"http"}
         return f"support for a proxy of the kind {min(unsupported)}" if unsupported else ""
 
     def client_size(self, connection_settings: ConnectionSettings) -> int | None:
         return None
 
-    def async_client(self, size: int, connection_settings: ConnectionSettings) -> "AiohttpClient":
+    def async_client(self, size: int, connection_settings: ConnectionSettings, url: "httpx.URL") -> AsyncClient:
         context = connection_settings.verify or default_ssl_context("httpx")
         context.set_alpn_protocols(["http/1.1"])  # An HTTP/2 client may have used the context before.
         aiohttp = _aiohttp()
-        connector = aiohttp.TCPConnector(limit=size, ssl=context, keepalive_timeout=IDLE_SECONDS)
+        connector = aiohttp.TCPConnector(
+            limit=size, ssl=context, keepalive_timeout=IDLE_SECONDS, resolver=_Resolver(), socket_factory=_new_socket
+        )
         session = aiohttp.ClientSession(
             connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False, timeout=aiohttp.ClientTimeout()
         )
-        return AiohttpClient(session, _find_proxies(connection_settings.proxy), owned=True)
+        return AiohttpClient(session, find_proxies(connection_settings.proxy).find(url))
 
-    def wrap_client(self, client: Any) -> "AiohttpClient":
-        return AiohttpClient(client, {}, owned=False)
+    def wrap_async_client(self, client: Any) -> AsyncClient:
+        return AiohttpClient(client, None, owned=False)
 
-    async def send_async(self, client: "AiohttpClient", call: Call) -> AsyncResponse:
+
+class AiohttpClient:
+    """A session, and its proxy."""
+
+    def __init__(self, session: Any, proxy: str | None, *, owned: bool = True) -> None:
+        self._session = session
+        self._proxy = {} if proxy is None else {"proxy": proxy}
+        self._owned = owned
+        self._generation = process_generation()
+
+    async def send(self, call: Call) -> AsyncResponse:
         prepared, timeouts = call.prepared, call.new_attempt()
-        remaining = timeouts["read"]
         aiohttp = _aiohttp()
         try:
-            # aiohttp has no time limit for writing a request.
-            async with asyncio.timeout(None if remaining is None else remaining + _GRACE_SECONDS):
-                response = await client.session.request(
-                    prepared.method,
-                    _to_yarl_url(prepared.url),
-                    headers=prepared.headers,
-                    data=io.BytesIO(prepared.body) if len(prepared.body) >= _LARGE_BODY else prepared.body or None,
-                    timeout=aiohttp.ClientTimeout(
-                        connect=timeouts["pool"],
-                        sock_connect=timeouts["connect"],
-                        sock_read=remaining,
-                        ceil_threshold=math.inf,
-                    ),
-                    allow_redirects=False,
-                    auto_decompress=False,
-                    raise_for_status=False,
-                    max_line_size=_MAX_HEADER_LINE,
-                    max_field_size=_MAX_HEADER_LINE,
-                    **client.proxy_arguments(prepared.url),
-                )
+            response = await self._session.request(
+                prepared.method,
+                _to_yarl_url(prepared.url),
+                headers=prepared.headers,
+                data=io.BytesIO(prepared.body) if len(prepared.body) >= _LARGE_BODY else prepared.body or None,
+                timeout=aiohttp.ClientTimeout(
+                    connect=timeouts["pool"],
+                    sock_connect=timeouts["connect"],
+                    sock_read=timeouts["read"],
+                    ceil_threshold=math.inf,
+                ),
+                allow_redirects=False,
+                auto_decompress=False,
+                raise_for_status=False,
+                max_line_size=_MAX_HEADER_LINE,
+                max_field_size=_MAX_HEADER_LINE,
+                **self._proxy,
+            )
         except aiohttp.ClientConnectorError as error:
             raise ConnectionError(_describe_failure(error)) from None
         return AiohttpResponse(response)
 
-
-class AiohttpClient:
-    """A session, and its proxies by the scheme of the address or ``all``."""
-
-    def __init__(self, session: Any, proxies: Mapping[str, str], *, owned: bool) -> None:
-        self.session = session
-        self._proxies = proxies
-        self._owned = owned
-
-    def proxy_arguments(self, url: "httpx.URL") -> dict[str, str]:
-        """Return the proxy for an address, as request arguments; empty without a proxy."""
-        if not self._proxies:
-            return {}
-        proxy = self._proxies.get(url.scheme) or self._proxies.get("all")
-        if proxy is None or (_NO_PROXY in self._proxies and proxy_bypass(url.netloc.decode("ascii"))):
-            return {}
-        return {"proxy": proxy if "://" in proxy else f"http://{proxy}"}
-
     async def aclose(self) -> None:
-        await self.session.close()
+        if self._owned:
+            await self._session.close()
 
     def __del__(self) -> None:
         # An unclosed session would log a warning in the event loop; httpx does not.
-        if not self._owned or self.session.closed:
+        if not self._owned or self._session.closed:
             return
-        connector = self.session.connector
-        self.session.detach()
+        connector = self._session.connector
+        self._session.detach()
+        if self._generation != process_generation():  # a forked child must not touch the connections of its parent
+            connector._closed = True
+            return
         closing = connector.close().__await__()
         with contextlib.suppress(RuntimeError, StopIteration):
             next(closing)  # The first step closes the connections; the others wait for that.
+
+
+class _Resolver:
+    """Looks names up in the threads that the whole process shares."""
+
+    async def resolve(self, host: str, port: int = 0, family: int = socket.AF_INET) -> list[dict[str, Any]]:
+        found = await asyncio.wrap_future(resolver.submit(host, port, family))
+        return [
+            {
+                "hostname": host,
+                "host": address[0],
+                "port": port,
+                "family": kind,
+                "proto": protocol,
+                "flags": socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            }
+            for kind, _, protocol, _, address in found
+        ]
+
+    async def close(self) -> None: ...
+
+
+def _new_socket(address: AddressInfo) -> socket.socket:
+    """Create the socket of a connection, which a forked child leaves to its parent."""
+    family, kind, protocol, _, _ = address
+    connection = socket.socket(family, kind, protocol)
+    open_connections.add(connection, connection)
+    return connection
 
 
 class AiohttpResponse:
@@ -204,14 +225,6 @@ def _describe_failure(error: Any) -> str:
     if isinstance(cause, socket.gaierror) and cause.strerror:
         return cause.strerror
     return os.strerror(cause.errno) if cause.errno else type(cause).__name__
-
-
-def _find_proxies(proxy: str | None) -> dict[str, str]:
-    """Return the proxies by address scheme, as given or from the environment."""
-    if proxy is not None:
-        return {"all": proxy}
-    found = getproxies()
-    return {use: found[use] for use in ("http", "https", "all", _NO_PROXY) if found.get(use)}
 
 
 @lru_cache(maxsize=256)

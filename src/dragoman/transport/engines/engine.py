@@ -11,14 +11,16 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar, cast
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 from dragoman.transport.call import AsyncResponse, Call, SyncResponse
+from dragoman.transport.engines.proxies import proxy_scheme
 
 if TYPE_CHECKING:
     import ssl
+
+    import httpx
 
 ENGINE_VARIABLE = "DRAGOMAN_ENGINE"
 """Names the engine of every transport of the process that can use it; the others use httpx."""
@@ -54,16 +56,25 @@ class ConnectionSettings:
         return [name for name, field in fields.items() if getattr(self, name) != field.default]
 
 
-def proxy_scheme(address: str) -> str:
-    """Return the scheme of a proxy's address. Without one it is http, as in curl."""
-    try:
-        return urlsplit(address).scheme if "://" in address else "http"
-    except ValueError:
-        return ""
+class Client(Protocol):
+    """Some connections of one HTTP library."""
+
+    def send(self, call: Call) -> SyncResponse:
+        """Make one attempt. Returns the response before its body, compressed; redirects are not followed."""
+
+    def close(self) -> None: ...
+
+
+class AsyncClient(Protocol):
+    """The async `Client`."""
+
+    async def send(self, call: Call) -> AsyncResponse: ...
+
+    async def aclose(self) -> None: ...
 
 
 class Engine(ABC):
-    """One HTTP library: creates clients, sends with them, and names missing features."""
+    """One HTTP library: creates clients, and names missing features."""
 
     name: ClassVar[str]
     leaks_on_double_cancel: ClassVar[bool] = False
@@ -80,28 +91,25 @@ class Engine(ABC):
         """Return the maximum of connections per client that keeps it fast; None for no maximum."""
 
     @abstractmethod
-    def async_client(self, size: int, connection_settings: ConnectionSettings) -> Any:
-        """Return a client with at most ``size`` connections. Raises ConfigurationError."""
-
-    def wrap_client(self, client: Any) -> Any:
-        """Return the caller's own client, in the form that `send_async` takes."""
-        return client
+    def async_client(self, size: int, connection_settings: ConnectionSettings, url: "httpx.URL") -> AsyncClient:
+        """Return a client with at most ``size`` connections, for the origin of an address. Raises
+        ConfigurationError."""
 
     @abstractmethod
-    async def send_async(self, client: Any, call: Call) -> AsyncResponse:
-        """Make one attempt. Returns the response before its body, compressed; redirects are not followed."""
+    def wrap_async_client(self, client: Any) -> AsyncClient:
+        """Return a caller's own async client, which stays open."""
 
 
 class SyncEngine(Engine):
     """An engine with a sync client, too."""
 
     @abstractmethod
-    def client(self, size: int, connection_settings: ConnectionSettings) -> Any:
-        """Return a client with at most ``size`` connections. Raises ConfigurationError."""
+    def client(self, size: int, connection_settings: ConnectionSettings, url: "httpx.URL") -> Client:
+        """The sync `async_client`."""
 
     @abstractmethod
-    def send(self, client: Any, call: Call) -> SyncResponse:
-        """The sync `send_async`."""
+    def wrap_client(self, client: Any) -> Client:
+        """Return a caller's own client, which stays open."""
 
 
 @cache

@@ -1,19 +1,37 @@
-"""httpx, and its successor httpx2, which has the same names."""
+"""httpx, and its successor httpx2, which has the same names.
+
+Our own connections use httpx's transports directly: its client would add a third to the cost of a request, for
+cookies, redirects and hooks that no request of ours has. A caller's own client is used as it is.
+"""
 
 import importlib
+import logging
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.transport.call import AsyncResponse, Call, SyncResponse
-from dragoman.transport.engines.engine import ConnectionSettings, SyncEngine, default_ssl_context
+from dragoman.transport.engines.engine import (
+    AsyncClient,
+    Client,
+    ConnectionSettings,
+    SyncEngine,
+    default_ssl_context,
+)
+from dragoman.transport.engines.network import AsyncNetwork, DeadlineNetwork
 from dragoman.transport.engines.pool import IDLE_SECONDS
+from dragoman.transport.engines.proxies import find_proxies
 
 if TYPE_CHECKING:
     import httpx
 
+_log = logging.getLogger("dragoman.transport")
+
 _CONNECTIONS_PER_CLIENT = 2
 """Connections per HTTP/1.1 client."""
+_MANY_CALLS = 50
+"""Concurrent calls from which one async client of httpx is slow."""
 
 
 class HttpxEngine(SyncEngine):
@@ -27,6 +45,8 @@ class HttpxEngine(SyncEngine):
     name: ClassVar[str] = "httpx"
     leaks_on_double_cancel: ClassVar[bool] = True
     install_hint: ClassVar[str] = "httpx"
+    core: ClassVar[str] = "httpcore"
+    """The package below it, which opens the connections."""
 
     def missing_feature(self, connection_settings: ConnectionSettings) -> str:
         return ""
@@ -35,45 +55,42 @@ class HttpxEngine(SyncEngine):
         # An HTTP/2 connection carries many calls, if they all use the same client.
         return None if connection_settings.http2 else _CONNECTIONS_PER_CLIENT
 
-    def client(self, size: int, connection_settings: ConnectionSettings) -> "httpx.Client":
-        client: httpx.Client = self._create_client("Client", size, connection_settings)
-        return client
+    def client(self, size: int, connection_settings: ConnectionSettings, url: "httpx.URL") -> Client:
+        library = importlib.import_module(self.name)
+        transport = self._transport("HTTPTransport", size, connection_settings, url)
+        transport._pool._network_backend = DeadlineNetwork(importlib.import_module(self.core))
+        return _OwnClient(library, self, transport)
 
-    def async_client(self, size: int, connection_settings: ConnectionSettings) -> "httpx.AsyncClient":
-        client: httpx.AsyncClient = self._create_client("AsyncClient", size, connection_settings)
-        return client
+    def async_client(self, size: int, connection_settings: ConnectionSettings, url: "httpx.URL") -> AsyncClient:
+        library = importlib.import_module(self.name)
+        transport = self._transport("AsyncHTTPTransport", size, connection_settings, url)
+        transport._pool._network_backend = AsyncNetwork(importlib.import_module(self.core))
+        return _OwnAsyncClient(library, self, transport)
 
-    def send(self, client: "httpx.Client", call: Call) -> SyncResponse:
-        return client.send(self._build_request(client, call), stream=True, follow_redirects=False)
+    def wrap_client(self, client: Any) -> Client:
+        return _CallersClient(self, client)
 
-    async def send_async(self, client: "httpx.AsyncClient", call: Call) -> AsyncResponse:
-        return await client.send(self._build_request(client, call), stream=True, follow_redirects=False)
+    def wrap_async_client(self, client: Any) -> AsyncClient:
+        return _CallersAsyncClient(self, client)
 
     def url(self, url: "httpx.URL") -> Any:
         """Return a validated address as this library's class."""
         return url
 
-    def _build_request(self, client: "httpx.Client | httpx.AsyncClient", call: Call) -> "httpx.Request":
-        prepared = call.prepared
-        return client.build_request(
-            prepared.method,
-            self.url(prepared.url),
-            headers=prepared.headers,
-            content=prepared.body,
-            extensions={"timeout": call.new_attempt()},
-        )
-
-    def _create_client(self, class_name: str, size: int, connection_settings: ConnectionSettings) -> Any:
+    def _transport(self, class_name: str, size: int, settings: ConnectionSettings, url: "httpx.URL") -> Any:
         library = importlib.import_module(self.name)
-        limits = library.Limits(max_connections=size, max_keepalive_connections=size, keepalive_expiry=IDLE_SECONDS)
+        if settings.http2 and find_spec("h2") is None:
+            raise ConfigurationError(f"HTTP/2 needs the h2 package: pip install {self.name}[http2]")
         try:
             return getattr(library, class_name)(
-                verify=connection_settings.verify or default_ssl_context(self.name, http2=connection_settings.http2),
-                limits=limits,
-                proxy=connection_settings.proxy,
-                http2=connection_settings.http2,
+                verify=settings.verify or default_ssl_context(self.name, http2=settings.http2),
+                limits=library.Limits(
+                    max_connections=size, max_keepalive_connections=size, keepalive_expiry=IDLE_SECONDS
+                ),
+                proxy=find_proxies(settings.proxy).find(url),
+                http2=settings.http2,
             )
-        except ImportError as error:  # h2 for HTTP/2, socksio for SOCKS; the message names the extra of httpx
+        except ImportError as error:  # socksio for SOCKS; the message names the extra of httpx
             raise ConfigurationError(str(error)) from None
 
 
@@ -82,9 +99,97 @@ class Httpx2Engine(HttpxEngine):
 
     name: ClassVar[str] = "httpx2"
     install_hint: ClassVar[str] = "httpx2"
+    core: ClassVar[str] = "httpcore2"
 
     def url(self, url: "httpx.URL") -> Any:
         return _to_httpx2_url(url)
+
+
+class _OwnClient:
+    """A transport of httpx with a few connections."""
+
+    def __init__(self, library: Any, engine: HttpxEngine, transport: Any) -> None:
+        self._new_request = library.Request
+        self._engine = engine
+        self._transport = transport
+
+    def send(self, call: Call) -> SyncResponse:
+        response: SyncResponse = self._transport.handle_request(_request(self._new_request, self._engine, call))
+        return response
+
+    def close(self) -> None:
+        self._transport.close()
+
+
+class _OwnAsyncClient:
+    """The async `_OwnClient`."""
+
+    def __init__(self, library: Any, engine: HttpxEngine, transport: Any) -> None:
+        self._new_request = library.Request
+        self._engine = engine
+        self._transport = transport
+
+    async def send(self, call: Call) -> AsyncResponse:
+        request = _request(self._new_request, self._engine, call)
+        response: AsyncResponse = await self._transport.handle_async_request(request)
+        return response
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+
+
+class _CallersClient:
+    """A caller's own `httpx.Client`, with its hooks, cookies and auth."""
+
+    def __init__(self, engine: HttpxEngine, client: "httpx.Client") -> None:
+        self._engine = engine
+        self._client = client
+
+    def send(self, call: Call) -> SyncResponse:
+        request = _request(self._client.build_request, self._engine, call)
+        return self._client.send(request, stream=True, follow_redirects=False)
+
+    def close(self) -> None:
+        """Do nothing: the client is the caller's to close."""
+
+
+class _CallersAsyncClient:
+    """A caller's own `httpx.AsyncClient`."""
+
+    def __init__(self, engine: HttpxEngine, client: "httpx.AsyncClient") -> None:
+        self._engine = engine
+        self._client = client
+        self._calls = 0
+        self._warned = False
+
+    async def send(self, call: Call) -> AsyncResponse:
+        self._calls += 1
+        if self._calls > _MANY_CALLS and not self._warned:
+            self._warned = True
+            _log.warning(
+                "more than %d concurrent calls through one httpx.AsyncClient: it checks all its connections at every "
+                "call and becomes slow; leave client= out, or install dragoman[speed]",
+                _MANY_CALLS,
+            )
+        try:
+            request = _request(self._client.build_request, self._engine, call)
+            return await self._client.send(request, stream=True, follow_redirects=False)
+        finally:
+            self._calls -= 1
+
+    async def aclose(self) -> None:
+        """Do nothing: the client is the caller's to close."""
+
+
+def _request(new_request: Any, engine: HttpxEngine, call: Call) -> Any:
+    prepared = call.prepared
+    return new_request(
+        prepared.method,
+        engine.url(prepared.url),
+        headers=prepared.headers,
+        content=prepared.body,
+        extensions={"timeout": call.new_attempt()},
+    )
 
 
 @lru_cache(maxsize=256)

@@ -1,34 +1,45 @@
-"""Creates HTTP clients on demand, as many as the engine's client size requires."""
+"""Creates HTTP clients on demand, as many as the engine's client size requires, and lends them to calls."""
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
+
+from dragoman.adapter.errors import RequestTimeoutError
 
 ClientT = TypeVar("ClientT")
 
 IDLE_SECONDS = 30.0
 """Seconds that an unused connection is kept."""
+ALL_IN_USE = "no connection became free in time: raise max_connections, or close streams sooner"
 
 
 class Slot(Generic[ClientT]):
     """One client and the calls that it serves. ``used_at`` is when the last of them ended, by the pool's clock."""
 
-    __slots__ = ("client", "in_use", "size", "used_at")
+    __slots__ = ("client", "discarded", "in_use", "size", "used_at")
 
     def __init__(self, client: ClientT, size: int) -> None:
         self.client = client
         self.size = size
         self.in_use = 0
         self.used_at = 0.0
+        self.discarded = False
+
+
+class Waiter(Protocol[ClientT]):
+    """A call that waits for a connection."""
+
+    def offer(self, slot: Slot[ClientT]) -> bool:
+        """Give the call a slot. Return False if the call does not wait any more."""
 
 
 class Pool(Generic[ClientT]):
-    """Lends clients to calls. Thread-safe.
+    """Lends clients to calls; calls that wait for a connection are served in order. Thread-safe.
 
     The factory gets the number of connections of its client. ``client_size`` is the maximum of connections per client;
-    None means all of the pool's. ``owned``: whether the pool closes the clients; a caller's own client is never
-    returned for closing.
+    None means all of the pool's.
     """
 
     def __init__(
@@ -37,35 +48,39 @@ class Pool(Generic[ClientT]):
         max_connections: int,
         *,
         client_size: int | None,
-        owned: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if max_connections < 1:
             raise ValueError("max_connections must be at least 1")
         self._factory = factory
-        self._max = max_connections
+        self._unused = max_connections
         self._client_size = client_size or max_connections
-        self._owned = owned
         self._clock = clock
-        self._slots: list[Slot[ClientT]] = []
+        self._free: list[Slot[ClientT]] = []
+        """Slots with a free connection. Calls use the last one: its connections are open and warm."""
+        self._size = 0
         self._cleaned_at = clock()
+        self._waiters: deque[Waiter[ClientT]] = deque()
         self._lock = threading.Lock()
 
-    def acquire(self) -> Slot[ClientT]:
-        """Return a client for one call. If all connections are in use, the call waits at the least busy client."""
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no client."""
+        return self._size == 0
+
+    def take(self) -> Slot[ClientT] | None:
+        """Return a client for one call, or None if all connections are in use."""
         with self._lock:
-            # The first client with a free connection, not the least busy one: its connections are open and warm.
-            slot = next((slot for slot in self._slots if slot.in_use < slot.size), None)
+            return self._take()
+
+    def enqueue(self, waiter: Waiter[ClientT]) -> None:
+        """Offer the waiter the next free slot, when all earlier waiters have one."""
+        with self._lock:
+            slot = self._take()
             if slot is None:
-                available = self._max - sum(slot.size for slot in self._slots)
-                if available > 0:
-                    size = min(self._client_size, available)
-                    slot = Slot(self._factory(size), size)
-                    self._slots.append(slot)
-                else:
-                    slot = min(self._slots, key=lambda slot: slot.in_use)
-            slot.in_use += 1
-            return slot
+                self._waiters.append(waiter)
+            elif not waiter.offer(slot):
+                self._give_back(slot)
 
     def release(self, slot: Slot[ClientT], *, discard: bool = False) -> list[ClientT]:
         """End a call. Returns the clients to close now.
@@ -74,24 +89,101 @@ class Pool(Generic[ClientT]):
         closes idle connections only while it serves.
         """
         with self._lock:
-            slot.in_use -= 1
             slot.used_at = self._clock()
-            if discard and slot in self._slots:
-                self._slots.remove(slot)
-            closing = [] if slot.in_use or slot in self._slots else [slot]
-            closing += self._remove_idle(slot.used_at)
-            return [slot.client for slot in closing] if self._owned else []
+            if discard and not slot.discarded:
+                self._discard(slot)
+            self._give_back(slot)
+            self._serve_waiters()
+            closing = [slot.client] if slot.discarded and not slot.in_use else []
+            if slot.used_at - self._cleaned_at >= IDLE_SECONDS:
+                closing += self._remove_idle(slot.used_at - IDLE_SECONDS)
+            return closing
 
-    def clear(self) -> list[ClientT]:
-        """Return all clients, for closing; the pool is empty after this."""
+    def put_back(self, slot: Slot[ClientT]) -> None:
+        """Return a slot that no call has used."""
         with self._lock:
-            slots, self._slots = self._slots, []
-        return [slot.client for slot in slots] if self._owned else []
+            self._give_back(slot)
+            self._serve_waiters()
 
-    def _remove_idle(self, now: float) -> list[Slot[ClientT]]:
-        if now - self._cleaned_at < IDLE_SECONDS:
-            return []
-        self._cleaned_at = now
-        unused = [slot for slot in self._slots if not slot.in_use and now - slot.used_at >= IDLE_SECONDS]
-        self._slots = [slot for slot in self._slots if slot not in unused]
-        return unused
+    def remove_idle(self, seconds: float = IDLE_SECONDS) -> list[ClientT]:
+        """Remove the clients that no call has used for that time, and return them for closing."""
+        with self._lock:
+            return self._remove_idle(self._clock() - seconds)
+
+    def _take(self) -> Slot[ClientT] | None:
+        if self._free:
+            slot = self._free[-1]
+        elif self._unused:
+            size = min(self._client_size, self._unused)
+            slot = Slot(self._factory(size), size)
+            self._unused -= size
+            self._size += 1
+            self._free.append(slot)
+        else:
+            return None
+        slot.in_use += 1
+        if slot.in_use == slot.size:
+            self._free.pop()
+        return slot
+
+    def _give_back(self, slot: Slot[ClientT]) -> None:
+        if slot.in_use == slot.size and not slot.discarded:
+            self._free.append(slot)
+        slot.in_use -= 1
+
+    def _serve_waiters(self) -> None:
+        while self._waiters and (slot := self._take()) is not None:
+            if not self._waiters.popleft().offer(slot):
+                self._give_back(slot)
+
+    def _discard(self, slot: Slot[ClientT]) -> None:
+        slot.discarded = True
+        self._size -= 1
+        self._unused += slot.size
+        if slot in self._free:
+            self._free.remove(slot)
+
+    def _remove_idle(self, before: float) -> list[ClientT]:
+        self._cleaned_at = self._clock()
+        idle = [slot for slot in self._free if not slot.in_use and slot.used_at <= before]
+        if idle:
+            self._free = [slot for slot in self._free if slot not in idle]
+            self._size -= len(idle)
+            self._unused += sum(slot.size for slot in idle)
+        return [slot.client for slot in idle]
+
+
+class _ThreadWaiter(Generic[ClientT]):
+    """A thread that waits for a connection."""
+
+    def __init__(self) -> None:
+        self._arrived = threading.Event()
+        self._lock = threading.Lock()
+        self._slot: Slot[ClientT] | None = None
+        self._gone = False
+
+    def offer(self, slot: Slot[ClientT]) -> bool:
+        with self._lock:
+            if self._gone:
+                return False
+            self._slot = slot
+        self._arrived.set()
+        return True
+
+    def wait(self, seconds: float | None) -> Slot[ClientT] | None:
+        self._arrived.wait(seconds)
+        with self._lock:
+            self._gone = True
+            return self._slot
+
+
+def acquire(pool: Pool[ClientT], seconds: float | None) -> Slot[ClientT]:
+    """Return a client for one call. Raises RequestTimeoutError if no connection becomes free in these seconds."""
+    slot = pool.take()
+    if slot is None:
+        waiter: _ThreadWaiter[ClientT] = _ThreadWaiter()
+        pool.enqueue(waiter)
+        slot = waiter.wait(seconds)
+    if slot is None:
+        raise RequestTimeoutError(ALL_IN_USE)
+    return slot

@@ -1,8 +1,13 @@
 """Which client a call gets, and when a client is closed."""
 
+import asyncio
+import threading
+
 import pytest
 
-from dragoman.transport.engines.pool import IDLE_SECONDS, Pool
+from dragoman.adapter.errors import RequestTimeoutError
+from dragoman.transport.engines.pool import IDLE_SECONDS, Pool, Slot, acquire
+from dragoman.transport.engines.task_pool import acquire_async
 
 CLIENT_SIZE = 2
 
@@ -14,7 +19,7 @@ class Clock:
         return self.now
 
 
-def make_pool(max_connections: int, *, owned: bool = True) -> tuple[Pool[str], list[int], Clock]:
+def make_pool(max_connections: int) -> tuple[Pool[str], list[int], Clock]:
     """A pool whose clients are numbered names, the sizes that it requested, and its clock."""
     sizes: list[int] = []
     clock = Clock()
@@ -23,7 +28,7 @@ def make_pool(max_connections: int, *, owned: bool = True) -> tuple[Pool[str], l
         sizes.append(size)
         return f"client {len(sizes)}"
 
-    return Pool(factory, max_connections, client_size=CLIENT_SIZE, owned=owned, clock=clock), sizes, clock
+    return Pool(factory, max_connections, client_size=CLIENT_SIZE, clock=clock), sizes, clock
 
 
 def test_clients_are_made_when_they_are_needed() -> None:
@@ -31,35 +36,118 @@ def test_clients_are_made_when_they_are_needed() -> None:
     pool, sizes, _ = make_pool(100)
     assert sizes == []
     for _ in range(10):
-        pool.release(pool.acquire())
+        pool.release(acquire(pool, None))
     assert sizes == [CLIENT_SIZE]
 
 
 def test_calls_fill_one_client_after_the_other() -> None:
     """Each client gets as many calls as it has connections; free connections are used before new clients."""
     pool, sizes, _ = make_pool(100)
-    slots = [pool.acquire() for _ in range(3 * CLIENT_SIZE)]
+    slots = [acquire(pool, None) for _ in range(3 * CLIENT_SIZE)]
     assert [slot.client for slot in slots] == [f"client {1 + n // CLIENT_SIZE}" for n in range(3 * CLIENT_SIZE)]
     pool.release(slots[0])
-    assert pool.acquire() is slots[0]
+    assert acquire(pool, None) is slots[0]
     assert len(sizes) == 3
 
 
 def test_the_sizes_add_up_to_the_limit() -> None:
-    """No more connections than allowed, also for an odd limit; further calls wait at the least busy client."""
+    """No more connections than allowed, also for an odd limit; then there is none to lend."""
     pool, sizes, _ = make_pool(CLIENT_SIZE * 2 + 1)
-    slots = [pool.acquire() for _ in range(30)]
+    slots = [acquire(pool, None) for _ in range(CLIENT_SIZE * 2 + 1)]
     assert sum(sizes) == CLIENT_SIZE * 2 + 1
-    assert max(slot.in_use for slot in slots) - min(slot.in_use for slot in slots) <= 1
+    assert max(slot.in_use for slot in slots) == CLIENT_SIZE
+    assert pool.take() is None
+
+
+class Waiting:
+    """A call that waits; it may have gone away."""
+
+    def __init__(self, *, gone: bool = False) -> None:
+        self.gone = gone
+        self.slot: Slot[str] | None = None
+
+    def offer(self, slot: Slot[str]) -> bool:
+        self.slot = None if self.gone else slot
+        return not self.gone
+
+
+def test_waiting_calls_are_served_in_order() -> None:
+    """Each freed connection goes to the call that has waited longest, past those that have gone away."""
+    pool, _, _ = make_pool(1)
+    slot = acquire(pool, None)
+    first, gone, second = Waiting(), Waiting(gone=True), Waiting()
+    for waiting in (first, gone, second):
+        pool.enqueue(waiting)
+    pool.release(slot)
+    assert (first.slot, second.slot) == (slot, None)
+    pool.release(slot)
+    assert (gone.slot, second.slot) == (None, slot)
+    pool.release(slot)
+    assert pool.take() is slot
+
+
+def test_a_wait_for_a_connection_ends_in_time() -> None:
+    """The error says what to raise, and the connection is not lost to the call that has gone."""
+    pool, _, _ = make_pool(1)
+    slot = acquire(pool, None)
+    with pytest.raises(RequestTimeoutError, match="raise max_connections"):
+        acquire(pool, 0.01)
+    pool.release(slot)
+    assert acquire(pool, 0.01) is slot
+
+
+def test_threads_share_one_connection() -> None:
+    """Many threads through one connection: each gets its turn, and never two at once."""
+    pool, sizes, _ = make_pool(1)
+    busy, most, done = 0, 0, 0
+    lock = threading.Lock()
+
+    def call() -> None:
+        nonlocal busy, most, done
+        for _ in range(20):
+            slot = acquire(pool, 30)
+            with lock:
+                busy += 1
+                most = max(most, busy)
+            with lock:
+                busy, done = busy - 1, done + 1
+            pool.release(slot)
+
+    threads = [threading.Thread(target=call) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (most, done, sizes) == (1, 160, [1])
+
+
+def test_tasks_wait_in_order_and_may_be_cancelled() -> None:
+    """A cancelled task loses its place; one that is cancelled with a connection in its hand gives it on."""
+
+    async def main() -> None:
+        pool, _, _ = make_pool(1)
+        slot = await acquire_async(pool, None)
+        first, second, third = (asyncio.create_task(acquire_async(pool, None)) for _ in range(3))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.sleep(0)
+        pool.release(slot)
+        second.cancel()  # It has the connection, and has not run since.
+        assert await third is slot
+        assert second.cancelled()
+        with pytest.raises(RequestTimeoutError, match="raise max_connections"):
+            await acquire_async(pool, 0.01)
+
+    asyncio.run(main())
 
 
 def test_a_discarded_client_ends_with_its_last_call() -> None:
     """It gets no new calls, serves those it has, and is returned for closing once."""
     pool, _, _ = make_pool(100)
-    first, second = pool.acquire(), pool.acquire()
+    first, second = acquire(pool, None), acquire(pool, None)
     assert first is second
     assert pool.release(first, discard=True) == []
-    other = pool.acquire()
+    other = acquire(pool, None)
     assert other.client == "client 2"
     assert pool.release(second) == ["client 1"]
     assert pool.release(other) == []
@@ -68,23 +156,15 @@ def test_a_discarded_client_ends_with_its_last_call() -> None:
 def test_idle_clients_of_a_burst_are_closed() -> None:
     """Clients without calls for the idle time are returned at the end of a later call; a busy one stays."""
     pool, _, clock = make_pool(100)
-    burst = [pool.acquire() for _ in range(4 * CLIENT_SIZE)]
+    burst = [acquire(pool, None) for _ in range(4 * CLIENT_SIZE)]
     for slot in burst:
         assert pool.release(slot) == []
     clock.now = IDLE_SECONDS - 1
-    assert pool.release(pool.acquire()) == []
+    assert pool.release(acquire(pool, None)) == []
     clock.now = IDLE_SECONDS
-    assert pool.release(pool.acquire()) == ["client 2", "client 3", "client 4"]
-    assert pool.clear() == ["client 1"]
-
-
-def test_a_callers_client_is_never_closed() -> None:
-    """A borrowed client is not returned for closing."""
-    pool, _, clock = make_pool(100, owned=False)
-    clock.now = 1000
-    assert pool.release(pool.acquire(), discard=True) == []
-    pool.acquire()
-    assert pool.clear() == []
+    assert pool.release(acquire(pool, None)) == ["client 1", "client 2", "client 3"]
+    assert pool.remove_idle(0) == ["client 4"]
+    assert pool.is_empty
 
 
 def test_there_is_at_least_one_connection() -> None:

@@ -1,0 +1,190 @@
+"""The network below httpx: every operation ends at the call's deadline, and a forked child drops the connection.
+
+httpx limits each read and write by itself: one byte every second holds a call for as long as a server likes. The
+streams here limit all of them together. They wrap those of httpcore, or of httpcore2, which has the same classes.
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable, Iterator
+from types import ModuleType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from dragoman.canonical.forks import reset_after_fork
+from dragoman.transport.engines.resolver import is_address, resolver
+from dragoman.transport.time_left import MIN_SECONDS, seconds_of
+
+_WRITE_SIZE = 16 * 1024
+"""Bytes that are written within one time limit of httpcore."""
+
+
+class OpenConnections:
+    """The connections of this process. A forked child disconnects from all of them.
+
+    If the child closed them properly, it would end the parent's conversation with the server. If it kept them, both
+    would read each other's answers, and the server would not notice when the parent closes its side.
+    """
+
+    def __init__(self) -> None:
+        self._sockets: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        reset_after_fork(self)
+
+    def add(self, owner: Any, connection: Any) -> None:
+        """Note a connection, which has a ``fileno``, for as long as its owner exists."""
+        if connection is not None:
+            self._sockets[owner] = connection
+
+    def __len__(self) -> int:
+        return len(self._sockets)
+
+    def after_fork(self) -> None:
+        """Put an empty file in the place of each connection: its number stays taken, so nobody closes another one."""
+        with contextlib.suppress(OSError):
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for connection in list(self._sockets.values()):
+                with contextlib.suppress(OSError, ValueError):
+                    if (number := connection.fileno()) >= 0:
+                        os.dup2(nothing, number, inheritable=False)
+            os.close(nothing)
+        self._sockets = WeakKeyDictionary()
+
+
+open_connections = OpenConnections()
+
+
+class DeadlineStream:
+    """A sync connection."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.get_extra_info = inner.get_extra_info
+        self.close = inner.close
+        open_connections.add(self, inner.get_extra_info("socket"))
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        data: bytes = self._inner.read(max_bytes, timeout=seconds_of(timeout))
+        return data
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if len(buffer) <= _WRITE_SIZE:
+            self._inner.write(buffer, timeout=seconds_of(timeout))
+            return
+        view = memoryview(buffer)
+        for start in range(0, len(view), _WRITE_SIZE):
+            self._inner.write(view[start : start + _WRITE_SIZE], timeout=seconds_of(timeout))
+
+    def start_tls(
+        self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
+    ) -> "DeadlineStream":
+        return DeadlineStream(self._inner.start_tls(ssl_context, server_hostname, seconds_of(timeout)))
+
+
+class DeadlineNetwork:
+    """Opens sync connections. ``core`` is httpcore or httpcore2."""
+
+    def __init__(self, core: ModuleType) -> None:
+        self._core = core
+        self._inner = core.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> DeadlineStream:
+        ends_at = None if timeout is None else time.monotonic() + timeout
+        addresses = [host] if is_address(host) else self._resolve(host, port, timeout)
+        for limit, address in _shares(addresses, ends_at):
+            try:
+                inner = self._inner.connect_tcp(address, port, limit, local_address, socket_options)
+            except (self._core.ConnectError, self._core.ConnectTimeout):
+                if address == addresses[-1]:
+                    raise
+            else:
+                return DeadlineStream(inner)
+        raise self._core.ConnectError("the host has no address")
+
+    def _resolve(self, host: str, port: int, timeout: float | None) -> list[str]:
+        try:
+            return _unique(resolver.resolve(host, port, timeout))
+        except TimeoutError as error:
+            raise self._core.ConnectTimeout(str(error)) from None
+        except (OSError, UnicodeError) as error:
+            raise self._core.ConnectError(str(error)) from None
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class AsyncStream:
+    """An async connection. The call's own `asyncio.timeout` limits it."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.get_extra_info = inner.get_extra_info
+        self.read, self.write, self.aclose = inner.read, inner.write, inner.aclose
+        open_connections.add(self, inner.get_extra_info("socket"))
+
+    async def start_tls(
+        self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
+    ) -> "AsyncStream":
+        return AsyncStream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
+
+
+class AsyncNetwork:
+    """Opens async connections. ``core`` is httpcore or httpcore2."""
+
+    def __init__(self, core: ModuleType) -> None:
+        self._core = core
+        self._inner = core.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> AsyncStream:
+        ends_at = None if timeout is None else time.monotonic() + timeout
+        addresses = [host] if is_address(host) else await self._resolve(host, port, timeout)
+        for limit, address in _shares(addresses, ends_at):
+            try:
+                inner = await self._inner.connect_tcp(address, port, limit, local_address, socket_options)
+            except (self._core.ConnectError, self._core.ConnectTimeout):
+                if address == addresses[-1]:
+                    raise
+            else:
+                return AsyncStream(inner)
+        raise self._core.ConnectError("the host has no address")
+
+    async def _resolve(self, host: str, port: int, timeout: float | None) -> list[str]:
+        import asyncio
+
+        try:
+            lookup = asyncio.wrap_future(resolver.submit(host, port))
+            return _unique(await asyncio.wait_for(lookup, timeout))
+        except TimeoutError:
+            raise self._core.ConnectTimeout("the name lookup took too long") from None
+        except (OSError, UnicodeError) as error:
+            raise self._core.ConnectError(str(error)) from None
+
+    async def sleep(self, seconds: float) -> None:
+        import asyncio
+
+        await asyncio.sleep(seconds)
+
+
+def _unique(addresses: Iterable[Any]) -> list[str]:
+    return list(dict.fromkeys(address[0] for *_, address in addresses))
+
+
+def _shares(addresses: list[str], ends_at: float | None) -> Iterator[tuple[float | None, str]]:
+    """Yield each address with the seconds for it: an equal share of the time that is left."""
+    for index, address in enumerate(addresses):
+        left = None if ends_at is None else max(ends_at - time.monotonic(), MIN_SECONDS)
+        yield (None if left is None else left / (len(addresses) - index)), address

@@ -1,0 +1,61 @@
+"""The proxy of an address: as given, or from the environment, as Python's own urllib reads it."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+if TYPE_CHECKING:
+    import httpx
+
+_NO_PROXY = "no"
+"""Python's key for the list of hosts without a proxy."""
+_VARIABLES = tuple(name for use in ("http", "https", "all", "no") for name in (f"{use}_proxy", f"{use}_proxy".upper()))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Proxies:
+    """Proxies by the scheme of the address, or ``all``. It has no repr: a proxy's address may hold a password."""
+
+    by_use: Mapping[str, str]
+
+    def find(self, url: "httpx.URL") -> str | None:
+        """Return the proxy for an address, with its scheme; None for a direct connection."""
+        if not self.by_use:
+            return None
+        proxy = self.by_use.get(url.scheme) or self.by_use.get("all")
+        if proxy is None or (_NO_PROXY in self.by_use and proxy_bypass(url.netloc.decode("ascii"))):
+            return None
+        return proxy if "://" in proxy else f"http://{proxy}"
+
+    def schemes(self) -> set[str]:
+        """Return the schemes of the proxies themselves."""
+        return {proxy_scheme(proxy) for use, proxy in self.by_use.items() if use != _NO_PROXY}
+
+
+def find_proxies(proxy: str | None) -> Proxies:
+    """Return the given proxy for every address, or those of the environment."""
+    return _read_environment(proxy_environment()) if proxy is None else Proxies({"all": proxy})
+
+
+@lru_cache(maxsize=16)
+def _read_environment(_: tuple[str | None, ...]) -> Proxies:
+    """Return the proxies of the environment, which the argument identifies."""
+    found = getproxies()
+    return Proxies({use: found[use] for use in ("http", "https", "all", _NO_PROXY) if found.get(use)})
+
+
+def proxy_environment() -> tuple[str | None, ...]:
+    """Return the variables that `find_proxies` reads: connections that they made are not for others."""
+    return tuple(map(os.environ.get, _VARIABLES))
+
+
+def proxy_scheme(address: str) -> str:
+    """Return the scheme of a proxy's address. Without one it is http, as in curl."""
+    try:
+        return urlsplit(address).scheme if "://" in address else "http"
+    except ValueError:
+        return ""

@@ -1,0 +1,40 @@
+"""The async twin of `dragoman.transport.engines.pool.acquire`, apart because sync programs do not import asyncio."""
+
+import asyncio
+from typing import Generic
+
+from dragoman.adapter.errors import RequestTimeoutError
+from dragoman.transport.engines.pool import ALL_IN_USE, ClientT, Pool, Slot
+
+
+class _TaskWaiter(Generic[ClientT]):
+    """A task that waits for a connection. Its pool belongs to the event loop of the task."""
+
+    def __init__(self) -> None:
+        self.future: asyncio.Future[Slot[ClientT]] = asyncio.get_running_loop().create_future()
+
+    def offer(self, slot: Slot[ClientT]) -> bool:
+        if self.future.done():
+            return False
+        self.future.set_result(slot)
+        return True
+
+
+async def acquire_async(pool: Pool[ClientT], seconds: float | None) -> Slot[ClientT]:
+    """Return a client for one call. Raises RequestTimeoutError if no connection becomes free in these seconds."""
+    slot = pool.take()
+    if slot is not None:
+        return slot
+    waiter: _TaskWaiter[ClientT] = _TaskWaiter()
+    pool.enqueue(waiter)
+    try:
+        async with asyncio.timeout(seconds):
+            return await waiter.future
+    except BaseException as error:
+        # The task can be cancelled between receiving its slot and running again.
+        if waiter.future.done() and not waiter.future.cancelled():
+            pool.put_back(waiter.future.result())
+        waiter.future.cancel()
+        if isinstance(error, TimeoutError):
+            raise RequestTimeoutError(ALL_IN_USE) from None
+        raise
