@@ -58,7 +58,9 @@ class HttpxEngine(SyncEngine):
     def client(self, size: int, connection_settings: ConnectionSettings, url: "httpx.URL") -> Client:
         library = importlib.import_module(self.name)
         transport = self._transport("HTTPTransport", size, connection_settings, url)
-        transport._pool._network_backend = DeadlineNetwork(importlib.import_module(self.core))
+        transport._pool._network_backend = DeadlineNetwork(
+            importlib.import_module(self.core), joins_writes=not connection_settings.http2
+        )
         return _OwnClient(library, self, transport)
 
     def async_client(self, size: int, connection_settings: ConnectionSettings, url: "httpx.URL") -> AsyncClient:

@@ -55,19 +55,32 @@ open_connections = OpenConnections()
 
 
 class DeadlineStream:
-    """A sync connection."""
+    """A sync connection.
 
-    def __init__(self, inner: Any) -> None:
+    ``joins_writes``: the head of a request is sent with its body, in one packet, as HTTP/1.1 allows: httpx writes them
+    one after the other, and then reads.
+    """
+
+    def __init__(self, inner: Any, *, joins_writes: bool) -> None:
         self._inner = inner
+        self._joins_writes = joins_writes
+        self._held = b""
         self.get_extra_info = inner.get_extra_info
         self.close = inner.close
         open_connections.add(self, inner.get_extra_info("socket"))
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if self._held:
+            self._flush(timeout)
         data: bytes = self._inner.read(max_bytes, timeout=seconds_of(timeout))
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if self._held:
+            buffer, self._held = self._held + buffer, b""
+        elif self._joins_writes and 0 < len(buffer) < _WRITE_SIZE:
+            self._held = bytes(buffer)
+            return
         if len(buffer) <= _WRITE_SIZE:
             self._inner.write(buffer, timeout=seconds_of(timeout))
             return
@@ -78,14 +91,22 @@ class DeadlineStream:
     def start_tls(
         self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
     ) -> "DeadlineStream":
-        return DeadlineStream(self._inner.start_tls(ssl_context, server_hostname, seconds_of(timeout)))
+        self._flush(timeout)
+        inner = self._inner.start_tls(ssl_context, server_hostname, seconds_of(timeout))
+        return DeadlineStream(inner, joins_writes=self._joins_writes)
+
+    def _flush(self, timeout: float | None) -> None:
+        held, self._held = self._held, b""
+        if held:
+            self._inner.write(held, timeout=seconds_of(timeout))
 
 
 class DeadlineNetwork:
     """Opens sync connections. ``core`` is httpcore or httpcore2."""
 
-    def __init__(self, core: ModuleType) -> None:
+    def __init__(self, core: ModuleType, *, joins_writes: bool = False) -> None:
         self._core = core
+        self._joins_writes = joins_writes
         self._inner = core.SyncBackend()
 
     def connect_tcp(
@@ -105,7 +126,7 @@ class DeadlineNetwork:
                 if address == addresses[-1]:
                     raise
             else:
-                return DeadlineStream(inner)
+                return DeadlineStream(inner, joins_writes=self._joins_writes)
         raise self._core.ConnectError("the host has no address")
 
     def _resolve(self, host: str, port: int, timeout: float | None) -> list[str]:
