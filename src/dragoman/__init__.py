@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from dragoman.canonical.message import Message, Role, StopReason
     from dragoman.canonical.tools import SideEffects, ToolDefinition
     from dragoman.canonical.usage import Usage
+    from dragoman.client import AsyncClient, Client, set_default_client
     from dragoman.events import EventBus
     from dragoman.limits import Budget, Limit, Limits
     from dragoman.policy import Pipeline, Plugin, PolicyDeniedError
@@ -57,11 +58,13 @@ __all__ = [
     "Adapter",
     "AdapterCapabilities",
     "AdapterOptions",
+    "AsyncClient",
     "AsyncReplyStream",
     "AsyncSession",
     "AuthenticationError",
     "Budget",
     "BudgetExceededError",
+    "Client",
     "ConfigurationError",
     "ContextOverflowError",
     "DocumentBlock",
@@ -110,6 +113,7 @@ __all__ = [
     "cost",
     "get_adapter",
     "price_table",
+    "set_default_client",
     "tool",
 ]
 
@@ -165,6 +169,7 @@ _EXPORTS = {
         "ToolDefinition",
     ),
     "canonical.usage": ("Usage",),
+    "client": ("AsyncClient", "Client", "set_default_client"),
     "events": ("EventBus",),
     "limits": (
         "Budget",

@@ -15,6 +15,7 @@ from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import MessageComplete, StreamEvent
 from dragoman.canonical.message import Message
+from dragoman.runtime.session_store import SessionStore
 from dragoman.session.config import SessionSettings, TurnOptions, UserInput, new_answer_validator
 from dragoman.session.conversation import TURN_IN_PROGRESS, Conversation
 from dragoman.session.effects import (
@@ -33,12 +34,12 @@ from dragoman.session.effects import (
 from dragoman.session.events import SessionEvent
 from dragoman.session.replies.reply import Reply
 from dragoman.session.replies.stream import AsyncReplyStream
-from dragoman.session.snapshot import SessionStore
 from dragoman.session.turn.reply_reader import ReplyReader
 from dragoman.session.turn.run import TurnRun, encode, keep, tool_run
 from dragoman.tools import calls
 from dragoman.tools.calls import PreparedCall
 from dragoman.transport import AsyncStreamedReply, AsyncTransport
+from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
     from dragoman.policy import Declassification
@@ -91,6 +92,7 @@ class AsyncSession(Conversation[AsyncTransport]):
         cls, session_id: str, store: SessionStore, *, model: str | None = None, **settings: Unpack[SessionSettings]
     ) -> Self:
         """As `Session.resume`; the store is read and written in a thread."""
+        settings = seal_keys(settings)  # type: ignore[assignment]  # as in __init__
         return await asyncio.to_thread(cls._from_store, session_id, store, model, settings)
 
     async def declassify(
@@ -121,8 +123,9 @@ class AsyncSession(Conversation[AsyncTransport]):
         await self._end_turn()
         if self.config.store is not None:
             await asyncio.to_thread(self._save)
-        for transport in self._transports.take_all():
-            await transport.close()
+        if self.config.own_providers:
+            for transport in self._transports.take_all():
+                await transport.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -8,17 +8,24 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
 from dragoman.adapter.contract import AdapterOptions, Prices, ToolChoice
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.names import nearest_name
+from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
 from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.limits.budget import Budget
+from dragoman.runtime import ClientConfig, HasConfig, client_config
+from dragoman.runtime.providers import merge_providers, read_providers
+from dragoman.runtime.session_store import SessionStore
+from dragoman.runtime.transports import Transports
+from dragoman.runtime.validation import check_settings
 from dragoman.session.identity import Pseudonyms
 from dragoman.session.middleware import Middleware
-from dragoman.session.snapshot import SessionStore
-from dragoman.session.validation import check_settings, nearest_name
 from dragoman.tools.tool import Tool
+from dragoman.transport.credentials import ApiKey
 from dragoman.transport.fetch import FetchedMedia
+from dragoman.transport.settings import Providers
 
 if TYPE_CHECKING:
     from dragoman.canonical.extensions.extensions import Extensions
@@ -48,7 +55,10 @@ class SessionSettings(TypedDict, total=False):
 
     tools: Iterable[Tool | Callable[..., Any]]
     options: AdapterOptions | None
-    providers: Mapping[str, Mapping[str, Any]] | None
+    client: ClientConfig | HasConfig | None
+    api_key: str | ApiKey | None
+    base_url: str | None
+    providers: Providers | None
     workspace: str | Path | None
     fetch: Callable[[str], FetchedMedia] | None
     approve: Approve | None
@@ -68,6 +78,16 @@ class SessionSettings(TypedDict, total=False):
     pseudonyms: Pseudonyms | None
 
 
+class NewSessionSettings(SessionSettings, total=False):
+    """The settings of a new session; `Session` describes those that `SessionSettings` lacks."""
+
+    system: str | None
+    messages: Iterable[Message]
+    session_id: str | None
+    tool_ids: ToolIdMap | None
+    store: SessionStore | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionConfig:
     """The validated settings of a session, which never change.
@@ -79,9 +99,11 @@ class SessionConfig:
     """Functions or `Tool` objects that the model may call."""
     options: AdapterOptions | None = None
     """The options of every turn that does not override them."""
-    providers: Mapping[str, Mapping[str, Any]] | None = None
-    """Transport settings by provider name: api_key, base_url, client (an httpx client, or the provider's official one),
-    timeout in seconds, retry (a `RetryPolicy`), and the others of the transport's class."""
+    client: ClientConfig | None = None
+    """The client of the session, whose settings hold here too; by default the one of `set_default_client`, if any."""
+    providers: Mapping[str, Mapping[str, Any]] | None = field(default=None, repr=False)
+    """The settings of each provider, such as its key; see `ProviderSettings`. The settings of the client hold where
+    these say nothing. ``api_key`` and ``base_url`` of a session are those of its model's provider."""
     workspace: str | Path | None = None
     """The folder with the media of the kind ``file_ref``. Each file is read once, so that what was sent stays the same
     if the file changes."""
@@ -120,8 +142,8 @@ class SessionConfig:
     team_id: str | None = None
     """As ``user_id``."""
     pseudonyms: Pseudonyms | None = None
-    provider_settings: Mapping[str, Mapping[str, Any]] = field(init=False, repr=False)
-    """A copy of ``providers``."""
+    own_providers: bool = field(init=False, repr=False)
+    """Whether some settings of providers are the session's own."""
 
     def __post_init__(self) -> None:
         if self.max_rounds < 1:
@@ -129,19 +151,39 @@ class SessionConfig:
         check_settings(
             {name: value for name, default in _DEFAULTS.items() if (value := getattr(self, name)) is not default}
         )
-        copied = {name: dict(settings) for name, settings in (self.providers or {}).items()}
-        object.__setattr__(self, "provider_settings", copied)
+        own = read_providers(self.providers)
+        object.__setattr__(self, "own_providers", bool(own) or self.client is None)
+        shared = {} if self.client is None else self.client.providers or {}
+        object.__setattr__(self, "providers", merge_providers(shared, own) if shared else own)
         for name in ("tools", "budgets", "middleware"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
-        """Return the configuration. Raises ConfigurationError for an unknown name, with the nearest known one."""
-        check_names(settings, _DEFAULTS, "setting of a session")
-        return cls(**settings)
+    def from_settings(cls, settings: Mapping[str, Any], *, provider: str | None = None) -> Self:
+        """Return the configuration. ``provider`` is that of the session's model.
+
+        Raises ConfigurationError for an unknown name, with the nearest known one.
+        """
+        check_names(settings, _NAMES, "setting of a session")
+        client = client_config(settings.get("client"))
+        merged = dict(settings) if client is None else client.session_settings(settings)
+        given: dict[str, Any] = {name: merged.pop(name, None) for name in ("api_key", "base_url")}
+        own = {name: value for name, value in given.items() if value is not None}
+        if own:
+            if provider is None:
+                raise ConfigurationError(f"{' and '.join(own)}: a session without a model needs providers={{...}}")
+            merged["providers"] = merge_providers(merged.get("providers") or {}, {provider: own})
+        return cls(**{**merged, "client": client})
+
+    def transports(self, *, asynchronous: bool) -> Transports[Any]:
+        """Return the transports: those of the client, unless the session has settings of its own."""
+        if self.client is None or self.own_providers:
+            return Transports(self.providers or {}, asynchronous=asynchronous)
+        return self.client.connections.transports(asynchronous=asynchronous)
 
 
 _DEFAULTS = {each.name: each.default for each in fields(SessionConfig) if each.init}
+_NAMES = {**_DEFAULTS, "api_key": None, "base_url": None}
 
 
 class TurnOptions(TypedDict, total=False):

@@ -16,6 +16,9 @@ from dragoman.canonical.ids import new_message_id, new_session_id
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import TokenUsage
 from dragoman.limits.budget import BudgetAccounts, Budgets, Spend
+from dragoman.runtime.session_store import SessionStore
+from dragoman.runtime.transports import Transports, TransportT
+from dragoman.runtime.validation import check_class, check_messages
 from dragoman.session import cost, snapshot
 from dragoman.session.compaction.compact import Compaction, run_compaction
 from dragoman.session.config import SessionConfig, SessionSettings, TurnOptions, UserInput, merge_options
@@ -30,13 +33,12 @@ from dragoman.session.middleware.persistence import NoStore, Persistence, Persis
 from dragoman.session.preview import Preview, preview
 from dragoman.session.replies.record import TurnRecord
 from dragoman.session.routes import Route, Routes
-from dragoman.session.snapshot import SessionStore, Snapshot
-from dragoman.session.transports import Transports, TransportT
+from dragoman.session.snapshot import Snapshot
 from dragoman.session.turn.loop import Requests, TurnPlan, run_turn
 from dragoman.session.turn.run import TurnRun
-from dragoman.session.validation import check_class, check_messages
 from dragoman.tools.calls import DECLINED, PreparedCall
 from dragoman.tools.toolbox import Toolbox
+from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
     from dragoman.policy import Declassification
@@ -67,7 +69,9 @@ class Conversation(Generic[TransportT]):
 
         Raises ConfigurationError, UnknownProviderError among them, and ToolSchemaError.
         """
-        self.config = config = SessionConfig.from_settings({**settings, "store": store})
+        settings = seal_keys(settings)  # type: ignore[assignment]  # the same settings, before anything can fail
+        provider = None if model is None or ":" not in model else model.partition(":")[0]
+        self.config = config = SessionConfig.from_settings({**settings, "store": store}, provider=provider)
         check_class("tool_ids", tool_ids)
         self.session_id = session_id or new_session_id()
         self.toolbox = Toolbox(config.tools)
@@ -78,7 +82,7 @@ class Conversation(Generic[TransportT]):
         self.identify(config.user_id, config.team_id)
         self._encodings = EncodeCache()
         self._files = MediaFiles(config.workspace, fetch=config.fetch)
-        self._transports: Transports[TransportT] = Transports(config.provider_settings, asynchronous=self._asynchronous)
+        self._transports: Transports[TransportT] = config.transports(asynchronous=self._asynchronous)
         if model is None and config.router is None:
             raise ConfigurationError("a session without a router needs a model")
         self._routes = Routes(config.router, config.clock, self._route_facts)
@@ -114,8 +118,8 @@ class Conversation(Generic[TransportT]):
 
     @property
     def providers(self) -> Mapping[str, Mapping[str, Any]]:
-        """Transport settings by provider name."""
-        return self.config.provider_settings
+        """The settings of each provider; keys are hidden."""
+        return self.config.providers or {}
 
     @property
     def max_rounds(self) -> int:
@@ -203,6 +207,7 @@ class Conversation(Generic[TransportT]):
 
         Raises ConfigurationError if the data is not a stored session, and SwapRefusedError as `swap` does.
         """
+        settings = seal_keys(settings)  # type: ignore[assignment]  # as in __init__
         return cls._from_snapshot(snapshot.read(data, _tool_id_factory(settings)), model, settings)
 
     @classmethod
@@ -297,6 +302,8 @@ class Conversation(Generic[TransportT]):
         return tuple(middlewares)
 
     def _start(self, turn: Turn) -> TurnRun:
+        if self.config.client is not None:
+            self.config.client.lifetime.check()
         wrapped = reduce(lambda inner, wrap: wrap(inner), self._middlewares, turn)
         return TurnRun(wrapped, TurnRecord(self._history))
 

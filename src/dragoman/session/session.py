@@ -16,6 +16,7 @@ from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import MessageComplete, StreamEvent
 from dragoman.canonical.message import Message
+from dragoman.runtime.session_store import SessionStore
 from dragoman.session.config import SessionSettings, TurnOptions, UserInput, new_answer_validator
 from dragoman.session.conversation import TURN_IN_PROGRESS, Conversation
 from dragoman.session.effects import (
@@ -34,12 +35,12 @@ from dragoman.session.effects import (
 from dragoman.session.events import SessionEvent
 from dragoman.session.replies.reply import Reply
 from dragoman.session.replies.stream import ReplyStream
-from dragoman.session.snapshot import SessionStore
 from dragoman.session.turn.reply_reader import ReplyReader
 from dragoman.session.turn.run import TurnRun, encode, keep, tool_run
 from dragoman.tools import calls
 from dragoman.tools.calls import PreparedCall
 from dragoman.transport import StreamedReply, Transport
+from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
     from dragoman.policy import Declassification
@@ -133,6 +134,7 @@ class Session(Conversation[Transport]):
 
         Raises SessionNotFoundError, UnreadableError, and SwapRefusedError as `swap` does.
         """
+        settings = seal_keys(settings)  # type: ignore[assignment]  # as in __init__
         return cls._from_store(session_id, store, model, settings)
 
     def declassify(
@@ -177,8 +179,9 @@ class Session(Conversation[Transport]):
         """Release the connections. The conversation stays readable; the next turn opens new ones."""
         self._end_turn()
         self._save()
-        for transport in self._transports.take_all():
-            transport.close()
+        if self.config.own_providers:
+            for transport in self._transports.take_all():
+                transport.close()
 
     def __enter__(self) -> Self:
         return self
@@ -361,8 +364,11 @@ def _timed_run(prepared: PreparedCall) -> tuple[ToolResultBlock, float]:
     return calls.run(prepared), perf_counter() - started_at
 
 
-def ask(model: str, prompt: UserInput, *, system: str | None = None, **settings: Unpack[SessionSettings]) -> Reply[str]:
+def ask(
+    model: str | None, prompt: UserInput, *, system: str | None = None, **settings: Unpack[SessionSettings]
+) -> Reply[str]:
     """Return the answer to one question, in a new session that is closed afterwards. ``settings`` are those of
     `Session`."""
+    settings = seal_keys(settings)  # type: ignore[assignment]  # the same settings, before anything can fail
     with Session(model, system=system, **settings) as session:
         return session.ask(prompt)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import ConfigurationError, MalformedReplyError
@@ -26,43 +26,6 @@ class Snapshot:
     """Broken replies that were billed, without content."""
     extensions: Mapping[str, Any] = field(default_factory=dict)
     """Extensions of messages, as JSON by message id: the labels of their data."""
-
-
-class SessionStore(Protocol):
-    """The store of sessions; `dragoman.store.Store` is one. Its errors reach the caller unchanged."""
-
-    def create(
-        self,
-        model: str | None = None,
-        messages: Sequence[Message] = (),
-        *,
-        session_id: str | None = None,
-        tool_ids: ToolIdMap | None = None,
-        attempts: Sequence[Message] = (),
-        extensions: Mapping[str, Mapping[str, Any]] | None = None,
-        user_id: str | None = None,
-        team_id: str | None = None,
-    ) -> Any:
-        """Return a record with the ``version`` of the new session."""
-        ...
-
-    def append(
-        self,
-        session_id: str,
-        messages: Sequence[Message] = (),
-        *,
-        expected_version: int | None,
-        tool_ids: ToolIdMap | None = None,
-        model: str | None = None,
-        attempts: Sequence[Message] = (),
-        extensions: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> int:
-        """Return the new version."""
-        ...
-
-    def load(self, session_id: str) -> Any:
-        """Return the session, with the fields of a `dragoman.store.StoredSession`."""
-        ...
 
 
 def write(snapshot: Snapshot) -> bytes:

@@ -1,6 +1,6 @@
 """How requests reach a model: over HTTP, through a vendor's own client, or in this process."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -10,6 +10,7 @@ from dragoman.transport.contract import AsyncStreamedReply, AsyncTransport, Atte
 from dragoman.transport.engines.shared_pools import close_idle_connections, close_idle_connections_async
 from dragoman.transport.http import AsyncHttpTransport, HttpTransport
 from dragoman.transport.retry import RetryPolicy, Timing
+from dragoman.transport.settings import ProviderSettings
 from dragoman.transport.vendor import AsyncVendorTransport, VendorTransport, vendor_of
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ __all__ = [
     "FetchedMedia",
     "Fetcher",
     "HttpTransport",
+    "ProviderSettings",
     "RetryPolicy",
     "SigV4Auth",
     "StreamedReply",
@@ -47,14 +49,28 @@ _LOADED_ON_USE = {
 """Names that most programs do not use, and their modules."""
 
 _factories: dict[str, Callable[..., Any]] = {}
+_factory_settings: dict[str, frozenset[str] | None] = {}
 
 
-def register_transport(name: str, factory: Callable[..., Any]) -> None:
+def register_transport(name: str, factory: Callable[..., Any], *, settings: Iterable[str] | None = None) -> None:
     """Register a transport in this process, for adapters whose ``transport`` is that name.
 
     ``factory`` is called with ``asynchronous`` and a provider's settings, and returns a Transport or an AsyncTransport.
+    ``settings`` are the names of its settings besides those of `ProviderSettings`, so that others are refused; None
+    accepts any.
     """
     _factories[name] = factory
+    _factory_settings[name] = None if settings is None else frozenset(settings)
+
+
+def registered_setting_names() -> frozenset[str] | None:
+    """Return the names of the settings of all registered transports, or None if one accepts any."""
+    names: frozenset[str] = frozenset()
+    for each in _factory_settings.values():
+        if each is None:
+            return None
+        names |= each
+    return names
 
 
 @overload
@@ -69,8 +85,15 @@ def transport_for(adapter: Adapter, *, asynchronous: bool = False, **settings: A
     """Return the transport that an adapter names, created with these settings.
 
     A ``client`` of anthropic, openai or ollama in the settings selects a vendor transport. Raises ConfigurationError if
-    the adapter names an unknown transport.
+    the adapter names an unknown transport, or if the settings do not fit.
     """
+    try:
+        return _create(adapter, asynchronous, settings)
+    except TypeError as error:
+        raise ConfigurationError(f"the settings of {adapter.provider} do not fit its transport: {error}") from None
+
+
+def _create(adapter: Adapter, asynchronous: bool, settings: dict[str, Any]) -> Transport | AsyncTransport:
     if adapter.transport == "local":
         from dragoman.transport.local import AsyncLocalTransport, LocalTransport
 

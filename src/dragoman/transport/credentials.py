@@ -29,7 +29,17 @@ class ApiKey:
     __slots__ = ("_value",)
 
     def __init__(self, value: str) -> None:
-        self._value = value
+        self._value = value.strip()
+
+    @classmethod
+    def wrap(cls, key: "str | ApiKey") -> "ApiKey":
+        """Return the key, wrapped if it is a text."""
+        return key if isinstance(key, ApiKey) else cls(key)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it has only characters that a key can have."""
+        return _PRINTABLE.fullmatch(self._value) is not None
 
     def reveal(self) -> str:
         return self._value
@@ -62,11 +72,11 @@ class Credentials:
 
     def __init__(
         self,
-        api_key: str | None = None,
+        api_key: str | ApiKey | None = None,
         base_url: str | None = None,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        self._key = None if api_key is None else _validate_key(api_key, "the given API key")
+        self._key = None if api_key is None else _validate_key(ApiKey.wrap(api_key), "the given API key")
         self._base_url = base_url
         self._environ = environ
         self._service: str | None = None
@@ -97,8 +107,8 @@ class Credentials:
         if self._key is not None:
             return self._key
         for variable in endpoint.key_variables:
-            if value := self._environ.get(variable, "").strip():
-                return _validate_key(value, f"the API key in {variable}")
+            if self._environ.get(variable, "").strip():
+                return _validate_key(ApiKey(self._environ[variable]), f"the API key in {variable}")
         if endpoint.key_required:
             names = " or ".join(endpoint.key_variables)
             hint = f"set {names}, or pass api_key=" if names else "pass api_key="
@@ -125,13 +135,12 @@ class Credentials:
         return value
 
 
-def _validate_key(value: str, source: str) -> ApiKey:
-    value = value.strip()
-    if not _PRINTABLE.fullmatch(value):
+def _validate_key(key: ApiKey, source: str) -> ApiKey:
+    if not key.is_usable:
         raise ConfigurationError(
             f"{source} is empty or holds characters that no key can have (blanks, line ends, non-ASCII)"
         )
-    return ApiKey(value)
+    return key
 
 
 @lru_cache(maxsize=64)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.wire import WireRequest
 from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse
-from dragoman.transport.credentials import Credentials
+from dragoman.transport.credentials import ApiKey, Credentials
 from dragoman.transport.engines.engine import ConnectionSettings, choose_async_engine, choose_sync_engine
 from dragoman.transport.engines.pool import acquire
 from dragoman.transport.engines.shared_pools import shared_pools
 from dragoman.transport.request_validation import full_url, has_own_key, http_headers, validate_method
 from dragoman.transport.retrying_transport import AsyncRetryingTransport, RetryingTransport, TransportSettings
+from dragoman.transport.settings import check_transport_settings
 
 if TYPE_CHECKING:
     import ssl
@@ -38,7 +39,7 @@ class HttpTransport(RetryingTransport):
     def __init__(
         self,
         *,
-        api_key: str | None = None,
+        api_key: str | ApiKey | None = None,
         base_url: str | None = None,
         client: "httpx.Client | None" = None,
         engine: str | None = None,
@@ -50,6 +51,9 @@ class HttpTransport(RetryingTransport):
         **settings: Unpack[TransportSettings],
     ) -> None:
         super().__init__(**settings)
+        check_transport_settings(
+            {"api_key": api_key, "base_url": base_url, "http2": http2, "max_connections": max_connections}
+        )
         self._credentials = Credentials(api_key, base_url, environ)
         self._has_own_auth = api_key is None and _has_own_auth(client)
         connection_settings = ConnectionSettings(proxy, verify, http2)
@@ -91,7 +95,7 @@ class AsyncHttpTransport(AsyncRetryingTransport):
     def __init__(
         self,
         *,
-        api_key: str | None = None,
+        api_key: str | ApiKey | None = None,
         base_url: str | None = None,
         client: Any = None,
         engine: str | None = None,
@@ -103,6 +107,9 @@ class AsyncHttpTransport(AsyncRetryingTransport):
         **settings: Unpack[TransportSettings],
     ) -> None:
         super().__init__(**settings)
+        check_transport_settings(
+            {"api_key": api_key, "base_url": base_url, "http2": http2, "max_connections": max_connections}
+        )
         self._credentials = Credentials(api_key, base_url, environ)
         self._has_own_auth = api_key is None and _has_own_auth(client)
         connection_settings = ConnectionSettings(proxy, verify, http2)

@@ -17,6 +17,7 @@ from dragoman.transport.contract import AsyncStreamedReply, StreamedReply
 from dragoman.transport.drain import drain, drain_async
 from dragoman.transport.inflate import Inflater
 from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, Timing
+from dragoman.transport.settings import check_transport_settings
 
 _GRACE_SECONDS = 0.2
 
@@ -48,8 +49,17 @@ class _TransportBase(ABC):
         body_cap: int = DEFAULT_BODY_CAP,
         timing: Timing | None = None,
     ) -> None:
-        self._timeout = math.inf if timeout is None else validate_timeout(timeout)
-        self._connect_timeout = validate_timeout(connect_timeout)
+        check_transport_settings(
+            {
+                "timeout": timeout,
+                "connect_timeout": connect_timeout,
+                "retry": retry,
+                "body_cap": body_cap,
+                "timing": timing,
+            }
+        )
+        self._timeout = math.inf if timeout is None else timeout
+        self._connect_timeout = connect_timeout
         self._retry = retry or RetryPolicy()
         self._body_cap = body_cap
         self._timing = timing or Timing()

@@ -273,12 +273,14 @@ def test_a_tool_cannot_ask_its_own_session(driver: Driver) -> None:
     assert "ConfigurationError: the session is in the middle of a turn" in texts(session)[2][1]
 
 
-def test_unknown_transport_settings_are_named(driver: Driver) -> None:
-    """A misspelt provider setting is a ConfigurationError at the first request, with nothing kept."""
-    session = driver.session({}, providers={"anthropic": {"api_kee": "x"}})
-    with pytest.raises(ConfigurationError, match=r"providers\['anthropic'\].*api_kee"):
-        driver.ask(session, "Hi")
-    assert session.messages == ()
+def test_unknown_settings_of_a_provider_are_named(driver: Driver) -> None:
+    """A misspelt provider or setting is refused where it is written, with the nearest name."""
+    for providers, hint in (
+        ({"anthropic": {"api_kee": "x"}}, r"providers\['anthropic'\]: 'api_kee'; did you mean 'api_key'"),
+        ({"antropic": {"api_key": "x"}}, r"'antropic'; did you mean 'anthropic'"),
+    ):
+        with pytest.raises(ConfigurationError, match=hint):
+            driver.session({}, providers=providers)
 
 
 def test_a_time_limit_is_sent_with_each_request(driver: Driver) -> None:
@@ -290,13 +292,16 @@ def test_a_time_limit_is_sent_with_each_request(driver: Driver) -> None:
             limits.append(request.extensions["timeout"]["read"])
             return super().__call__(request)
 
-    session = driver.session({"anthropic": Watched([handwritten_anthropic("Ok.")] * 4)})
-    driver.ask(session, "1")
-    session.providers["anthropic"]["timeout"] = 7.5
-    driver.ask(session, "2")
-    driver.stream(session, "3")
-    session.providers["anthropic"]["timeout"] = None
-    driver.ask(session, "4")
+    def session(**settings: Any) -> Any:
+        driven = driver.session({"anthropic": Watched([handwritten_anthropic("Ok.")] * 2)})
+        providers = {"anthropic": {**driven.providers["anthropic"], **settings}}
+        return type(driven)("anthropic:claude-sonnet-4-6", providers=providers)
+
+    driver.ask(session(), "1")
+    limited = session(timeout=7.5)
+    driver.ask(limited, "2")
+    driver.stream(limited, "3")
+    driver.ask(session(timeout=None), "4")
     assert limits == [600.0, 7.5, 7.5, None]
 
 

@@ -6,8 +6,9 @@ from functools import partial
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.runtime.session_store import SessionStore
 from dragoman.session.effects import Perform, Turn
-from dragoman.session.snapshot import SessionStore, Snapshot
+from dragoman.session.snapshot import Snapshot
 
 
 class Persistence:

@@ -1,6 +1,5 @@
 """Validates the constructor's arguments, so that a mistake is reported where it is made."""
 
-import difflib
 import inspect
 import sys
 from collections.abc import Iterable, Mapping
@@ -49,12 +48,6 @@ def check_settings(arguments: Mapping[str, Any]) -> None:
             _check_store(value)
         elif name in _CALLABLES:
             _check_callable(name, value)
-
-
-def nearest_name(name: str, known: Iterable[str]) -> str:
-    """Return a hint for an unknown name: the most similar known name, or all known names if none is similar."""
-    found = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {found[0]!r}?" if found else f"; known are {', '.join(known)}"
 
 
 def _check_callable(name: str, value: Any) -> None:

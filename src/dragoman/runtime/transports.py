@@ -1,4 +1,4 @@
-"""The transports of a session: one for each provider, with its settings, timeouts and retries."""
+"""The transports of a client or of a session: one for each provider, with its settings, timeouts and retries."""
 
 import math
 from collections import defaultdict
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 from dragoman.adapter.contract import Adapter
-from dragoman.adapter.errors import ConfigurationError, DragomanError
+from dragoman.adapter.errors import DragomanError
 from dragoman.transport import RetryPolicy, Timing, transport_for
 from dragoman.transport.retry import RetryQuota, RetryState
 
@@ -23,17 +23,13 @@ class Transports(Generic[TransportT]):
         self._quotas: defaultdict[str, RetryQuota] = defaultdict(RetryQuota)
 
     def get(self, adapter: Adapter) -> TransportT:
-        """Return the transport of the adapter's provider. Raises ConfigurationError if the settings of the provider do
-        not fit."""
+        """Return the transport of the adapter's provider. Raises ConfigurationError if its settings do not fit."""
         provider = adapter.provider
         if provider not in self._open:
             # The timeout is passed with each request.
             settings = {name: value for name, value in self._settings(provider).items() if name != "timeout"}
-            try:
-                transport: Any = transport_for(adapter, asynchronous=self._asynchronous, **settings)
-            except TypeError as error:
-                raise ConfigurationError(f"the settings in providers[{provider!r}] are invalid: {error}") from None
-            self._open[provider] = transport
+            transport: Any = transport_for(adapter, asynchronous=self._asynchronous, **settings)
+            return self._open.setdefault(provider, transport)
         return self._open[provider]
 
     def new_retries(self, adapter: Adapter) -> RetryState:

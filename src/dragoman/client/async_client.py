@@ -1,0 +1,65 @@
+"""AsyncClient: the async twin of `Client`."""
+
+from types import TracebackType
+from typing import Self, Unpack
+
+from dragoman.client.shared import ClientBase
+from dragoman.runtime.session_store import SessionStore
+from dragoman.session import AsyncReplyStream, AsyncSession, Reply
+from dragoman.session.config import NewSessionSettings, SessionSettings, UserInput
+from dragoman.transport import close_idle_connections_async
+
+
+class AsyncClient(ClientBase):
+    """The async twin of `Client`. One client may serve several event loops.
+
+    client = AsyncClient(budgets=[Budget(usd=5)])
+    async with client.session("anthropic:claude-opus-5-5") as session:
+        print(await session.ask("Hello!"))
+    """
+
+    def session(self, model: str | None = None, **settings: Unpack[NewSessionSettings]) -> AsyncSession:
+        """Return a new session; ``settings`` are those of `AsyncSession`.
+
+        Raises ConfigurationError if one of them contradicts the client, or if the client is closed.
+        """
+        return AsyncSession(model, **self._own(settings))
+
+    async def resume(
+        self,
+        session_id: str,
+        store: SessionStore | None = None,
+        *,
+        model: str | None = None,
+        **settings: Unpack[SessionSettings],
+    ) -> AsyncSession:
+        """Return a stored session, by default of the client's store; see `AsyncSession.resume`."""
+        return await AsyncSession.resume(session_id, self._store(store), model=model, **self._own(settings))
+
+    def load(self, data: bytes | str, *, model: str | None = None, **settings: Unpack[SessionSettings]) -> AsyncSession:
+        """Return the session of a `Session.dump`; see `Session.load`."""
+        return AsyncSession.load(data, model=model, **self._own(settings))
+
+    async def ask(self, model: str | None, prompt: UserInput, **settings: Unpack[NewSessionSettings]) -> Reply[str]:
+        """Return the answer to one question, in a session of its own."""
+        async with AsyncSession(model, **self._own(settings)) as session:
+            return await session.ask(prompt)
+
+    def stream(
+        self, model: str | None, prompt: UserInput, **settings: Unpack[NewSessionSettings]
+    ) -> AsyncReplyStream[str]:
+        """Return the answer to one question as a stream, in a session of its own."""
+        return AsyncSession(model, **self._own(settings)).stream(prompt)
+
+    async def close(self) -> None:
+        """Close the client and its idle connections. Its sessions cannot ask any more, and stay readable."""
+        self._config.lifetime.closed = True
+        await close_idle_connections_async()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,66 @@
+"""Client: one place for the settings of all sessions, questions, bulk runs and batches of a program."""
+
+from types import TracebackType
+from typing import Self, Unpack
+
+from dragoman.client.shared import ClientBase
+from dragoman.runtime.session_store import SessionStore
+from dragoman.session import Reply, ReplyStream, Session
+from dragoman.session.config import NewSessionSettings, SessionSettings, UserInput
+from dragoman.transport import close_idle_connections
+
+
+class Client(ClientBase):
+    """The settings of a program, and the connections that all its sessions share.
+
+        client = Client(store=Store("sqlite:///chats.db"), budgets=[Budget(usd=5)])
+        with client.session("anthropic:claude-opus-5-5") as session:
+            print(session.ask("Hello!"))
+
+    Policy, limits, budgets, events and store hold for everything that the client does, and a session cannot replace
+    them. One client may serve several threads.
+    """
+
+    def session(self, model: str | None = None, **settings: Unpack[NewSessionSettings]) -> Session:
+        """Return a new session; ``settings`` are those of `Session`.
+
+        Raises ConfigurationError if one of them contradicts the client, or if the client is closed.
+        """
+        return Session(model, **self._own(settings))
+
+    def resume(
+        self,
+        session_id: str,
+        store: SessionStore | None = None,
+        *,
+        model: str | None = None,
+        **settings: Unpack[SessionSettings],
+    ) -> Session:
+        """Return a stored session, by default of the client's store; see `Session.resume`."""
+        return Session.resume(session_id, self._store(store), model=model, **self._own(settings))
+
+    def load(self, data: bytes | str, *, model: str | None = None, **settings: Unpack[SessionSettings]) -> Session:
+        """Return the session of a `Session.dump`; see `Session.load`."""
+        return Session.load(data, model=model, **self._own(settings))
+
+    def ask(self, model: str | None, prompt: UserInput, **settings: Unpack[NewSessionSettings]) -> Reply[str]:
+        """Return the answer to one question, in a session of its own."""
+        with Session(model, **self._own(settings)) as session:
+            return session.ask(prompt)
+
+    def stream(self, model: str | None, prompt: UserInput, **settings: Unpack[NewSessionSettings]) -> ReplyStream[str]:
+        """Return the answer to one question as a stream, in a session of its own."""
+        return Session(model, **self._own(settings)).stream(prompt)
+
+    def close(self) -> None:
+        """Close the client and its idle connections. Its sessions cannot ask any more, and stay readable."""
+        self._config.lifetime.closed = True
+        close_idle_connections()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

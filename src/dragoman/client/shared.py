@@ -1,0 +1,53 @@
+"""What both clients share: their configuration and their lifetime."""
+
+from typing import Any, Self, Unpack
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.runtime import ClientConfig, ClientSettings
+from dragoman.runtime.session_store import SessionStore
+from dragoman.transport.settings import seal_keys
+
+
+class ClientBase:
+    """Holds a `ClientConfig`."""
+
+    def __init__(self, **settings: Unpack[ClientSettings]) -> None:
+        """`ClientConfig` describes the settings. Raises ConfigurationError."""
+        settings = seal_keys(settings)  # type: ignore[assignment]  # the same settings, before anything can fail
+        self._config = ClientConfig.from_settings(settings)
+
+    @property
+    def config(self) -> ClientConfig:
+        """The settings, which never change."""
+        return self._config
+
+    @property
+    def is_closed(self) -> bool:
+        return self._config.lifetime.closed
+
+    def with_(self, **changes: Unpack[ClientSettings]) -> Self:
+        """Return a client with some settings replaced, which shares the connections: for a tenant, a job or a test.
+
+        The settings of a provider are merged into those that it has. Closing one of the two does not close the other.
+        """
+        changes = seal_keys(changes)  # type: ignore[assignment]  # as in __init__
+        self._config.lifetime.check()
+        derived = type(self).__new__(type(self))
+        derived._config = self._config.with_(**changes)
+        return derived
+
+    def _own(self, settings: Any) -> Any:
+        """Return the settings of a session of this client."""
+        return {**seal_keys(settings), "client": self._config}
+
+    def _store(self, store: SessionStore | None) -> SessionStore:
+        found = store if store is not None else self._config.store
+        if found is None:
+            raise ConfigurationError("the client has no store: pass the one that holds the session")
+        return found
+
+    def __repr__(self) -> str:
+        config = self._config
+        names = ("providers", "options", "router", "policy", "limits", "budgets", "events", "store", "prices")
+        shown = [name for name in names if getattr(config, name)]
+        return f"{type(self).__name__}({', '.join(shown)}{', closed' if self.is_closed else ''})"

@@ -1,0 +1,19 @@
+"""What a client sets once for all its sessions: `ClientConfig`, and the transports that they share."""
+
+from dragoman.runtime.config import (
+    ClientConfig,
+    ClientSettings,
+    HasConfig,
+    client_config,
+    default_client_config,
+    set_default_config,
+)
+
+__all__ = [
+    "ClientConfig",
+    "ClientSettings",
+    "HasConfig",
+    "client_config",
+    "default_client_config",
+    "set_default_config",
+]

@@ -1,0 +1,193 @@
+"""ClientConfig: what holds for every session, question, bulk run and batch of a client."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, Unpack
+
+from dragoman.adapter.contract import AdapterOptions, Prices
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.names import nearest_name
+from dragoman.limits.budget import Budget
+from dragoman.runtime.providers import merge_providers, read_providers
+from dragoman.runtime.session_store import SessionStore
+from dragoman.runtime.transports import Transports
+from dragoman.runtime.validation import check_settings
+from dragoman.transport.settings import Providers, seal_keys
+
+if TYPE_CHECKING:
+    from dragoman.events.bus import EventBus
+    from dragoman.limits import Limits
+    from dragoman.policy import Pipeline
+    from dragoman.routing import Router
+
+_GOVERNING = ("policy", "limits", "events", "store")
+"""Settings of a client that a session cannot replace: what they govern would be ungoverned there."""
+
+
+class ClientSettings(TypedDict, total=False):
+    """The settings of a client; `ClientConfig` describes each."""
+
+    providers: Providers | None
+    options: AdapterOptions | None
+    router: "Router | None"
+    policy: "Pipeline | None"
+    limits: "Limits | None"
+    budgets: Iterable[Budget]
+    events: "EventBus | None"
+    store: SessionStore | None
+    prices: Prices | None
+
+
+class ConnectionState:
+    """The transports of a client, which its sessions share. Clients that are derived from it share them too."""
+
+    def __init__(self, providers: Mapping[str, Mapping[str, Any]]) -> None:
+        self._transports: dict[bool, Transports[Any]] = {
+            asynchronous: Transports(providers, asynchronous=asynchronous) for asynchronous in (False, True)
+        }
+
+    def transports(self, *, asynchronous: bool) -> Transports[Any]:
+        return self._transports[asynchronous]
+
+
+@dataclass(slots=True)
+class Lifetime:
+    """Whether a client is closed."""
+
+    closed: bool = False
+
+    def check(self) -> None:
+        """Raise ConfigurationError if the client is closed."""
+        if self.closed:
+            raise ConfigurationError("the client is closed: make a new one, or close it after its last session")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """The validated settings of a client, which never change.
+
+    Raises ConfigurationError for a value of the wrong class, and for unknown providers and settings.
+    """
+
+    providers: Mapping[str, Mapping[str, Any]] | None = field(default=None, repr=False)
+    """The settings of each provider, such as its key; see `ProviderSettings`."""
+    options: AdapterOptions | None = None
+    """The options of every session that has none of its own."""
+    router: "Router | None" = None
+    """Chooses the models of sessions that have no router of their own."""
+    policy: "Pipeline | None" = None
+    """Judges everything that goes to a model or comes from one."""
+    limits: "Limits | None" = None
+    """Delay each request until it may start."""
+    budgets: Iterable[Budget] = ()
+    """What may be spent. The budgets of a session count as well."""
+    events: "EventBus | None" = None
+    """Receives the events of each turn. It is never closed."""
+    store: SessionStore | None = None
+    """Saves each session."""
+    prices: Prices | None = None
+    """The price table; None is the bundled one."""
+    connections: ConnectionState = field(init=False, repr=False, compare=False)
+    lifetime: Lifetime = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_settings(
+            {each.name: getattr(self, each.name) for each in fields(self) if each.init and each.name != "providers"}
+        )
+        object.__setattr__(self, "providers", read_providers(self.providers))
+        object.__setattr__(self, "budgets", tuple(self.budgets))
+        object.__setattr__(self, "connections", ConnectionState(self.providers or {}))
+        object.__setattr__(self, "lifetime", Lifetime())
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
+        """Return the configuration. Raises ConfigurationError for an unknown name, with the nearest known one."""
+        settings = seal_keys(settings)
+        for name in settings:
+            if name not in ClientSettings.__annotations__:
+                raise ConfigurationError(
+                    f"unknown setting of a client: {name!r:.60}{nearest_name(name, ClientSettings.__annotations__)}"
+                )
+        return cls(**settings)
+
+    def with_(self, **changes: Unpack[ClientSettings]) -> Self:
+        """Return a configuration with some settings replaced. It shares the connections.
+
+        The settings of a provider are merged into those that it has.
+        """
+        settings = seal_keys(changes)
+        if settings.get("providers") is not None:
+            settings["providers"] = merge_providers(self.providers or {}, read_providers(settings["providers"]))
+        for name in settings:
+            if name not in ClientSettings.__annotations__:
+                raise ConfigurationError(
+                    f"unknown setting of a client: {name!r:.60}{nearest_name(name, ClientSettings.__annotations__)}"
+                )
+        derived = replace(self, **settings)
+        if "providers" not in settings:
+            object.__setattr__(derived, "connections", self.connections)
+        return derived
+
+    def session_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings of a session of this client, given those that the caller passed.
+
+        Budgets and providers are added to the client's; options, router and prices replace them. Raises
+        ConfigurationError if the caller replaces the policy, the limits, the events or the store.
+        """
+        merged = dict(settings)
+        for name in _GOVERNING:
+            ours, theirs = getattr(self, name), merged.get(name)
+            if ours is not None and theirs is not None and theirs is not ours:
+                raise ConfigurationError(
+                    f"the client has {_ARTICLES[name]} of its own, and a session cannot replace it: use a client with "
+                    f"another, client.with_({name}=...)"
+                )
+            merged[name] = theirs if ours is None else ours
+        for name in ("options", "router", "prices"):
+            if merged.get(name) is None:
+                merged[name] = getattr(self, name)
+        merged["budgets"] = (*self.budgets, *merged.get("budgets", ()))
+        return merged
+
+
+_ARTICLES = {"policy": "a policy", "limits": "limits", "events": "an event bus", "store": "a store"}
+
+
+class HasConfig(Protocol):
+    """A client."""
+
+    @property
+    def config(self) -> ClientConfig: ...
+
+
+class _Default:
+    """The client of sessions and questions that name none."""
+
+    config: ClientConfig | None = None
+
+
+def set_default_config(config: ClientConfig | None) -> None:
+    """Set the client of sessions, questions and bulk runs that name none. None removes it."""
+    _Default.config = config
+
+
+def default_client_config() -> ClientConfig | None:
+    return _Default.config
+
+
+def client_config(client: "ClientConfig | HasConfig | None") -> ClientConfig | None:
+    """Return the configuration of a client, or that of the default client if it is None.
+
+    Raises ConfigurationError if the value is no client, or if the client is closed.
+    """
+    config = _Default.config if client is None else client
+    if config is not None and not isinstance(config, ClientConfig):
+        config = getattr(config, "config", None)
+        if not isinstance(config, ClientConfig):
+            raise ConfigurationError(
+                f"client must be a Client or an AsyncClient, not a value of the class {type(client).__name__}: "
+                "the HTTP client of a provider belongs in providers={...}"
+            )
+    if config is not None:
+        config.lifetime.check()
+    return config

@@ -1,0 +1,38 @@
+"""The settings of several providers: checked, and merged."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dragoman.adapter import registry
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.names import nearest_name
+from dragoman.transport import registered_setting_names
+from dragoman.transport.settings import read_provider_settings
+
+
+def read_providers(providers: Mapping[str, Mapping[str, Any]] | None) -> dict[str, dict[str, Any]]:
+    """Return a checked copy of the settings by provider.
+
+    Raises ConfigurationError for an unknown provider or setting, with the nearest name, and for a value that cannot be
+    used.
+    """
+    if providers is None:
+        return {}
+    if not isinstance(providers, Mapping):
+        raise ConfigurationError(
+            f"providers must be a mapping such as {{'anthropic': {{...}}}}, not a value of the class "
+            f"{type(providers).__name__}"
+        )
+    known = registry.providers() if providers else ()
+    for name in providers:
+        if name not in known:
+            raise ConfigurationError(f"unknown provider in providers: {name!r:.60}{nearest_name(str(name), known)}")
+    names = registered_setting_names()
+    return {name: read_provider_settings(name, each, extra_names=names) for name, each in providers.items()}
+
+
+def merge_providers(
+    providers: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Return both; where both set the same, the changes win."""
+    return {name: {**providers.get(name, {}), **changes.get(name, {})} for name in {**providers, **changes}}

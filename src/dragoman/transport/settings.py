@@ -1,0 +1,213 @@
+"""The settings of a provider: their names, types and checks. docs/providers.md has them as a table."""
+
+import ipaddress
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypedDict
+from urllib.parse import urlsplit
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.names import nearest_name
+from dragoman.transport.credentials import ApiKey
+from dragoman.transport.retry import RetryPolicy, Timing
+
+if TYPE_CHECKING:
+    import ssl
+
+
+class ProviderSettings(TypedDict, total=False):
+    """The settings of one provider, in ``providers={"anthropic": {...}}``."""
+
+    api_key: str | ApiKey | None
+    """The key; by default that of the provider's environment variable."""
+    base_url: str | None
+    """The address, with its scheme; by default the provider's own, or that of its environment variable."""
+    client: Any
+    """An httpx or aiohttp client, or the provider's official client. It is used as it is, and not closed."""
+    timeout: float | None
+    """Seconds for a whole call, with its retries and waits; for a stream, until it begins, and then the maximum of
+    silence. The default is 600; None means no limit."""
+    connect_timeout: float
+    """Seconds to open one connection, name lookup and TLS included. The default is 5."""
+    max_retries: int
+    """Retries after the first attempt. The default is 2."""
+    retry: RetryPolicy | None
+    """All about retries, in place of ``max_retries``."""
+    proxy: str | None
+    """The address of a proxy; by default that of HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY."""
+    verify: "ssl.SSLContext | None"
+    """The trusted certificates and the caller's own."""
+    http2: bool
+    """Whether HTTP/2 is offered; it needs ``httpx[http2]``."""
+    max_connections: int
+    """The maximum of connections to one host. The default is 512; further calls wait in order."""
+    engine: str | None
+    """The HTTP library: httpx, httpx2 or aiohttp."""
+    body_cap: int
+    """The maximum of bytes, decompressed, of a whole reply. The default is 64 MiB."""
+    timing: Timing | None
+    """Clock, sleep and randomness, for tests."""
+    environ: Mapping[str, str]
+    """The variables that keys and addresses come from, in place of the process's own."""
+    notify: Callable[[str], None]
+    """Receives the slow steps of a model in this process, such as its download."""
+
+
+Providers = Mapping[str, ProviderSettings | Mapping[str, Any]]
+"""The settings of several providers, by name."""
+
+
+def seal_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a session with each API key wrapped, so that no traceback shows it. Never raises."""
+    sealed = dict(settings)
+    if isinstance(sealed.get("api_key"), str):
+        sealed["api_key"] = ApiKey(sealed["api_key"])
+    if isinstance(sealed.get("providers"), Mapping):
+        sealed["providers"] = {
+            name: seal_keys(each) if isinstance(each, Mapping) else each for name, each in sealed["providers"].items()
+        }
+    return sealed
+
+
+def read_provider_settings(
+    provider: str, settings: Mapping[str, Any], *, extra_names: frozenset[str] | None = frozenset()
+) -> dict[str, Any]:
+    """Return the checked settings of a provider, as its transport takes them.
+
+    ``extra_names`` are those of transports that a program registered; None accepts every name. Raises
+    ConfigurationError for an unknown name, with the nearest one, and for a value that cannot be used. No error shows a
+    value: it may be secret.
+    """
+    if not isinstance(settings, Mapping):
+        raise ConfigurationError(f"providers[{provider!r}] must be a mapping of settings, not {_describe(settings)}")
+    read: dict[str, Any] = {}
+    for name, value in settings.items():
+        if name in _CHECKS:
+            _check(provider, name, value)
+        elif extra_names is not None and name not in extra_names:
+            raise ConfigurationError(
+                f"unknown setting in providers[{provider!r}]: {name!r:.60}{nearest_name(str(name), _CHECKS)}"
+            )
+        read[name] = value
+    if "max_retries" in read:
+        retries = read.pop("max_retries")
+        if read.get("retry") is not None:
+            raise ConfigurationError(f"providers[{provider!r}] has both retry and max_retries: keep one of them")
+        read["retry"] = RetryPolicy(max_retries=retries)
+    return read
+
+
+def check_transport_settings(settings: Mapping[str, Any]) -> None:
+    """Raise ConfigurationError for a value of a transport's settings that cannot be used."""
+    for name, value in settings.items():
+        if name in _CHECKS:
+            _check(None, name, value)
+
+
+def _check(provider: str | None, name: str, value: Any) -> None:
+    if problem := _CHECKS[name](value):
+        place = name if provider is None else f"providers[{provider!r}][{name!r}]"
+        raise ConfigurationError(f"{place} {problem}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
+
+
+def _seconds(value: Any) -> str | None:
+    return None if _is_number(value) and value > 0 else f"must be a number of seconds greater than 0{_but(value)}"
+
+
+def _seconds_or_none(value: Any) -> str | None:
+    return None if value is None else _seconds(value)
+
+
+def _count(least: int) -> Callable[[Any], str | None]:
+    def check(value: Any) -> str | None:
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        return None if whole and value >= least else f"must be a whole number, at least {least}{_but(value)}"
+
+    return check
+
+
+def _flag(value: Any) -> str | None:
+    return None if isinstance(value, bool) else f"must be True or False{_but(value)}"
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None or isinstance(value, str) else f"must be a text{_but(value)}"
+
+
+def _key(value: Any) -> str | None:
+    return None if value is None or isinstance(value, (str, ApiKey)) else f"must be a text{_but(value)}"
+
+
+def _address(value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        return f"must be a URL such as https://host/v1{_but(value)}"
+    text = value.strip()
+    if "://" in text:
+        return None
+    if not text or "@" in text:
+        return "must be a URL such as https://host/v1"
+    return f"has no scheme: did you mean {_likely_scheme(text)}://{text}?"
+
+
+def _likely_scheme(address: str) -> str:
+    """Return http for the addresses of this machine and of private networks, else https."""
+    try:
+        host = urlsplit(f"//{address}").hostname or ""
+        return "http" if ipaddress.ip_address(host).is_private else "https"
+    except ValueError:
+        return "http" if host == "localhost" or "." not in host else "https"
+
+
+def _mapping(value: Any) -> str | None:
+    return None if isinstance(value, Mapping) else f"must be a mapping{_but(value)}"
+
+
+def _instance(kind: type) -> Callable[[Any], str | None]:
+    def check(value: Any) -> str | None:
+        return None if value is None or isinstance(value, kind) else f"must be a {kind.__name__}{_but(value)}"
+
+    return check
+
+
+def _callable(value: Any) -> str | None:
+    return None if callable(value) else f"must be a function{_but(value)}"
+
+
+def _anything(_: Any) -> str | None:
+    """Accept the value: whoever uses it checks it, and names what it expects."""
+    return None
+
+
+def _but(value: Any) -> str:
+    """Name a wrong value: numbers as they are, anything else by its class only."""
+    return f", not {value!r:.40}" if _is_number(value) else f", not {_describe(value)}"
+
+
+def _describe(value: Any) -> str:
+    return f"a value of the class {type(value).__name__}"
+
+
+_CHECKS: dict[str, Callable[[Any], str | None]] = {
+    "api_key": _key,
+    "base_url": _address,
+    "client": _anything,
+    "timeout": _seconds_or_none,
+    "connect_timeout": _seconds,
+    "max_retries": _count(0),
+    "retry": _instance(RetryPolicy),
+    "proxy": _text,
+    "verify": _anything,
+    "http2": _flag,
+    "max_connections": _count(1),
+    "engine": _text,
+    "body_cap": _count(1),
+    "timing": _instance(Timing),
+    "environ": _mapping,
+    "notify": _callable,
+}

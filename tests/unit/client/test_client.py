@@ -1,0 +1,202 @@
+"""Clients: their settings hold for all their sessions, and their connections are shared."""
+
+import asyncio
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman import AsyncClient, AsyncSession, Budget, Client, Session, Store, ask, set_default_client
+from dragoman.adapter.contract import AdapterOptions
+from dragoman.adapter.errors import BudgetExceededError, ConfigurationError
+from dragoman.events import EventBus
+from dragoman.policy import Pipeline
+from dragoman.testing.faults.server import FaultyServer, json_reply
+from tests.unit.session.drivers import ANTHROPIC
+from tests.unit.session.handwritten_replies import handwritten_anthropic
+
+REPLY = handwritten_anthropic("Ok.")
+
+
+@pytest.fixture
+def server() -> Iterator[FaultyServer]:
+    import json
+
+    with FaultyServer(json_reply(json.loads(REPLY.body))) as running:
+        yield running
+
+
+def providers(server: FaultyServer, **settings: Any) -> dict[str, Any]:
+    return {"anthropic": {"base_url": server.url, "api_key": "none", **settings}}
+
+
+@pytest.fixture(autouse=True)
+def _no_default() -> Iterator[None]:
+    yield
+    set_default_client(None)
+
+
+def test_a_thousand_sessions_share_one_connection(server: FaultyServer) -> None:
+    """Sessions in a row, with a client or without, open one TCP connection."""
+    client = Client(providers=providers(server))
+    for _ in range(20):
+        with client.session(ANTHROPIC) as session:
+            session.ask("Hi")
+        with Session(ANTHROPIC, providers=providers(server)) as session:
+            session.ask("Hi")
+        assert ask(ANTHROPIC, "Hi", providers=providers(server)).text == "Ok."
+    assert {request.connection for request in server.requests} == {0}
+
+
+def test_async_sessions_of_a_loop_share_one_connection(server: FaultyServer) -> None:
+    """The same, for the sessions of one event loop; another loop opens its own, and none stays open."""
+
+    async def main() -> None:
+        async with AsyncClient(providers=providers(server)) as client:
+            for _ in range(10):
+                async with client.session(ANTHROPIC) as session:
+                    await session.ask("Hi")
+            async with AsyncSession(ANTHROPIC, providers=providers(server)) as session:
+                await session.ask("Hi")
+
+    for loops in (1, 2):
+        asyncio.run(main())
+        assert {request.connection for request in server.requests} == set(range(loops))
+        assert server.wait_until_closed() == 0
+
+
+def test_the_settings_of_a_client_hold_in_its_sessions(server: FaultyServer, tmp_path: Path) -> None:
+    """Store, options, events and budgets are the client's; each can be seen from outside."""
+    store, bus, seen = Store(f"sqlite:///{tmp_path}/chats.db"), EventBus(), []
+    bus.subscribe(lambda event: seen.append(event.type))
+    client = Client(providers=providers(server), store=store, events=bus, options=AdapterOptions(max_output_tokens=77))
+    with client.session(ANTHROPIC) as session:
+        session.ask("Hi")
+    assert b'"max_tokens":77' in server.requests[0].body
+    assert [record.id for record in store.list().sessions] == [session.session_id]
+    assert client.resume(session.session_id).messages == session.messages
+    assert seen
+    store.close()
+
+
+def test_budgets_of_client_and_session_both_hold(server: FaultyServer) -> None:
+    """A session cannot spend more than its client may, nor more than itself."""
+    small, large = Budget(usd=Decimal("0.000001")), Budget(usd=10)
+    for of_client, of_session in ((small, large), (large, small)):
+        client = Client(providers=providers(server), budgets=[of_client])
+        with pytest.raises(BudgetExceededError):
+            client.ask(ANTHROPIC, "Hi", budgets=[of_session])
+    assert server.requests == []
+
+
+def test_a_session_cannot_leave_the_policy_of_its_client(server: FaultyServer) -> None:
+    """Policy, limits, events and store of a client are not replaced; the error says what to do. The same one may be
+    passed again."""
+    policy = Pipeline([])
+    client = Client(providers=providers(server), policy=policy)
+    with pytest.raises(ConfigurationError, match=r"policy of its own.*client\.with_\(policy=\.\.\.\)"):
+        client.session(ANTHROPIC, policy=Pipeline([]))
+    assert client.session(ANTHROPIC, policy=policy).config.policy is policy
+    set_default_client(client)
+    with pytest.raises(ConfigurationError, match="policy of its own"):
+        Session(ANTHROPIC, policy=Pipeline([]))
+
+
+def test_a_derived_client_shares_the_connections(server: FaultyServer) -> None:
+    """`with_` replaces some settings and keeps the others; settings of providers are merged."""
+    policy = Pipeline([])
+    client = Client(providers=providers(server), options=AdapterOptions(max_output_tokens=5))
+    derived = client.with_(policy=policy, providers={"anthropic": {"max_retries": 0}})
+    assert (derived.config.policy, client.config.policy) == (policy, None)
+    assert derived.config.options == client.config.options
+    for each in (client, derived):
+        assert each.ask(ANTHROPIC, "Hi").text == "Ok."
+    assert {request.connection for request in server.requests} == {0}
+    derived.close()
+    assert client.ask(ANTHROPIC, "Hi").text == "Ok."
+
+
+def test_the_default_client_governs_what_names_none(server: FaultyServer) -> None:
+    """Bare sessions and `ask` take its settings; without it nothing is set."""
+    assert Session(ANTHROPIC).config.client is None
+    client = Client(providers=providers(server), options=AdapterOptions(max_output_tokens=33))
+    set_default_client(client)
+    assert ask(ANTHROPIC, "Hi").text == "Ok."
+    assert b'"max_tokens":33' in server.requests[0].body
+    other = Client(providers=providers(server), options=AdapterOptions(max_output_tokens=44))
+    assert ask(ANTHROPIC, "Hi", client=other).text == "Ok."
+    assert b'"max_tokens":44' in server.requests[1].body
+
+
+def test_a_closed_client_is_named(server: FaultyServer) -> None:
+    """Neither it nor its sessions can ask; what was said stays readable, and nothing is sent."""
+    with Client(providers=providers(server)) as client:
+        session = client.session(ANTHROPIC)
+        session.ask("Hi")
+    assert server.wait_until_closed() == 0
+    for use in (lambda: session.ask("Again"), lambda: client.session(ANTHROPIC), lambda: client.with_(prices=None)):
+        with pytest.raises(ConfigurationError, match="the client is closed"):
+            use()
+    assert (len(session.messages), len(server.requests)) == (2, 1)
+    with pytest.raises(ConfigurationError, match="the client is closed"):
+        set_default_client(client)
+
+
+@pytest.mark.parametrize(
+    ("settings", "hint"),
+    [
+        ({"polcy": None}, "unknown setting of a client: 'polcy'; did you mean 'policy'"),
+        ({"policy": 3}, "policy must be of the class Pipeline"),
+        ({"providers": {"anthropic": {"timeout": "x"}}}, r"\['timeout'\] must be a number of seconds"),
+        ({"providers": {"anthropic": {"base_url": 5}}}, r"\['base_url'\] must be a URL"),
+        ({"providers": {"anthropic": {"base_url": "localhost:8080/v1"}}}, "did you mean http://localhost:8080/v1"),
+        ({"providers": {"anthropic": {"base_url": "api.example.com"}}}, "did you mean https://api.example.com"),
+        ({"providers": {"anthropic": {"max_connections": 0}}}, r"\['max_connections'\] must be a whole number"),
+        ({"providers": {"anthropic": {"body_cap": -1}}}, r"\['body_cap'\] must be a whole number"),
+        ({"providers": {"anthropic": {"max_retries": True}}}, r"\['max_retries'\] must be a whole number"),
+        ({"providers": {"anthropic": "sk-secret"}}, "must be a mapping of settings"),
+        ({"providers": ["anthropic"]}, "providers must be a mapping"),
+        ({"store": "sqlite:///x"}, "store must be a Store"),
+    ],
+)
+def test_wrong_settings_are_refused_where_they_are_written(settings: dict[str, Any], hint: str) -> None:
+    """For clients and for sessions alike, with the name of the setting and without its value."""
+    with pytest.raises(ConfigurationError, match=hint) as found:
+        Client(**settings)
+    assert "secret" not in str(found.value)
+    if "providers" in settings:
+        with pytest.raises(ConfigurationError, match=hint):
+            Session(ANTHROPIC, **settings)
+
+
+def test_a_key_and_an_address_can_be_given_alone(server: FaultyServer) -> None:
+    """`api_key` and `base_url` belong to the provider of the session's model, beside other settings of it."""
+    reply = ask(ANTHROPIC, "Hi", api_key="other", base_url=server.url, providers={"anthropic": {"max_retries": 0}})
+    assert reply.text == "Ok."
+    assert server.requests[0].headers["x-api-key"] == "other"
+
+
+def test_no_frame_of_a_failing_configuration_holds_a_key() -> None:
+    """A mistyped setting leaves the key in no local variable of the library's frames."""
+    key = "canary-4f1d8c0b97e2"
+    for fail in (
+        lambda: Session(ANTHROPIC, api_key=key, timeot=3),  # type: ignore[call-arg]
+        lambda: Session(ANTHROPIC, providers={"anthropic": {"api_key": key, "timeot": 3}}),
+        lambda: ask(ANTHROPIC, "Hi", api_key=key, max_rounds=0),
+        lambda: Client(providers={"anthropic": {"api_key": key, "timeout": "x"}}),
+        lambda: Client().with_(providers={"anthropic": {"api_key": key, "timeout": "x"}}),
+        lambda: Client().ask(ANTHROPIC, "Hi", api_key=key, max_rounds=0),
+        lambda: Session.load(b"{", api_key=key),
+    ):
+        with pytest.raises(ConfigurationError) as found:
+            fail()
+        trace = found.value.__traceback__
+        frames = []
+        while trace is not None:
+            if "/tests/" not in trace.tb_frame.f_code.co_filename:
+                frames.append(trace.tb_frame)
+            trace = trace.tb_next
+        assert frames
+        assert [frame.f_code.co_qualname for frame in frames if key in repr(frame.f_locals)] == []
