@@ -4,6 +4,7 @@ Another thread of the parent may have held a lock at the time of the fork, and d
 """
 
 import os
+import threading
 from typing import Protocol
 from weakref import WeakSet
 
@@ -32,6 +33,25 @@ def reset_after_fork(target: Forkable) -> None:
 def process_generation() -> int:
     """Return a number that differs between a process and the children that it forks."""
     return _Process.generation
+
+
+class ProcessLock:
+    """A lock that a forked child replaces by a new one: nobody there could release its parent's."""
+
+    __slots__ = ("__weakref__", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        reset_after_fork(self)
+
+    def after_fork(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 def _after_fork() -> None:

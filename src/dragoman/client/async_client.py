@@ -23,7 +23,8 @@ class AsyncClient(ClientBase):
 
         Raises ConfigurationError if one of them contradicts the client, or if the client is closed.
         """
-        return AsyncSession(model, **self._own(settings))
+        settings = self._own(settings)
+        return AsyncSession(model, **settings)
 
     async def resume(
         self,
@@ -34,22 +35,26 @@ class AsyncClient(ClientBase):
         **settings: Unpack[SessionSettings],
     ) -> AsyncSession:
         """Return a stored session, by default of the client's store; see `AsyncSession.resume`."""
-        return await AsyncSession.resume(session_id, self._store(store), model=model, **self._own(settings))
+        settings = self._own(settings)
+        return await AsyncSession.resume(session_id, self._store(store), model=model, **settings)
 
     def load(self, data: bytes | str, *, model: str | None = None, **settings: Unpack[SessionSettings]) -> AsyncSession:
         """Return the session of a `Session.dump`; see `Session.load`."""
-        return AsyncSession.load(data, model=model, **self._own(settings))
+        settings = self._own(settings)
+        return AsyncSession.load(data, model=model, **settings)
 
     async def ask(self, model: str | None, prompt: UserInput, **settings: Unpack[NewSessionSettings]) -> Reply[str]:
         """Return the answer to one question, in a session of its own."""
-        async with AsyncSession(model, **self._own(settings)) as session:
+        settings = self._own(settings)
+        async with AsyncSession(model, **settings) as session:
             return await session.ask(prompt)
 
     def stream(
         self, model: str | None, prompt: UserInput, **settings: Unpack[NewSessionSettings]
     ) -> AsyncReplyStream[str]:
         """Return the answer to one question as a stream, in a session of its own."""
-        return AsyncSession(model, **self._own(settings)).stream(prompt)
+        settings = self._own(settings)
+        return AsyncSession(model, **settings).stream(prompt)
 
     async def close(self) -> None:
         """Close the client and its idle connections. Its sessions cannot ask any more, and stay readable."""

@@ -26,7 +26,8 @@ class Client(ClientBase):
 
         Raises ConfigurationError if one of them contradicts the client, or if the client is closed.
         """
-        return Session(model, **self._own(settings))
+        settings = self._own(settings)
+        return Session(model, **settings)
 
     def resume(
         self,
@@ -37,20 +38,24 @@ class Client(ClientBase):
         **settings: Unpack[SessionSettings],
     ) -> Session:
         """Return a stored session, by default of the client's store; see `Session.resume`."""
-        return Session.resume(session_id, self._store(store), model=model, **self._own(settings))
+        settings = self._own(settings)
+        return Session.resume(session_id, self._store(store), model=model, **settings)
 
     def load(self, data: bytes | str, *, model: str | None = None, **settings: Unpack[SessionSettings]) -> Session:
         """Return the session of a `Session.dump`; see `Session.load`."""
-        return Session.load(data, model=model, **self._own(settings))
+        settings = self._own(settings)
+        return Session.load(data, model=model, **settings)
 
     def ask(self, model: str | None, prompt: UserInput, **settings: Unpack[NewSessionSettings]) -> Reply[str]:
         """Return the answer to one question, in a session of its own."""
-        with Session(model, **self._own(settings)) as session:
+        settings = self._own(settings)
+        with Session(model, **settings) as session:
             return session.ask(prompt)
 
     def stream(self, model: str | None, prompt: UserInput, **settings: Unpack[NewSessionSettings]) -> ReplyStream[str]:
         """Return the answer to one question as a stream, in a session of its own."""
-        return Session(model, **self._own(settings)).stream(prompt)
+        settings = self._own(settings)
+        return Session(model, **settings).stream(prompt)
 
     def close(self) -> None:
         """Close the client and its idle connections. Its sessions cannot ask any more, and stay readable."""

@@ -2,18 +2,17 @@
 
 import asyncio
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
-from weakref import WeakSet
 
 from pydantic import ValidationError
 
 from dragoman.adapter.errors import EventError, EventOverflowError
+from dragoman.canonical.forks import reset_after_fork
 from dragoman.canonical.ids import new_ulid
 from dragoman.events.catalogue import CATALOGUE
 from dragoman.events.event import Actor, Event, Payload, Sensitivity, parse_word
@@ -53,7 +52,7 @@ class EventBus:
         self._new_id = new_id
         self._lock = threading.Lock()
         self._subscriptions: tuple[Subscription, ...] = ()
-        _buses.add(self)
+        reset_after_fork(self)
 
     def subscribe(
         self,
@@ -227,18 +226,6 @@ class EventBus:
         self._lock = threading.Lock()
         for subscription in self._subscriptions:
             subscription.after_fork()
-
-
-_buses: WeakSet[EventBus] = WeakSet()
-
-
-def _after_fork() -> None:
-    for bus in list(_buses):
-        bus.after_fork()
-
-
-if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _index_types(payloads: Iterable[type[Payload]]) -> dict[str, type[Payload]]:

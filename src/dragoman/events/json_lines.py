@@ -2,13 +2,13 @@
 
 import logging
 import os
-import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from dragoman.adapter.errors import EventError
+from dragoman.canonical.forks import ProcessLock
 from dragoman.events.catalogue import CATALOGUE
 from dragoman.events.event import Event, Payload, read_event
 
@@ -24,7 +24,7 @@ class JsonLines:
 
     def __init__(self, path: str | Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
         self._open = True
 
     def __call__(self, event: Event) -> None:

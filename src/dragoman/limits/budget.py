@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from threading import Lock
 from typing import Literal, get_args
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, Prices
 from dragoman.adapter.errors import BudgetExceededError, ConfigurationError, UnpricedModelError
+from dragoman.canonical.forks import ProcessLock
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
@@ -82,7 +82,7 @@ class Budget:
         self.tokens = tokens
         self.per: Per = per
         self.allow_unpriced = allow_unpriced
-        self._lock = Lock()
+        self._lock = ProcessLock()
         self._users: dict[str | None, BudgetAccount] = {}
 
     def __repr__(self) -> str:

@@ -5,12 +5,12 @@ polling or starvation. `claim.lua`, `settle.lua` and `notice.lua` do the same in
 """
 
 import os
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from weakref import WeakSet
 
+from dragoman.canonical.forks import ProcessLock
 from dragoman.limits.limit import Claim
 
 _MAX_ENTRIES = 10_000
@@ -59,7 +59,7 @@ class LocalCounters:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
         self._states: dict[str, BucketState] = {}
         _all.add(self)
 
@@ -134,7 +134,7 @@ class LocalCounters:
 
     def after_fork(self) -> None:
         """Replace the lock in a child process: another thread of the parent may have held it."""
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
 
 
 _all: WeakSet[LocalCounters] = WeakSet()

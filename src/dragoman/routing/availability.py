@@ -11,13 +11,13 @@ A call counts once, however often it was tried, so that a call which uses up its
 """
 
 import logging
-import threading
 from bisect import insort
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
 from dragoman.adapter.errors import DragomanError, NetworkError, NotFoundError, ProviderError, StreamTruncatedError
+from dragoman.canonical.forks import ProcessLock
 
 logger = logging.getLogger("dragoman.routing")
 
@@ -73,7 +73,7 @@ class Availability:
         self.thresholds = thresholds or OutageThresholds()
         self._models: dict[str, _Health] = {}
         self._providers: dict[str, _Health] = {}
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
 
     def report(self, model: str, error: DragomanError | None, at: datetime) -> None:
         """Record how one call of a model ended: None is success. Errors that are the fault of the request, or that

@@ -4,13 +4,11 @@ A transaction is a function of a connection. It is run again from its beginning 
 do nothing but use that connection.
 """
 
-import os
 import random
 import selectors
 import sqlite3
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import Enum, auto
@@ -22,6 +20,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, SQLAlc
 from sqlalchemy.pool import StaticPool
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError, mask_secrets
+from dragoman.canonical.forks import reset_after_fork
 from dragoman.store.errors import StoreBusyError, StoreError
 
 Result = TypeVar("Result")
@@ -69,7 +68,7 @@ class Database:
             else self._create_postgres_engine(pool_size)
         )
         self._lock = threading.RLock()
-        _open_databases.add(self)
+        reset_after_fork(self)
 
     def read(self, work: Callable[[Connection], Result]) -> Result:
         """Run a read-only transaction on a snapshot of the database, and return its result."""
@@ -269,15 +268,3 @@ def _database_message(error: SQLAlchemyError) -> str:
 
 def _to_store_error(error: SQLAlchemyError) -> StoreError:
     return StoreError(f"the database failed, and nothing was changed: {_database_message(error)}")
-
-
-_open_databases: "weakref.WeakSet[Database]" = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for database in list(_open_databases):
-        database.after_fork()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which never forks
-    os.register_at_fork(after_in_child=_after_fork)

@@ -87,6 +87,8 @@ class PreparedRequest:
     body: bytes
     stream: bool
     key: ApiKey | None = None
+    server: str = ""
+    """Host and port, for errors."""
 
 
 @dataclass(slots=True)
@@ -165,11 +167,11 @@ class Call:
 
     def to_error(self, exception: Exception) -> DragomanError:
         """Return the error that an exception during an attempt means. Bugs are raised unchanged."""
-        error = as_error(exception, self.adapter.provider, self.prepared.key)
+        error = as_error(exception, self.adapter.provider, self.prepared.key, self.prepared.server)
         if error is None:
             raise exception
         if isinstance(error, RequestTimeoutError) and self.headers and not self.prepared.stream:
-            error = RequestTimeoutError(_NOT_COMPLETE)
+            error = RequestTimeoutError(_at(self.prepared.server, _NOT_COMPLETE))
         if isinstance(error, ProviderError):
             error.provider = error.provider or self.adapter.provider
         return error
@@ -246,19 +248,20 @@ def validate_timeout(seconds: float) -> float:
     return seconds
 
 
-def as_error(exception: Exception, provider: str, key: ApiKey | None = None) -> DragomanError | None:
+def as_error(exception: Exception, provider: str, key: ApiKey | None = None, server: str = "") -> DragomanError | None:
     """Return the error that an exception means; None if it is a bug, not a failed request.
 
-    Masks the API key in the exception's text.
+    Masks the API key in the exception's text. ``server`` is host and port, which the error names.
     """
     if isinstance(exception, DragomanError):
         return exception
     class_names = _class_names(exception, _HTTP_LIBRARIES)
     if "TimeoutException" in class_names or isinstance(exception, TimeoutError):
         message = next((text for name, text in _TIMEOUTS.items() if name in class_names), _NO_DATA)
-        return RequestTimeoutError(message, provider=provider)
+        return RequestTimeoutError(_at(server, message), provider=provider)
     if "DecodingError" in class_names:
-        return MalformedReplyError(_describe("the reply could not be decoded", exception, key), provider=provider)
+        problem = _at(server, "the reply could not be decoded")
+        return MalformedReplyError(_describe(problem, exception, key), provider=provider)
     if class_names & {"LocalProtocolError", "UnsupportedProtocol", "InvalidURL"}:
         return RequestError(f"the request cannot be sent: {type(exception).__name__}")
     if (
@@ -266,18 +269,18 @@ def as_error(exception: Exception, provider: str, key: ApiKey | None = None) -> 
         or isinstance(exception, OSError)
         or _class_names(exception, _BACKEND_LIBRARIES)
     ):
-        return NetworkError(_describe("the connection failed", exception, key), provider=provider)
-    return _vendor_error(exception, provider, key)
+        return NetworkError(_describe(_failed_connection(server), exception, key), provider=provider)
+    return _vendor_error(exception, provider, key, server)
 
 
-def _vendor_error(exception: Exception, provider: str, key: ApiKey | None) -> DragomanError | None:
+def _vendor_error(exception: Exception, provider: str, key: ApiKey | None, server: str) -> DragomanError | None:
     class_names = _class_names(exception, _VENDOR_PACKAGES)
     if "APITimeoutError" in class_names:
-        return RequestTimeoutError(_NO_DATA, provider=provider)
+        return RequestTimeoutError(_at(server, _NO_DATA), provider=provider)
     if "APIConnectionError" in class_names:
         cause = exception.__cause__
-        inner = as_error(cause, provider, key) if isinstance(cause, Exception) else None
-        return inner or NetworkError(_describe("the connection failed", exception, key), provider=provider)
+        inner = as_error(cause, provider, key, server) if isinstance(cause, Exception) else None
+        return inner or NetworkError(_describe(_failed_connection(server), exception, key), provider=provider)
     if class_names or (isinstance(exception, TypeError) and "authentication" in str(exception)):
         return ConfigurationError(_describe("the client refuses to send the request", exception, key))
     return None
@@ -285,6 +288,22 @@ def _vendor_error(exception: Exception, provider: str, key: ApiKey | None) -> Dr
 
 def _class_names(exception: Exception, libraries: frozenset[str]) -> set[str]:
     return {kind.__name__ for kind in type(exception).__mro__ if kind.__module__.partition(".")[0] in libraries}
+
+
+def _at(server: str, problem: str) -> str:
+    """Put the server's host and port before a problem."""
+    return f"{server}: {problem}" if server else problem
+
+
+def _failed_connection(server: str) -> str:
+    return f"the connection to {server} failed" if server else "the connection failed"
+
+
+def server_of(url: Any) -> str:
+    """Return host and port of an address, for errors."""
+    port = url.port or {"http": 80, "https": 443}.get(url.scheme)
+    host = f"[{url.host}]" if ":" in url.host else url.host
+    return f"{host}:{port}"
 
 
 def _describe(problem: str, exception: Exception, key: ApiKey | None) -> str:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from itertools import islice
 
 from dragoman.adapter.errors import DragomanError
+from dragoman.canonical.forks import reset_after_fork
 from dragoman.transport.call import AsyncResponse, RawResponse, SyncResponse
 
 DRAIN_SECONDS = 0.2
@@ -55,6 +56,11 @@ class ReadWatchdog:
 
     def __init__(self, timeout: float = DRAIN_SECONDS) -> None:
         self._timeout = timeout
+        self.after_fork()
+        reset_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Start without a thread and without connections: a child process has none of its parent's."""
         self._lock = threading.Lock()
         self._deadlines: dict[socket.socket, float] = {}
         self._thread: threading.Thread | None = None
@@ -64,7 +70,7 @@ class ReadWatchdog:
         """Limit how long a read may block inside the context. The connection is not touched after the context ends."""
         with self._lock:
             self._deadlines[connection] = time.monotonic() + self._timeout
-            if self._thread is None or not self._thread.is_alive():  # a fork does not copy the thread
+            if self._thread is None:
                 self._thread = threading.Thread(target=self._watch, name="dragoman-overdue", daemon=True)
                 self._thread.start()
         try:

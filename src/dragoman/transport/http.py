@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.wire import WireRequest
-from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse
+from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse, server_of
 from dragoman.transport.credentials import ApiKey, Credentials
 from dragoman.transport.engines.engine import ConnectionSettings, choose_async_engine, choose_sync_engine
 from dragoman.transport.engines.pool import acquire
 from dragoman.transport.engines.shared_pools import shared_pools
+from dragoman.transport.process_check import ProcessCheck
 from dragoman.transport.request_validation import full_url, has_own_key, http_headers, validate_method
 from dragoman.transport.retrying_transport import AsyncRetryingTransport, RetryingTransport, TransportSettings
 from dragoman.transport.settings import check_transport_settings
@@ -59,6 +60,7 @@ class HttpTransport(RetryingTransport):
         connection_settings = ConnectionSettings(proxy, verify, http2)
         self._engine = choose_sync_engine(client, engine, connection_settings, environ)
         self._callers_client = None if client is None else self._engine.wrap_client(client)
+        self._process = ProcessCheck()
         self._pools = shared_pools(self._engine, connection_settings, max_connections)
 
     def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
@@ -67,6 +69,7 @@ class HttpTransport(RetryingTransport):
     @contextlib.contextmanager
     def _open(self, call: Call) -> Iterator[SyncResponse]:
         if self._callers_client is not None:
+            self._process.warn_after_fork()
             with contextlib.closing(self._callers_client.send(call)) as response:
                 yield response
             return
@@ -115,6 +118,7 @@ class AsyncHttpTransport(AsyncRetryingTransport):
         connection_settings = ConnectionSettings(proxy, verify, http2)
         self._engine = choose_async_engine(client, engine, connection_settings, environ)
         self._callers_client = None if client is None else self._engine.wrap_async_client(client)
+        self._process = ProcessCheck()
         self._pools = shared_pools(self._engine, connection_settings, max_connections)
 
     def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
@@ -123,6 +127,7 @@ class AsyncHttpTransport(AsyncRetryingTransport):
     @contextlib.asynccontextmanager
     async def _open(self, call: Call) -> AsyncIterator[AsyncResponse]:
         if self._callers_client is not None:
+            self._process.warn_after_fork()
             async with contextlib.aclosing(await self._callers_client.send(call)) as response:
                 yield response
             return
@@ -158,13 +163,15 @@ def _prepare_request(
 ) -> PreparedRequest:
     endpoint = adapter.endpoint
     target = credentials.target(adapter, keyless=keyless or has_own_key(request, endpoint))
+    url = full_url(target.base_url, request.path)
     return PreparedRequest(
         method=validate_method(request.method),
-        url=full_url(target.base_url, request.path),
+        url=url,
         headers=http_headers(request, endpoint, target),
         body=request.body,
         stream=request.stream,
         key=target.key,
+        server=server_of(url),
     )
 
 

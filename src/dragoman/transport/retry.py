@@ -8,7 +8,6 @@ when most calls fail.
 import logging
 import math
 import random
-import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from datetime import UTC, datetime
 
 from dragoman.adapter.errors import ProviderError, RateLimitError
 from dragoman.adapter.replies.error_context import retry_after
+from dragoman.canonical.forks import ProcessLock
 from dragoman.transport.contract import Attempt
 
 _log = logging.getLogger("dragoman.transport")
@@ -109,7 +109,7 @@ class RetryQuota:
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
         self._remaining = capacity
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
 
     @property
     def remaining(self) -> int:

@@ -15,8 +15,9 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.wire import WireRequest
-from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse
+from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse, server_of
 from dragoman.transport.credentials import ApiKey
+from dragoman.transport.process_check import ProcessCheck
 from dragoman.transport.request_validation import ACCEPT_ENCODING, validate_headers, validate_path
 from dragoman.transport.retrying_transport import AsyncRetryingTransport, RetryingTransport, TransportSettings
 
@@ -40,12 +41,14 @@ class VendorTransport(RetryingTransport):
         settings.setdefault("timeout", None)
         super().__init__(**settings)
         self._sender = _create_sender(client, asynchronous=False)
+        self._process = ProcessCheck()
 
     def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
-        return _prepare_request(request, self._sender.key)
+        return _prepare_request(request, self._sender)
 
     @contextlib.contextmanager
     def _open(self, call: Call) -> Iterator[SyncResponse]:
+        self._process.warn_after_fork()
         try:
             response = self._sender.send(call)
         except Exception as raised:
@@ -66,12 +69,14 @@ class AsyncVendorTransport(AsyncRetryingTransport):
         settings.setdefault("timeout", None)
         super().__init__(**settings)
         self._sender = _create_sender(client, asynchronous=True)
+        self._process = ProcessCheck()
 
     def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
-        return _prepare_request(request, self._sender.key)
+        return _prepare_request(request, self._sender)
 
     @contextlib.asynccontextmanager
     async def _open(self, call: Call) -> AsyncIterator[AsyncResponse]:
+        self._process.warn_after_fork()
         try:
             response = await self._sender.send(call)
         except Exception as raised:
@@ -85,7 +90,7 @@ class AsyncVendorTransport(AsyncRetryingTransport):
         """Do nothing: the client is the caller's to close."""
 
 
-def _prepare_request(request: WireRequest, key: ApiKey | None) -> PreparedRequest:
+def _prepare_request(request: WireRequest, sender: "_StainlessSender | _OllamaSender") -> PreparedRequest:
     if request.method != "POST":
         raise RequestError(f"a vendor's client supports only POST, not {request.method:.20}")
     headers = {
@@ -93,7 +98,8 @@ def _prepare_request(request: WireRequest, key: ApiKey | None) -> PreparedReques
         "content-type": "application/json",
         **validate_headers(request.headers),
     }
-    return PreparedRequest("POST", validate_path(request.path), headers, request.body, request.stream, key)
+    path = validate_path(request.path)
+    return PreparedRequest("POST", path, headers, request.body, request.stream, sender.key, sender.server)
 
 
 def _error_response(exception: Exception) -> Any:
@@ -115,6 +121,7 @@ class _StainlessSender:
         self._client = client
         key = getattr(client, "api_key", None)
         self.key = ApiKey(key) if isinstance(key, str) and key else None
+        self.server = _server(client)
         self._http = importlib.import_module(_http_library(client._client))
         self._needs_parsed_body = any(".lib." in base.__module__ for base in type(client).__mro__) or bool(
             getattr(client, "_provider", None)
@@ -144,6 +151,7 @@ class _OllamaSender:
         self._http = client._client
         key = self._http.headers.get("authorization", "").removeprefix("Bearer ")
         self.key = ApiKey(key) if key else None
+        self.server = _server(self._http)
 
     def send(self, call: Call) -> Any:
         """Return the response, or an awaitable of it."""
@@ -167,6 +175,12 @@ def _create_sender(client: Any, *, asynchronous: bool) -> _StainlessSender | _Ol
         expected, alternative = ("an async", "VendorTransport") if asynchronous else ("a sync", "AsyncVendorTransport")
         raise ConfigurationError(f"{client_type} is not {expected} client: pass it to {alternative}")
     return _OllamaSender(client) if vendor == "ollama" else _StainlessSender(client)
+
+
+def _server(client: Any) -> str:
+    """Return host and port of a client's address; empty if it has none yet."""
+    url = getattr(client, "base_url", None)
+    return server_of(url) if getattr(url, "host", None) else ""
 
 
 def _http_library(client: Any) -> str:

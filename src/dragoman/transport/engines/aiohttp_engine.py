@@ -14,6 +14,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -59,7 +60,11 @@ class AiohttpEngine(Engine):
             limit=size, ssl=context, keepalive_timeout=IDLE_SECONDS, resolver=_Resolver(), socket_factory=_new_socket
         )
         session = aiohttp.ClientSession(
-            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False, timeout=aiohttp.ClientTimeout()
+            connector=connector,
+            request_class=_request_class(),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+            timeout=aiohttp.ClientTimeout(),
         )
         return AiohttpClient(session, find_proxies(connection_settings.proxy).find(url))
 
@@ -79,6 +84,7 @@ class AiohttpClient:
     async def send(self, call: Call) -> AsyncResponse:
         prepared, timeouts = call.prepared, call.new_attempt()
         aiohttp = _aiohttp()
+        _transport_in_use.set(None)
         try:
             response = await self._session.request(
                 prepared.method,
@@ -86,7 +92,7 @@ class AiohttpClient:
                 headers=prepared.headers,
                 data=io.BytesIO(prepared.body) if len(prepared.body) >= _LARGE_BODY else prepared.body or None,
                 timeout=aiohttp.ClientTimeout(
-                    connect=timeouts["pool"],
+                    connect=timeouts["connect" if self._owned else "pool"],
                     sock_connect=timeouts["connect"],
                     sock_read=timeouts["read"],
                     ceil_threshold=math.inf,
@@ -100,6 +106,9 @@ class AiohttpClient:
             )
         except aiohttp.ClientConnectorError as error:
             raise ConnectionError(_describe_failure(error)) from None
+        except BaseException:
+            _abort(_transport_in_use.get())
+            raise
         return AiohttpResponse(response)
 
     async def aclose(self) -> None:
@@ -118,6 +127,28 @@ class AiohttpClient:
         closing = connector.close().__await__()
         with contextlib.suppress(RuntimeError, StopIteration):
             next(closing)  # The first step closes the connections; the others wait for that.
+
+
+_transport_in_use: ContextVar[Any] = ContextVar("transport_in_use", default=None)
+"""The asyncio transport of the request that the current task sends."""
+
+
+@cache
+def _request_class() -> Any:
+    """aiohttp's request, which notes its transport."""
+
+    class Request(_aiohttp().ClientRequest):  # type: ignore[misc]  # a class that is known when it is needed
+        async def send(self, conn: Any) -> Any:
+            _transport_in_use.set(conn.transport)
+            return await super().send(conn)
+
+    return Request
+
+
+def _abort(transport: Any) -> None:
+    """Close a connection at once. Closing it properly would wait until a server has read what is left to send."""
+    if transport is not None:
+        transport.abort()
 
 
 class _Resolver:
@@ -181,7 +212,10 @@ class AiohttpResponse:
 
     async def aclose(self) -> None:
         """Give the connection back to the pool if the body was read to its end, else close it. Never waits."""
+        connection = self._response.connection
+        unfinished = None if connection is None else connection.transport
         self._response.close()
+        _abort(unfinished)
 
 
 def _take_buffered(stream: Any) -> bytes:

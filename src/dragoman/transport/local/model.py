@@ -20,6 +20,7 @@ from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 from dragoman.adapter.replies.stream_decoder import wrap_malformed
+from dragoman.canonical.forks import reset_after_fork
 from dragoman.transport.local.compute import runtime_properties
 from dragoman.transport.local.files import model_file
 from dragoman.transport.local.gguf import context_length
@@ -200,9 +201,34 @@ class _LineWriter:
             self._emit(line)
 
 
-_paths: dict[str, Path] = {}
-_loaded: dict[Path, LocalModel] = {}
-_loading = threading.Lock()
+class _Models:
+    """The models that this process has loaded. A forked child loads its own: it has not the runtime's threads."""
+
+    def __init__(self) -> None:
+        self._paths: dict[str, Path] = {}
+        self._loaded: dict[Path, LocalModel] = {}
+        self._loading = threading.Lock()
+        self._inherited: list[dict[Path, LocalModel]] = []
+        reset_after_fork(self)
+
+    def after_fork(self) -> None:
+        self._inherited.append(self._loaded)  # ending them would wait for threads that do not exist
+        self._loaded, self._loading = {}, threading.Lock()
+
+    def get(self, name: str, notify: Callable[[str], None]) -> LocalModel:
+        with self._loading:
+            if name not in self._paths:
+                self._paths[name] = model_file(name).resolve()
+            path = self._paths[name]
+            if path not in self._loaded:
+                notify(f"loading {name}, which takes a few seconds")
+                started_at = time.monotonic()
+                self._loaded[path] = LocalModel(path)
+                logger.info("loaded %s in %.1f s", name, time.monotonic() - started_at)
+            return self._loaded[path]
+
+
+_models = _Models()
 
 
 def get_model(name: str, notify: Callable[[str], None]) -> LocalModel:
@@ -210,16 +236,7 @@ def get_model(name: str, notify: Callable[[str], None]) -> LocalModel:
 
     Raises MissingExtraError, NotFoundError and ConfigurationError.
     """
-    with _loading:
-        if name not in _paths:
-            _paths[name] = model_file(name).resolve()
-        path = _paths[name]
-        if path not in _loaded:
-            notify(f"loading {name}, which takes a few seconds")
-            started_at = time.monotonic()
-            _loaded[path] = LocalModel(path)
-            logger.info("loaded %s in %.1f s", name, time.monotonic() - started_at)
-        return _loaded[path]
+    return _models.get(name, notify)
 
 
 def _uses_sampling(options: Json) -> bool:
