@@ -32,10 +32,13 @@ CLIENTS = {
     "any-llm": ("any_llm", "any_llm", tuple(WIRES)),
     "Dragoman": ("dragoman", "", tuple(WIRES)),
     "Dragoman[speed]": ("dragoman", "speed", tuple(WIRES)),
+    "a Session each": ("dragoman_session", "", tuple(WIRES)),
+    "a Session each[speed]": ("dragoman_session", "speed", tuple(WIRES)),
 }
 """By title: the module, the environment (this one if it is empty) and the wires that are used through it."""
 
 ROWS: dict[str, tuple[str, int, int]] = {
+    "one call, sync": ("sync", 1, 10),
     "one call": ("call", 1, 10),
     "one delta, all at once": ("burst", 1, 1),
     "one delta, one a millisecond": ("paced", 1, 1),
@@ -115,6 +118,9 @@ def measure(wire: str, base: str, cache: Path, rounds: int, only: Sequence[str],
 def _cells(titles: Sequence[str], taken: dict[str, list[dict[str, float]]], events: int) -> list[str]:
     cells = []
     for title in titles:
+        if not all(taken[title]):
+            cells.append("")
+            continue
         cpu, wall = (statistics.median(each[kind] for each in taken[title]) * 1e6 / events for kind in ("cpu", "wall"))
         pairs = zip(taken[title], taken[titles[0]], strict=True)
         ratio = statistics.median(each["cpu"] / raw["cpu"] for each, raw in pairs)

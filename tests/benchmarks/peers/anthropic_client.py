@@ -16,9 +16,14 @@ class Official:
             "max_tokens": 100,
         }
         self._client = cache(lambda base: anthropic.AsyncAnthropic(base_url=base, api_key=KEY, max_retries=0))
+        self._sync_client = cache(lambda base: anthropic.Anthropic(base_url=base, api_key=KEY, max_retries=0))
 
     async def call(self, base: str) -> str:
         reply = await self._client(base).messages.create(**self._asked)
+        return "".join(block.text for block in reply.content if block.type == "text")
+
+    def call_sync(self, base: str) -> str:
+        reply = self._sync_client(base).messages.create(**self._asked)
         return "".join(block.text for block in reply.content if block.type == "text")
 
     async def stream(self, base: str, *, tools: bool) -> str:

@@ -4,7 +4,7 @@ from functools import cache
 
 from dragoman import AdapterOptions, Message, RequestContext, ToolDefinition, WireRequest, get_adapter
 from dragoman.canonical.events import MessageComplete, TextDelta, ToolUseInputDelta
-from dragoman.transport import AsyncHttpTransport
+from dragoman.transport import AsyncHttpTransport, HttpTransport
 from tests.benchmarks.peers.tasks import DESCRIPTION, KEY, PARAMETERS, QUESTION, Client
 from tests.benchmarks.wires import WIRES
 
@@ -16,6 +16,7 @@ class Ours:
         self._adapter = get_adapter(WIRES[wire].model)
         suffix = "/v1" if wire in ("responses", "chat") else ""
         self._transport = cache(lambda base: AsyncHttpTransport(base_url=base + suffix, api_key=KEY))
+        self._sync_transport = cache(lambda base: HttpTransport(base_url=base + suffix, api_key=KEY))
         self._messages = [Message.user(QUESTION)]
 
     def _request(self, *, stream: bool, tools: bool = False) -> tuple[WireRequest, RequestContext]:
@@ -26,6 +27,11 @@ class Ours:
     async def call(self, base: str) -> str:
         request, context = self._request(stream=False)
         reply = await self._transport(base).send(self._adapter, request)
+        return self._adapter.from_wire_response(reply, context).text
+
+    def call_sync(self, base: str) -> str:
+        request, context = self._request(stream=False)
+        reply = self._sync_transport(base).send(self._adapter, request)
         return self._adapter.from_wire_response(reply, context).text
 
     async def stream(self, base: str, *, tools: bool) -> str:

@@ -14,6 +14,7 @@ class Official:
     def __init__(self, wire: str) -> None:
         self._model = model(wire)
         self._client = cache(lambda base: ollama.AsyncClient(host=base))
+        self._sync_client = cache(lambda base: ollama.Client(host=base))
 
     async def _ask(self, base: str, **more: Any) -> Any:
         messages = [{"role": "user", "content": QUESTION}]
@@ -21,6 +22,11 @@ class Official:
 
     async def call(self, base: str) -> str:
         return (await self._ask(base)).message.content or ""
+
+    def call_sync(self, base: str) -> str:
+        messages = [{"role": "user", "content": QUESTION}]
+        reply = self._sync_client(base).chat(self._model, messages, options={"num_predict": 100})
+        return reply.message.content or ""
 
     async def stream(self, base: str, *, tools: bool) -> str:
         pieces: list[str] = []

@@ -23,6 +23,7 @@ class Official:
         self._tool = OFFERED[wire]
         self._model = model(wire)
         self._client = cache(lambda base: openai.AsyncOpenAI(base_url=f"{base}/v1", api_key=KEY, max_retries=0))
+        self._sync_client = cache(lambda base: openai.OpenAI(base_url=f"{base}/v1", api_key=KEY, max_retries=0))
 
     def _tool_arguments(self, *, tools: bool) -> dict[str, Any]:
         return {"tools": [self._tool]} if tools else {}
@@ -37,6 +38,12 @@ class Chat(Official):
 
     async def call(self, base: str) -> str:
         return (await self._ask(base)).choices[0].message.content or ""
+
+    def call_sync(self, base: str) -> str:
+        messages: list[Any] = [{"role": "user", "content": QUESTION}]
+        completions = self._sync_client(base).chat.completions
+        reply = completions.create(model=self._model, messages=messages, max_completion_tokens=100)
+        return reply.choices[0].message.content or ""
 
     async def stream(self, base: str, *, tools: bool) -> str:
         pieces: list[str] = []
@@ -53,6 +60,10 @@ class Responses(Official):
 
     async def call(self, base: str) -> str:
         return responses_text(await self._ask(base))
+
+    def call_sync(self, base: str) -> str:
+        responses = self._sync_client(base).responses
+        return responses_text(responses.create(model=self._model, input=QUESTION, max_output_tokens=100))
 
     async def stream(self, base: str, *, tools: bool) -> str:
         stream = await self._ask(base, **self._tool_arguments(tools=tools), stream=True)

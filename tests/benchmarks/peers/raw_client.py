@@ -76,12 +76,17 @@ class Raw:
         self._fields = {"model": model(wire), **self._wire.fields}
         self._tool = OFFERED[wire]
         self._client = client
+        self._sync_client = httpx.Client(timeout=600)
         self._headers = {"authorization": f"Bearer {KEY}", "x-api-key": KEY, "anthropic-version": "2026-10-21"}
 
     async def call(self, base: str) -> str:
         body = {**self._fields, "stream": False}
         reply = await self._client.post(base + self._path, json=body, headers=self._headers)
         return self._wire.text(reply.json())
+
+    def call_sync(self, base: str) -> str:
+        body = {**self._fields, "stream": False}
+        return self._wire.text(self._sync_client.post(base + self._path, json=body, headers=self._headers).json())
 
     async def stream(self, base: str, *, tools: bool) -> str:
         body = {**self._fields, "stream": True, **({"tools": [self._tool]} if tools else {})}

@@ -18,6 +18,7 @@ OFFERED = {"messages": MESSAGES_TOOL, "responses": RESPONSES_TOOL, "chat": TOOL,
 
 EXPECTED = {
     "call": SENTENCE,
+    "sync": SENTENCE,
     "slow": SENTENCE,
     "burst": "".join(words(DELTAS)),
     "paced": "".join(words(PACED)),
@@ -27,7 +28,7 @@ EXPECTED = {
 """The text, or the arguments of all calls, by shape."""
 CALLING = ("calls", "long")
 """The shapes whose streams are calls: a tool is in the request."""
-EVENTS = {"call": 1, "slow": 1, "burst": DELTAS, "paced": PACED, "calls": 20, "long": 1}
+EVENTS = {"call": 1, "sync": 1, "slow": 1, "burst": DELTAS, "paced": PACED, "calls": 20, "long": 1}
 """The divisor of the time: deltas, or calls."""
 
 

@@ -14,8 +14,11 @@ from tests.benchmarks.peers.tasks import CALLING, Client, is_expected
 
 
 async def _once(client: Client, base: str, shape: str) -> None:
-    where = f"{base}/{shape}"
-    if shape in ("call", "slow"):
+    where = f"{base}/{'call' if shape == 'sync' else shape}"
+    if shape == "sync":
+        ask: Any = client
+        found = ask.call_sync(where)
+    elif shape in ("call", "slow"):
         found = await client.call(where)
     else:
         found = await client.stream(where, tools=shape in CALLING)
@@ -24,6 +27,8 @@ async def _once(client: Client, base: str, shape: str) -> None:
 
 
 async def _timed(client: Client, base: str, order: dict[str, Any]) -> dict[str, float]:
+    if order["shape"] == "sync" and not hasattr(client, "call_sync"):
+        return {}
     wall, cpu = time.perf_counter(), time.process_time()
     for _ in range(order["repeat"]):
         if order["together"] == 1:
