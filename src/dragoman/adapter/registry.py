@@ -34,6 +34,11 @@ def providers() -> tuple[str, ...]:
     return tuple(sorted({*_entries(), *sources.extra_adapters()}))
 
 
+def is_provider(name: str) -> bool:
+    """Whether there is a provider of that name."""
+    return name in _entries() or name in sources.extra_adapters()
+
+
 def register_adapter(name: str, adapter: sources.AdapterKind) -> None:
     """Register a provider in this process: an adapter class, or a callable that returns one when it is first needed.
 

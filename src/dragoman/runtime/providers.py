@@ -23,9 +23,9 @@ def read_providers(providers: Mapping[str, Mapping[str, Any]] | None) -> dict[st
             f"providers must be a mapping such as {{'anthropic': {{...}}}}, not a value of the class "
             f"{type(providers).__name__}"
         )
-    known = registry.providers() if providers else ()
     for name in providers:
-        if name not in known:
+        if not registry.is_provider(name):
+            known = registry.providers()
             raise ConfigurationError(f"unknown provider in providers: {name!r:.60}{nearest_name(str(name), known)}")
     names = registered_setting_names()
     return {name: read_provider_settings(name, each, extra_names=names) for name, each in providers.items()}

@@ -38,7 +38,7 @@ from dragoman.session.turn.reply_reader import ReplyReader
 from dragoman.session.turn.run import TurnRun, encode, keep, tool_run
 from dragoman.tools import calls
 from dragoman.tools.calls import PreparedCall
-from dragoman.transport import AsyncStreamedReply, AsyncTransport
+from dragoman.transport import AsyncTransport
 from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
@@ -55,17 +55,14 @@ class AsyncSession(Conversation[AsyncTransport]):
     """
 
     _asynchronous: ClassVar[bool] = True
-    _running: AsyncGenerator[SessionEvent, None] | None = None
+    _running: TurnRun | None = None
 
     async def ask(
         self, prompt: UserInput | None, *, model: str | None = None, **options: Unpack[TurnOptions]
     ) -> Reply[str]:
         """As `Session.ask`."""
         run = self._start(self._new_turn(prompt, options, stream=False, model=model))
-        validator = new_answer_validator(self.options, options, early=not self.toolbox.definitions)
-        async with aclosing(self._turn_events(run, validator)) as events:
-            async for _ in events:
-                pass
+        await self._run(run, new_answer_validator(self.options, options, early=not self.toolbox.definitions))
         return run.record.to_reply()
 
     def stream(
@@ -74,17 +71,15 @@ class AsyncSession(Conversation[AsyncTransport]):
         """As `Session.stream`. Cancelling the task, or leaving ``async with``, cancels the reply; so does the next turn
         of the session."""
         run = self._start(self._new_turn(prompt, options, stream=True, model=model))
-        validator = new_answer_validator(self.options, options, early=not self.toolbox.definitions)
-        return AsyncReplyStream(self._turn_events(run, validator), run.record)
+        events = self._stream(run, new_answer_validator(self.options, options, early=not self.toolbox.definitions))
+        run.events = lambda: events
+        return AsyncReplyStream(events, run.record)
 
     async def compact(
         self, model: str | None = None, *, keep_last: int | None = None, instructions: str | None = None
     ) -> Message:
         """As `Session.compact`."""
-        run = self._start(self._compaction_turn(model, keep_last, instructions))
-        async with aclosing(self._turn_events(run)) as events:
-            async for _ in events:
-                pass
+        await self._run(self._start(self._compaction_turn(model, keep_last, instructions)))
         return self._history.messages[-1]
 
     @classmethod
@@ -135,45 +130,73 @@ class AsyncSession(Conversation[AsyncTransport]):
     ) -> None:
         await self.close()
 
-    async def _turn_events(
-        self, run: TurnRun, validator: "AnswerValidator | None" = None
-    ) -> AsyncGenerator[SessionEvent, None]:
-        await self._end_turn()
-        self._running = running = self._drive(run)
-        try:
-            async for event in running:
-                if validator is not None:
-                    validator.check_event(event)
-                yield event
-            if validator is not None:
-                validator.finish()
-        finally:
-            if self._running is running:
-                await self._end_turn()
-
     async def _end_turn(self) -> None:
         running = self._running
         if running is None:
             return
-        if inspect.isasyncgen(running) and running.ag_running:
+        events = None if running.events is None else running.events()
+        if running.events is None or getattr(events, "ag_running", False):
             raise ConfigurationError(TURN_IN_PROGRESS)
         self._running = None
-        await running.aclose()
+        if events is not None:
+            await events.aclose()
 
-    async def _drive(self, run: TurnRun) -> AsyncGenerator[SessionEvent, None]:
-        with closing(run.turn):
-            run.begin()
-            while run.effect is not None:
-                async with aclosing(
-                    self._attempt(run, run.effect) if isinstance(run.effect, Send) else self._carry_out(run)
-                ) as events:
-                    async for event in events:
-                        yield event
-        if run.error is not None:
-            raise run.error
+    async def _run(self, run: TurnRun, validator: "AnswerValidator | None" = None) -> None:
+        await self._end_turn()
+        self._running = run
+        try:
+            with closing(run.turn):
+                run.begin()
+                while run.effect is not None:
+                    if isinstance(run.effect, Send):
+                        await self._attempt_whole(run, run.effect)
+                        continue
+                    outcome, events = await self._carry_out(run)
+                    if validator is not None:
+                        await self._validate(run, validator, events)
+                    run.advance(outcome)
+            if run.error is not None:
+                raise run.error
+            if validator is not None:
+                validator.finish()
+        finally:
+            self._running = None
 
-    async def _carry_out(self, run: TurnRun) -> AsyncGenerator[SessionEvent, None]:
+    async def _stream(
+        self, run: TurnRun, validator: "AnswerValidator | None" = None
+    ) -> AsyncGenerator[SessionEvent, None]:
+        await self._end_turn()
+        self._running = run
+        try:
+            with closing(run.turn):
+                run.begin()
+                while run.effect is not None:
+                    async with aclosing(
+                        self._attempt(run, run.effect) if isinstance(run.effect, Send) else self._deliver(run)
+                    ) as events:
+                        async for event in events:
+                            if validator is not None:
+                                validator.check_event(event)
+                            yield event
+            if run.error is not None:
+                raise run.error
+            if validator is not None:
+                validator.finish()
+        finally:
+            if self._running is run:
+                self._running = None
+
+    async def _validate(self, run: TurnRun, validator: "AnswerValidator", events: Sequence[SessionEvent]) -> None:
+        try:
+            for event in events:
+                validator.check_event(event)
+        except Exception:
+            await self._abandon(run, AbandonedTurnError())
+            raise
+
+    async def _carry_out(self, run: TurnRun) -> tuple[Any, Sequence[SessionEvent]]:
         outcome: Any = None
+        events: Sequence[SessionEvent] = ()
         try:
             match run.effect:
                 case Admit():
@@ -185,25 +208,33 @@ class AsyncSession(Conversation[AsyncTransport]):
                 case RunTools():
                     outcome = await self._run_tools(run.effect.adapter, run.effect.calls)
                 case Keep():
-                    outcome = run.effect.messages
-                    for kept in keep(run.effect, self._history):
-                        yield kept
+                    outcome, events = run.effect.messages, keep(run.effect, self._history)
                 case Wait():
                     await run.effect.timing.sleep_async(run.effect.seconds)
                 case Perform():
                     outcome = await run.effect.work_async()
-        except (GeneratorExit, asyncio.CancelledError):
+        except asyncio.CancelledError:
             await self._abandon(run, AbandonedTurnError())
             raise
         except Exception as error:  # the turn handles what it can, and raises the rest
             outcome = error
+        return outcome, events
+
+    async def _deliver(self, run: TurnRun) -> AsyncGenerator[SessionEvent, None]:
+        outcome, events = await self._carry_out(run)
+        try:
+            for event in events:
+                yield event
+        except (GeneratorExit, asyncio.CancelledError):
+            await self._abandon(run, AbandonedTurnError())
+            raise
         run.advance(outcome)
 
     async def _abandon(self, run: TurnRun, outcome: Any) -> None:
         run.advance(outcome)
         while run.effect is not None:
-            async for _ in self._carry_out(run):
-                pass
+            outcome, _ = await self._carry_out(run)
+            run.advance(outcome)
         if run.error is not None and not isinstance(run.error, AbandonedTurnError):
             raise run.error
 
@@ -216,13 +247,20 @@ class AsyncSession(Conversation[AsyncTransport]):
                 async with transport.stream(send.adapter, request, **arguments) as response:
                     reader.begin(response)
                     await self._observe(send, response.headers)
-                    async with aclosing(self._read_stream(run, send, reader, response)) as events:
+                    async with aclosing(
+                        decode_stream_async(response.chunks, reader.decoder, idle_timeout=response.idle_timeout)
+                    ) as events:
                         async for event in events:
-                            yield event
+                            reader.receive(event)
+                            staged = (await self._apply_stages(send.stages, event)) if send.stages else (event,)
+                            for visible in reader.feed(staged):
+                                yield visible
                     # Kept before the connection is released: that may take a while, and other tasks run meanwhile.
-                    async with aclosing(self._finish_attempt(run, reader)) as events:
-                        async for event in events:
-                            yield event
+                    run.finish_attempt(reader)
+                    while isinstance(run.effect, (Keep, Perform)):
+                        async with aclosing(self._deliver(run)) as kept:
+                            async for each in kept:
+                                yield each
             else:
                 await self._read_whole(send, reader, transport, request, arguments)
         except (GeneratorExit, asyncio.CancelledError):
@@ -234,26 +272,26 @@ class AsyncSession(Conversation[AsyncTransport]):
                 raise
             reader.fail(error)
         if run.effect is send:
-            async with aclosing(self._finish_attempt(run, reader)) as events:
-                async for event in events:
-                    yield event
+            run.finish_attempt(reader)
 
-    async def _read_stream(
-        self, run: TurnRun, send: Send, reader: ReplyReader, response: AsyncStreamedReply
-    ) -> AsyncGenerator[SessionEvent, None]:
+    async def _attempt_whole(self, run: TurnRun, send: Send) -> None:
+        if send.options.stream:  # a middleware asks for a stream
+            async with aclosing(self._attempt(run, send)) as events:
+                async for _ in events:
+                    pass
+            return
+        reader = ReplyReader(send)
         try:
-            async with aclosing(
-                decode_stream_async(response.chunks, reader.decoder, idle_timeout=response.idle_timeout)
-            ) as events:
-                async for event in events:
-                    reader.receive(event)
-                    for visible in reader.feed(
-                        (await self._apply_stages(send.stages, event)) if send.stages else (event,)
-                    ):
-                        yield visible
-        except (GeneratorExit, asyncio.CancelledError):
+            request, transport = encode(send, run.record), self._transports.get(send.adapter)
+            await self._read_whole(
+                send, reader, transport, request, self._transports.arguments(send.adapter, send.retries)
+            )
+        except asyncio.CancelledError:
             await self._abandon(run, reader.abandon())
             raise
+        except Exception as error:
+            reader.fail(error)
+        run.finish_attempt(reader)
 
     async def _read_whole(
         self,
@@ -274,13 +312,6 @@ class AsyncSession(Conversation[AsyncTransport]):
             event = MessageComplete(reply)
             reader.receive(event)
             reader.feed(await self._apply_stages(send.stages, event))
-
-    async def _finish_attempt(self, run: TurnRun, reader: ReplyReader) -> AsyncGenerator[SessionEvent, None]:
-        run.finish_attempt(reader)
-        while isinstance(run.effect, (Keep, Perform)):
-            async with aclosing(self._carry_out(run)) as events:
-                async for event in events:
-                    yield event
 
     async def _observe(self, send: Send, headers: Any) -> None:
         for observe in send.observers:

@@ -1,6 +1,5 @@
 """Session: one conversation, with replies, streams, tools and swaps of models. The synchronous driver of a turn."""
 
-import inspect
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -8,6 +7,7 @@ from contextvars import copy_context
 from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
+from weakref import ref
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, ProviderError
@@ -39,7 +39,7 @@ from dragoman.session.turn.reply_reader import ReplyReader
 from dragoman.session.turn.run import TurnRun, encode, keep, tool_run
 from dragoman.tools import calls
 from dragoman.tools.calls import PreparedCall
-from dragoman.transport import StreamedReply, Transport
+from dragoman.transport import Transport
 from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Session(Conversation[Transport]):
     """
 
     _asynchronous: ClassVar[bool] = False
-    _running: Generator[SessionEvent, None, None] | None = None
+    _running: TurnRun | None = None
 
     def ask(self, prompt: UserInput | None, *, model: str | None = None, **options: Unpack[TurnOptions]) -> Reply[str]:
         """Return the assistant's answer, after all tool calls.
@@ -83,9 +83,7 @@ class Session(Conversation[Transport]):
         answer that violates the schema raises MessageBodyError with every violation, and stays in the history.
         """
         run = self._start(self._new_turn(prompt, options, stream=False, model=model))
-        validator = new_answer_validator(self.options, options, early=not self.toolbox.definitions)
-        for _ in self._turn_events(run, validator):
-            pass
+        self._run(run, new_answer_validator(self.options, options, early=not self.toolbox.definitions))
         return run.record.to_reply()
 
     def stream(
@@ -100,8 +98,9 @@ class Session(Conversation[Transport]):
         in a session with tools, the check is made at the end of the turn.
         """
         run = self._start(self._new_turn(prompt, options, stream=True, model=model))
-        validator = new_answer_validator(self.options, options, early=not self.toolbox.definitions)
-        return ReplyStream(self._turn_events(run, validator), run.record)
+        events = self._stream(run, new_answer_validator(self.options, options, early=not self.toolbox.definitions))
+        run.events = ref(events)  # so that dropping the stream ends the turn at once
+        return ReplyStream(events, run.record)
 
     def compact(
         self, model: str | None = None, *, keep_last: int | None = None, instructions: str | None = None
@@ -121,8 +120,7 @@ class Session(Conversation[Transport]):
         Raises CompactionError, which says what to do, if the rest would not fit, the reply is not a summary, or there
         is nothing to compact. Raises ProviderError as `ask` does; the history is then as before.
         """
-        for _ in self._turn_events(self._start(self._compaction_turn(model, keep_last, instructions))):
-            pass
+        self._run(self._start(self._compaction_turn(model, keep_last, instructions)))
         return self._history.messages[-1]
 
     @classmethod
@@ -191,46 +189,79 @@ class Session(Conversation[Transport]):
     ) -> None:
         self.close()
 
-    def _turn_events(
-        self, run: TurnRun, validator: "AnswerValidator | None" = None
-    ) -> Generator[SessionEvent, None, None]:
-        """Yield the turn's events while its answer is valid. Only one turn runs at a time."""
-        self._end_turn()
-        self._running = running = self._drive(run)
-        try:
-            if validator is None:
-                yield from running
-                return
-            for event in running:
-                validator.check_event(event)
-                yield event
-            validator.finish()
-        finally:
-            if self._running is running:
-                self._end_turn()
-
     def _end_turn(self) -> None:
         """Close a stream that is still open. Raises ConfigurationError if called from inside a turn."""
         running = self._running
         if running is None:
             return
-        if inspect.isgenerator(running) and running.gi_running:
+        events = None if running.events is None else running.events()
+        if running.events is None or getattr(events, "gi_running", False):
             raise ConfigurationError(TURN_IN_PROGRESS)
         self._running = None
-        running.close()
+        if events is not None:
+            events.close()
 
-    def _drive(self, run: TurnRun) -> Generator[SessionEvent, None, None]:
-        """Carry out the turn's effects. The async twin differs only in its awaits."""
-        with closing(run.turn):
-            run.begin()
-            while run.effect is not None:
-                yield from self._attempt(run, run.effect) if isinstance(run.effect, Send) else self._carry_out(run)
-        if run.error is not None:
-            raise run.error
+    def _run(self, run: TurnRun, validator: "AnswerValidator | None" = None) -> None:
+        """Run a turn whose events nobody reads, while its answer is valid. The async twin differs only in its
+        awaits."""
+        self._end_turn()
+        self._running = run
+        try:
+            with closing(run.turn):
+                run.begin()
+                while run.effect is not None:
+                    if isinstance(run.effect, Send):
+                        self._attempt_whole(run, run.effect)
+                        continue
+                    outcome, events = self._carry_out(run)
+                    if validator is not None:
+                        self._validate(run, validator, events)
+                    run.advance(outcome)
+            if run.error is not None:
+                raise run.error
+            if validator is not None:
+                validator.finish()
+        finally:
+            self._running = None
 
-    def _carry_out(self, run: TurnRun) -> Generator[SessionEvent, None, None]:
-        """Carry out one effect, other than a `Send`, and send the turn its outcome."""
+    def _stream(self, run: TurnRun, validator: "AnswerValidator | None" = None) -> Generator[SessionEvent, None, None]:
+        """Run a turn, and yield its events while its answer is valid."""
+        self._end_turn()
+        self._running = run
+        try:
+            with closing(run.turn):
+                run.begin()
+                while run.effect is not None:
+                    with closing(
+                        self._attempt(run, run.effect) if isinstance(run.effect, Send) else self._deliver(run)
+                    ) as events:
+                        if validator is None:
+                            yield from events
+                            continue
+                        for event in events:
+                            validator.check_event(event)
+                            yield event
+            if run.error is not None:
+                raise run.error
+            if validator is not None:
+                validator.finish()
+        finally:
+            if self._running is run:
+                self._running = None
+
+    def _validate(self, run: TurnRun, validator: "AnswerValidator", events: Sequence[SessionEvent]) -> None:
+        """Check the events of an effect. The turn ends at the first one that violates the schema."""
+        try:
+            for event in events:
+                validator.check_event(event)
+        except Exception:
+            self._abandon(run, AbandonedTurnError())
+            raise
+
+    def _carry_out(self, run: TurnRun) -> tuple[Any, Sequence[SessionEvent]]:
+        """Carry out one effect, other than a `Send`. Return its outcome, and events for the caller."""
         outcome: Any = None
+        events: Sequence[SessionEvent] = ()
         try:
             match run.effect:
                 case Admit():
@@ -242,25 +273,34 @@ class Session(Conversation[Transport]):
                 case RunTools():
                     outcome = self._run_tools(run.effect.adapter, run.effect.calls)
                 case Keep():
-                    outcome = run.effect.messages
-                    yield from keep(run.effect, self._history)
+                    outcome, events = run.effect.messages, keep(run.effect, self._history)
                 case Wait():
                     run.effect.timing.sleep(run.effect.seconds)
                 case Perform():
                     outcome = run.effect.work()
-        except (GeneratorExit, KeyboardInterrupt):
+        except KeyboardInterrupt:
             self._abandon(run, AbandonedTurnError())
             raise
         except Exception as error:  # the turn handles what it can, and raises the rest
             outcome = error
+        return outcome, events
+
+    def _deliver(self, run: TurnRun) -> Generator[SessionEvent, None, None]:
+        """Carry out one effect, yield its events, and send the turn its outcome."""
+        outcome, events = self._carry_out(run)
+        try:
+            yield from events
+        except (GeneratorExit, KeyboardInterrupt):
+            self._abandon(run, AbandonedTurnError())
+            raise
         run.advance(outcome)
 
     def _abandon(self, run: TurnRun, outcome: Any) -> None:
         """Send the turn the outcome for a caller who left, and carry out its last effects without events."""
         run.advance(outcome)
         while run.effect is not None:
-            for _ in self._carry_out(run):
-                pass
+            outcome, _ = self._carry_out(run)
+            run.advance(outcome)
         if run.error is not None and not isinstance(run.error, AbandonedTurnError):
             raise run.error
 
@@ -274,9 +314,13 @@ class Session(Conversation[Transport]):
                 with transport.stream(send.adapter, request, **arguments) as response:
                     reader.begin(response)
                     self._observe(send, response.headers)
-                    yield from self._read_stream(run, send, reader, response)
+                    for event in decode_stream(response.chunks, reader.decoder, idle_timeout=response.idle_timeout):
+                        reader.receive(event)
+                        yield from reader.feed(self._apply_stages(send.stages, event) if send.stages else (event,))
                     # Kept before the connection is released, which may take a while.
-                    yield from self._finish_attempt(run, reader)
+                    run.finish_attempt(reader)
+                    while isinstance(run.effect, (Keep, Perform)):
+                        yield from self._deliver(run)
             else:
                 self._read_whole(send, reader, transport, request, arguments)
         except (GeneratorExit, KeyboardInterrupt):
@@ -288,18 +332,24 @@ class Session(Conversation[Transport]):
                 raise
             reader.fail(error)
         if run.effect is send:
-            yield from self._finish_attempt(run, reader)
+            run.finish_attempt(reader)
 
-    def _read_stream(
-        self, run: TurnRun, send: Send, reader: ReplyReader, response: StreamedReply
-    ) -> Generator[SessionEvent, None, None]:
+    def _attempt_whole(self, run: TurnRun, send: Send) -> None:
+        """Make one attempt of a request whose events nobody reads."""
+        if send.options.stream:  # a middleware asks for a stream
+            for _ in self._attempt(run, send):
+                pass
+            return
+        reader = ReplyReader(send)
         try:
-            for event in decode_stream(response.chunks, reader.decoder, idle_timeout=response.idle_timeout):
-                reader.receive(event)
-                yield from reader.feed(self._apply_stages(send.stages, event) if send.stages else (event,))
-        except (GeneratorExit, KeyboardInterrupt):
+            request, transport = encode(send, run.record), self._transports.get(send.adapter)
+            self._read_whole(send, reader, transport, request, self._transports.arguments(send.adapter, send.retries))
+        except KeyboardInterrupt:
             self._abandon(run, reader.abandon())
             raise
+        except Exception as error:
+            reader.fail(error)
+        run.finish_attempt(reader)
 
     def _read_whole(
         self, send: Send, reader: ReplyReader, transport: Transport, request: WireRequest, arguments: dict[str, Any]
@@ -315,12 +365,6 @@ class Session(Conversation[Transport]):
             event = MessageComplete(reply)
             reader.receive(event)
             reader.feed(self._apply_stages(send.stages, event))
-
-    def _finish_attempt(self, run: TurnRun, reader: ReplyReader) -> Generator[SessionEvent, None, None]:
-        """Send the turn the outcome of an attempt, and carry out the effects that follow without a wait."""
-        run.finish_attempt(reader)
-        while isinstance(run.effect, (Keep, Perform)):
-            yield from self._carry_out(run)
 
     def _observe(self, send: Send, headers: Any) -> None:
         for observe in send.observers:

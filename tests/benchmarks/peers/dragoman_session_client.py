@@ -42,15 +42,15 @@ class Sessions:
 
     async def stream(self, base: str, *, tools: bool) -> str:
         pieces: list[str] = []
-        async with self._client(base).session(self._model, tools=[_TOOL] if tools else []) as session:
-            async with session.stream(QUESTION) as stream:
-                async for event in stream:
-                    if isinstance(event, TextDelta):
-                        pieces.append(event.text)
-                    elif isinstance(event, ToolUseInputDelta):
-                        pieces.append(event.partial_json)
-                    elif event.type == "message_complete":
-                        break
+        session = self._client(base).session(self._model, tools=[_TOOL] if tools else [])
+        async with session, session.stream(QUESTION) as stream:
+            async for event in stream:
+                if isinstance(event, TextDelta):
+                    pieces.append(event.text)
+                elif isinstance(event, ToolUseInputDelta):
+                    pieces.append(event.partial_json)
+                elif event.type == "message_complete":
+                    break
         return "".join(pieces)
 
 

@@ -1,14 +1,18 @@
 """ReplyStream: a turn that streams, as an iterable of events with the reply at its end."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from contextlib import suppress
 from types import TracebackType
-from typing import Generic, Self
+from typing import TYPE_CHECKING, Generic, Self
 
 from dragoman.adapter.errors import RequestError
 from dragoman.canonical.events import MessageStart, TextDelta
 from dragoman.session.events import SessionEvent
 from dragoman.session.replies.record import TurnRecord
 from dragoman.session.replies.reply import OutputT, Reply
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class _StreamState(Generic[OutputT]):
@@ -136,6 +140,11 @@ class AsyncReplyStream(_StreamState[OutputT]):
         await self._events.aclose()
         self._ended = True
 
+    def __del__(self) -> None:
+        """End a turn whose stream was left without ``async with``, as soon as the event loop comes to it."""
+        if not self._ended:
+            _close_later(self._events)
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -143,3 +152,16 @@ class AsyncReplyStream(_StreamState[OutputT]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+_closing: "set[asyncio.Task[None]]" = set()
+"""Tasks that close streams; an event loop itself does not keep its tasks alive."""
+
+
+def _close_later(events: AsyncGenerator[SessionEvent, None]) -> None:
+    import asyncio  # sync programs do not need it
+
+    with suppress(RuntimeError):  # no event loop is running here
+        task = asyncio.get_running_loop().create_task(events.aclose())
+        _closing.add(task)
+        task.add_done_callback(_closing.discard)

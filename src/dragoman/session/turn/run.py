@@ -31,6 +31,8 @@ class TurnRun:
     turn: Turn
     record: TurnRecord
     effect: Effect | None = None
+    events: Callable[[], Any] | None = field(default=None, init=False)
+    """Returns the generator of its events, or None if that is gone; None if nobody reads them."""
     error: Exception | None = field(default=None, init=False)
 
     def begin(self) -> None:
