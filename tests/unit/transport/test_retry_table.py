@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from dragoman.adapter.wire import WireRequest
+from tests.tables import each_row
 from tests.unit.transport.drivers import (
     DRIVERS,
     PLAIN_REQUEST,
@@ -169,9 +170,9 @@ def test_the_table_is_large_enough() -> None:
     assert len({row.name for row in TABLE}) == len(TABLE) >= 120
 
 
-@pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
-@pytest.mark.parametrize("request_", [PLAIN_REQUEST, STREAM_REQUEST], ids=["whole", "stream"])
-@pytest.mark.parametrize("row", TABLE, ids=[row.name for row in TABLE])
+@each_row("driver", DRIVERS, ids=lambda driver: driver.name)
+@each_row("request_", [PLAIN_REQUEST, STREAM_REQUEST])
+@each_row("row", TABLE)
 def test_a_lasting_failure_waits_by_the_table(row: Row, request_: WireRequest, driver: Driver) -> None:
     """One attempt more than waits, all recorded in the error."""
     waits = row.streamed_waits if request_.stream and row.streamed_waits is not None else row.waits
@@ -184,8 +185,8 @@ def test_a_lasting_failure_waits_by_the_table(row: Row, request_: WireRequest, d
         assert [attempt.number for attempt in result.attempts] == list(range(1, sent + 1))
 
 
-@pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
-@pytest.mark.parametrize("row", [row for row in TABLE if row.waits], ids=[row.name for row in TABLE if row.waits])
+@each_row("driver", DRIVERS, ids=lambda driver: driver.name)
+@each_row("row", [row for row in TABLE if row.waits])
 def test_a_transient_failure_is_retried_once(row: Row, driver: Driver) -> None:
     """After one failure the second attempt is the reply."""
     result, time, sent = run_call(driver, row, PLAIN_REQUEST, failures=1)
