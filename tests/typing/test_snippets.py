@@ -24,6 +24,7 @@ def modules(tmp_path: Path) -> dict[str, Path]:
     return pages
 
 
+@pytest.mark.exhaustive
 def test_mypy_accepts_every_snippet(modules: dict[str, Path], tmp_path: Path) -> None:
     """In its strict mode, except that functions need no annotations."""
     options = ("--config-file", SETTINGS, "--cache-dir", os.devnull, "--scripts-are-modules", "--no-error-summary")
