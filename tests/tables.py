@@ -32,7 +32,9 @@ def each_row(
                 except (Exception, pytest.fail.Exception) as error:
                     failures.append((row, error))
             if failures:
-                shown = [f"{ids(row)}: {type(error).__name__}: {error}" for row, error in failures[:_SHOWN]]
+                shown = [
+                    f"{ids(row):.200}: {type(error).__name__}: {error!s:.1000}" for row, error in failures[:_SHOWN]
+                ]
                 message = "\n".join([f"{len(failures)} of {len(table)} rows fail:", *shown])
                 raise AssertionError(message) from failures[0][1]
 

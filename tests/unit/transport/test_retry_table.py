@@ -170,9 +170,9 @@ def test_the_table_is_large_enough() -> None:
     assert len({row.name for row in TABLE}) == len(TABLE) >= 120
 
 
-@each_row("driver", DRIVERS, ids=lambda driver: driver.name)
-@each_row("request_", [PLAIN_REQUEST, STREAM_REQUEST])
-@each_row("row", TABLE)
+@pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
+@pytest.mark.parametrize("request_", [PLAIN_REQUEST, STREAM_REQUEST], ids=["whole", "stream"])
+@each_row("row", TABLE, ids=lambda row: row.name)
 def test_a_lasting_failure_waits_by_the_table(row: Row, request_: WireRequest, driver: Driver) -> None:
     """One attempt more than waits, all recorded in the error."""
     waits = row.streamed_waits if request_.stream and row.streamed_waits is not None else row.waits
@@ -185,8 +185,8 @@ def test_a_lasting_failure_waits_by_the_table(row: Row, request_: WireRequest, d
         assert [attempt.number for attempt in result.attempts] == list(range(1, sent + 1))
 
 
-@each_row("driver", DRIVERS, ids=lambda driver: driver.name)
-@each_row("row", [row for row in TABLE if row.waits])
+@pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
+@each_row("row", [row for row in TABLE if row.waits], ids=lambda row: row.name)
 def test_a_transient_failure_is_retried_once(row: Row, driver: Driver) -> None:
     """After one failure the second attempt is the reply."""
     result, time, sent = run_call(driver, row, PLAIN_REQUEST, failures=1)

@@ -293,7 +293,7 @@ HANDWRITTEN_REQUESTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@each_row("body", HANDWRITTEN_REQUESTS.values(), ids=HANDWRITTEN_REQUESTS)
+@each_row("body", HANDWRITTEN_REQUESTS.values())
 def test_a_request_is_rewritten_unchanged(body: dict[str, Any]) -> None:
     """Reading a request and writing it again changes nothing, whatever form of the wire it uses."""
     body = {"model": "gpt-4.1", **body}
