@@ -20,7 +20,7 @@ run = CliRunner().invoke
 def command(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", "from dragoman.cli import main; main()", *words],
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, encoding="utf-8", timeout=120, check=False,
         env={"PATH": "/usr/bin:/bin", "NO_COLOR": "1", "COLUMNS": "120", **environ},
     )  # fmt: skip
 
