@@ -71,6 +71,7 @@ class TestErrors:
     ) -> None:
         """A misspelt provider or an unknown model never shows a traceback."""
         monkeypatch.setattr(sys, "argv", ["dragoman", *words])
+        monkeypatch.setenv("LINES", "40")  # with columns alone, a terminal that is called dumb has 80 of them
         with pytest.raises(SystemExit) as ended:
             main()
         check_refused(ended.value.code, capsys.readouterr().err, message)
