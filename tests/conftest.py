@@ -5,6 +5,7 @@ others each time. HYPOTHESIS_PROFILE names another one.
 """
 
 import contextlib
+import gc
 import importlib
 import importlib.util
 import os
@@ -59,6 +60,23 @@ def pytest_runtest_teardown() -> None:
     """Closes the connections that the test has left open: all tests of a process share its pools."""
     if pools := sys.modules.get("dragoman.transport.engines.shared_pools"):
         pools.close_idle_connections()
+
+
+def pytest_collection_finish() -> None:
+    """Takes the collected tests out of garbage collection: every full collection would visit millions of objects."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Returns all objects to the garbage collector, so that the interpreter ends as usual."""
+    gc.unfreeze()
+
+
+@pytest.fixture
+def quick_gc() -> None:
+    """Lets a test that collects garbage visit only the objects that it creates itself."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from dragoman.cli import main
 from dragoman.cli.app import app
 from dragoman.pricing import price_table
 from dragoman.testing.faults.server import FaultyServer, sse_reply
@@ -19,7 +20,7 @@ run = CliRunner().invoke
 def command(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", "from dragoman.cli import main; main()", *words],
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, encoding="utf-8", timeout=120, check=False,
         env={"PATH": "/usr/bin:/bin", "NO_COLOR": "1", "COLUMNS": "120", **environ},
     )  # fmt: skip
 
@@ -35,11 +36,22 @@ HANDWRITTEN_STREAM = [
 ]  # fmt: skip
 
 
+def check_refused(code: object, stderr: str, message: str) -> None:
+    assert code == 2
+    assert message in stderr
+    assert "Traceback" not in stderr
+    assert len(stderr.strip().splitlines()) <= 2
+
+
 class TestErrors:
+    def test_a_missing_key_is_one_line_and_exit_code_2(self) -> None:
+        """As a program."""
+        done = command("ask", "anthropic:claude-opus-5-5", "Hi")
+        check_refused(done.returncode, done.stderr, "ANTHROPIC_API_KEY")
+
     @pytest.mark.parametrize(
         ("words", "message"),
         [
-            (("ask", "anthropic:claude-opus-5-5", "Hi"), "ANTHROPIC_API_KEY"),
             (("ask", "antropic:claude-opus-5-5", "Hi"), "did you mean 'anthropic'"),
             (("ask", "claude", "Hi"), "provider:model"),
             (("prices", "anthropic:no-such-model"), "no price is known"),
@@ -50,13 +62,19 @@ class TestErrors:
             (("ask", "local:smollm2-135m", "  "), "the prompt is empty"),
         ],
     )
-    def test_errors_are_one_line_and_exit_code_2(self, words: tuple[str, ...], message: str) -> None:
-        """A missing key, a misspelt provider or an unknown model never shows a traceback."""
-        done = command(*words)
-        assert done.returncode == 2
-        assert message in done.stderr
-        assert "Traceback" not in done.stderr
-        assert len(done.stderr.strip().splitlines()) <= 2
+    def test_errors_are_one_line_and_exit_code_2(
+        self,
+        words: tuple[str, ...],
+        message: str,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        """A misspelt provider or an unknown model never shows a traceback."""
+        monkeypatch.setattr(sys, "argv", ["dragoman", *words])
+        monkeypatch.setenv("LINES", "40")  # with columns alone, a terminal that is called dumb has 80 of them
+        with pytest.raises(SystemExit) as ended:
+            main()
+        check_refused(ended.value.code, capsys.readouterr().err, message)
 
 
 class TestAsk:

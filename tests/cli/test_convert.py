@@ -49,7 +49,7 @@ def test_losses_of_a_format_are_listed(shape: str, history: Path, tmp_path: Path
     assert shape == "anthropic" or ("thinking" in done.output and "native_block" in done.output)
     again = convert(there, tmp_path / "again.json", "--to", "messages")
     assert again.exit_code == 0, again.output
-    assert "Done." in (tmp_path / "again.json").read_text()
+    assert "Done." in (tmp_path / "again.json").read_text(encoding="utf-8")
 
 
 def test_a_converted_session_can_be_continued(tmp_path: Path) -> None:

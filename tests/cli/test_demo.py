@@ -53,6 +53,7 @@ def check_replayed(shown: str) -> None:
 
 
 @pytest.mark.live_local
+@pytest.mark.exhaustive  # by default a scripted model speaks: the next tests
 def test_the_demo_runs_to_its_end_without_key_or_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the live model answers: it gets both tools, so a call or words may come."""
     monkeypatch.setattr(demo_script, "LOCAL_PROMPT", reword(demo_script.LOCAL_PROMPT))

@@ -87,7 +87,7 @@ def test_other_formats_are_detected(name: str, tmp_path: Path) -> None:
         named = str(done.exception).rpartition(": ")[2].split(", ")
         document = render_page(tmp_path, DUMPS / name, "--only", named[0])
     else:
-        document = check_page((tmp_path / "page.html").read_text())
+        document = check_page((tmp_path / "page.html").read_text(encoding="utf-8"))
     assert len(speakers(document)) > 1
 
 
@@ -102,7 +102,7 @@ def test_the_page_overwrites_no_other_file(session: Path, tmp_path: Path) -> Non
         assert "exists already" in str(view(session).exception)
     assert view(session, "-o", work).exit_code == 0
     assert view(session, "-o", work / "session.html", "--no-raw").exit_code == 0
-    assert check_page((work / "session.html").read_text()).all(".raw") == []
+    assert check_page((work / "session.html").read_text(encoding="utf-8")).all(".raw") == []
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,8 @@ def _files(root: Path) -> Iterator[Path]:
 
 
 def _python_passages(path: Path, source: str) -> Iterator[Passage]:
+    if not (".md" in source or "://" in source or _UNFOLLOWABLE.search(source)):
+        return  # reading comments takes most of the time, and here none can cite anything
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield Passage(path, node.lineno, node.value.value)

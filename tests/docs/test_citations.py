@@ -1,6 +1,7 @@
 """Every citation leads somewhere: to a page and a heading of this repository, or to a well-formed public address."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,12 @@ from tests.docs import citations
 from tests.docs.citations import Passage
 
 ROOT = Path(__file__).resolve().parents[2]
-PASSAGES = tuple(citations.iter_passages(ROOT))
+
+
+@cache
+def passages() -> tuple[Passage, ...]:
+    """All of this repository. Reading them takes seconds, so no run that only collects tests does."""
+    return tuple(citations.iter_passages(ROOT))
 
 
 def describe(passage: Passage, found: list[str]) -> list[str]:
@@ -18,30 +24,30 @@ def describe(passage: Passage, found: list[str]) -> list[str]:
 
 def test_every_cited_page_and_heading_exists() -> None:
     """In code, tests, data and pages."""
-    broken = [line for each in PASSAGES for line in describe(each, citations.find_broken_pages(each, ROOT))]
+    broken = [line for each in passages() for line in describe(each, citations.find_broken_pages(each, ROOT))]
     assert broken == []
 
 
 def test_no_rule_is_cited_by_a_section_that_is_not_here() -> None:
     """A section of a specification is of no use to readers who do not have it: cite the page under docs/reference."""
-    assert [line for each in PASSAGES for line in describe(each, citations.find_unfollowable(each))] == []
+    assert [line for each in passages() for line in describe(each, citations.find_unfollowable(each))] == []
 
 
 def test_every_url_is_well_formed() -> None:
     """Public addresses are https. No network is used."""
-    assert [line for each in PASSAGES for line in describe(each, citations.find_bad_urls(each))] == []
+    assert [line for each in passages() for line in describe(each, citations.find_bad_urls(each))] == []
 
 
 def test_the_passages_are_those_of_the_whole_repository() -> None:
     """An empty search would find no fault."""
     cited = {
         found[0]
-        for each in PASSAGES
+        for each in passages()
         for found in re.finditer(r"docs/reference/[\w/-]+\.md#[\w-]+", each.text)
         if each.path.suffix == ".py"
     }
     assert len(cited) > 50
-    assert {each.path.relative_to(ROOT).parts[0] for each in PASSAGES} >= {*citations.FOLDERS, "README.md"}
+    assert {each.path.relative_to(ROOT).parts[0] for each in passages()} >= {*citations.FOLDERS, "README.md"}
 
 
 @pytest.mark.parametrize(

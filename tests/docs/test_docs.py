@@ -19,6 +19,7 @@ from tests.compatibility.api.documented import parse_api_page
 from tests.docs.snippets import PAGES, ROOT, snippets
 from tests.live_local.wording import reword_within
 from tests.systems import READS_FILES
+from tests.tables import each_row
 from tests.unit.batch.handwritten_provider import Provider, serve_provider
 
 SERVED = ("index.md", "batches.md", "bulk.md", "migrating.md")
@@ -157,7 +158,7 @@ DEEP = ("dragoman.canonical", "dragoman.adapter", "dragoman.session.")
 """Where programs do not import from; middlewares import `dragoman.session.effects`."""
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
+@each_row("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
 def test_a_snippet_imports_public_names(page: Path) -> None:
     """Every name that a snippet imports is listed in docs/api.md, and none comes from the inside of the library."""
     listed = parse_api_page()
@@ -178,7 +179,7 @@ def test_a_snippet_imports_public_names(page: Path) -> None:
         assert inside == set(), example
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
+@each_row("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     """Relative links name files that exist."""
     targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))

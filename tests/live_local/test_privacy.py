@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.live_local
+pytestmark = [pytest.mark.live_local, pytest.mark.exhaustive]
 
 _PROGRAM = """
 import sys

@@ -57,7 +57,7 @@ def check_schema(reply: Message) -> None:
         jsonschema_rs.validate(definition.input_schema, call.input)
 
 
-@pytest.mark.parametrize("choice", ["required", NamedTool("add")])
+@pytest.mark.parametrize("choice", ["required", pytest.param(NamedTool("add"), marks=pytest.mark.exhaustive)])
 def test_a_forced_call_obeys_its_schema(ask: Asker, choice: object) -> None:
     """Whatever the prompt, exactly one call comes, and its arguments are valid."""
     reply = ask(reword("Hello there!"), TOOLS, tool_choice=choice, max_output_tokens=80)
@@ -70,7 +70,11 @@ def test_a_forced_call_obeys_its_schema(ask: Asker, choice: object) -> None:
     ("words", "path"),
     [
         ("Read the file README.md and tell me what it says.", "README.md"),
-        ("Please look at data/config.json and say which port it uses.", "data/config.json"),
+        pytest.param(
+            "Please look at data/config.json and say which port it uses.",
+            "data/config.json",
+            marks=pytest.mark.exhaustive,
+        ),
     ],
 )
 def test_the_model_calls_if_the_prompt_asks_for_it(ask: Asker, words: str, path: str) -> None:

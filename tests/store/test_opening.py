@@ -1,6 +1,5 @@
 """Opening creates or migrates a database, and leaves others alone."""
 
-import multiprocessing
 import sqlite3
 import sys
 from pathlib import Path
@@ -21,6 +20,7 @@ from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 from dragoman.canonical.message import Message
 from dragoman.store import Store, StoreBusyError, StoreError, StoreVersionError
 from dragoman.store.schema import HEAD, SEARCH_TABLE, VERSION_TABLE, metadata
+from tests.store.load.writers import FORK_CONTEXT
 from tests.store.turns import change, everything, rows, tool_turn
 
 
@@ -267,11 +267,11 @@ def _open(url: str, barrier: object, outcomes: object) -> None:
         outcomes.put(repr(error))  # type: ignore[attr-defined]
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_programs_may_open_a_new_database_at_once(lasting_place: str) -> None:
     """One of them creates the tables, and all of them can use it."""
-    spawn = multiprocessing.get_context("spawn")
-    barrier, outcomes = spawn.Barrier(4), spawn.Queue()
-    programs = [spawn.Process(target=_open, args=(lasting_place, barrier, outcomes)) for _ in range(4)]
+    barrier, outcomes = FORK_CONTEXT.Barrier(4), FORK_CONTEXT.Queue()
+    programs = [FORK_CONTEXT.Process(target=_open, args=(lasting_place, barrier, outcomes)) for _ in range(4)]
     for program in programs:
         program.start()
     assert [outcomes.get(timeout=60) for _ in programs] == [0, 0, 0, 0]

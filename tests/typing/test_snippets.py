@@ -9,6 +9,7 @@ import pytest
 from tests.docs.snippets import PAGES, ROOT, snippets
 from tests.typing.checkers import run_mypy, run_pyright
 
+pytestmark = pytest.mark.exhaustive
 SETTINGS = Path(__file__).with_name("mypy_snippets.ini")
 
 
@@ -32,7 +33,6 @@ def test_mypy_accepts_every_snippet(modules: dict[str, Path], tmp_path: Path) ->
     assert by_page == ""
 
 
-@pytest.mark.exhaustive
 def test_pyright_accepts_every_snippet(modules: dict[str, Path], tmp_path: Path) -> None:
     """In its standard mode, which is that of most editors."""
     reported = run_pyright([tmp_path / name for name in modules], tmp_path, "standard")

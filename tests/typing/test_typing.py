@@ -10,6 +10,8 @@ from tests.typing.checkers import run_mypy, run_pyright
 FOLDER = Path(__file__).resolve().parent
 READ = ("api.py", "sessions.py")
 
+pytestmark = pytest.mark.exhaustive  # `uv run mypy` and the hooks before a commit check the library by default
+
 ALONE = "# mypy alone"
 """The mark of a line that only mypy refuses."""
 
@@ -30,7 +32,6 @@ def test_type_checkers_find_every_name(tmp_path: Path) -> None:
     assert run_mypy(program) == ""
 
 
-@pytest.mark.exhaustive
 def test_pyright_agrees(tmp_path: Path) -> None:
     """In its strict mode it refuses the lines that are marked as wrong, and no other."""
     reported = run_pyright([FOLDER / name for name in READ], tmp_path, "strict")

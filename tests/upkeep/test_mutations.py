@@ -105,6 +105,7 @@ for test in ("tests/unit/session/test_history.py", "tests/unit/pricing/test_matc
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_mutant_is_killed_by_a_test_that_concerns_it() -> None:
     """And survives another one, whether a function is replaced or the module is imported with the change."""

@@ -9,6 +9,7 @@ import base64
 import errno
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -248,6 +249,11 @@ def _split_path(path: str) -> list[str]:
     """Return the parts of the path. Raises RequestError if it may lead out of the workspace."""
     if not path or "\0" in path or "\\" in path:
         raise _file_error(path, "is not a path: write it relative to the workspace, with forward slashes")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        encoding = sys.getfilesystemencoding()
+        raise _file_error(path, f"has characters that names of files here cannot have ({encoding})") from None
     steps = PurePosixPath(path)
     if steps.is_absolute() or ".." in steps.parts or not steps.parts:
         raise _file_error(path, "does not lie inside the workspace: write it relative to the workspace, without '..'")

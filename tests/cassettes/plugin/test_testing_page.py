@@ -31,6 +31,7 @@ def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=keyless, capture_output=True, text=True, timeout=300, check=False)
 
 
+@pytest.mark.exhaustive  # by default, test_plugin.py tests what the page describes
 def test_the_suite_of_the_page_runs_offline(suite: Path) -> None:
     """With one command, no key and no network."""
     assert sorted(path.name for path in suite.rglob("*.*")) == ["capital.yaml", "test_capital.py"]

@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
-import pytest
-
 from dragoman import Adapter, AdapterOptions, Message, ToolDefinition, get_adapter
 from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.facts.capabilities import EMULATED, NATIVE
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.registry import adapter_class, providers
 from dragoman.testing.conformance.laws.contract import OPTIONS
+from tests.tables import each_row
 
 SCHEMA = {
     "type": "object",
@@ -100,7 +99,7 @@ def _is_idle(adapter: Adapter, name: str, value: Any) -> bool:
     return (name, value) in (("thinking", False), ("effort", "none")) and not reasons
 
 
-@pytest.mark.parametrize("model", MODELS)
+@each_row("model", MODELS)
 def test_an_option_is_sent_or_a_named_loss(model: str) -> None:
     """No option is dropped silently."""
     adapter = get_adapter(model)
@@ -119,7 +118,7 @@ def _is_sent_or_lost(adapter: Adapter, name: str, value: Any, wire_names: tuple[
     return said or bool(changed) or left_out or _is_idle(adapter, name, value)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@each_row("model", MODELS)
 def test_all_options_at_once_make_a_request(model: str) -> None:
     """Each is written once or named as a loss, and the request can be read back."""
     requested = {name: value for name, value, _ in CASES if name != "thinking_budget"}
@@ -137,7 +136,7 @@ class NewerOptions(AdapterOptions):
     habits: tuple[str, ...] = ()
 
 
-@pytest.mark.parametrize("model", MODELS)
+@each_row("model", MODELS)
 def test_an_option_that_no_adapter_knows_is_a_loss(model: str) -> None:
     """An option is added in one place; every adapter reports it until it can send it."""
     adapter = get_adapter(model)
@@ -154,7 +153,7 @@ def test_an_option_that_no_adapter_knows_is_a_loss(model: str) -> None:
     assert all(loss.severity is Severity.WARNING for loss in added)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@each_row("model", MODELS)
 def test_without_options_nothing_is_requested(model: str) -> None:
     """No default of ours is sent, so nothing can be lost; except that some models cannot both call tools and reason."""
     adapter = get_adapter(model)
@@ -162,7 +161,7 @@ def test_without_options_nothing_is_requested(model: str) -> None:
     assert [reason.partition(":")[0] for reason in lost] == ["effort"] * ("tools_effort" in adapter.capabilities.wire)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@each_row("model", MODELS)
 def test_prompt_caching_changes_markers_only(model: str) -> None:
     """Apart from markers, the request is the same; a model without them gives an informational loss, no warning."""
     adapter = get_adapter(model)
@@ -181,7 +180,7 @@ def _unmarked(value: Any) -> Any:
     return value
 
 
-@pytest.mark.parametrize("model", MODELS)
+@each_row("model", MODELS)
 def test_support_for_schemas_is_declared(model: str) -> None:
     """Native: the wire takes it; emulated: the model is prompted, as nobody can read a tool's input here."""
     adapter = get_adapter(model)

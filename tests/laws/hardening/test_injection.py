@@ -26,6 +26,7 @@ from dragoman.transport.credentials import validate_base_url
 from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, Timing
 from tests.laws.hardening.payloads import PAYLOADS
 from tests.sampling import sample
+from tests.tables import each_row
 from tests.unit.transport.drivers import BODY, PlainAdapter
 
 SAID = [Message.user("hi")]
@@ -119,7 +120,7 @@ def test_a_model_name_stays_in_its_segment(provider: str, stream: bool, server: 
         assert len(sent) == 1
 
 
-@pytest.mark.parametrize("provider", CARRIED)
+@each_row("provider", CARRIED)
 def test_a_model_id_is_printable(provider: str) -> None:
     """A model id with unprintable characters is refused, with the text escaped."""
     for payload in PAYLOADS:

@@ -13,6 +13,7 @@ from dragoman.adapter.wire import WireRequest
 from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequest
 from dragoman.transport import HttpTransport, RetryPolicy
 from dragoman.transport.credentials import Credentials
+from tests.tables import each_row
 
 ADAPTERS: list[Adapter] = [
     kind("any-model") for name in providers() if (kind := adapter_class(name)).transport == "http"
@@ -139,7 +140,7 @@ def test_settings_of_one_service_are_refused_for_another() -> None:
     assert pairs >= 500
 
 
-@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.provider)
+@each_row("adapter", ADAPTERS, ids=lambda adapter: adapter.provider)
 def test_a_foreign_key_is_no_key(adapter: Adapter) -> None:
     """A provider whose own variables are empty has no key, whatever else is set."""
     own = set(adapter.endpoint.key_variables)

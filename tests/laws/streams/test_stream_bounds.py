@@ -158,6 +158,7 @@ def test_corrupt_streams_cost_work_linear_in_their_bytes(provider: str, exhausti
         assert calls < 3000 + 10 * len(body), plan
 
 
+@pytest.mark.usefixtures("quick_gc")
 def test_corrupt_streams_leave_nothing_in_memory(provider: str, exhaustive: bool) -> None:
     """Three hundred of them take less than 16 MiB at their peak, and are gone afterwards."""
     subject = stream_subjects(provider)[0]

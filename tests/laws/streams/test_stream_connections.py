@@ -247,8 +247,7 @@ def test_events_abandoned_by_a_sync_caller(
     ending: str, leave: Callable[[HttpTransport], None], exhaustive: bool
 ) -> None:
     """More streams than connections, and afterwards every connection is free or closed."""
-    pool = POOL if exhaustive else 3
-    rounds = pool + 5
+    pool, rounds = (POOL, POOL + 5) if exhaustive else (2, 4)
     with (
         server_of(ending) as server,
         HttpTransport(api_key="k", base_url=server.url, max_connections=pool, retry=NO_RETRY) as transport,

@@ -25,6 +25,7 @@ from tests.laws.streams.subjects import (
     wires_for,
 )
 from tests.laws.wires.random_replies import random_reply
+from tests.tables import each_row
 from tests.unit.adapter.toy_adapter import ToyAdapter, lines
 
 SUBJECTS = providers()
@@ -54,7 +55,7 @@ def streams_of(provider: str) -> tuple[StreamSubject, ...]:
     return found
 
 
-@pytest.mark.parametrize("law", LAWS)
+@each_row("law", LAWS, ids=str)
 @pytest.mark.parametrize("provider", SUBJECTS)
 def test_a_law_holds_for_an_adapter(provider: str, law: str, exhaustive: bool) -> None:
     """Whatever happens to a stream's bytes ends in the whole reply or in a typed error."""

@@ -31,6 +31,7 @@ from dragoman.adapter.errors import (
     class_for_status,
     mask_secrets,
 )
+from tests.tables import each_row
 
 
 def parse_drawn_tree() -> dict[str, str]:
@@ -80,7 +81,7 @@ def samples() -> Iterator[DragomanError]:
             yield kind("no")
 
 
-@pytest.mark.parametrize("error", list(samples()), ids=lambda error: type(error).__name__)
+@each_row("error", list(samples()), ids=lambda error: type(error).__name__)
 def test_every_error_can_be_pickled(error: DragomanError) -> None:
     """With all it knows: errors travel between processes."""
     error.add_note("seen")
@@ -151,8 +152,8 @@ SECRETS = (
 AROUND = ("{}", "Incorrect API key provided: {}.", "({})", "key={}&x=1", '{{"key": "{}"}}', "a\n{}\nb")
 
 
-@pytest.mark.parametrize("secret", SECRETS)
-@pytest.mark.parametrize("around", AROUND)
+@each_row("secret", SECRETS)
+@each_row("around", AROUND)
 def test_keys_are_masked_everywhere(secret: str, around: str) -> None:
     """Every shape of key that a provider hands out, in every place where one is quoted."""
     masked = mask_secrets(around.format(secret))

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import cache
 
 PROGRAM = """
 import json, os, sys
@@ -34,10 +35,17 @@ HEAVY = {"httpx", "httpcore", "typer", "rich", "jsonschema_rs", "sqlalchemy", "a
 SECRETS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 
 
-def test_importing_has_no_side_effects() -> None:
-    """Every audited event and every read of the environment is seen, in a process of its own."""
+@cache
+def import_library() -> dict[str, list[str]]:
+    """Return what is seen when the library is imported in a process of its own."""
     completed = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
-    seen = json.loads(completed.stdout)
+    seen: dict[str, list[str]] = json.loads(completed.stdout)
+    return seen
+
+
+def test_importing_has_no_side_effects() -> None:
+    """Every audited event and every read of the environment is seen."""
+    seen = import_library()
     assert seen["missing"] == []
     assert "import" in seen["events"], "the hook sees nothing"
     forbidden = ("socket.", "subprocess.", "os.exec", "os.fork", "os.spawn", "os.system", "ctypes.dlopen", "urllib.")
@@ -47,8 +55,7 @@ def test_importing_has_no_side_effects() -> None:
 
 def test_importing_loads_no_vendor_and_nothing_heavy() -> None:
     """Adapters, transports and the command line are imported when they are asked for."""
-    completed = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
-    modules = {name.partition(".")[0] for name in json.loads(completed.stdout)["modules"]}
+    modules = {name.partition(".")[0] for name in import_library()["modules"]}
     assert modules & VENDORS == set()
     assert modules & HEAVY == set()
     assert {name for name in modules if name.startswith("dragoman")} == {"dragoman"}

@@ -8,6 +8,7 @@ import pytest
 from dragoman.adapter import registry, sources
 from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
 from dragoman.adapter.registry import GROUP, adapter_class, get_adapter, providers
+from tests.tables import each_row
 from tests.unit.adapter.toy_adapter import ToyAdapter
 
 OURS = {entry.name for entry in entry_points(group=GROUP) if entry.value.startswith("dragoman_adapters.")}
@@ -98,7 +99,7 @@ def test_a_faulty_installation_is_named(name: str, pattern: str) -> None:
         get_adapter(f"{name}:m")
 
 
-@pytest.mark.parametrize("provider", sorted(OURS))
+@each_row("provider", sorted(OURS))
 def test_each_of_our_adapters_loads(provider: str) -> None:
     """And is known under the name that it is installed by."""
     assert adapter_class(provider).provider == provider

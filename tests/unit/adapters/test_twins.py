@@ -8,10 +8,9 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from dragoman.adapter.contract import Adapter, WireAdapter
 from dragoman.adapter.registry import GROUP, adapter_class, providers
+from tests.tables import each_row
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDERS = ROOT / "adapters" / "dragoman_adapters"
@@ -45,7 +44,7 @@ def wire_packages(provider: str) -> list[str]:
     return [base.__module__.rpartition(".")[0] for base in bases]
 
 
-@pytest.mark.parametrize("provider", ENTRIES)
+@each_row("provider", ENTRIES)
 def test_an_entry_point_is_a_folder_with_an_adapter(provider: str) -> None:
     """And facts about its models."""
     folder = folder_of(provider)
@@ -54,7 +53,7 @@ def test_an_entry_point_is_a_folder_with_an_adapter(provider: str) -> None:
     assert adapter_class(provider).provider == provider
 
 
-@pytest.mark.parametrize("provider", ENTRIES)
+@each_row("provider", ENTRIES)
 def test_an_adapter_has_the_files_of_its_twins(provider: str) -> None:
     """A dialect of a wire has no files of its own: those of the wire are its files."""
     for package in wire_packages(provider):
@@ -62,7 +61,7 @@ def test_an_adapter_has_the_files_of_its_twins(provider: str) -> None:
         assert [name for name in TWINS if not (folder / name).is_file()] == []
 
 
-@pytest.mark.parametrize("provider", ENTRIES)
+@each_row("provider", ENTRIES)
 def test_the_same_job_has_the_same_name(provider: str) -> None:
     """In each folder."""
     for package in wire_packages(provider):

@@ -122,3 +122,19 @@ def test_responses_calls_lose_their_id_with_their_reasoning() -> None:
     wire = adapter.to_wire(history, [], AdapterOptions(context=context))
     assert b"fc_1" not in wire.body
     assert b"call_1" in wire.body
+
+
+def test_responses_calls_lose_their_id_if_their_reasoning_was_not_stored() -> None:
+    """Such reasoning cannot be sent, and an id would require it: the call is plain content."""
+    output = [
+        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]},
+        {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}"},
+    ]
+    body = {"id": "resp_1", "object": "response", "status": "completed", "model": "m", "store": False, "output": output}
+    adapter, context = get_adapter(RESPONSES), RequestContext.for_model(RESPONSES)
+    called = adapter.from_wire_response(WireResponse(status=200, body=json.dumps(body).encode()), context)
+    history = [Message.user("Look."), called, Message.tool(called.tool_uses[0].id, "done")]
+    wire = adapter.to_wire(history, [], AdapterOptions(context=context))
+    _, call, _ = json.loads(wire.body)["input"]
+    assert call == {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"}
+    assert any("nor the provider's store holds" in loss.reason for loss in wire.losses)

@@ -102,6 +102,7 @@ class FakeCluster:
 @asynccontextmanager
 async def provider(seconds: float) -> AsyncIterator[tuple[dict[str, Any], RequestCounts]]:
     """Serves a provider on loopback. Yields the settings that lead to it, and its counts."""
+    _closing.clear()  # the actors of a test without a provider ended with its event loop
     counts = RequestCounts(seconds)
     async with counts.listen() as port:
         try:

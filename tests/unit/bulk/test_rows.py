@@ -28,7 +28,7 @@ def test_json_lines_keep_their_values(tmp_path: Path) -> None:
     lines = [*(json.dumps(row) for row in rows), "", json.dumps("three 3")]
     (tmp_path / "in.jsonl").write_text("\n".join(lines) + "\n")
     run(tmp_path / "in.jsonl", tmp_path / "out.jsonl")
-    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
     added_columns = {"model": HAIKU, "cost": "0.001500", "tokens": 1100, "error": None}
     for row, out in zip([*rows, {"prompt": "three 3"}], found, strict=True):
         assert out.pop("seconds") >= 0

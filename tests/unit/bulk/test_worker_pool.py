@@ -17,6 +17,7 @@ from dragoman.bulk.workers import cluster as cluster_module
 from dragoman.bulk.workers import worker_pool
 from dragoman.canonical.usage import TokenUsage
 from dragoman.limits import Grant, Limit, Limits
+from dragoman.pricing import PriceTable, price_table
 from tests.unit.bulk.fake_cluster import Actor, FakeCluster, provider
 from tests.unit.bulk.provider import HAIKU, SONNET, Provider
 
@@ -40,7 +41,9 @@ def rows(count: int) -> list[str]:
 
 
 async def on_cluster(settings: dict[str, Any], count: int, model: Any = HAIKU, **options: Any) -> BulkReport:
-    return await bulk_async(rows(count), model, providers=settings, ray="fake", **options)
+    # Workers are sent all prices that their table has read so far: the shared one has read those of other tests.
+    prices = PriceTable(price_table()._path)
+    return await bulk_async(rows(count), model, providers=settings, ray="fake", prices=prices, **options)
 
 
 def all_answered(report: BulkReport, count: int) -> bool:

@@ -17,6 +17,7 @@ from dragoman.canonical.message_view.kinds import ViewKind
 from dragoman.canonical.message_view.view import MessageView
 from dragoman.formats.cmf import models as cmf_model
 from dragoman.policy import Hook, Mode, PluginResult, Violation
+from tests.tables import each_row
 
 WORDS = {str: "str", int: "int", float: "float", bool: "bool", Any: "any", type(None): "None", datetime: "datetime",
          AwareDatetime: "datetime"}  # fmt: skip
@@ -170,7 +171,7 @@ KINDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", EXTENSIONS)
+@each_row("name", EXTENSIONS)
 def test_a4_extensions(name: str) -> None:
     """Each slot, and each model in it."""
     assert rows(getattr(extensions, name)) == EXTENSIONS[name]

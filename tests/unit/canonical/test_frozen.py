@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.canonical.frozen import FrozenDict, FrozenList, freeze, thaw
+from tests.tables import each_row
 
 PLAIN = {"a": [1, {"b": [2]}], "c": {"d": None}}
 
@@ -25,7 +26,7 @@ ATTACKS: list[Callable[[Any], Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
+@each_row("attack", ATTACKS)
 def test_frozen_containers_refuse_changes(attack: Callable[[Any], Any]) -> None:
     """At every depth, with an error that suggests an alternative."""
     frozen = freeze(PLAIN)

@@ -7,6 +7,7 @@ import pytest
 
 from dragoman.canonical.glob import MAX_ALTERNATIVES, Glob, glob
 from tests.laws.policy.globs import compare, match_by_brute_force, steps
+from tests.tables import each_row
 
 PAIRS = 5_000
 """`python -m tests.laws.policy.globs` compares 50,000."""
@@ -25,13 +26,13 @@ DIFFERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("pattern", "text"), MATCHES)
+@each_row(("pattern", "text"), MATCHES)
 def test_globs_that_match(pattern: str, text: str) -> None:
     """The whole text, with each character except the star standing for itself."""
     assert Glob(pattern).matches(text)
 
 
-@pytest.mark.parametrize(("pattern", "text"), DIFFERS)
+@each_row(("pattern", "text"), DIFFERS)
 def test_globs_that_do_not_match(pattern: str, text: str) -> None:
     """Neither a part of the text nor what a regular expression would match."""
     assert not Glob(pattern).matches(text)

@@ -32,6 +32,7 @@ from dragoman.canonical.message import Message, MessageMetadata
 from dragoman.canonical.routing import RoutingDecisionRecord
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage, Usage
+from tests.tables import each_row
 from tests.unit.canonical.samples import BLOCKS, CITATION, MESSAGE, METADATA, ROUTING, SOURCE, TOOL, USAGE
 
 SAMPLES: list[tuple[type[FrozenModel], dict[str, Any]]] = [
@@ -59,7 +60,7 @@ CLOSED = {"type", "kind", "role", "channel", "created_at", "stop_reason", "mode"
 TEXTS = [row for row in FIELDS if isinstance(row[1].get(row[2]), str) and row[2] not in CLOSED]
 
 
-@pytest.mark.parametrize(("model", "sample", "field"), TEXTS)
+@each_row(("model", "sample", "field"), TEXTS)
 def test_a_lone_surrogate_is_refused_in_every_text(
     model: type[FrozenModel], sample: dict[str, Any], field: str
 ) -> None:
@@ -69,7 +70,7 @@ def test_a_lone_surrogate_is_refused_in_every_text(
     assert "character 2" in reason
 
 
-@pytest.mark.parametrize(("model", "sample", "field"), FIELDS)
+@each_row(("model", "sample", "field"), FIELDS)
 def test_no_field_accepts_a_lone_surrogate(model: type[FrozenModel], sample: dict[str, Any], field: str) -> None:
     """In a field of any kind: as a text, an item or a key."""
     for hostile in ("\udc00", ["\udc00"], {"\udc00": 1}, {"key": "\udc00"}, [{"key": ["\udc00"]}]):
@@ -114,8 +115,8 @@ JSON_FIELDS: list[tuple[type[FrozenModel], dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("value", "kind", "message"), UNSAFE, ids=[row[2][:40] for row in UNSAFE])
-@pytest.mark.parametrize(("model", "sample", "field"), JSON_FIELDS)
+@each_row(("value", "kind", "message"), UNSAFE)
+@each_row(("model", "sample", "field"), JSON_FIELDS)
 def test_unsafe_json_is_refused_with_its_path(
     model: type[FrozenModel], sample: dict[str, Any], field: str, value: Any, kind: str, message: str
 ) -> None:

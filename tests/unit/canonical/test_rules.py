@@ -17,6 +17,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, MessageMetadata, MessageStatus, Role
 from dragoman.canonical.rules import ALLOWED_BLOCKS, check
+from tests.tables import each_row
 from tests.unit.canonical.samples import BLOCKS, METADATA
 
 A, B = "tu_01M7YJFK7P2ZFT4X2CGGZPP6M5", "tu_01M7YJFK7P2ZFT4X2CGGZPP6M6"
@@ -100,8 +101,8 @@ def test_a_tool_message_is_one_result_of_a_named_call(message: Message, violatio
     assert found == violations
 
 
-@pytest.mark.parametrize("role", Role)
-@pytest.mark.parametrize("kind", BLOCKS)
+@each_row("role", Role)
+@each_row("kind", BLOCKS)
 def test_the_table_of_roles_and_blocks_decides(role: Role, kind: str) -> None:
     """A block that a role may not hold is a violation; any other is not."""
     message = Message.model_validate({"role": role, "content": [{"type": kind, **BLOCKS[kind]}]})

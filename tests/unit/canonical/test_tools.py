@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from dragoman.canonical.tools import SideEffects, ToolDefinition, schema_problems
+from tests.tables import each_row
 
 EVERYTHING = {
     "type": "object", "title": "Everything", "description": "All that the subset has.",
@@ -31,15 +32,14 @@ def test_the_whole_schema_subset_is_allowed() -> None:
     assert ToolDefinition(name="everything", input_schema=EVERYTHING).problems() == []
 
 
-@pytest.mark.parametrize("keyword", DISALLOWED)
-@pytest.mark.parametrize(
+@each_row("keyword", DISALLOWED)
+@each_row(
     ("path", "around"),
     [
         ("$", lambda schema: schema),
         ("$.properties.x", lambda schema: {"properties": {"x": schema}}),
         ("$.properties.x.items", lambda schema: {"properties": {"x": {"items": schema}}}),
     ],
-    ids=["root", "property", "items"],
 )
 def test_other_keywords_are_named_with_their_path(keyword: str, path: str, around: Any) -> None:
     """Also unknown keywords: providers would ignore them, so models would not obey them."""

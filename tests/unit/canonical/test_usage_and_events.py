@@ -12,6 +12,7 @@ from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent, 
 from dragoman.canonical.message import Message
 from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
+from tests.tables import each_row
 from tests.unit.canonical.samples import ROUTING
 
 BUCKETS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens")
@@ -37,8 +38,8 @@ def test_unknown_counts_are_none() -> None:
     assert usage.cost_status is CostStatus.UNPRICED
 
 
-@pytest.mark.parametrize("count", [-1, 1.5, float("nan"), float("inf"), 2**63, "many", [1]])
-@pytest.mark.parametrize("field", [*COUNTS, "latency_ms", "server_tools"])
+@each_row("count", [-1, 1.5, float("nan"), float("inf"), 2**63, "many", [1]])
+@each_row("field", [*COUNTS, "latency_ms", "server_tools"])
 def test_counts_are_finite_natural_numbers(field: str, count: Any) -> None:
     """Negative, fractional, infinite and huge ones are refused."""
     with pytest.raises(ValidationError):

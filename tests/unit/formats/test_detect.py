@@ -10,13 +10,14 @@ from dragoman import Session
 from dragoman.events.umf import history_to_umf
 from dragoman.formats import detect, to_acp, to_chatml, to_cmf, to_messages, to_native, to_umf
 from dragoman.formats.registry import FORMATS, get_format, read_file, to_text
+from tests.tables import each_row
 from tests.unit.formats.documents import HANDWRITTEN_CMF, HANDWRITTEN_CMF_PARTS, HANDWRITTEN_UMF, everything
 from tests.unit.formats.dump_files import dumps
 
 SHAPE_OF = {"pydantic": "pydantic-ai"}
 
 
-@pytest.mark.parametrize("path", [path for path in dumps("*") if path.suffix in (".json", ".yaml", ".db")], ids=str)
+@each_row("path", [path for path in dumps("*") if path.suffix in (".json", ".yaml", ".db")], ids=str)
 def test_files_of_other_libraries_are_detected(path: Path) -> None:
     """Each with its library."""
     library = path.name.partition("_")[0]
@@ -55,7 +56,7 @@ def test_written_formats_are_detected(name: str) -> None:
         assert detect(to_text(data).encode()) == name
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("document", "name"),
     [
         (HANDWRITTEN_CMF, "cmf"),

@@ -256,7 +256,7 @@ def test_custom_data_may_change_freely() -> None:
 def test_accepted_changes_are_copies() -> None:
     """Changing a returned object afterwards has no effect."""
     returned = visible_extensions().model_copy(
-        update={"custom": {"a": [1]}, "http": HEADERS, "delegation": delegation().with_new_hop(HOP)}
+        update={"custom": {"a": [1]}, "http": HEADERS, "delegation": delegation().with_new_hop(HOP.model_copy())}
     )
     merged = merge_accepted(returned, EVERYTHING)
     before = copy.deepcopy(merged)

@@ -7,12 +7,13 @@ import pytest
 from dragoman.adapter.registry import providers
 from dragoman.canonical.usage import CostStatus, TokenUsage
 from dragoman.pricing import price_table
+from tests.tables import each_row
 from tests.unit.pricing.tables import NOW
 
 USAGE = TokenUsage(input_tokens=1_000_000, output_tokens=1_000_000)
 
 
-@pytest.mark.parametrize("provider", providers())
+@each_row("provider", providers())
 def test_a_provider_has_prices_or_a_reason_for_none(provider: str) -> None:
     """A name without a file is a decision."""
     table = price_table()

@@ -29,6 +29,7 @@ from dragoman.adapter.errors import (
     UnclassifiedError,
 )
 from dragoman.routing import Availability, OutageThresholds
+from tests.tables import each_row
 from tests.unit.routing.models import START
 
 Reports = Sequence[tuple[float, str, DragomanError | None]]
@@ -140,7 +141,7 @@ CASES: list[tuple[str, Reports, str, float, str | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("what", "reports", "model", "second", "expected"), CASES)
+@each_row(("what", "reports", "model", "second", "expected"), CASES)
 def test_thresholds_of_outages(what: str, reports: Reports, model: str, second: float, expected: str | None) -> None:
     """The numbers of the specification, at their edges."""
     assert outage_reason(availability_after(reports), model, second) == expected, what

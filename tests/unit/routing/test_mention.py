@@ -11,6 +11,7 @@ from dragoman.canonical.blocks import ContentBlock, ImageBlock, MediaSource, Tex
 from dragoman.canonical.message import Message
 from dragoman.routing import RouteRequest
 from dragoman.routing.mention import read_mention
+from tests.tables import each_row
 from tests.unit.routing.models import router
 
 
@@ -35,7 +36,7 @@ def test_a_mention_is_removed(text: str, name: str, rest: str) -> None:
     assert read_mention(text) == (name, rest)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "",

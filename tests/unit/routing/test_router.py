@@ -7,6 +7,7 @@ import pytest
 from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
 from dragoman.canonical.routing import RoutingMode
 from dragoman.routing import NoModelError, Recommendation, Router, RouteRequest, RoutingPolicy, Rule, Verdict, When
+from tests.tables import each_row
 from tests.unit.routing.models import KEYLESS, find, router
 
 ORDER = list(RoutingPolicy)
@@ -53,7 +54,7 @@ def test_each_policy_alone_chooses_its_model(policy: RoutingPolicy) -> None:
     assert {link.verdict for link in decision.chain if link is not decision.winner} == {Verdict.NOT_APPLICABLE}
 
 
-@pytest.mark.parametrize(("first", "second"), PAIRS)
+@each_row(("first", "second"), PAIRS)
 def test_of_two_policies_the_earlier_one_wins(first: RoutingPolicy, second: RoutingPolicy) -> None:
     """For every pair in the order of the specification; the record names the outranked one."""
     routed, request = proposing({first: "north:able", second: "south:able"})
@@ -66,7 +67,7 @@ def test_of_two_policies_the_earlier_one_wins(first: RoutingPolicy, second: Rout
     ]
 
 
-@pytest.mark.parametrize(("first", "second"), PAIRS)
+@each_row(("first", "second"), PAIRS)
 def test_a_refused_model_leaves_the_turn_to_the_next_policy(first: RoutingPolicy, second: RoutingPolicy) -> None:
     """It is skipped with the reason, whatever its rank."""
     routed, request = proposing({first: "east:blind", second: "south:able"})

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from dragoman.adapter.registry import get_adapter
 from dragoman.routing import RouteRequest, Rule, When
+from tests.tables import each_row
 from tests.unit.routing.models import router
 
 BIG = {"estimated_tokens": 50_000}
@@ -62,7 +63,7 @@ TABLE: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("when", "facts", "holds"), TABLE)
+@each_row(("when", "facts", "holds"), TABLE)
 def test_conditions_hold_or_not(when: dict[str, Any], facts: dict[str, Any], holds: bool) -> None:
     """A rule whose conditions hold chooses; others propose nothing."""
     routed = router(rules=[Rule(model="north:able", when=When.model_validate(when))], global_default="south:able")

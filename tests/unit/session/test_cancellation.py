@@ -165,6 +165,7 @@ def test_dropping_the_iterator_cancels_at_once() -> None:
     assert last_status(session) == (*CANCELLED, "All ")
 
 
+@pytest.mark.usefixtures("quick_gc")
 def test_the_next_async_turn_does_not_wait_for_the_garbage_collector() -> None:
     """A loop left with break keeps its reply before the next turn is sent, without aclosing."""
     driver = AsyncDriver()

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import os
 import socket
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,9 @@ from tests.systems import PROCESSES, READS_FILES, needs_proc
 from tests.unit.session.drivers import ANTHROPIC, Driver, Wire, texts
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic
 
+UNICODE = ("ünï.png",) if sys.getfilesystemencoding() == "utf-8" else ()
+"""A name that a system of ASCII names cannot hold."""
+
 SECRET = b"secret of the host"
 PIXEL = b"\x89PNG pixel"
 
@@ -51,7 +55,7 @@ def workspace(tmp_path: Path) -> Path:
         "~",
         "with space.png",
         "-rf",
-        "ünï.png",
+        *UNICODE,
     ):
         (root / name).write_bytes(PIXEL)
     (root / "empty.png").write_bytes(b"")
@@ -71,7 +75,7 @@ def workspace(tmp_path: Path) -> Path:
     "path",
     [
         "a.png", "docs/b.png", "docs/deep/c.png", "./a.png", "docs/./b.png", "docs//b.png", "...", ".hidden.png", "~",
-        "with space.png", "-rf", "ünï.png", "././docs/././deep/c.png",
+        "with space.png", "-rf", *UNICODE, "././docs/././deep/c.png",
     ],
 )  # fmt: skip
 def test_files_inside_the_workspace_are_read(workspace: Path, path: str) -> None:
@@ -95,7 +99,7 @@ def test_files_inside_the_workspace_are_read(workspace: Path, path: str) -> None
         "\0", "a.png\0", "a.png\0.txt", "..\\outside\\secret.png", "docs\\b.png", "C:\\a.png", "\\\\host\\share\\a.png",
         "%2e%2e/outside/secret.png", "..%2foutside/secret.png", "~/a.png", "~root/a.png", "file:///etc/passwd",
         "file:a.png", "https://example.org/a.png", "\u2024\u2024/outside/secret.png", "\uff0e\uff0e/outside/secret.png",
-        "..\u200b/outside/secret.png", "..\n/a.png", "a.png ", " a.png", "A.PNG/",
+        "..\u200b/outside/secret.png", "\ud800.png", "..\n/a.png", "a.png ", " a.png", "A.PNG/",
         # What is not there, or cannot be.
         "nowhere.png", "docs/nowhere/c.png", "x" * 300, "x/" * 3000 + "a.png", "docs/nowhere.png", ".png", "a", "a.",
         # Ways around that end where they began, or at another door.

@@ -11,6 +11,7 @@ from dragoman.events import EventBus
 from dragoman.policy import Pipeline
 from dragoman.session import AsyncSession, Budget, Session, tool
 from dragoman.store import AsyncStore, Store
+from tests.tables import each_row
 
 MODEL = "anthropic:claude-opus-5-5"
 
@@ -20,8 +21,8 @@ def look(path: str) -> str:
     return path
 
 
-@pytest.mark.parametrize("kind", [Session, AsyncSession])
-@pytest.mark.parametrize(
+@each_row("kind", [Session, AsyncSession])
+@each_row(
     ("name", "value", "message_pattern"),
     [
         ("options", {"temperature": 0}, "class AdapterOptions, not .*: create one with"),

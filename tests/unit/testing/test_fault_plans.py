@@ -16,12 +16,13 @@ from dragoman.testing.faults import Framing
 from dragoman.testing.stream_checks import message_content
 from dragoman.testing.stream_laws import Effort, stream_laws
 from dragoman.transport import RetryPolicy
+from tests.tables import each_row
 from tests.unit.testing.sample_streams import BODIES, CASES, payloads
 
 ANSWERS = bundled_path("cassettes") / "llama-server" / "answers"
 RECORDED = ["anthropic-stream", "openai-chat-stream-tools", "openai-stream"]
 every_framing = pytest.mark.parametrize("framing", BODIES)
-every_case = pytest.mark.parametrize(("framing", "plan"), CASES, ids=str)
+every_case = each_row(("framing", "plan"), CASES)
 
 Arrived = tuple[list[bytes], type[Exception] | None]
 """The chunks, and the error that ended them."""

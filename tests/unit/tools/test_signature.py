@@ -16,6 +16,7 @@ from dragoman.adapter.errors import ConfigurationError, ToolSchemaError
 from dragoman.canonical.tools import SideEffects, ToolDefinition, schema_problems
 from dragoman.session import Tool, tool
 from dragoman.tools.signature import read
+from tests.tables import each_row
 
 
 class Colour(Enum):
@@ -70,7 +71,7 @@ def function_with(hint: Any, default: Any = inspect.Parameter.empty) -> Callable
     return take
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("hint", "schema"),
     [
         (str, {"type": "string"}),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from dragoman.adapter.contract import Endpoint
 from dragoman.adapter.errors import ConfigurationError, MissingKeyError
 from dragoman.transport.credentials import ApiKey, Credentials, validate_base_url
+from tests.tables import each_row
 from tests.unit.transport.drivers import ADAPTER, PlainAdapter
 
 
@@ -143,7 +144,7 @@ def test_a_bare_host_takes_the_rest_from_the_endpoint(text: str, expected: str) 
     assert target.base_url == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     "bad",
     [
         "ftp://host", "file:///etc/passwd", "https://", "https:///v1", "https://user:pass@host", "https://key@host",

@@ -13,6 +13,7 @@ import pytest
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.testing.faults.server import FaultyServer, HttpReply, Pause
 from dragoman.transport.fetch import FetchedMedia, Fetcher, FetchError
+from tests.tables import each_row
 from tests.unit.transport.fake_network import (
     PIXEL,
     PUBLIC,
@@ -29,7 +30,7 @@ from tests.unit.transport.fake_network import (
 SECRET = "very-secret-value"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("location", "reason"),
     [
         ("https://127.0.0.1/", "address"), ("https://[::1]/", "address"), ("//127.0.0.1/", "address"),
@@ -41,8 +42,8 @@ SECRET = "very-secret-value"
         ("https://example.org\\@127.0.0.1/", "url"), ("", "redirect"), ("https://other.example/", "allow_list"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-@pytest.mark.parametrize("hops", [0, 3])
+@each_row("status", [301, 302, 303, 307, 308])
+@each_row("hops", [0, 3])
 def test_each_redirect_is_judged_like_the_first_url(location: str, reason: str, status: int, hops: int) -> None:
     """Also after good hops; the bad one is not connected to."""
     network = FakeNetwork([*[redirect("/next", status)] * hops, redirect(location, status)])

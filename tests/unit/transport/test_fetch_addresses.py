@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.transport.fetch import FetchedMedia, Fetcher, FetchError, is_public
+from tests.tables import each_row
 from tests.unit.transport.fake_network import (
     PIXEL,
     PUBLIC,
@@ -128,7 +129,7 @@ def test_there_are_many_urls() -> None:
     assert len({url for url, _ in REFUSED}) == len(REFUSED) >= 150
 
 
-@pytest.mark.parametrize(("url", "reason"), REFUSED)
+@each_row(("url", "reason"), REFUSED)
 def test_a_private_address_is_never_connected_to(url: str, reason: str) -> None:
     """In any spelling: a typed refusal of that kind, and no connection."""
 
@@ -186,7 +187,7 @@ def test_public_addresses_are_accepted(address: str) -> None:
     assert resolver.queries == ["example.org"]
 
 
-@pytest.mark.parametrize("address", [*PRIVATE, *PRIVATE_6])
+@each_row("address", [*PRIVATE, *PRIVATE_6])
 def test_private_addresses_of_a_name_are_refused(address: str) -> None:
     """Whatever the name, also next to a public one."""
     network = FakeNetwork()

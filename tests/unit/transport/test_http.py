@@ -181,7 +181,7 @@ def test_a_refused_connection_is_a_network_error(driver: Driver) -> None:
 def test_silence_is_a_timeout(driver: Driver, request_: WireRequest, reply: HttpReply) -> None:
     """A provider that sends nothing for longer than the caller waits is a RequestTimeoutError, streamed or not."""
     with FaultyServer(reply) as server:
-        result = driver.call(request_, base_url=server.url, timeout=0.2)
+        result = driver.call(request_, base_url=server.url, timeout=0.08)
     assert type(result.error) is RequestTimeoutError
     assert len(result.attempts) == 1
 

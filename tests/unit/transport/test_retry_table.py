@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from dragoman.adapter.wire import WireRequest
+from tests.tables import each_row
 from tests.unit.transport.drivers import (
     DRIVERS,
     PLAIN_REQUEST,
@@ -171,7 +172,7 @@ def test_the_table_is_large_enough() -> None:
 
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
 @pytest.mark.parametrize("request_", [PLAIN_REQUEST, STREAM_REQUEST], ids=["whole", "stream"])
-@pytest.mark.parametrize("row", TABLE, ids=[row.name for row in TABLE])
+@each_row("row", TABLE, ids=lambda row: row.name)
 def test_a_lasting_failure_waits_by_the_table(row: Row, request_: WireRequest, driver: Driver) -> None:
     """One attempt more than waits, all recorded in the error."""
     waits = row.streamed_waits if request_.stream and row.streamed_waits is not None else row.waits
@@ -185,7 +186,7 @@ def test_a_lasting_failure_waits_by_the_table(row: Row, request_: WireRequest, d
 
 
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
-@pytest.mark.parametrize("row", [row for row in TABLE if row.waits], ids=[row.name for row in TABLE if row.waits])
+@each_row("row", [row for row in TABLE if row.waits], ids=lambda row: row.name)
 def test_a_transient_failure_is_retried_once(row: Row, driver: Driver) -> None:
     """After one failure the second attempt is the reply."""
     result, time, sent = run_call(driver, row, PLAIN_REQUEST, failures=1)

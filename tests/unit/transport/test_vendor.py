@@ -212,7 +212,7 @@ def test_an_echoed_key_is_masked(vendor: Vendor, stream: bool) -> None:
 def test_a_broken_connection_is_our_error(vendor: Vendor, stream: bool, reply: HttpReply, kind: type) -> None:
     """The client's connection errors and timeouts become ours, without the key."""
     with FaultyServer(reply) as server:
-        timeout_seconds = 0.15 if kind is RequestTimeoutError else 10.0
+        timeout_seconds = 0.06 if kind is RequestTimeoutError else 10.0
         result = vendor.call(server.url, vendor.request(stream=stream), retry=NO_RETRY, timeout=timeout_seconds)
     assert type(result.error) is kind
     assert KEY not in f"{result.error} {result.error!r}"

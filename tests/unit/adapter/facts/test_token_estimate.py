@@ -27,6 +27,7 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
     VideoBlock,
 )
+from tests.tables import each_row
 
 MODELS = ["anthropic:claude-opus-5-5", "openai:gpt-6.1-sol", "google:gemini-2.5-flash", "acme:unheard-of"]
 TOOL = ToolDefinition(
@@ -78,8 +79,8 @@ def test_a_longer_history_is_never_estimated_lower(model: str, texts_before: lis
         assert estimate_tokens(model, [*history[:-1], Message.user(texts_before[-1] + more)], []) >= before
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.type)
+@each_row("model", MODELS)
+@each_row("block", BLOCKS, ids=lambda block: block.type)
 def test_every_kind_of_block_counts(model: str, block: TextBlock) -> None:
     """No kind of block makes a request smaller, in a message or in a tool's answer."""
     alone = Message.assistant([TextBlock(text="Well.")])

@@ -1,12 +1,11 @@
 """Pairing by example: calls and results in every kind of disorder."""
 
-import pytest
-
 from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.requests.pairing import INTERRUPTED_RESULT, CallKeys, pair_calls
 from dragoman.adapter.requests.turns import Turn
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role
+from tests.tables import each_row
 
 
 def call(tool_use_id: str) -> ToolUseBlock:
@@ -50,7 +49,7 @@ def render(block: ContentBlock) -> str:
 LATE = "user: [result of an earlier tool call] ok"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("history", "turns", "kinds"),
     [
         ([asks("a", "b"), answers("a"), answers("b")],

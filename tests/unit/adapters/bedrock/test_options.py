@@ -6,6 +6,7 @@ import pytest
 
 from dragoman import AdapterOptions, Message
 from dragoman.adapter.losses import LossKind
+from tests.tables import each_row
 from tests.unit.adapters.bedrock.wire import AS_MESSAGES, CLAUDE, NOVA, VERSION, Native, body_of
 
 HI = Message.user("Hi")
@@ -88,7 +89,7 @@ REASONING: list[tuple[str, AdapterOptions, Native | None, Native | None, int]] =
 ]
 
 
-@pytest.mark.parametrize(("model", "options", "own", "output", "lost"), REASONING)
+@each_row(("model", "options", "own", "output", "lost"), REASONING)
 def test_each_family_has_its_reasoning_option(
     model: str, options: AdapterOptions, own: Native | None, output: Native | None, lost: int
 ) -> None:

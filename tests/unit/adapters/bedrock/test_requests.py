@@ -11,6 +11,7 @@ from dragoman.adapter.errors import RequestError
 from dragoman.canonical.blocks import DocumentBlock, ImageBlock, TextBlock, ToolResultBlock, VideoBlock
 from dragoman.canonical.message import Role
 from dragoman_adapters.bedrock.adapter import BedrockAdapter
+from tests.tables import each_row
 from tests.unit.adapters.bedrock.wire import CLAUDE, NOVA, VERSION, Native, answer, call, context, return_trip
 
 MARKER: Native = {"cachePoint": {"type": "default"}}
@@ -135,7 +136,7 @@ BY_MODEL = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "model"), BY_MODEL)
+@each_row(("fields", "model"), BY_MODEL)
 def test_options_are_rewritten_unchanged(fields: Native, model: str) -> None:
     """What has no option of ours, or none on this model, stays a field of Bedrock's."""
     body = {"messages": [HI], **fields}

@@ -17,6 +17,7 @@ from dragoman.transport.credentials import Credentials
 from dragoman_adapters.compatible.endpoint_row import built_in_tables
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from dragoman_adapters.openai_platform.dual_api import DualApiAdapter
+from tests.tables import each_row
 
 NAMES = list(built_in_tables())
 LOOK = ToolDefinition(name="look")
@@ -40,7 +41,7 @@ def test_the_promised_endpoints_are_there() -> None:
     assert set(NAMES) >= EXPECTED
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_every_table_makes_an_adapter(name: str) -> None:
     """Under its own name, with capabilities that can be read for every model that it lists."""
     found = adapter(name)
@@ -51,7 +52,7 @@ def test_every_table_makes_an_adapter(name: str) -> None:
     assert len(set(found.listed_models)) == len(found.listed_models)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_reading_ones_own_thinking_is_declared(name: str) -> None:
     """A request holds it, in a turn with a call at the least, exactly where the model reads its own."""
     kind = type(adapter(name))
@@ -82,7 +83,7 @@ def test_an_unknown_name_is_no_attribute() -> None:
         _ = dragoman_adapters.compatible.adapter.nowhere
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_every_address_can_be_completed(name: str) -> None:
     """What stands in braces comes from the environment; where nothing else is known, an address is asked for."""
     endpoint = adapter(name).endpoint

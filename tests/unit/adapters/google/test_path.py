@@ -5,6 +5,7 @@ import pytest
 from dragoman import AdapterOptions, Message
 from dragoman.adapter.errors import RequestError
 from dragoman_adapters.google.adapter import GoogleAdapter, VertexAdapter
+from tests.tables import each_row
 
 
 @pytest.mark.parametrize(
@@ -43,14 +44,14 @@ def test_a_model_has_its_path(adapter: GoogleAdapter, whole: str, stream: str) -
     assert adapter.to_wire([Message.user("Hi")], [], AdapterOptions(stream=True)).path == stream
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         "../secrets", "a/b", "models/../x", "models/a/b", "x?key=1", "x#y", "x%2fy", "x:countTokens", "a..b", ".", "..",
         "", " x", "x\n", "x y", "ü", "models/", "tunedModels/models/x",
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("kind", [GoogleAdapter, VertexAdapter])
+@each_row("kind", [GoogleAdapter, VertexAdapter])
 def test_a_name_with_a_path_is_refused(kind: type[GoogleAdapter], name: str) -> None:
     """No request is made for a name with slashes, dots alone, queries, fragments or escapes in it."""
     with pytest.raises(RequestError):

@@ -22,6 +22,7 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman_adapters.google import decode_blocks, encode_blocks
+from tests.tables import each_row
 from tests.unit.adapters.google.wire import GEMINI_2, GEMINI_3, context, return_trip
 
 
@@ -147,8 +148,8 @@ BODIES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", BODIES)
-@pytest.mark.parametrize("adapter", [GEMINI_2, GEMINI_3], ids=str)
+@each_row("name", BODIES)
+@each_row("adapter", [GEMINI_2, GEMINI_3], ids=str)
 def test_a_request_is_rewritten_unchanged(adapter: Any, name: str) -> None:
     """Spelling, order, flags, nulls and what this version does not know: all of it."""
     assert return_trip(BODIES[name], adapter) == BODIES[name]

@@ -22,6 +22,7 @@ from dragoman.adapter.errors import (
 )
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman_adapters.openai_platform import errors
+from tests.tables import each_row
 from tests.unit.adapters.openai_chat.wire import adapter
 
 CASES: list[tuple[int | None, Any, type[ProviderError]]] = [
@@ -59,7 +60,7 @@ CASES: list[tuple[int | None, Any, type[ProviderError]]] = [
 ]
 
 
-@pytest.mark.parametrize(("status", "body", "kind"), CASES)
+@each_row(("status", "body", "kind"), CASES)
 def test_an_error_has_the_class_of_its_meaning(status: int | None, body: Any, kind: type[ProviderError]) -> None:
     """The code counts before the status, the status before the type; some errors only their text tells apart."""
     raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()

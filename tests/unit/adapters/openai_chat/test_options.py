@@ -8,6 +8,7 @@ from dragoman.adapter.contract import NamedTool
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.openai_platform.strict_schema import strict_schema
+from tests.tables import each_row
 from tests.unit.adapters.openai_chat.wire import adapter, losses, sent
 
 TOOL = ToolDefinition(name="f", description="f")
@@ -40,7 +41,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("model", "options", "written", "lost"), CASES)
+@each_row(("model", "options", "written", "lost"), CASES)
 def test_options_are_fitted_to_the_model(
     model: str, options: dict[str, Any], written: dict[str, Any], lost: list[str]
 ) -> None:

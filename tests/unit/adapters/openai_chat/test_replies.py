@@ -7,6 +7,7 @@ import pytest
 from dragoman.adapter.errors import ContentFilterError, DragomanError, MalformedReplyError, RateLimitError
 from dragoman.canonical.blocks import AudioBlock, ProviderBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Message
+from tests.tables import each_row
 from tests.unit.adapters.openai_chat.wire import adapter, handwritten_reply, losses, read, sent
 
 CALL: dict[str, Any] = {
@@ -78,10 +79,9 @@ HANDWRITTEN_REPLIES: list[tuple[str, dict[str, Any], str | None, list[tuple[Any,
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("message", "finish", "blocks", "reason"),
     [case[1:] for case in HANDWRITTEN_REPLIES],
-    ids=[case[0] for case in HANDWRITTEN_REPLIES],
 )
 def test_a_reply_becomes_blocks_and_a_reason(
     message: dict[str, Any], finish: str | None, blocks: list[tuple[Any, ...]], reason: str

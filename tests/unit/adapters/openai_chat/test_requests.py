@@ -21,6 +21,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
+from tests.tables import each_row
 from tests.unit.adapters.openai_chat.wire import able, adapter, context, losses, reply_of, round_trip, sent
 
 CALL_ID = "tu_00000000000000000000000001"
@@ -292,7 +293,7 @@ HANDWRITTEN_REQUESTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("body", HANDWRITTEN_REQUESTS.values(), ids=HANDWRITTEN_REQUESTS)
+@each_row("body", HANDWRITTEN_REQUESTS.values())
 def test_a_request_is_rewritten_unchanged(body: dict[str, Any]) -> None:
     """Reading a request and writing it again changes nothing, whatever form of the wire it uses."""
     body = {"model": "gpt-4.1", **body}

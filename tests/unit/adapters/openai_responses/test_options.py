@@ -9,6 +9,7 @@ from dragoman import AdapterOptions, Message, ToolDefinition
 from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.losses import LossKind
 from dragoman_adapters.openai_responses.adapter import ResponsesAdapter
+from tests.tables import each_row
 from tests.unit.adapters.openai_responses.wire import body_of
 
 CLOSED = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
@@ -74,7 +75,7 @@ PARAMETERS: list[tuple[str, dict[str, Any], Mapping[str, Any], int]] = [
 ]
 
 
-@pytest.mark.parametrize(("model", "options", "parameters", "lost"), PARAMETERS)
+@each_row(("model", "options", "parameters", "lost"), PARAMETERS)
 def test_options_are_fitted_to_the_model(
     model: str, options: dict[str, Any], parameters: Mapping[str, Any], lost: int
 ) -> None:

@@ -10,6 +10,7 @@ from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.errors import RequestError
 from dragoman.canonical.blocks import DocumentBlock, ImageBlock, MediaSource, ProviderBlock, ToolResultBlock
 from dragoman.canonical.message import Role
+from tests.tables import each_row
 from tests.unit.adapters.openai_responses.wire import ADAPTER, MODEL, Item, call_item, context
 
 USER: Item = {"role": "user", "content": "Hi"}
@@ -104,14 +105,14 @@ def round_trip(native: Item) -> Any:
     return json.loads(ADAPTER.to_wire(messages, tools, options).body)
 
 
-@pytest.mark.parametrize("given", handwritten_inputs, ids=str)
+@each_row("given", handwritten_inputs, ids=str)
 def test_input_is_rewritten_unchanged(given: Any) -> None:
     """Every form of input: the easy ones and the full ones, parts of all kinds, items of all kinds."""
     native = {"model": MODEL, "input": given}
     assert round_trip(native) == native
 
 
-@pytest.mark.parametrize("fields", handwritten_fields, ids=str)
+@each_row("fields", handwritten_fields, ids=str)
 def test_parameters_are_rewritten_unchanged(fields: Item) -> None:
     """What the options have no word for travels as the provider's own field."""
     native = {"model": MODEL, "input": "Hi", **fields}

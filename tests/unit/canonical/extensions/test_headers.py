@@ -3,6 +3,7 @@
 import pytest
 
 from dragoman.canonical.extensions.headers import drop_secret_headers, is_sensitive
+from tests.tables import each_row
 
 SECRET = [
     "Authorization", "COOKIE", "X-API-Key", "api-key", "x-goog-api-key", "Proxy-Authorization", "Set-Cookie",
@@ -16,7 +17,7 @@ PLAIN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SECRET)
+@each_row("name", SECRET)
 def test_secret_headers_are_known_by_name(name: str) -> None:
     """The specification's three, the other usual ones, and new ones by words in their names."""
     assert is_sensitive(name)

@@ -9,6 +9,7 @@ from dragoman.canonical.blocks import TextBlock, ToolUseBlock
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.message_view.view import MessageView
+from tests.tables import each_row
 from tests.unit.canonical.extensions.samples import FULL, full
 from tests.unit.canonical.message_view.test_view import SQL, VIEW_KINDS, block
 
@@ -122,8 +123,8 @@ def test_limits_that_are_not_set_are_left_out() -> None:
         assert view.to_dict()["extensions"] == {"data": {"apply_labels": [], "denied_actions": [], **expected}}
 
 
-@pytest.mark.parametrize("kind", VIEW_KINDS)
-@pytest.mark.parametrize("role", Role)
+@each_row("kind", VIEW_KINDS)
+@each_row("role", Role)
 def test_exports_are_json_without_secrets(kind: str, role: Role) -> None:
     """Claims, secret headers and fields outside the specification are in no view of any kind."""
     written = json.dumps(MessageView(block(kind), role, hook="evaluate", extensions=full(), tool=SQL).to_dict())

@@ -10,6 +10,7 @@ import pytest
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.message_view.view import MessageView
+from tests.tables import each_row
 from tests.unit.canonical.extensions.samples import full
 from tests.unit.canonical.message_view.test_view import SQL, block
 
@@ -29,7 +30,7 @@ def everything(view: MessageView) -> dict[str, Any]:
     return {name: getattr(view, name) for name in ACCESSORS} | {"json": view.to_dict()}
 
 
-@pytest.mark.parametrize("name", [*ACCESSORS, "_part", "_extensions", "_role", "new"])
+@each_row("name", [*ACCESSORS, "_part", "_extensions", "_role", "new"])
 def test_no_attribute_can_be_set_or_deleted(name: str) -> None:
     """Public, private and new ones."""
     view = call_view()

@@ -26,6 +26,7 @@ from dragoman.canonical.message import Message, Role
 from dragoman.canonical.message_view.kinds import ACTIONS_BY_ROLE, KIND_BY_BLOCK, ViewAction, ViewKind
 from dragoman.canonical.message_view.parts import CalledTool, UnknownPartError, called_tools, content_of
 from dragoman.canonical.message_view.view import MessageView, iter_views
+from tests.tables import each_row
 from tests.unit.canonical.extensions.samples import full
 from tests.unit.canonical.samples import BLOCKS
 from tests.unit.canonical.test_blocks import any_block
@@ -97,8 +98,8 @@ class TestTheFixture:
         assert list(Message.user([], session_id="s").iter_views()) == []
 
 
-@pytest.mark.parametrize("role", Role)
-@pytest.mark.parametrize("kind", VIEW_KINDS)
+@each_row("role", Role)
+@each_row("kind", VIEW_KINDS)
 def test_action_and_direction(kind: str, role: Role) -> None:
     """Calls and results by kind, the rest by role; the text of a tool is output."""
     view = view_of(block(kind), role)
@@ -155,7 +156,7 @@ PARTS: list[tuple[ContentBlock, str | None, str | None, str | None, str | None, 
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("part", "content", "uri", "name", "mime_type", "size"), PARTS)
+@each_row(("part", "content", "uri", "name", "mime_type", "size"), PARTS)
 def test_content_identity_and_size_of_each_kind(
     part: ContentBlock, content: str | None, uri: str | None, name: str | None, mime_type: str | None, size: int | None
 ) -> None:

@@ -15,6 +15,7 @@ from dragoman.formats import FormatError, MessageBody, MessageBodyError, Message
 from dragoman.formats.body.answer_reader import AnswerReader
 from dragoman.formats.body.json_tokenizer import BrokenJsonError, JsonTokenizer, TokenKind
 from tests.sampling import examples
+from tests.tables import each_row
 from tests.unit.formats.body.strategies import SCENARIOS, bodies, bodies_obeying, schema, schemas
 
 CHAT = schema({"contentType": "text/plain", "required": True})
@@ -105,7 +106,7 @@ def _repeats_a_key(text: str) -> bool:
     return any(found)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "path"),
     [
         ("H", "$"), (" `", "$"), ('"', "$"), ("5", "$"), ('{"a"', "$.a"), ('{"parts": {', "$.parts"),

@@ -11,6 +11,7 @@ from dragoman.adapter.registry import adapter_class, providers
 from dragoman.canonical.message import MessageStatus
 from dragoman.formats import FormatError, from_cassette
 from dragoman.formats.importers.wires import wire_at
+from tests.tables import each_row
 from tests.unit.formats.dump_files import dump
 
 URL = "https://api.openai.com/v1/chat/completions"
@@ -139,7 +140,7 @@ def test_a_reply_has_its_time() -> None:
     assert found.messages[-1].created_at.isoformat() == "2026-11-01T12:00:00+00:00"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "provider",
     [name for name in providers() if adapter_class(name).endpoint.base_url.startswith("https://")],
 )

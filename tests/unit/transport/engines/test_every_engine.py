@@ -269,6 +269,7 @@ def _read_slowly(driver: Driver, url: str) -> tuple[bytes, Exception | None]:
 
 
 @every_driver
+@pytest.mark.usefixtures("quick_gc")
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # httpx leaves unsent data to the loop
 def test_an_unread_request_is_a_timeout(driver: Driver) -> None:
     """A provider that stops reading a long request does not hold the caller beyond the time limit."""
@@ -340,6 +341,7 @@ def test_the_callers_own_client_is_used_and_stays_open(make: Callable[[dict[str,
     assert [received.headers["x-proxy"] for received in server.requests] == ["p"] * 3
 
 
+@pytest.mark.usefixtures("quick_gc")
 @pytest.mark.parametrize("driver", [DRIVERS[1], AIOHTTP], ids=lambda driver: driver.name)
 def test_an_unclosed_transport_logs_nothing(driver: AsyncDriver, caplog: pytest.LogCaptureFixture) -> None:
     """Connections that are left to the garbage collector cause no log line of the event loop."""
