@@ -166,7 +166,7 @@ class AsyncSession(Conversation[AsyncTransport]):
         self, run: TurnRun, validator: "AnswerValidator | None" = None
     ) -> AsyncGenerator[SessionEvent, None]:
         await self._end_turn()
-        self._running = run
+        self._running, note = run, run.record.note_event
         try:
             with closing(run.turn):
                 run.begin()
@@ -177,12 +177,14 @@ class AsyncSession(Conversation[AsyncTransport]):
                         async for event in events:
                             if validator is not None:
                                 validator.check_event(event)
+                            note(event)
                             yield event
             if run.error is not None:
                 raise run.error
             if validator is not None:
                 validator.finish()
         finally:
+            run.record.ended = True
             if self._running is run:
                 self._running = None
 

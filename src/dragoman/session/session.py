@@ -227,7 +227,7 @@ class Session(Conversation[Transport]):
     def _stream(self, run: TurnRun, validator: "AnswerValidator | None" = None) -> Generator[SessionEvent, None, None]:
         """Run a turn, and yield its events while its answer is valid."""
         self._end_turn()
-        self._running = run
+        self._running, note = run, run.record.note_event
         try:
             with closing(run.turn):
                 run.begin()
@@ -235,17 +235,17 @@ class Session(Conversation[Transport]):
                     with closing(
                         self._attempt(run, run.effect) if isinstance(run.effect, Send) else self._deliver(run)
                     ) as events:
-                        if validator is None:
-                            yield from events
-                            continue
                         for event in events:
-                            validator.check_event(event)
+                            if validator is not None:
+                                validator.check_event(event)
+                            note(event)
                             yield event
             if run.error is not None:
                 raise run.error
             if validator is not None:
                 validator.finish()
         finally:
+            run.record.ended = True
             if self._running is run:
                 self._running = None
 

@@ -4,8 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.adapter.losses import Loss
+from dragoman.canonical.events import MessageStart, TextDelta
 from dragoman.canonical.message import Message
 from dragoman.session.effects import Failed, SendOutcome
+from dragoman.session.events import SessionEvent
 from dragoman.session.history import History
 from dragoman.session.replies.reply import Reply, last_reply
 from dragoman.session.response import ResponseDetails
@@ -19,6 +21,10 @@ class TurnRecord:
     losses: dict[Loss, None] = field(default_factory=dict)
     """The losses in order, each once: a dict is an ordered set."""
     response: ResponseDetails | None = None
+    text: list[str] = field(default_factory=list, init=False)
+    """The pieces of the current reply's text, if the turn is a stream."""
+    ended: bool = field(default=False, init=False)
+    """Whether the stream of the turn has ended."""
     _mark: tuple[int, int] = field(default=(0, 0), init=False)
     _kept: tuple[tuple[Message, ...], tuple[Message, ...]] = field(default=((), ()), init=False)
     """The messages and the attempts of the turn, from its end on: the history goes on."""
@@ -30,6 +36,13 @@ class TurnRecord:
     def end(self) -> None:
         """Note what the turn added to the history."""
         self._kept = self.history.since(self._mark)
+
+    def note_event(self, event: SessionEvent) -> None:
+        """Note the text of a stream as the caller receives it."""
+        if isinstance(event, TextDelta):
+            self.text.append(event.text)
+        elif isinstance(event, MessageStart):
+            self.text.clear()
 
     def add_losses(self, losses: tuple[Loss, ...]) -> None:
         self.losses.update(dict.fromkeys(losses))

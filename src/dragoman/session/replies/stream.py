@@ -1,12 +1,12 @@
 """ReplyStream: a turn that streams, as an iterable of events with the reply at its end."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Generator, Iterator
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self
 
 from dragoman.adapter.errors import RequestError
-from dragoman.canonical.events import MessageStart, TextDelta
+from dragoman.canonical.events import TextDelta
 from dragoman.session.events import SessionEvent
 from dragoman.session.replies.record import TurnRecord
 from dragoman.session.replies.reply import OutputT, Reply
@@ -20,14 +20,12 @@ class _StreamState(Generic[OutputT]):
 
     def __init__(self, record: TurnRecord) -> None:
         self._record = record
-        self._text: list[str] = []
-        self._ended = False
 
     @property
     def text(self) -> str:
         """The text of the current reply, as far as it has arrived. In a turn with tools, each reply starts with an
         empty text."""
-        return "".join(self._text)
+        return "".join(self._record.text)
 
     @property
     def reply(self) -> Reply[OutputT]:
@@ -35,19 +33,12 @@ class _StreamState(Generic[OutputT]):
 
         Raises RequestError before the stream has ended or is closed, and if the turn ended without a reply.
         """
-        if not self._ended:
+        if not self._record.ended:
             raise RequestError("the stream has not ended: iterate to its end, call get_reply(), or close it")
         try:
             return self._record.to_reply()
         except LookupError:
             raise RequestError("the stream ended before a reply had arrived") from None
-
-    def _note(self, event: SessionEvent) -> SessionEvent:
-        if isinstance(event, TextDelta):
-            self._text.append(event.text)
-        elif isinstance(event, MessageStart):
-            self._text.clear()
-        return event
 
 
 class ReplyStream(_StreamState[OutputT]):
@@ -66,15 +57,11 @@ class ReplyStream(_StreamState[OutputT]):
         super().__init__(record)
         self._events = events
 
-    def __iter__(self) -> Self:
-        return self
+    def __iter__(self) -> Iterator[SessionEvent]:
+        return self._events  # without a call of Python for each event
 
     def __next__(self) -> SessionEvent:
-        try:
-            return self._note(next(self._events))
-        except BaseException:  # the end, or an error: either ends the stream
-            self._ended = True
-            raise
+        return next(self._events)
 
     def text_deltas(self) -> Iterator[str]:
         """Yield only the text of the replies, as it arrives."""
@@ -91,7 +78,7 @@ class ReplyStream(_StreamState[OutputT]):
     def close(self) -> None:
         """End the turn. A reply that is still arriving is cancelled; what had arrived stays in the history."""
         self._events.close()
-        self._ended = True
+        self._record.ended = True
 
     def __enter__(self) -> Self:
         return self
@@ -116,12 +103,8 @@ class AsyncReplyStream(_StreamState[OutputT]):
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> SessionEvent:
-        try:
-            return self._note(await anext(self._events))
-        except BaseException:  # the end, or an error: either ends the stream
-            self._ended = True
-            raise
+    def __anext__(self) -> Awaitable[SessionEvent]:
+        return self._events.__anext__()
 
     async def text_deltas(self) -> AsyncIterator[str]:
         """As `ReplyStream.text_deltas`."""
@@ -138,11 +121,11 @@ class AsyncReplyStream(_StreamState[OutputT]):
     async def aclose(self) -> None:
         """As `ReplyStream.close`."""
         await self._events.aclose()
-        self._ended = True
+        self._record.ended = True
 
     def __del__(self) -> None:
         """End a turn whose stream was left without ``async with``, as soon as the event loop comes to it."""
-        if not self._ended:
+        if not self._record.ended:
             _close_later(self._events)
 
     async def __aenter__(self) -> Self:
