@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolUseBlock
-from dragoman.canonical.message import Message, MessageStatus
-from dragoman.canonical.serialization import read_message, write_message
+from dragoman.canonical.message import Message, MessageStatus, read_message, write_message
 from dragoman.store import ConflictError, SessionNotFoundError, Store, StoreError
 from dragoman.testing import strategies
 from tests.sampling import examples

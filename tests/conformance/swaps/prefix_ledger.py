@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 
 from dragoman import AdapterOptions, RequestContext, ToolDefinition
 from dragoman.adapter.registry import get_adapter
-from dragoman.canonical.serialization import read_message, write_message
+from dragoman.canonical.message import read_message, write_message
 from tests.conformance.swaps.histories import (
     TARGETS,
     History,

@@ -16,8 +16,7 @@ from dragoman.adapter.registry import adapter_class, get_adapter, providers
 from dragoman.adapter.replies.error_context import Failure
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.blocks import ToolUseBlock
-from dragoman.canonical.message import Message
-from dragoman.canonical.serialization import read_message
+from dragoman.canonical.message import Message, read_message
 from dragoman.testing.faults.server import FaultyServer, ReceivedRequest, json_reply
 from dragoman.tools import calls
 from dragoman.tools.toolbox import Toolbox

@@ -17,8 +17,7 @@ from dragoman.adapter.errors import ConfigurationError, DragomanError, Malformed
 from dragoman.adapter.registry import adapter_class
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete
-from dragoman.canonical.message import Message
-from dragoman.canonical.serialization import read_message, write_message
+from dragoman.canonical.message import Message, read_message, write_message
 from dragoman.canonical.usage import TokenUsage
 from dragoman.pricing import PriceTable
 from dragoman.session import Session

@@ -19,7 +19,7 @@ from dragoman import (
 )
 from dragoman.adapter.errors import CriticalLossError, ProjectionError
 from dragoman.adapter.losses import LossKind
-from dragoman.canonical.serialization import read_message, write_message
+from dragoman.canonical.message import read_message, write_message
 
 MODEL = "anthropic:claude-opus-5-5"
 TOOL = ToolDefinition(name="read_file", description="Reads.")

@@ -23,8 +23,7 @@ from dragoman.canonical.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from dragoman.canonical.message import Message, Role
-from dragoman.canonical.serialization import write_message
+from dragoman.canonical.message import Message, Role, write_message
 from dragoman.testing.strategies import histories
 from tests.laws.projection.targets import TARGETS
 

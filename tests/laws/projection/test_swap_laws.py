@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dragoman import AdapterOptions, Message, RequestContext, ToolDefinition
 from dragoman.adapter.registry import get_adapter
-from dragoman.canonical.serialization import write_message
+from dragoman.canonical.message import write_message
 from tests.conformance.swaps.histories import TARGETS
 from tests.conformance.swaps.prefix_law import prefix_fault, prefixes, split_request
 from tests.laws.projection.sources import SOURCES, histories_of
@@ -89,7 +89,7 @@ def test_a_request_that_was_read_is_written_again_unchanged(target: str, history
 
 PROGRAM = """
 import hashlib, json, sys
-from dragoman.canonical.serialization import read_message
+from dragoman.canonical.message import read_message
 from tests.laws.projection.test_swap_laws import TARGETS, encode_request
 histories = [[read_message(message) for message in history] for history in json.load(sys.stdin)]
 requests = [encode_request(target, each) for target in TARGETS for each in histories]

@@ -11,9 +11,15 @@ from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import MissingExtraError
 from dragoman.adapter.losses import Severity
 from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock, ToolResultBlock
-from dragoman.canonical.message import InputTransformation, MessageMetadata, MessageStatus, Role, StopReason
+from dragoman.canonical.message import (
+    InputTransformation,
+    MessageMetadata,
+    MessageStatus,
+    Role,
+    StopReason,
+    read_message,
+)
 from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
-from dragoman.canonical.serialization import read_message
 from dragoman.canonical.usage import CostStatus, Usage
 from dragoman.session.cost import total_cost
 from dragoman.view import page, raw_requests
