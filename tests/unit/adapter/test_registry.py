@@ -5,7 +5,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 import pytest
 
-from dragoman.adapter import registry, sources
+from dragoman.adapter import registry
 from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
 from dragoman.adapter.registry import GROUP, adapter_class, get_adapter, providers
 from tests.unit.adapter.toy_adapter import ToyAdapter
@@ -31,7 +31,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         )
 
     monkeypatch.setattr(registry, "entry_points", installed)
-    monkeypatch.setattr(sources, "_registered", {})
+    monkeypatch.setattr(registry, "_registered", {})
     registry._entries.cache_clear()
     adapter_class.cache_clear()
     yield

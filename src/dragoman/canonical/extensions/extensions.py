@@ -8,61 +8,11 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from dragoman.canonical.blocks import FrozenModel
-from dragoman.canonical.extensions.delegation import DelegationExtension, DelegationHop
 from dragoman.canonical.extensions.fields import Names
-from dragoman.canonical.extensions.mcp import MCPExtension, PromptMetadata, ResourceMetadata, ToolMetadata
-from dragoman.canonical.extensions.security import (
-    DataPolicy,
-    ObjectSecurityProfile,
-    RetentionPolicy,
-    SecurityExtension,
-    SubjectExtension,
-    SubjectType,
-)
-from dragoman.canonical.extensions.slots import (
-    BaseAgentExtension,
-    BaseExtensions,
-    CompletionExtension,
-    CompletionStopReason,
-    CompletionTokens,
-    FrameworkExtension,
-    HttpExtension,
-    LLMExtension,
-    MetaExtension,
-    ProvenanceExtension,
-    RequestExtension,
-)
+from dragoman.canonical.extensions.slots import BaseAgentExtension, BaseExtensions
 from dragoman.canonical.frozen import FrozenList, freeze
 from dragoman.canonical.guard import Text
 from dragoman.canonical.message import Message
-
-__all__ = [
-    "MAX_HISTORY",
-    "AgentExtension",
-    "CompletionExtension",
-    "CompletionStopReason",
-    "CompletionTokens",
-    "ConversationContext",
-    "DataPolicy",
-    "DelegationExtension",
-    "DelegationHop",
-    "Extensions",
-    "FrameworkExtension",
-    "HttpExtension",
-    "LLMExtension",
-    "MCPExtension",
-    "MetaExtension",
-    "ObjectSecurityProfile",
-    "PromptMetadata",
-    "ProvenanceExtension",
-    "RequestExtension",
-    "ResourceMetadata",
-    "RetentionPolicy",
-    "SecurityExtension",
-    "SubjectExtension",
-    "SubjectType",
-    "ToolMetadata",
-]
 
 MAX_HISTORY = 100
 """The maximum number of messages in a conversation window."""

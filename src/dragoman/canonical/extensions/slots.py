@@ -1,4 +1,4 @@
-"""The slots of the extensions, without the one for messages. Source: docs/reference/cmf.md#extensions.
+"""The slots of the extensions, without the messages of the conversation. Source: docs/reference/cmf.md#extensions.
 
 Views read these slots, and `Message` returns views, so nothing here may hold a `Message`.
 """
@@ -14,9 +14,7 @@ from dragoman.canonical.extensions.delegation import DelegationExtension
 from dragoman.canonical.extensions.fields import FrozenObject, Names, NameSet, TextMap
 from dragoman.canonical.extensions.headers import is_sensitive
 from dragoman.canonical.extensions.mcp import MCPExtension
-from dragoman.canonical.extensions.security import (
-    SecurityExtension,
-)
+from dragoman.canonical.extensions.security import SecurityExtension
 from dragoman.canonical.frozen import FrozenDict, FrozenList
 from dragoman.canonical.guard import Count, JsonObject, Text
 

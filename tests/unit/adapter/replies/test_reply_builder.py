@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from dragoman.adapter.contract import RequestContext
-from dragoman.adapter.replies.reply_builder import ReplyBuilder, final_message, fold_deltas
+from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.canonical.blocks import TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.events import (
-    ErrorEvent,
-    MessageComplete,
     MessageStart,
     TextDelta,
     ThinkingDelta,
@@ -22,6 +20,7 @@ from dragoman.canonical.events import (
 from dragoman.canonical.message import Channel, Message, MessageStatus, Role, StopReason
 from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
+from tests.unit.adapter.replies.fold_deltas import fold_deltas
 
 NOW = datetime(2026, 11, 21, 8, 0, 1, tzinfo=UTC)
 
@@ -149,10 +148,3 @@ def test_deltas_add_up_to_blocks() -> None:
         ToolUseBlock(id="tu_1", name="f", input={"a": 1}),
     )
     assert fold_deltas(()) == ()
-
-
-def test_the_last_event_has_the_message() -> None:
-    """A stream that broke has none."""
-    whole = Message.assistant("Hello")
-    assert final_message([*DELTAS, MessageComplete(whole)]) is whole
-    assert final_message([*DELTAS, ErrorEvent(ValueError("cut"), whole)]) is None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman import Message, get_adapter
-from dragoman.adapter import registry, sources
+from dragoman.adapter import registry
 from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
 from dragoman.adapter.registry import adapter_class, providers, register_adapter
 from dragoman_adapters.compatible import register_endpoint, user_file
@@ -24,8 +24,8 @@ def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """No configuration but a test's own, and nothing of it left behind."""
     monkeypatch.delenv(user_file.VARIABLE, raising=False)
     monkeypatch.setattr(user_file, "user_config_path", lambda name: tmp_path / "config" / name)
-    monkeypatch.setattr(sources, "_registered", {})
-    monkeypatch.setattr(sources, "_load_sources", lambda: (user_endpoints,))
+    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr(registry, "_load_sources", lambda: (user_endpoints,))
     adapter_class.cache_clear()
     yield
     adapter_class.cache_clear()
@@ -219,16 +219,16 @@ def test_adapter_sources_of_other_packages_are_used(monkeypatch: pytest.MonkeyPa
     from importlib.metadata import EntryPoint
 
     monkeypatch.undo()
-    group = sources.GROUP
-    sources._load_sources.cache_clear()
+    group = registry.SOURCES_GROUP
+    registry._load_sources.cache_clear()
     try:
         gone = EntryPoint("gone", "no.such.module:adapters", group)
-        monkeypatch.setattr(sources, "entry_points", lambda group: (gone,))
+        monkeypatch.setattr(registry, "entry_points", lambda group: (gone,))
         with pytest.raises(ConfigurationError, match=r"the adapters of no\.such\.module:adapters cannot be loaded"):
             get_adapter("house:x")
         ours = EntryPoint("ours", "dragoman_adapters.compatible.adapter:user_endpoints", group)
-        monkeypatch.setattr(sources, "entry_points", lambda group: (ours,))
-        assert sources._load_sources() == (user_endpoints,)
+        monkeypatch.setattr(registry, "entry_points", lambda group: (ours,))
+        assert registry._load_sources() == (user_endpoints,)
     finally:
-        sources._load_sources.cache_clear()
+        registry._load_sources.cache_clear()
     assert registry.GROUP == "dragoman.adapters"

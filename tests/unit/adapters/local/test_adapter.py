@@ -21,7 +21,6 @@ from dragoman.adapter.errors import (
     StreamTruncatedError,
 )
 from dragoman.adapter.registry import get_adapter
-from dragoman.adapter.replies.reply_builder import fold_deltas
 from dragoman.adapter.replies.stream_decoder import replay
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.blocks import ProviderBlock, TextBlock, ToolUseBlock
@@ -30,6 +29,7 @@ from dragoman.canonical.message import Message, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.testing.strategies import histories
 from dragoman.transport.local.reply import merge_lines
+from tests.unit.adapter.replies.fold_deltas import fold_deltas
 
 MODEL = "local:smollm2-135m"
 ADAPTER = get_adapter(MODEL)

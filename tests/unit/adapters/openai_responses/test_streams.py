@@ -7,7 +7,6 @@ import pytest
 
 from dragoman import Message
 from dragoman.adapter import errors
-from dragoman.adapter.replies.reply_builder import fold_deltas
 from dragoman.canonical.blocks import ProviderBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.events import (
     ErrorEvent,
@@ -22,6 +21,7 @@ from dragoman.canonical.events import (
     UsageUpdate,
 )
 from dragoman.canonical.message import MessageStatus, StopReason
+from tests.unit.adapter.replies.fold_deltas import fold_deltas
 from tests.unit.adapters.openai_responses.handwritten import (
     CALL,
     MESSAGE,
