@@ -155,7 +155,7 @@ def run(nodes: Nodes, rows: Path, count: int, kills: int, chance: random.Random,
 
 
 class Killer:
-    """Watches the workers, and kills one each time that some more rows were asked."""
+    """Watches the workers, and kills one after every few rows."""
 
     def __init__(
         self, nodes: Nodes, url: str, count: int, kills: int, chance: random.Random, usage: WorkerUsage

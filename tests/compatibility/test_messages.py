@@ -1,4 +1,4 @@
-"""Messages of schema version 1 load for ever, without loss."""
+"""Messages of schema version 1 load forever, without loss."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Stores and exported sessions of every version open for ever, without loss."""
+"""Stores and exported sessions of every version open forever, without loss."""
 
 import hashlib
 import json

@@ -22,7 +22,7 @@ from tests.systems import READS_FILES
 from tests.unit.batch.handwritten_provider import Provider, serve_provider
 
 SERVED = ("index.md", "batches.md", "bulk.md", "migrating.md")
-"""Pages whose snippets speak to providers: they run beside hand-written ones."""
+"""Pages whose snippets send requests to providers. They run against hand-written replies."""
 FIRST_READ = (ROOT / "README.md", ROOT / "docs" / "index.md", ROOT / "docs" / "migrating.md")
 LOCAL_SESSION = 'Session("local:smollm2-135m"'
 
@@ -72,7 +72,7 @@ def test_a_snippet_runs_and_prints_what_it_says(example: CodeExample, eval_examp
 @pytest.mark.live_local
 @pytest.mark.parametrize("example", LIVE, ids=str)
 def test_a_snippet_with_the_embedded_model_runs(example: CodeExample, eval_example: EvalExample) -> None:
-    """And prints what it says it prints, in whatever words the model is asked."""
+    """It prints what the page shows, however the prompts are worded."""
     eval_example.set_config(line_length=120)
     eval_example.run_print_check(dataclasses.replace(example, source=reword_within(example.source)))
 
@@ -113,7 +113,7 @@ def _sse(*events: dict[str, Any]) -> HttpReply:
 
 
 def _reply(request: ReceivedRequest) -> HttpReply:
-    """The wire is known by its path. Who offers a tool is told to call it, until its result is there."""
+    """The path identifies the wire. If the request offers a tool, the reply calls it until its result is there."""
     if request.path.endswith("/responses"):
         return _sse({"type": "response.completed", "response": HANDWRITTEN_RESPONSE})
     if request.path.endswith("/chat/completions"):
@@ -146,7 +146,7 @@ def test_what_is_read_first_runs(example: CodeExample, eval_example: EvalExample
 
 
 def test_the_error_tree_of_the_docs_names_every_class() -> None:
-    """A class that nobody can look up helps nobody: the page draws the tree of the module."""
+    """The page draws the tree of the module, so that every class can be looked up."""
     page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
     tree = re.search(r"^DragomanError\n.*(?=\n\nMessages)", errors.__doc__ or "", re.MULTILINE | re.DOTALL)
     assert tree is not None
@@ -197,7 +197,7 @@ def test_the_page_on_batches_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_page_on_bulk_runs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eval_example: EvalExample) -> None:
-    """The second snippet goes on with the run of the first, so the model that has answered is not asked again."""
+    """The second snippet continues the run of the first, so a model that has answered gets no second request."""
 
     def answer(request: ReceivedRequest) -> HttpReply:
         payload = json.loads(request.body)

@@ -158,5 +158,5 @@ def test_checking_a_history_never_raises(history: list[Message]) -> None:
 
 
 def test_empty_metadata_are_valid() -> None:
-    """Without any field they are complete, and of nobody."""
+    """Without any field they are complete, and have no user."""
     assert MessageMetadata().model_dump(exclude_none=True) == {"status": "complete", "critical": False}

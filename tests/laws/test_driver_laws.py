@@ -1,4 +1,4 @@
-"""The law of both drivers: whatever happens in a turn, Session and AsyncSession tell and keep the same."""
+"""The law of both drivers: whatever happens in a turn, Session and AsyncSession report and store the same."""
 
 import tempfile
 from collections.abc import Iterator
@@ -84,7 +84,7 @@ scenarios = st.builds(
 MEASURED = {"wall_time_seconds", "latency_ms", "elapsed_ms", "request_id"}
 """Fields of events that differ from run to run."""
 LAST = handwritten_anthropic("The end.")
-"""What the provider says when the script is over."""
+"""The reply of the provider after the end of the script."""
 CUTTABLE = handwritten_anthropic(Thought("Hm."), "It is blue.", Call("toolu_9", "add", {"a": 4}))
 MOST_REPLIES = 40
 

@@ -112,7 +112,7 @@ def test_a_schema_binds_the_answer(ask: Asker) -> None:
 
 
 def test_an_abandoned_generation_ends(ask: Asker) -> None:
-    """The runtime learns at its next piece that nobody reads, and leaves the other four hundred words unwritten."""
+    """At its next piece the runtime detects that the caller left, and does not write the other four hundred words."""
     wire = ask.adapter.to_wire([Message.user(reword(QUESTION))], [], AdapterOptions(output_schema=forced_schema(LONG)))
     lines: list[dict[str, Any]] = []
     unwanted = 0

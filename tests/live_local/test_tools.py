@@ -74,7 +74,7 @@ def test_a_forced_call_obeys_its_schema(ask: Asker, choice: object) -> None:
     ],
 )
 def test_the_model_calls_if_the_prompt_asks_for_it(ask: Asker, words: str, path: str) -> None:
-    """With tool_choice left open, a message about a tool's object is answered by a call of it.
+    """Without a tool_choice, a message about a tool's subject is answered by a call.
 
     The tool is found by words, and the grammar offers one path: the only one of the message.
     """

@@ -132,7 +132,7 @@ def install(environment: Path, *what: str, fresh: bool = False) -> str:
 
 
 def run_program(environment: Path, program: str, *arguments: str, cwd: Path | None = None) -> str:
-    """The output of a program, run on the installed package only: no variable that names a key, no path of ours."""
+    """The output of a program that runs on the installed package only, without key variables and without our paths."""
     done = subprocess.run(
         [programs.python(environment), "-I", "-W", "error", "-c", program, *arguments],
         capture_output=True, text=True, check=False, cwd=cwd or environment, env=bare_environment(environment),

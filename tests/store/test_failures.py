@@ -75,7 +75,7 @@ def prepared(store: Store) -> None:
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("name", WORKS)
 def test_a_failure_at_every_statement_leaves_the_old_state(store: Store, name: str, when: str) -> None:
-    """The first, the second, and so on until none is left; then all of it is there."""
+    """The first, the second, and so on. Without a failure the new state is complete."""
     prepared(store)
     before = everything(store)
     number = 0

@@ -161,7 +161,7 @@ def test_attempts_are_stored_outside_the_history(store: Store) -> None:
 
 
 def test_extensions_come_back_with_their_messages(store: Store) -> None:
-    """They are stored with the message, and are no part of it."""
+    """They are stored with the message, but not inside it."""
     message = Message.user("Labelled.")
     session = store.create(messages=[message], extensions={message.id: {"labels": ["secret"], "n": {"a\0": [1.5]}}})
     assert store.load(session.id).extensions == {message.id: {"labels": ["secret"], "n": {"a\0": [1.5]}}}

@@ -78,7 +78,7 @@ def test_each_mutant_is_one_change() -> None:
 
 
 def test_the_data_names_what_exists() -> None:
-    """Every file, test and explained change; an explanation of a change that is gone is deleted."""
+    """Every file, test and explained change; an explanation whose change no longer exists must be deleted."""
     settings = read_settings()
     paths = {*settings.tests, *(test for tests in settings.tests.values() for test in tests)}
     assert [path for path in sorted(paths) if not (ROOT / path).is_file()] == []

@@ -183,7 +183,7 @@ def _unmarked(value: Any) -> Any:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_support_for_schemas_is_declared(model: str) -> None:
-    """Native: the wire takes it; emulated: the model is prompted, as nobody can read a tool's input here."""
+    """Native: the wire has a field; emulated: the model is prompted, because the answers here have no tool input."""
     adapter = get_adapter(model)
     abilities = adapter.capabilities
     body, lost = _body(adapter, output_schema=SCHEMA)

@@ -14,7 +14,7 @@ from tests.conformance.scope import model_name
 from tests.exchanges import RecordedExchange
 
 STREAMED_BY_PATH = frozenset({"google", "google-vertex", "bedrock"})
-"""Providers whose path says whether a stream comes back, so the body cannot tell."""
+"""Providers whose path says whether a stream comes back, so the body does not show it."""
 
 
 def judge(exchange: RecordedExchange) -> Outcome:

@@ -166,7 +166,7 @@ def _calls(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _input(arguments: Any) -> Any:
-    """Arguments as an object; a text that is none stands for itself."""
+    """Arguments as an object; text that is not an object is kept as text."""
     try:
         return json.loads(arguments) if isinstance(arguments, str) else arguments
     except ValueError:

@@ -136,7 +136,7 @@ def test_models_without_prefix_binding_are_not_watched() -> None:
 
 
 def test_a_swap_to_another_model_and_back_voids_nothing(conversation: SignedConversation) -> None:
-    """What another provider said in between comes after the signed thinking."""
+    """The other provider's replies come after the signed thinking."""
     conversation.messages.append(
         Message.assistant(
             [ThinkingBlock(text="Hm", signature="theirs"), TextBlock(text="4.")],

@@ -222,7 +222,7 @@ def is_renamed_result(original: ContentBlock, sent: ContentBlock | None) -> bool
 
 @given(history=histories())
 def test_a_longer_history_only_appends(history: list[Message]) -> None:
-    """Only placeholder turns at the very end (an interrupted result, a request to continue) give way to what comes
+    """Only placeholder turns at the very end (an interrupted result, a request to continue) are replaced by what comes
     later.
 
     A message of the assistant that joins the one before it makes that one longer.

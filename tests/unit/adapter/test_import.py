@@ -46,7 +46,7 @@ def test_importing_has_no_side_effects() -> None:
 
 
 def test_importing_loads_no_vendor_and_nothing_heavy() -> None:
-    """Adapters, transports and the command line are imported when they are asked for."""
+    """Adapters, transports and the command line are imported on first use."""
     completed = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     modules = {name.partition(".")[0] for name in json.loads(completed.stdout)["modules"]}
     assert modules & VENDORS == set()

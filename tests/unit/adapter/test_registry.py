@@ -69,7 +69,7 @@ def test_a_third_party_adapter_is_found() -> None:
     ],
 )
 def test_an_unknown_provider_lists_near_names(model: str, hint: str) -> None:
-    """Or with all of them, where none is near."""
+    """It lists all names if none is near."""
     with pytest.raises(UnknownProviderError) as caught:
         get_adapter(model)
     assert hint in str(caught.value)

@@ -82,7 +82,7 @@ class TestTurns:
     ],
 )  # fmt: skip
 def test_blocks_without_a_wire_form_become_text(block: ContentBlock, text: str) -> None:
-    """With a label that says what it was."""
+    """With a label that names the block."""
     assert flatten_block(block) == TextBlock(text=text)
 
 
@@ -136,7 +136,7 @@ class TestJson:
         [b"", b"{", b"NaN", b"[Infinity]", b"{'a':1}", b'{"a":1,}', b"\xff", b'"\\ud800"', b"[" * 300, b"1" * 5000],
     )
     def test_text_that_is_not_json_is_malformed(self, data: bytes) -> None:
-        """One typed error for all of it."""
+        """Every such text raises the same typed error."""
         with pytest.raises(MalformedReplyError, match="the reply is not valid JSON"):
             wirejson.loads(data)
 

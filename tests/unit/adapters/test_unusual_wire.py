@@ -106,7 +106,7 @@ def test_responses_deltas_of_another_shape() -> None:
 
 
 def test_responses_calls_lose_their_id_with_their_reasoning() -> None:
-    """An item that followed reasoning which is not sent goes without its id, and so does a call."""
+    """An item or call after reasoning that is not sent loses its id."""
     adapter, context = get_adapter(RESPONSES), RequestContext.for_model(RESPONSES)
     output = [
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "abc"},

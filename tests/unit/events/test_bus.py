@@ -285,7 +285,7 @@ def test_handlers_end_with_their_loop(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_loop_may_end_before_its_handlers_start() -> None:
-    """Nothing waits for ever, and later events do not pile up."""
+    """Nothing waits forever, and later events do not accumulate."""
     bus = EventBus(strict=True, capacity=1)
 
     async def handler(event: Event) -> None: ...

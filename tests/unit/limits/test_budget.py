@@ -115,7 +115,7 @@ def test_a_turn_is_checked_in_each_round(driver: Driver) -> None:
 
 @pytest.mark.parametrize("budget", [Budget(usd=1), Budget(usd=1, per="turn"), Budget(usd=1, per="user")], ids=str)
 def test_an_unpriced_model_is_refused_under_a_limit_in_money(driver: Driver, budget: Budget) -> None:
-    """Nobody could tell when it is reached. It may be allowed, and a limit in tokens needs no price."""
+    """It is unknown when the limit is reached. An option allows such models, and a limit in tokens needs no price."""
     provider = wire("One.", "Two.")
     session = driver.session(provider, UNPRICED, budgets=[budget], options=SMALL)
     with pytest.raises(UnpricedModelError, match="claude-unheard-of"):

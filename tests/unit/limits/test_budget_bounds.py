@@ -67,7 +67,7 @@ def test_a_budget_may_be_used_up_to_its_last_cent(driver: Driver) -> None:
 def test_input_that_is_cached_is_reserved_at_the_price_of_writing_it(
     driver: Driver, cache: Literal["5m", "1h"] | None, buckets: tuple[str, ...]
 ) -> None:
-    """Writing it costs more than plain input, for an hour still more, and the provider may write all of it."""
+    """A cache write costs more than plain input, a one-hour write even more, and the whole input may be written."""
     usage = TokenUsage.model_validate(dict.fromkeys(buckets, estimate()) | {"output_tokens": OUTPUT})
     options = AdapterOptions(max_output_tokens=OUTPUT, prompt_cache=cache)
     assert refused(driver, Budget(usd=0), options=options).needed == price_table().price(ANTHROPIC, usage, NOW).cost_usd

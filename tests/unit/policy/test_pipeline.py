@@ -244,7 +244,7 @@ def test_fire_and_forget_delays_nobody(caplog: pytest.LogCaptureFixture) -> None
     ],
 )
 def test_a_mode_limits_what_a_plugin_may_do(run: Run, mode: str, answer: Any, code: str) -> None:
-    """A violation of it is a fault of the plugin, which denies as any other."""
+    """Exceeding the mode is a fault of the plugin, which denies as any fault does."""
 
     @hook("evaluate", mode=mode)
     def overreaching(step: Step) -> Any:

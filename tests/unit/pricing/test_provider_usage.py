@@ -52,7 +52,7 @@ def handwritten_response(*items: dict[str, Any], **fields: Any) -> dict[str, Any
 def test_searches_in_the_output_are_charged(
     items: tuple[dict[str, Any], ...], fields: dict[str, Any], searches: int
 ) -> None:
-    """The reply's own count goes first; without one each search counts, but no opened page."""
+    """The reply's own count takes precedence; without one each search counts, but no opened page."""
     usage = used("openai:gpt-4.1", handwritten_response(*items, **fields))
     assert usage.server_tools == ({"web_search": searches} if searches else {})
     assert usage.cost_usd == Decimal("0.0028") + searches * Decimal("0.01")

@@ -224,7 +224,7 @@ def test_an_overlay_may_be_a_string_path(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_an_index_is_no_table(tmp_path: Path) -> None:
-    """It could not tell which prices it has."""
+    """Its prices would be unknown."""
     with pytest.raises(ConfigurationError, match=r"index\.toml"):
         _ = PriceTable(tmp_path).version
     (tmp_path / "index.toml").write_text("", encoding="utf-8")

@@ -33,7 +33,7 @@ def counted_ids() -> Callable[[], str]:
 
 
 class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A streamed body: its chunks, then what ``ending`` says. It knows whether the client has released it."""
+    """A streamed body: its chunks, then the effect of ``ending``. It records whether the client has released it."""
 
     def __init__(self, chunks: Iterable[bytes], ending: BaseException | str | None = None) -> None:
         self._chunks = list(chunks)
@@ -63,7 +63,7 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
 
 @dataclass
 class Wire:
-    """A provider that gives its replies in turn, whole or streamed as it is asked, and keeps the requests.
+    """A provider that returns its replies in turn, whole or streamed as requested, and records the requests.
 
     A reply may also be raw frames, a `Body`, a failing response, or an exception.
     """

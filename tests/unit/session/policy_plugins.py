@@ -27,7 +27,7 @@ class RecordingPlugin(Plugin):
         return None
 
     def at(self, hook: str) -> list[str]:
-        """What was said at that hook, in order."""
+        """The texts at that hook, in order."""
         return [text for seen, _, text in self.seen if seen == hook]
 
 

@@ -1,4 +1,4 @@
-"""An answer that has to be a message body: asked for, read, and left as soon as it is certain to be wrong."""
+"""An answer that has to be a message body: requested, read, and cancelled as soon as it is certain to be invalid."""
 
 import json
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ def words(events: Iterable[SessionEvent]) -> str:
 
 
 def test_the_answer_schema_is_sent_and_the_answer_read(driver: Driver) -> None:
-    """By the JSON Schema of the body, on a wire that has a place for it; the message is what the model said."""
+    """The JSON Schema of the body is sent, on a wire that has a field for it; the message is the model's text."""
     wire = Wire([handwritten_anthropic(Thought("Hm."), RIGHT)])
     reply = driver.ask(driver.session({"anthropic": wire}), "Which colour?", output_schema=CHAT)
     assert wire.requests[0]["output_config"]["format"]["schema"]["properties"]["parts"]["type"] == "array"
@@ -55,7 +55,7 @@ def test_a_session_may_always_request_bodies(driver: Driver) -> None:
 
 
 def test_an_invalid_answer_raises_with_every_violation_and_stays(driver: Driver) -> None:
-    """It was said and billed, so that the model can be told what is wrong with it."""
+    """It is kept, because it was billed, and the model can be asked to correct it."""
     wire = Wire([handwritten_anthropic(WRONG), handwritten_anthropic(RIGHT)])
     session = driver.session({"anthropic": wire})
     with pytest.raises(MessageBodyError) as caught:

@@ -1,4 +1,4 @@
-"""Calls that somebody has to approve: who is asked, in which order, and what the model is told."""
+"""Calls that need approval: which calls are asked about, in which order, and what the model receives."""
 
 from typing import Any
 

@@ -63,7 +63,7 @@ def test_the_cost_of_a_truncated_reply_is_a_lower_bound(driver: Driver) -> None:
 
 
 def test_leaving_at_message_complete_keeps_the_reply(driver: Driver) -> None:
-    """What an event tells of is in the history when it is seen."""
+    """When an event arrives, its message is already in the history."""
     wire = Wire([OK])
     session = driver.session({"anthropic": wire})
     driver.stream(session, "Hi", until="message_complete")
@@ -90,7 +90,7 @@ def test_leaving_between_rounds_keeps_the_rounds(driver: Driver, until: str, rol
 
 
 def test_an_unread_stream_does_nothing(driver: Driver) -> None:
-    """Nothing is sent before the first event is asked for."""
+    """Nothing is sent before the first event is requested."""
     wire = Wire([OK])
     session = driver.session({"anthropic": wire})
     unread = session.stream("Hi")
@@ -114,7 +114,7 @@ def test_the_next_turn_ends_an_open_stream(driver: Driver) -> None:
 
 
 def test_closing_the_session_ends_an_open_stream(driver: Driver) -> None:
-    """And the session can be asked again."""
+    """The session can then be used again."""
     wire = Wire([OK, AGAIN])
     session = driver.session({"anthropic": wire})
     kept = Open(driver, session, "Hi")
@@ -207,7 +207,7 @@ def test_a_keyboard_interrupt_cancels_the_reply() -> None:
 
 
 def test_an_interrupt_before_any_content_leaves_no_trace() -> None:
-    """There is nothing to go on from, so the question may be asked again."""
+    """There is no content to continue from, so the question may be repeated."""
     driver = SyncDriver()
     session = driver.session({"anthropic": Wire([Body([], KeyboardInterrupt()), OK])})
     with pytest.raises(KeyboardInterrupt):

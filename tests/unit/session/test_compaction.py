@@ -1,4 +1,4 @@
-"""Compacting: what is asked, what is sent from then on, what is kept, and what it costs."""
+"""Compacting: the request for a summary, the requests after it, what is kept, and what it costs."""
 
 import asyncio
 import itertools
@@ -136,7 +136,7 @@ def test_kept_signed_thinking_stays(driver: Driver) -> None:
 
 
 def test_critical_messages_stay_whole(driver: Driver) -> None:
-    """No summary stands for them: they are sent as they are, in their order."""
+    """No summary replaces them: they are sent unchanged, in their order."""
     vow = Message.user("Never delete anything.", metadata=MessageMetadata(critical=True))
     wire = anthropic("So far.", "Ok.")
     session = driver.session({"anthropic": wire}, messages=[*conversation(2), vow, *conversation(2)])
@@ -148,7 +148,7 @@ def test_critical_messages_stay_whole(driver: Driver) -> None:
 
 
 def test_a_summary_can_be_summarised(driver: Driver) -> None:
-    """Again and again: the last one stands for the others, and only it is sent."""
+    """Any number of times: the last summary replaces the others, and only it is sent."""
     wire = anthropic("First.", "Yes.", "Second.", "No.")
     session = driver.session({"anthropic": wire}, messages=conversation(2))
     first = driver.compact(session, keep_last=0)
@@ -251,7 +251,7 @@ def unusable(session: Any, driver: Driver, **how: Any) -> CompactionError:
     ids=["refused", "blank", "empty"],
 )
 def test_an_invalid_summary_changes_nothing(driver: Driver, reply: Any) -> None:
-    """The error says so, and holds the reply that was paid for."""
+    """The error says so, and has the reply, which was billed."""
     session = driver.session({"anthropic": Wire([reply])}, messages=conversation(2))
     error = unusable(session, driver)
     assert "try again" in str(error)
@@ -307,7 +307,7 @@ def long(**metadata: Any) -> Message:
 def test_an_impossible_compaction_names_what_to_do(
     driver: Driver, messages: list[Message], how: dict[str, Any], advice: str
 ) -> None:
-    """Where what no summary stands for is too long by itself."""
+    """If the part that no summary may replace is too long by itself."""
     session = driver.session({"anthropic": Wire([])}, messages=messages)
     assert advice in str(unusable(session, driver, model=SMALL, **how))
 
@@ -320,13 +320,13 @@ def test_an_answer_as_long_as_the_window_leaves_no_room(driver: Driver) -> None:
 
 
 def test_a_message_beyond_the_window_needs_a_larger_model(driver: Driver) -> None:
-    """One message over its window cannot be told in pieces."""
+    """One message beyond the window cannot be summarized in pieces."""
     session = driver.session({"ollama": Wire([])}, SMALL, messages=[long(), *conversation(1)])
     assert "swap to a model with a larger window" in str(unusable(session, driver))
 
 
 def test_a_summary_that_is_too_long_is_reported(driver: Driver) -> None:
-    """It is kept, as it was written and paid for; the error says that the history still does not fit."""
+    """It is kept, because it was billed; the error says that the history still does not fit."""
     options = AdapterOptions(max_output_tokens=WINDOW - 1000)
     wire = anthropic("word " * 2000)
     session = driver.session({"anthropic": wire}, messages=conversation(2), options=options)

@@ -107,7 +107,7 @@ def test_one_long_turn_is_cut_between_its_rounds() -> None:
 
 
 def separated_ids(*parts: Sequence[Message]) -> set[str]:
-    """Tool ids whose call and result are in different parts; of an id that repeats, nothing can be said by its name."""
+    """Tool ids whose call and result are in different parts; repeated ids are skipped, because they are ambiguous."""
     everything = [message for part in parts for message in part]
     calls = [block.id for message in everything for block in message.tool_uses]
     side = {block.id: place for place, part in enumerate(parts) for message in part for block in message.tool_uses}
@@ -195,7 +195,7 @@ def test_summaries_of_summaries_still_cover_everything_once(
 
 
 def test_a_summary_covers_only_messages_before_it() -> None:
-    """A later message that happens to bear a covered id is sent."""
+    """A later message that happens to have a covered id is sent."""
     covering = Message.user("So far.", id="s", metadata=MessageMetadata(summary_of=("m0", "m1")))
     history = [text_message(9, SYSTEM), text_message(0), text_message(1), text_message(2), covering, text_message(0)]
     assert [message.id for message in apply_summaries(history)] == ["m9", "s", "m2", "m0"]

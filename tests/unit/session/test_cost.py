@@ -1,4 +1,4 @@
-"""What a session has used and what that cost: exact, or said to be unknown."""
+"""The usage and the cost of a session: exact, or marked as unknown."""
 
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -124,7 +124,7 @@ def test_costs_are_readable_as_a_line(cost: Cost, text: str) -> None:
 
 
 def test_usage_adds_up_bucket_by_bucket() -> None:
-    """Subsets are summed where they are told, and stay None where nobody told them; calls of tools add up by name."""
+    """Subsets are summed if they are reported, and stay None if they are not; tool calls add up by name."""
     history = [
         reply("0", FREE, input_tokens=1, output_tokens=20, reasoning_tokens=5, audio_input_tokens=1),
         QUESTION,
@@ -172,7 +172,7 @@ def test_replies_are_repriced_for_another_model(
 
 
 def test_a_session_counts_across_models(driver: Driver) -> None:
-    """Two models, one bill, by the bundled prices of the day; cost_on is what all of it would cost on one of them."""
+    """Two models, one sum, by the bundled prices of the day; cost_on is the price of everything on one model."""
     wires = {
         "anthropic": Wire([handwritten_anthropic("One.", usage=(1000, 100))]),
         "ollama": Wire([handwritten_ollama("Two.", usage=(500, 50))]),

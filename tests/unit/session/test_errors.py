@@ -157,7 +157,7 @@ BROKEN: list[tuple[str, Callable[[], Any], type[ProviderError]]] = [
 def test_a_failure_after_visible_events_is_raised_with_the_partial(
     driver: Driver, name: str, frames: Callable[[], Any], kind: type[ProviderError]
 ) -> None:
-    """No retry, which would say everything twice; the error carries what had arrived, the history nothing of it."""
+    """There is no retry, which would repeat the events. The error has the partial reply; the history does not."""
     fake_time = FakeTime()
     wire = Wire([frames(), OK])
     session = driver.session({"anthropic": wire}, fake_time=fake_time)

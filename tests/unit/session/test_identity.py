@@ -40,7 +40,7 @@ def test_different_names_have_different_ids(first: str, second: str) -> None:
 
 
 def test_a_guessable_key_is_refused() -> None:
-    """So are ids of nobody, and, without a key, those that can be seen to be personal."""
+    """Empty ids are refused too and, without a key, ids that look personal."""
     with pytest.raises(ConfigurationError, match="16 bytes"):
         Pseudonyms("secret")
     for wrong in ("ann@example.org", "Ann Example", ""):
@@ -92,7 +92,7 @@ def test_another_user_may_take_the_next_turn(driver: Driver) -> None:
 
 
 def test_a_team_shares_a_budget(driver: Driver) -> None:
-    """Whoever of it asks; and what it spent before is known to its store."""
+    """Whichever member asks; its store knows the earlier spending."""
     with Store("sqlite://") as store:
         budget = Budget(tokens=1_000, per="team")
         for user, session_id in (("usr_1", "sess_1"), ("usr_2", "sess_2")):

@@ -34,7 +34,7 @@ PIXEL = b"\x89PNG pixel"
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """A folder of files, with every kind of trap, beside a file that nobody may read."""
+    """A folder of files, with every kind of trap, next to a file outside the workspace."""
     if not READS_FILES:
         pytest.skip("this system refuses every file of a workspace")
     outside = tmp_path / "outside"
@@ -323,7 +323,7 @@ OK = handwritten_anthropic("Seen.")
 
 
 def test_the_history_keeps_the_path_and_the_request_the_bytes(driver: Driver, tmp_path: Path) -> None:
-    """The same bytes in every request of the session, though the file changes; a new session reads it anew."""
+    """The same bytes in every request of the session, although the file changes; a new session reads it again."""
     (tmp_path / "a.png").write_text("first")
     wire = Wire([OK, OK, OK])
     session = driver.session({"anthropic": wire}, workspace=tmp_path)

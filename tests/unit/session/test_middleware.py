@@ -102,7 +102,7 @@ def test_each_attempt_is_a_send(driver: Driver, streamed: bool) -> None:
 
 
 def test_a_broken_stream_is_an_outcome(driver: Driver) -> None:
-    """Before the caller saw anything it is asked again; afterwards it is the end."""
+    """Before the caller saw an event, the request is retried; after that, the turn fails."""
     recorder = EffectRecorder()
     wire = Wire([Body(ANSWER.frames[:1]), Body(ANSWER.frames[:4])])
     session = driver.session({"anthropic": wire}, middleware=[recorder])
@@ -196,7 +196,7 @@ def test_a_stage_that_raises_breaks_the_reply(driver: Driver, streamed: bool) ->
 
 
 def test_an_error_of_a_middleware_is_the_callers(driver: Driver) -> None:
-    """What a middleware raises ends the turn, and the bus hears of its end."""
+    """An error of a middleware ends the turn, and the bus receives the end of the turn."""
 
     def fail(turn: Turn) -> Turn:
         def handle(effect: Effect) -> Generator[Effect, Any, Any]:

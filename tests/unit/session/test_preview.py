@@ -1,4 +1,4 @@
-"""What a preview tells: sizes here and there, the price of the next turn, the window, and all of it for machines."""
+"""What a preview contains: sizes on both models, the price of the next turn, the window; and its JSON form."""
 
 import json
 from decimal import Decimal

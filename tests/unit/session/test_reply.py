@@ -1,4 +1,4 @@
-"""Reply and ReplyStream: what a whole turn said, used, cost, lost and has pending."""
+"""Reply and ReplyStream: the messages, usage, cost, losses and pending calls of a whole turn."""
 
 import asyncio
 from contextlib import aclosing
@@ -57,7 +57,7 @@ def test_a_reply_is_one_line(driver: Driver) -> None:
 
 
 def test_a_billed_attempt_counts(driver: Driver) -> None:
-    """A reply that broke and was asked again is in the usage of the turn, and its cost makes the sum a lower bound."""
+    """A broken reply that was retried counts in the usage of the turn, and its cost makes the sum a lower bound."""
     session = driver.session({"anthropic": Wire([Body(ANSWER.frames[:1]), ANSWER])})
     (reply,) = (_stream(driver, session, "Hi"),)
     assert len(reply.attempts) == 1

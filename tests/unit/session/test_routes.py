@@ -1,4 +1,4 @@
-"""A session with a router: who answers, who steps in, what the replies remember of it, and what the router learns."""
+"""A session with a router: which model answers, which is the fallback, what replies record, what the router learns."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -61,7 +61,7 @@ def wires(anthropic: list[Any] | None = None, ollama: list[Any] | None = None) -
 
 
 def failing_responses(status: int) -> list[httpx.Response]:
-    """A provider that fails so however often it is asked, with all tries of one call."""
+    """A provider that fails in this way for all tries of one call."""
     error = {"type": "error", "error": {"type": KINDS[status], "message": "no"}}
     return [httpx.Response(status, json=error) for _ in range(30)]
 
@@ -208,7 +208,7 @@ def test_there_is_no_fallback_after_the_caller_received_events(driver: Driver) -
 
 
 def test_a_turn_is_locked_from_its_second_round_on(driver: Driver) -> None:
-    """The model that called a tool is the one that reads the result, or nobody is."""
+    """Only the model that called a tool reads the result."""
     provider = wires([handwritten_anthropic(Call("t1", "look", {"at": "it"})), *failing_responses(500)])
     session = driver.session(provider, tools=[look], router=router(global_default="house"))
     with pytest.raises(ServerError):
@@ -229,7 +229,7 @@ def test_a_fallback_keeps_the_rest_of_the_turn(driver: Driver) -> None:
 
 
 def test_a_missing_key_falls_back(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the transport finds out; nothing was sent. Without another candidate the error stands."""
+    """The transport detects it before anything is sent. Without another candidate the error is raised."""
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     session = driver.session(wires(), router=router(global_default="house"))
     del session.providers["anthropic"]["api_key"]
@@ -242,7 +242,7 @@ def test_a_missing_key_falls_back(driver: Driver, monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_invalid_request_has_no_fallback(driver: Driver) -> None:
-    """Another model would say the same, or answer what was not asked."""
+    """Another model would return the same error, or answer a different request."""
     provider = wires(failing_responses(400))
     session = driver.session(provider, router=router(global_default="house"))
     with pytest.raises(InvalidRequestError):
@@ -251,7 +251,7 @@ def test_an_invalid_request_has_no_fallback(driver: Driver) -> None:
 
 
 def test_the_last_error_names_the_earlier_ones(driver: Driver) -> None:
-    """The caller learns what became of every model that was asked, and the history is as before."""
+    """The error names what happened with every model that was tried, and the history is as before."""
     session = driver.session(
         wires(failing_responses(529), failing_responses(500)), router=router(global_default="house")
     )
@@ -262,7 +262,7 @@ def test_the_last_error_names_the_earlier_ones(driver: Driver) -> None:
 
 
 def test_five_failures_take_a_model_out(driver: Driver) -> None:
-    """A call counts once, with all its tries; then the next candidate is asked at once, and a success lets it in."""
+    """A call with all its tries counts as one failure. Then the next candidate is used, until a success is reported."""
     provider = wires([*failing_responses(500)[:15], OPUS], [QWEN] * 6)
     made = router(global_default="house")
     session = driver.session(provider, router=made)
@@ -292,7 +292,7 @@ def test_all_sessions_of_a_router_share_outages(driver: Driver) -> None:
 
 
 def test_a_broken_stream_counts_and_an_abandoned_one_does_not(driver: Driver) -> None:
-    """Who leaves says nothing about the provider."""
+    """An abandoned stream says nothing about the provider."""
     reports: list[Any] = []
     made = router()
     made.availability.report = lambda model, error, at: reports.append((model, type(error)))  # type: ignore[method-assign]
@@ -305,7 +305,7 @@ def test_a_broken_stream_counts_and_an_abandoned_one_does_not(driver: Driver) ->
 
 
 def test_budgets_apply_to_the_model_that_is_asked(driver: Driver) -> None:
-    """What the failed model held is given back; what the next one may cost is checked at its own prices."""
+    """The failed model's reservation is released; the next model's cost is checked at its own prices."""
     budget = Budget(usd="0.01", per="user")
     free = driver.session(wires(failing_responses(500)), router=router(global_default="house"), budgets=[budget])
     driver.ask(free, "Hi", max_output_tokens=100)
@@ -330,7 +330,7 @@ def test_a_broken_reply_stays_billed(driver: Driver) -> None:
 
 
 def test_a_summary_is_written_by_the_sessions_model_or_a_default(driver: Driver) -> None:
-    """What is to be told may be too long for any model, so its size decides nothing."""
+    """The text to summarize may be too long for every model, so its size does not decide."""
     session = driver.session(wires(), None, router=router(global_default="house"))
     driver.ask(session, "One.")
     driver.ask(session, "Two.")

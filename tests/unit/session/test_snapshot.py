@@ -1,4 +1,4 @@
-"""Sessions as JSON: what is written today must be read for ever, and go on as if nothing had happened."""
+"""Sessions as JSON: what is written today must be readable forever, and the session must continue unchanged."""
 
 import json
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Changing the model in mid-session: what is sent to whom, what is refused, and what a preview promises."""
+"""Changing the model in the middle of a session: what each model gets, what is refused, what a preview promises."""
 
 import logging
 from pathlib import Path
@@ -220,7 +220,7 @@ def test_unreadable_files_refuse_the_swap(tmp_path: Path) -> None:
 
 
 def test_a_swap_adds_no_message() -> None:
-    """The history records who said what; a swap says nothing."""
+    """The history records messages; a swap has none."""
     driver = SyncDriver()
     session = driver.session(wires())
     session.swap(OLLAMA)

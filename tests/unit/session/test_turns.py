@@ -76,7 +76,7 @@ def test_stream_shows_the_turn_as_it_happens(driver: Driver) -> None:
     ids=["one", "two", "failing", "one of two failing", "unknown", "invalid"],
 )
 def test_calls_are_answered_in_order(driver: Driver, calls: list[Call], answers: list[str]) -> None:
-    """Whatever a call is worth, its answer stands where the call stood, and errors are marked as such."""
+    """The results have the order of the calls, valid or not, and errors are marked as errors."""
     session = driver.session(anthropic(tuple(calls), ("Done.",)), tools=[add, fail])
     assert driver.ask(session, "Go").text == "Done."
     results = [result for message in session.messages for result in message.tool_results]
@@ -85,7 +85,7 @@ def test_calls_are_answered_in_order(driver: Driver, calls: list[Call], answers:
 
 
 def test_malformed_arguments_are_answered_and_not_run(driver: Driver) -> None:
-    """Arguments that a stream leaves half finished run nothing, and the model is told why."""
+    """A call with incomplete arguments does not run, and its result says why."""
     ran: list[str] = []
 
     def delete(path: str) -> None:
@@ -102,7 +102,7 @@ def test_malformed_arguments_are_answered_and_not_run(driver: Driver) -> None:
 
 @pytest.mark.parametrize("stop", ["refusal", "model_context_window_exceeded"])
 def test_calls_of_a_finished_reply_do_not_run(driver: Driver, stop: str) -> None:
-    """After a refusal, or with a full context, calls are left alone, and the next request answers them."""
+    """After a refusal, or with a full context, calls do not run, and the next request answers them as interrupted."""
     ran: list[int] = []
 
     def act(n: int) -> None:
@@ -207,7 +207,7 @@ def test_a_forced_tool_choice_applies_to_the_first_reply_only(choice: Any) -> No
 
 
 def test_options_of_a_turn_override_those_of_the_session(driver: Driver) -> None:
-    """What ask is told holds for that turn; a misspelt option is a TypeError, before anything is sent."""
+    """The options of ask apply to that turn; a misspelt option is a TypeError, before anything is sent."""
     wires = anthropic(("a",), ("b",))
     session = driver.session(wires, options=AdapterOptions(max_output_tokens=50, effort="low"))
     driver.ask(session, "1", max_output_tokens=9)

@@ -1,4 +1,4 @@
-"""Mistakes in what a session is given are told when it is made, by name, and quote nothing of what was given."""
+"""Mistakes in a session's arguments are reported by name when it is created, without quoting a value."""
 
 from typing import Any
 

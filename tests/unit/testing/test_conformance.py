@@ -1,4 +1,4 @@
-"""The kit itself: it finds every faulty adapter, says why a law was not tried, and shows what it found."""
+"""The kit itself: it finds every faulty adapter, reports why a law was not tried, and shows its findings."""
 
 import json
 import re
@@ -90,13 +90,13 @@ def test_a_counterexample_is_small() -> None:
 
 
 def test_laws_have_names_and_sentences() -> None:
-    """Each has its chapter and name, and says what it is about."""
+    """Each has a chapter, a name and a sentence that describes it."""
     assert len(BY_NAME) == len(LAWS)
     assert all(re.fullmatch(r"[A-Z].*\.", law.statement) for law in LAWS)
 
 
 def test_without_a_wire_the_laws_of_replies_are_not_tried() -> None:
-    """Not tried is neither held nor broken, and never silent."""
+    """An untried law neither holds nor fails, and the report names it."""
     card = conform(
         CorrectAdapter("actor"), effort=SMALL_EFFORT, laws=[law for law in LAWS if law.chapter in ("streams", "costs")]
     )

@@ -81,7 +81,7 @@ def test_an_empty_table_declares_little() -> None:
     ],
 )  # fmt: skip
 def test_reads_thinking_from_matches_model_ids(reads_from: tuple[str, ...], model: str | None, reads: bool) -> None:
-    """Globs over whole model ids; thinking of unknown origin is nobody's."""
+    """Globs over whole model ids; thinking of unknown origin matches none."""
     assert ThinkingPolicy(reads_from=reads_from).can_read(model) is reads
 
 

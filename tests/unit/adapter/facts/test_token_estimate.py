@@ -94,7 +94,7 @@ def test_every_kind_of_block_counts(model: str, block: TextBlock) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_tools_count(model: str) -> None:
-    """Each of them, and what most models are told about tools as such."""
+    """Each tool counts, and so does the text that most providers add about tools in general."""
     question = [Message.user("Will it rain in Rome?")]
     none, one, two = (estimate_tokens(model, question, [TOOL] * count) for count in range(3))
     assert none < one < two
@@ -124,7 +124,7 @@ def test_a_model_is_estimated_alike_wherever_it_is_served() -> None:
 
 
 def test_models_toml_overrides_the_tables() -> None:
-    """What its models.toml says goes before the tables; what makes no sense there is said by name."""
+    """Its models.toml takes precedence over the tables; an invalid entry is reported by name."""
     history = [Message.user("Hello")]
     plain = estimate_tokens("acme:x", history, [])
     assert estimate_tokens("acme:x", history, [], TokenEstimate(weights={"start": 1000.0})) > plain + 900
@@ -144,7 +144,7 @@ def test_every_tokenizer_has_weights() -> None:
 
 
 def test_text_is_split_into_classes() -> None:
-    """Words, stretches and scripts are told apart, and texts do not run into each other."""
+    """Words, runs and scripts are distinguished, and adjacent texts do not merge."""
     counts = count_text(["Hello, wonderfulWorld 123 4567!\n\n  {}", "Привет", "日本", "😀", "a", "b"])
     assert (counts.words, counts.pieces, counts.capitals) == (5, 3, 1)
     assert (counts.numbers, counts.digits, counts.lines, counts.indents) == (2, 7, 1, 1)

@@ -97,7 +97,7 @@ def _raw(headers: bytes, payload: bytes = b"{}", *, length: int | None = None) -
 
 
 def test_headers_of_every_type_are_skipped() -> None:
-    """Only texts are kept: the name of the event stands behind all others here."""
+    """Only texts are kept: here the name of the event is the last header."""
     values = [(0, b""), (1, b""), (2, b"a"), (3, b"ab"), (4, b"abcd"), (5, b"abcdefgh"), (6, b"\0\2hi")]
     values += [(8, b"abcdefgh"), (9, b"abcdefghabcdefgh")]
     headers = b"".join(b"\1x" + bytes([kind]) + value for kind, value in values)
@@ -116,13 +116,13 @@ def test_unreadable_headers_are_malformed(headers: bytes) -> None:
 
 
 def test_headers_of_a_wrong_length_are_malformed() -> None:
-    """Into the length that the message says it has."""
+    """The headers have to fit into the stated length of the message."""
     with pytest.raises(MalformedReplyError, match="no room"):
         decode(_raw(b"", length=99))
 
 
 def test_caps_apply() -> None:
-    """One for a message, by what its prelude says, one for the whole body."""
+    """One cap for a message, by the length in its prelude, and one for the whole body."""
     with pytest.raises(FrameTooLargeError, match="message"):
         decode(BODY[:12], frame_cap=20)
     decoder = AwsEventStreamDecoder(body_cap=len(MESSAGES[0]) + 3)

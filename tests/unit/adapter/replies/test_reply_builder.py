@@ -94,7 +94,7 @@ class TestCost:
     usage = TokenUsage(input_tokens=1)
 
     def test_without_a_price_table_there_is_no_price(self) -> None:
-        """None, and the status that says so."""
+        """The cost is None, and its status is unpriced."""
         priced = message(reply(), usage=self.usage).metadata.usage
         assert priced == Usage(input_tokens=1)
         assert priced.cost_usd is None
@@ -110,7 +110,7 @@ class TestCost:
     def test_the_served_model_is_priced_before_the_requested_one(
         self, known: str, requested: list[str], cost: int | None
     ) -> None:
-        """An alias stands for its price where the table does not know the dated name."""
+        """The price of the alias applies if the table does not have the dated name."""
         prices = Prices(known)
         priced = message(reply(prices=prices), usage=self.usage).metadata.usage
         assert priced is not None

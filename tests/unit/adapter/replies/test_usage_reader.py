@@ -70,7 +70,7 @@ def test_a_providers_own_cost_is_read_exactly(value: Any, dollars: str | None) -
 
 
 def test_lists_and_words_are_read() -> None:
-    """A list of objects, a word; whatever else stands there is named."""
+    """A list of objects, a word; any other value is reported."""
     count = UsageReader({"list": [{"a": 1}], "bad": [1], "text": {}, "word": "flex", "odd": 5})
     assert count.objects("list") == [{"a": 1}]
     assert (count.objects("bad"), count.objects("text"), count.objects("none")) == ([], [], [])
@@ -79,7 +79,7 @@ def test_lists_and_words_are_read() -> None:
 
 
 def test_more_cached_tokens_than_the_prompt_are_reported() -> None:
-    """Is said, and nothing becomes negative."""
+    """The contradiction is reported, and no count becomes negative."""
     count = UsageReader({})
     assert count.uncached(10, 4, 3) == 3
     assert not count.unread

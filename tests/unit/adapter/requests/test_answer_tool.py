@@ -58,7 +58,7 @@ def handwritten_stream(*pieces: str) -> bytes:
     ],
 )
 def test_the_model_is_forced_to_call_the_answer_tool(model: str, choice: dict[str, Any]) -> None:
-    """It is the only one, its input is the schema, and how it is done is said."""
+    """It is the only tool, its input schema is the requested one, and a loss reports the emulation."""
     context, (body, losses) = context_of(model)
     assert body["tool_choice"] == choice
     assert len(body["tools"]) == 1

@@ -108,7 +108,7 @@ LATE = "user: [result of an earlier tool call] ok"
     ],
 )  # fmt: skip
 def test_disorder_is_repaired(history: list[Message], turns: list[str], kinds: list[str]) -> None:
-    """Results stand right behind their calls; what fits nowhere is the user's; every change has its loss."""
+    """Results follow directly after their calls; orphans become the user's text; every change has its loss."""
     found, losses = pair_history(*history)
     assert found == turns
     assert [str(loss.kind) for loss in losses] == kinds
@@ -116,7 +116,7 @@ def test_disorder_is_repaired(history: list[Message], turns: list[str], kinds: l
 
 
 def test_orphans_are_sent_to_a_provider_that_stores_earlier_turns() -> None:
-    """With server-held state the call of a result is out of sight, not missing."""
+    """If the server stores the state, the call of a result is not missing."""
     assert pair_history(answers("a"), keep_orphans=True) == (["tool: answer a"], [])
 
 
@@ -138,7 +138,7 @@ def test_an_error_stays_an_error() -> None:
 
 
 def test_losses_name_the_message_and_the_block() -> None:
-    """The call that nobody answered by its message, the renamed one and the orphan by their index."""
+    """The unanswered call by its message, the renamed call and the orphan by their index."""
     asking, answering = asks("a", "a"), answers("x" * 500)
     losses: list[Loss] = []
     pair_calls([Turn.of(asking), Turn.of(answering)], losses)

@@ -79,7 +79,7 @@ class TestThinking:
         assert to(self.reply, thinking_policy=ThinkingPolicy(reads_from=("anthropic:claude-*",))).losses == ()
 
     def test_other_models_do_not_get_thinking(self) -> None:
-        """It is left out, or becomes text where the model's policy says so; redacted thinking has no text."""
+        """It is left out, or becomes text if the model's policy says so; redacted thinking has no text."""
         assert texts(to(self.reply)) == ["4"]
         assert kinds(to(self.reply)) == ["thinking", "thinking"]
         assert texts(to(self.reply, thinking_policy=ThinkingPolicy(foreign="text"))) == ["Hm.", "4"]
@@ -121,7 +121,7 @@ class TestMedia:
         ],
     )  # fmt: skip
     def test_omitted_media_leave_a_note(self, block: Any, abilities: Any, note: str) -> None:
-        """The model is told what it does not see; an audio's transcript speaks for it."""
+        """A note says what the model does not see; an audio's transcript replaces the audio."""
         projection = to(Message.user([block, TextBlock(text="What is it?")]), **abilities)
         assert texts(projection) == [note, "What is it?"]
         assert kinds(projection) == ["media"]
@@ -158,7 +158,7 @@ class TestAnswers:
         assert to(*self.history(picture()), supports_images="native", supports_tool_result_media="native").losses == ()
 
     def test_media_in_an_answer_follow_after_all_answers(self) -> None:
-        """In one turn of the user, so that the answers stay together; a note stands in their place."""
+        """In one user turn, so that the answers stay together; a note takes their place."""
         projection = to(
             *self.history(TextBlock(text="Look:"), picture()),
             supports_images="native",
@@ -172,7 +172,7 @@ class TestAnswers:
         assert kinds(projection) == ["flattened"]
 
     def test_media_at_the_end_follow_too(self) -> None:
-        """Also where nothing is said after the answer."""
+        """Also if the history ends with the answer."""
         history = [Message.assistant([ToolUseBlock(id="a", name="f")]), Message.tool("a", [picture()])]
         projection = to(*history, supports_images="native", supports_tool_result_media="emulated")
         assert roles(projection) == ["assistant", "tool", "user"]
@@ -219,7 +219,7 @@ class TestTools:
     )
 
     def test_a_model_without_tools_reads_calls_as_text(self) -> None:
-        """Calls and results as text, of whom they are of."""
+        """Calls and results become text, in messages of the same roles."""
         projection = to(*self.history, supports_tools="absent")
         assert roles(projection) == ["assistant", "user", "assistant", "user", "user"]
         assert texts(projection) == [
@@ -272,7 +272,7 @@ class TestRoles:
     def test_a_missing_role_becomes_a_similar_one(
         self, abilities: dict[str, str], expected: list[str], changes: int
     ) -> None:
-        """Developer becomes system, a system message that may not stand there the user's."""
+        """Developer becomes system; a system message becomes the user's if the model allows none there."""
         projection = to(*self.history, **abilities)
         assert roles(projection) == expected
         assert kinds(projection) == ["role"] * changes
@@ -296,7 +296,7 @@ class TestEmptiness:
         assert to(some, none).losses == ()
 
     def test_a_provider_gets_its_own_blank_text_back(self) -> None:
-        """Signed thinking behind it would not bear a change; nobody else gets it, and empty text goes nowhere."""
+        """A change would invalidate the signed thinking after it. Other providers do not get it."""
         reply = Message.assistant(
             [TextBlock(text="\n\n"), TextBlock(text="")], metadata=MessageMetadata(provider_raw={"by": "p"})
         )
@@ -356,12 +356,12 @@ class TestNeighbours:
         assert kinds(projection) == ["thinking", "flattened"]
 
     def test_neighbours_without_calls_stay_separate(self) -> None:
-        """There is nothing that must stand right behind them."""
+        """No result has to follow them."""
         assert to(Message.assistant("a"), Message.assistant("b")).losses == ()
 
 
 def test_a_user_message_comes_last_if_required() -> None:
-    """A model that continues no message of its own is asked to go on."""
+    """A model that cannot continue its own message gets a request to continue."""
     history = [Message.user("Hi"), Message.assistant("Hel")]
     assert roles(to(*history)) == ["user", "assistant"]
     projection = to(*history, supports_prefill="absent")
@@ -385,7 +385,7 @@ class TestCritical:
 
     @pytest.mark.parametrize("critical", [False, (), (2,)])
     def test_other_blocks_may_be_lost(self, critical: bool | tuple[int, ...]) -> None:
-        """With their losses named, as ever."""
+        """Their losses are named, as always."""
         assert kinds(to(self.critical_message(critical))) == ["thinking", "media"]
 
     def test_a_change_of_form_is_no_loss(self) -> None:

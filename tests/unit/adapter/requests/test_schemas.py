@@ -83,7 +83,7 @@ CASES: list[Case] = [
 def test_unsupported_constraints_move_into_the_description(
     schema: dict[str, Any], expected: dict[str, Any], dropped: list[str], changed: list[str]
 ) -> None:
-    """A constraint moves into the description beside it; its path says what binds no longer."""
+    """A constraint moves into the description of its field; its path names what is no longer enforced."""
     found = fit_schema(schema, NARROW)
     assert (found.schema, found.dropped, found.changed) == (expected, dropped, changed)
     again = fit_schema(found.schema, NARROW)
@@ -98,7 +98,7 @@ def test_a_permissive_target_changes_nothing() -> None:
 
 
 def test_a_union_without_support_keeps_its_informative_branch() -> None:
-    """A union with null is what it is besides null: stricter, so it obeys what was asked."""
+    """A union with null becomes its other branch, which is stricter, so every answer fits the requested schema."""
     rule = SchemaRule(keywords=("type", "description", "properties", "required"), requires=True)
     optional = {"anyOf": [{"type": "string"}, {"type": "null"}]}
     found = fit_schema({"type": "object", "properties": {"a": optional}}, rule)
@@ -207,7 +207,7 @@ def test_a_tool_returns_to_its_own_provider_unchanged() -> None:
 
 
 def test_an_answer_schema_is_fitted_too() -> None:
-    """Claude's structured output knows no ranges: the answer is asked to keep them."""
+    """Claude's structured output has no ranges: the description states them instead."""
     wire = _sent("anthropic:claude-opus-5-5", [], output_schema=PAGES)
     schema = json.loads(wire.body)["output_config"]["format"]["schema"]
     assert schema["properties"]["pages"] == {"type": "integer", "description": "exclusiveMinimum: 0"}

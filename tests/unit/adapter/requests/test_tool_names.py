@@ -25,7 +25,7 @@ RULES = {
 @pytest.mark.parametrize("provider", list(RULES))
 @given(names=st.lists(st.text(max_size=300), unique=True))
 def test_every_name_becomes_a_unique_legal_one(provider: str, names: list[str]) -> None:
-    """Legal names stay, others are told apart, and once made a name is legal."""
+    """Legal names stay, others become distinct, and every new name is legal."""
     rule = RULES[provider].tool_name_rule
     legal = [rule.make_legal(name) for name in names]
     assert all(map(rule.accepts, legal))

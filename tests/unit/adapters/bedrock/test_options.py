@@ -92,7 +92,7 @@ REASONING: list[tuple[str, AdapterOptions, Native | None, Native | None, int]] =
 def test_each_family_has_its_reasoning_option(
     model: str, options: AdapterOptions, own: Native | None, output: Native | None, lost: int
 ) -> None:
-    """What it cannot be asked is named."""
+    """An unsupported option is a loss."""
     body, losses = body_of([HI], options=options, model=model)
     assert (body.get("additionalModelRequestFields"), body.get("outputConfig")) == (own, output)
     assert losses == (LossKind.OPTION,) * lost
@@ -117,7 +117,7 @@ def test_unsupported_options_are_losses() -> None:
 
 
 def test_the_callers_own_fields_are_merged() -> None:
-    """Part by part, where a field has several."""
+    """Part by part, if a field has several."""
     own = {"inferenceConfig": {"topP": 0.1}, "guardrailConfig": {"guardrailIdentifier": "x"}}
     body, _ = body_of([HI], options=AdapterOptions(max_output_tokens=9, extra={"bedrock": own}))
     assert body["inferenceConfig"] == {"maxTokens": 9, "topP": 0.1}

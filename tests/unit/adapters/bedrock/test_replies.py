@@ -1,4 +1,4 @@
-"""Wire to canonical: what Converse says, and what it counts."""
+"""Wire to canonical: the content and the usage of Converse."""
 
 from typing import Any
 
@@ -195,7 +195,7 @@ def test_other_reply_fields_are_kept() -> None:
 
 
 def test_a_reply_in_anthropics_form_is_read_as_such() -> None:
-    """The model that was asked for is the one that it is told by: Anthropic's name means nothing to Bedrock."""
+    """The message names the requested model: Bedrock does not know Anthropic's name."""
     native = {
         "id": "msg_bdrk_1",
         "type": "message",

@@ -137,7 +137,7 @@ BY_MODEL = [
 
 @pytest.mark.parametrize(("fields", "model"), BY_MODEL)
 def test_options_are_rewritten_unchanged(fields: Native, model: str) -> None:
-    """What has no option of ours, or none on this model, stays a field of Bedrock's."""
+    """A field without a canonical option, or without one on this model, stays a field of Bedrock's."""
     body = {"messages": [HI], **fields}
     assert return_trip(body, model) == body
 
@@ -171,7 +171,7 @@ MESSAGES_BODIES: list[Native] = [
 
 @pytest.mark.parametrize("body", MESSAGES_BODIES)
 def test_anthropic_bodies_are_rewritten_unchanged(body: Native) -> None:
-    """Through InvokeModel, which the path says."""
+    """Through InvokeModel, as the path shows."""
     adapter = BedrockAdapter(CLAUDE)
     messages, tools, options = adapter.from_wire_request(json.dumps(body).encode(), context())
     wire = adapter.to_wire(messages, tools, options)
@@ -191,7 +191,7 @@ def test_nova_bodies_are_rewritten_unchanged() -> None:
 
 
 def test_results_are_messages_of_their_own() -> None:
-    """With what stands around them apart, and a status that is read."""
+    """The content around them is separate, and their status is decoded."""
     body = {
         "messages": [HI, assistant(call("a"), call("b")), user(answer("a"), answer("b", status="error"), {"text": "?"})]
     }

@@ -217,7 +217,7 @@ def test_malformed_arguments_stay_text() -> None:
 
 
 def test_nova_events_are_read_like_converse_events() -> None:
-    """Wrapped, with what Bedrock adds beside them."""
+    """The events are wrapped, and Bedrock adds fields next to them."""
     metrics = {"amazon-bedrock-invocationMetrics": {"inputTokenCount": 3}}
     events: list[Native] = [
         {"messageStart": {"role": "assistant"}},
@@ -251,7 +251,7 @@ ANTHROPIC: list[Native] = [
 
 
 def test_anthropic_events_are_read_by_its_decoder() -> None:
-    """Under the name of the model that was asked for."""
+    """Under the name of the requested model."""
     events = stream(map(chunk, ANTHROPIC))
     assert isinstance(events[0], MessageStart)
     assert events[0].model == f"bedrock:{CLAUDE}"

@@ -113,7 +113,7 @@ def test_unsupported_media_are_left_out() -> None:
 
 
 def test_a_named_tool_choice_becomes_any() -> None:
-    """Which one cannot be said."""
+    """The wire cannot name the tool."""
     body, losses = body_of([HI], [WEATHER], AdapterOptions(tool_choice=NamedTool("weather")))
     assert body["tool_choice"] == "REQUIRED"
     assert losses == (LossKind.OPTION,)
@@ -153,7 +153,7 @@ def test_thinking_has_a_switch_and_a_budget(options: AdapterOptions, written: Na
 
 
 def test_a_model_without_reasoning_gets_no_reasoning_option() -> None:
-    """Nor is it told not to."""
+    """No option is sent, not even one that turns reasoning off."""
     body, losses = body_of([HI], options=AdapterOptions(thinking=True), model="command-a-03-2025")
     assert ("thinking" in body, losses) == (False, (LossKind.OPTION,))
     body, losses = body_of([HI], options=AdapterOptions(thinking=False), model="command-a-03-2025")

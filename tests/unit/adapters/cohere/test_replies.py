@@ -1,4 +1,4 @@
-"""Wire to canonical: what Cohere says, and what it counts."""
+"""Wire to canonical: the content and the usage of Cohere."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def cited(**fields: Any) -> Native:
 
 
 def test_a_tool_plan_is_thinking_and_returns_as_a_plan() -> None:
-    """The plan behind a call stands in a field of its own, on the way back too."""
+    """The plan of a call has its own field, also when it is sent back."""
     message = read(reply("TOOL_CALL", tool_plan="I will look.", tool_calls=[call()]))
     thought, called = message.content
     assert isinstance(thought, ThinkingBlock)
@@ -58,12 +58,12 @@ def test_every_finish_reason_has_a_meaning(native: str, reason: StopReason) -> N
 
 
 def test_a_reply_with_calls_ends_for_them() -> None:
-    """Even where the reason says that all is complete."""
+    """Even if the finish reason is COMPLETE."""
     assert read(reply("COMPLETE", tool_calls=[call()])).stop_reason is StopReason.TOOL_USE
 
 
 def test_billed_units_are_counted() -> None:
-    """What was processed includes Cohere's own prompt, which is not billed; the subsets are told with it."""
+    """What was processed includes Cohere's own prompt, which is not billed; the subsets are reported with it."""
     counts = {
         "billed_units": {"input_tokens": 267.0, "output_tokens": 66.0, "search_units": 2},
         "tokens": {"input_tokens": 34, "output_tokens": 70, "reasoning_tokens": 7, "image_tokens": 259},

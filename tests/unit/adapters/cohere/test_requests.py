@@ -98,7 +98,7 @@ OPTIONS: list[Native] = [
 
 @pytest.mark.parametrize("fields", OPTIONS)
 def test_options_are_rewritten_unchanged(fields: Native) -> None:
-    """What has no option of ours stays a field of Cohere's."""
+    """A field without a canonical option stays a field of Cohere's."""
     body = {"model": MODEL, "messages": [USER], "tools": [TOOL], **fields}
     assert return_trip(body) == body
 
@@ -112,7 +112,7 @@ def test_tools_are_rewritten_unchanged() -> None:
 
 
 def test_a_field_that_was_read_does_not_hide_an_option() -> None:
-    """A request that said not to stream may be asked for a stream."""
+    """A request that was read without streaming can be sent with streaming."""
     messages, tools, options = ADAPTER.from_wire_request(
         {"model": MODEL, "messages": [USER], "stream": False}, context()
     )

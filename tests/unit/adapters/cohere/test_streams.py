@@ -80,7 +80,7 @@ def test_a_stream_has_the_content_of_its_events() -> None:
 
 
 def test_a_stream_and_its_whole_reply_agree() -> None:
-    """Block by block, where whole replies have the same order."""
+    """Block by block, for streams whose order whole replies share."""
     streamed = complete(stream(*PARTS[3:11], *PARTS[:3], *PARTS[11:], end("TOOL_CALL", usage=COUNTS)))
     whole = reply(
         "TOOL_CALL",
@@ -104,7 +104,7 @@ def test_a_stream_without_message_end_is_truncated() -> None:
 
 
 def test_a_done_marker_is_no_end() -> None:
-    """[DONE] may follow the end, or not, but it does not stand for it."""
+    """[DONE] may follow the end, but does not replace it."""
     events = list(ADAPTER.iter_stream([sse([START]), b"data: [DONE]\n\n"], context()))
     assert isinstance(failure(events).error, StreamTruncatedError)
 

@@ -42,7 +42,7 @@ def test_the_promised_endpoints_are_there() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_table_makes_an_adapter(name: str) -> None:
-    """Under its own name, with capabilities that can be read for every model that it lists."""
+    """Under its own name, with readable capabilities for every model that it lists."""
     found = adapter(name)
     assert found.provider == name
     assert isinstance(found, (ChatAdapter, DualApiAdapter))
@@ -84,7 +84,7 @@ def test_an_unknown_name_is_no_attribute() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_address_can_be_completed(name: str) -> None:
-    """What stands in braces comes from the environment; where nothing else is known, an address is asked for."""
+    """Names in braces come from the environment; if there is no default, an error asks for an address."""
     endpoint = adapter(name).endpoint
     variables = re.findall(r"\{(\w+)\}", endpoint.base_url)
     whole = "".join(endpoint.base_url.split("/")[:1]).startswith("{")

@@ -30,7 +30,7 @@ FILTERS = {"hate": {"filtered": False, "severity": "safe"}}
 
 
 def test_azure_filter_results_are_kept() -> None:
-    """What they found stands beside the reply, in a first chunk without choices and in deltas: it is kept."""
+    """The results arrive with the reply, in a first chunk without choices and in deltas, and are kept."""
     azure = adapter("azure-openai", "my-deployment")
     native = handwritten_reply({"content": "Hi"}, prompt_filter_results=[{"content_filter_results": FILTERS}])
     native["choices"][0]["content_filter_results"] = FILTERS
@@ -59,7 +59,7 @@ def test_azure_filter_results_are_kept() -> None:
     ],
 )
 def test_azure_errors_have_their_request_id_and_wait(status: int, error: dict[str, Any], kind: type[Exception]) -> None:
-    """Their request id has a header of Azure's; a wait of no milliseconds says less than one of a second."""
+    """Their request id has a header of Azure's; a wait of 0 milliseconds does not override one of a second."""
     headers = {"apim-request-id": "a-1", "retry-after": "1", "retry-after-ms": "0"}
     found = adapter("azure-openai").error(status, json.dumps({"error": error}).encode(), headers)
     assert isinstance(found, kind)
@@ -76,7 +76,7 @@ def test_azure_knows_openais_models_by_name() -> None:
 
 
 def test_deepseek_gets_its_reasoning_back() -> None:
-    """Beside calls, be it empty, where the model may reason; that of others is not its own."""
+    """With calls, even if it is empty, if the model may reason. Reasoning of other models is not sent."""
     deepseek = adapter("deepseek", "deepseek-v4-flash")
     own = reply_of("deepseek:deepseek-v4-flash", [THOUGHT, CALL])
     foreign = reply_of("anthropic:claude-opus-5-5", [THOUGHT, CALL])
@@ -148,7 +148,7 @@ def test_xai_sources_and_ticks_are_read() -> None:
     [("grok-4.5", "medium", "medium"), ("grok-3-mini", "medium", "low"), ("grok-4-0709", "high", None)],
 )
 def test_xai_models_have_effort_levels_of_their_own(model: str, effort: str, written: str | None) -> None:
-    """Some have none and refuse the field; what is asked for otherwise is named."""
+    """Some have none and refuse the field; an unsupported level is a loss."""
     grok = adapter("xai", model)
     body, wire = sent([Message.user("Hi")], grok, effort=effort)
     assert body.get("reasoning", {}).get("effort") == written

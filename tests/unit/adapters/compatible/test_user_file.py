@@ -1,4 +1,4 @@
-"""A user's own endpoints, from a file or at run time, and what is said where a table is wrong."""
+"""A user's own endpoints, from a file or at run time, and the errors of a wrong table."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ Write = Callable[[str], Path]
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """No configuration but a test's own, and nothing of it left behind."""
+    """Only the test's own configuration, which does not outlive the test."""
     monkeypatch.delenv(user_file.VARIABLE, raising=False)
     monkeypatch.setattr(user_file, "user_config_path", lambda name: tmp_path / "config" / name)
     monkeypatch.setattr(registry, "_registered", {})
@@ -64,7 +64,7 @@ supports_images = "absent"
 
 
 def test_a_file_adds_an_endpoint(write: Write) -> None:
-    """It is found by its name, listed, and says of itself what its table and the one that it is like say."""
+    """It is found by its name, listed, and has the facts of its table and of the table that it extends."""
     write(TABLE + '\n[other]\nbase_url = "https://other.test"\n')
     assert {"house", "other"} <= set(providers())
     adapter = get_adapter("house:small-1")
@@ -96,13 +96,13 @@ def test_an_endpoint_like_another_reads_only_its_own_thinking(write: Write) -> N
 
 
 def test_without_a_file_nothing_is_added() -> None:
-    """An unknown name is answered as ever."""
+    """An unknown name raises the usual error."""
     with pytest.raises(UnknownProviderError, match="no provider 'house'"):
         get_adapter("house:x")
 
 
 def test_a_file_changes_a_built_in_endpoint(write: Write) -> None:
-    """What its table says counts, and the rest stays."""
+    """The entries of its table apply, and the others stay."""
     write('[together]\nbase_url = "https://proxy.test/v1"\n')
     import dragoman_adapters.compatible.adapter as rooms
 

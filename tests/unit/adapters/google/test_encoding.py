@@ -48,7 +48,7 @@ def test_a_signature_returns_to_its_issuer_only() -> None:
 
 @pytest.mark.parametrize("adapter", [GEMINI_3, VERTEX], ids=str)
 def test_thinking_and_native_blocks_stay_on_their_platform(adapter: GoogleAdapter) -> None:
-    """The Gemini API and Vertex AI are not each other, though they speak one wire."""
+    """The Gemini API and Vertex AI are different platforms, although they share one wire."""
     parts: list[dict[str, Any]] = [
         {"text": "hm", "thought": True},
         {"executableCode": {"language": "PYTHON", "code": "1"}},
@@ -65,7 +65,7 @@ def test_thinking_and_native_blocks_stay_on_their_platform(adapter: GoogleAdapte
 
 
 def test_foreign_calls_carry_the_placeholder_signature() -> None:
-    """On the first call of each step, where the model wants one, and named as a change of form."""
+    """On the first call of each step, if the model requires one; the loss says that the form changed."""
     history = (
         Message.user("Hi"),
         foreign(call(1), call(2)), Message.tool(call(1).id, "1"), Message.tool(call(2).id, "2"),
@@ -94,7 +94,7 @@ def test_own_unsigned_calls_return_unsigned() -> None:
 
 
 def test_an_id_that_was_never_issued_is_not_sent() -> None:
-    """Neither on the call nor on its answer; an issued one stands on both, and others' calls get ids of their own."""
+    """Neither with the call nor with its answer. An issued id is sent with both; calls of others get new ids."""
     bare, issued = reply_of({"functionCall": {"name": "add", "args": {}}}), reply_of(SIGNED_CALL)
     for message, expected in ((bare, [None, None]), (issued, ["g1", "g1"])):
         (made,) = message.tool_uses
@@ -108,7 +108,7 @@ def test_an_id_that_was_never_issued_is_not_sent() -> None:
 
 
 def test_answers_without_ids_keep_the_order_of_their_calls() -> None:
-    """Two calls of one name are told apart by nothing else, whichever tool was done first."""
+    """Nothing else distinguishes two calls of one name, whichever tool finished first."""
     part = {"functionCall": {"name": "add", "args": {}}}
     message = reply_of(part, {"functionCall": {"name": "now", "args": {}}}, part)
     first, other, second = (made.id for made in message.tool_uses)
@@ -119,7 +119,7 @@ def test_answers_without_ids_keep_the_order_of_their_calls() -> None:
 
 
 def test_an_answer_has_the_name_of_its_tool_and_its_failure() -> None:
-    """``output`` for what a tool said, ``error`` for why it failed; several texts are one."""
+    """``output`` has the result of a tool, ``error`` the reason of its failure; several texts become one."""
     history = (Message.user("Hi"), foreign(call(1), call(2, "now")))
     failed = Message.tool(call(1).id, "no such file", is_error=True)
     worked = Message.tool(call(2).id, (TextBlock(text="a"), TextBlock(text="b")))
@@ -166,7 +166,7 @@ def test_instructions_have_a_field_and_late_ones_are_the_users() -> None:
     "history", [(), (Message.system("One."),), (Message.user(""),)], ids=["none", "system", "empty"]
 )
 def test_a_request_always_has_contents(history: tuple[Message, ...]) -> None:
-    """The user's word stands in where nothing else is left."""
+    """A placeholder text of the user is sent if nothing else is left."""
     assert body(*history)["contents"] == [{"role": "user", "parts": [{"text": "Continue."}]}]
 
 
@@ -189,7 +189,7 @@ def test_other_fields_of_a_block_are_losses_or_sent() -> None:
 
 
 def test_media_by_url_and_by_file_keep_their_address() -> None:
-    """A type that is not told is taken from the name, the same on every machine."""
+    """An unknown type is guessed from the name, with the same result on every machine."""
     link = ImageBlock(source=MediaSource(kind="url", data="https://a.example/b.webp?c=1"))
     kept = DocumentBlock(source=MediaSource(kind="file_id", data="gs://bucket/f.pdf", provider="google"))
     sharp = ImageBlock(source=PNG, media_type="image/png", detail="high")

@@ -47,7 +47,7 @@ def test_every_status_has_its_class(code: int, status: str, message: str, kind: 
 
 
 def test_an_invalid_key_is_an_authentication_error() -> None:
-    """Google answers 400; the reason beside it says more."""
+    """Google answers 400; the reason in the body is more precise."""
     details = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
     error = raised(400, handwritten_status(400, "INVALID_ARGUMENT", "API key not valid.", details))
     assert type(error) is errors.AuthenticationError
@@ -64,11 +64,11 @@ def test_the_retry_time_is_read_from_the_details() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"<html>502</html>", b"[]", b'{"error": "no"}', b'{"error": {"details": "x"}}'])
 def test_any_body_gives_a_typed_error(body: bytes) -> None:
-    """Whatever a proxy makes of it."""
+    """Also the bodies that proxies send."""
     assert type(raised(502, body)) is errors.ServerError
 
 
 def test_an_error_under_status_200_is_an_error() -> None:
-    """Its code stands for the status."""
+    """Its code replaces the status."""
     body = json.dumps({"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}}).encode()
     assert type(raised(200, body)) is errors.OverloadedError

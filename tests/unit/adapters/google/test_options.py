@@ -52,7 +52,7 @@ def test_thinking_has_the_form_of_the_model(
 
 
 def test_settings_have_googles_names() -> None:
-    """And nothing is sent that was not asked for."""
+    """And only requested settings are sent."""
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
     assert "generationConfig" not in body(Message.user("Hi"))
     sent = body(
@@ -88,7 +88,7 @@ def test_unsupported_options_are_losses() -> None:
 
 
 def test_the_callers_own_fields_are_merged_one_by_one() -> None:
-    """Those inside of generationConfig do not push out the options that stand there."""
+    """Fields inside generationConfig do not replace the options there."""
     extra: dict[str, dict[str, Any]] = {
         "google": {
             "safetySettings": [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "OFF"}],

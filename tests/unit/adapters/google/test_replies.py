@@ -36,7 +36,7 @@ CALL = {"functionCall": {"name": "add", "args": {}}}
     ],
 )
 def test_every_finish_reason_has_a_meaning(reason: str, meaning: StopReason) -> None:
-    """Calls finish with STOP; a reason that is no success stays one beside a call."""
+    """Calls finish with STOP; a failure stays a failure even if the reply has a call."""
     assert read(handwritten_reply({"text": "Hm"}, reason=reason)).stop_reason is meaning
     called = read(handwritten_reply(CALL, reason=reason)).stop_reason
     assert called is (StopReason.TOOL_USE if reason == "STOP" else meaning)
@@ -89,7 +89,7 @@ def counted(**native: Any) -> TokenUsage:
 
 
 def test_tokens_fall_into_disjoint_buckets() -> None:
-    """Cached ones lie inside of the prompt; thoughts and tools' prompts lie beside."""
+    """Cached tokens are part of the prompt; thoughts and tools' prompts are counted separately."""
     found = counted(
         promptTokenCount=100, cachedContentTokenCount=60, toolUsePromptTokenCount=7, candidatesTokenCount=20,
         thoughtsTokenCount=30, totalTokenCount=157, serviceTier="flex",
@@ -120,7 +120,7 @@ def test_missing_counts_are_unknown() -> None:
     [("ON_DEMAND", "ON_DEMAND"), (1, "ON_DEMAND"), ("ON_DEMAND_FLEX", "flex"), ("PROVISIONED_THROUGHPUT",) * 2],
 )
 def test_the_traffic_type_gives_the_tier(traffic: Any, tier: str) -> None:
-    """In the words in which tiers are asked for."""
+    """Under the names that requests use for tiers."""
     assert counted(promptTokenCount=1, trafficType=traffic).service_tier == tier
 
 
@@ -181,7 +181,7 @@ def test_recited_passages_are_citations_too() -> None:
 
 @pytest.mark.parametrize(("adapter", "billed"), [(GEMINI_3, 2), (GEMINI_2, 1)])
 def test_searches_are_counted_as_the_model_bills_them(adapter: GoogleAdapter, billed: int) -> None:
-    """By distinct query that says something, or once for the prompt; a reply without queries bills none."""
+    """By distinct non-empty query, or once for the prompt; a reply without queries costs nothing."""
     queries = {"webSearchQueries": ["a", "", "b", "a"]}
     for metadata, count in ((queries, {"web_search": billed}), ({"webSearchQueries": [""]}, {}), ({}, {})):
         message = read(handwritten_reply({"text": "Hm"}, groundingMetadata=metadata), adapter)

@@ -150,7 +150,7 @@ BODIES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("adapter", [GEMINI_2, GEMINI_3], ids=str)
 def test_a_request_is_rewritten_unchanged(adapter: Any, name: str) -> None:
-    """Spelling, order, flags, nulls and what this version does not know: all of it."""
+    """Spelling, order, flags, nulls and unknown fields."""
     assert return_trip(BODIES[name], adapter) == BODIES[name]
 
 
@@ -180,7 +180,7 @@ def _sorted(value: Any) -> Any:
 
 
 def test_media_are_distinguished_by_type() -> None:
-    """A part becomes the block that its type says; base64 is brought into the alphabet that all providers read."""
+    """The type of a part decides its block; base64 is converted to the alphabet that all providers accept."""
     messages, _, _ = history(*BODIES["parts of all kinds"]["contents"])
     user_blocks, thought = messages[0].content, messages[1].content
     kinds = [type(block) for block in user_blocks]
@@ -246,7 +246,7 @@ def test_googles_schemas_become_json_schemas() -> None:
 
 
 def test_options_are_read_and_may_be_changed() -> None:
-    """What was read as an option follows the option; what stands beside it stays."""
+    """A field that was read as an option changes with the option; the fields around it stay."""
     config = {"temperature": 0.5, "candidateCount": 1, "thinkingConfig": {"thinkingLevel": "LOW"}}
     messages, _, options = history(
         user({"text": "Hi"}),

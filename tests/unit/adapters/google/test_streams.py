@@ -1,4 +1,4 @@
-"""Streams of chunks: what goes on, what stands alone, and what counts as the end. Chunks are handwritten."""
+"""Streams of chunks: which parts continue, which are separate, and what ends a stream. Chunks are handwritten."""
 
 import json
 from typing import Any
@@ -32,7 +32,7 @@ def handwritten_chunk(*parts: dict[str, Any], reason: Any = None, counts: Any = 
 
 
 def test_plain_texts_join_and_signed_ones_stay_separate() -> None:
-    """Pieces of one kind join; a signature would not bear another text beside its own."""
+    """Pieces of one kind join; other text would invalidate a signature."""
     message = streamed(
         sse(
             handwritten_chunk({"text": "hm", "thought": True}),
@@ -56,7 +56,7 @@ def test_plain_texts_join_and_signed_ones_stay_separate() -> None:
 
 
 def test_events_match_the_message() -> None:
-    """Start, deltas, calls and counts, in order; an empty text tells nothing."""
+    """Start, deltas, calls and counts, in order; an empty text has no event."""
     found = events(
         sse(
             handwritten_chunk({"text": "Hm", "thought": True}),
@@ -81,7 +81,7 @@ def test_events_match_the_message() -> None:
 
 
 def test_counts_after_the_finish_reason_are_counted() -> None:
-    """Only the end of the bytes ends a stream: the last counts stand."""
+    """Only the end of the bytes ends a stream: the last counts apply."""
     later = {"usageMetadata": {**COUNTS, "thoughtsTokenCount": 4, "totalTokenCount": 9}}
     message = streamed(sse(handwritten_chunk({"text": "Hi"}, reason="STOP", counts=COUNTS), later))
     assert message.usage is not None
@@ -164,7 +164,7 @@ def test_an_error_in_mid_stream_has_its_class() -> None:
 
 @pytest.mark.parametrize("form", ["array", "object"])
 def test_an_error_instead_of_a_stream_has_its_class(form: str) -> None:
-    """Without ``alt=sse`` an error is an array's element, or stands alone."""
+    """Without ``alt=sse`` an error is an element of an array, or the whole body."""
     error = {"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}
     last = failure(json.dumps([error] if form == "array" else error, indent=2).encode())
     assert isinstance(last.error, OverloadedError)
@@ -206,7 +206,7 @@ def test_arguments_by_path_are_assembled() -> None:
 
 @pytest.mark.parametrize("length", range(1, len(PARTIAL_CALL)))
 def test_a_truncated_call_never_ends(length: int) -> None:
-    """What came of its arguments stays text, with a stream that breaks and with one that says it is done."""
+    """Its partial arguments stay text, both in a broken stream and in one that ends normally."""
     cut = sse(*PARTIAL_CALL[:length])
     assert not [event for event in events(cut, VERTEX) if isinstance(event, ToolUseEnd)]
     partial = failure(cut, VERTEX).partial

@@ -141,7 +141,7 @@ def test_every_status_has_its_meaning(status: str, steps: list[dict[str, Any]], 
 
 
 def test_steps_become_blocks_and_return_whole() -> None:
-    """Two outputs in a row stay two, an empty one stays empty, and what stands beside contents stays there."""
+    """Two outputs in a row stay two, an empty one stays empty, and fields next to the contents stay."""
     steps: list[dict[str, Any]] = [
         {
             "type": "thought",
@@ -170,7 +170,7 @@ def test_steps_become_blocks_and_return_whole() -> None:
 
 
 def test_foreign_histories_become_steps() -> None:
-    """Signatures of generateContent are not sent; results bear their flag, and media in them follow."""
+    """Signatures of generateContent are not sent; results carry their error flag, and media in them follow."""
     other = reply_of({"functionCall": {"name": "add", "args": {}}, "thoughtSignature": "c2ln"})
     (call,) = other.tool_uses
     image = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="image/png")

@@ -92,7 +92,7 @@ def test_events_of_closed_steps_are_malformed(events: list[dict[str, Any]]) -> N
 
 
 def test_parallel_calls_keep_their_own_arguments() -> None:
-    """Steps are told apart by their index."""
+    """The index distinguishes the steps."""
     other = start(1, type="function_call", id="c2", name="sub", arguments={})
     pieces = [
         delta(0, type="arguments_delta", arguments='{"x":'),
@@ -161,7 +161,7 @@ def test_native_tools_collect_their_deltas() -> None:
 
 
 def test_usage_comes_with_any_event() -> None:
-    """So that a broken stream has them; at the end only those count that the end tells."""
+    """So a broken stream has usage too; a complete stream uses only the counts of its end."""
     counts = {"total_input_tokens": 5, "total_output_tokens": 2, "total_tokens": 7}
     counted = {**CREATED, "metadata": {"usage": counts}}
     events = streamed(frames(counted, start(0, type="model_output")))
@@ -210,7 +210,7 @@ def test_an_input_that_is_too_long_has_its_own_class() -> None:
 
 
 def test_plain_text_documents_are_sent_as_text() -> None:
-    """Plain text is none of the types that a document may have here; its title stands in front."""
+    """A document cannot be plain text here, so it becomes text after its title."""
     document = DocumentBlock(source=MediaSource(kind="text", data="Be brief."), title="Rules")
     wire = GEMINI.to_wire([Message.user((document,))], [], AdapterOptions())
     assert json.loads(wire.body)["input"] == [

@@ -60,7 +60,7 @@ options = st.builds(
 def test_a_body_is_rewritten_unchanged(
     history: list[Message], tools: tuple[ToolDefinition, ...], chosen: AdapterOptions
 ) -> None:
-    """Every history becomes a body, and that body says all that is needed to write it again."""
+    """Every history becomes a body, and the body has everything that is needed to write it again."""
     body = ADAPTER.to_wire(history, tools, chosen).body
     assert body == ADAPTER.to_wire(history, tools, chosen).body
     messages, read_tools, read_options = ADAPTER.from_wire_request(body, context())

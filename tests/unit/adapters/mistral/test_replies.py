@@ -47,7 +47,7 @@ def test_content_may_be_a_list() -> None:
 
 
 def test_references_are_citations_of_the_text_before_them() -> None:
-    """They are its citations, and stand in their places again when the reply goes back."""
+    """They are its citations, and return to their places when the reply is sent back."""
     content = [text("Paris"), REFERENCE, REFERENCE, text(" is big")]
     message = read(handwritten_reply({"content": content}), ADAPTER)
     cited = Citation(kind="reference", data=REFERENCE)
@@ -108,12 +108,12 @@ def test_arguments_are_text_or_an_object(arguments: Any) -> None:
     ],
 )
 def test_stop_reasons_are_read(finish: str, reason: StopReason) -> None:
-    """model_length is the window of the model, not the limit that was asked for."""
+    """model_length is the window of the model, not the requested limit."""
     assert read(handwritten_reply({"content": "Hi"}, finish), ADAPTER).stop_reason is reason
 
 
 def test_a_failed_reply_is_an_error() -> None:
-    """Whole or in mid-stream, where what had arrived is kept."""
+    """In a whole reply or in the middle of a stream, whose partial message is kept."""
     with pytest.raises(ServerError):
         read(handwritten_reply({"content": "Hi"}, "error"), ADAPTER)
     last = stream([handwritten_chunk({"content": "Hi"}), handwritten_chunk({}, "error"), DONE], ADAPTER)[-1]

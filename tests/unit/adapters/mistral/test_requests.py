@@ -51,7 +51,7 @@ def messages(history: list[Message], adapter: MistralAdapter = SMALL) -> list[di
     ],
 )
 def test_parameters_have_mistrals_names(options: dict[str, Any], written: dict[str, Any]) -> None:
-    """And are read back from them; a stream tells its usage unasked."""
+    """And are read from them; a stream reports its usage without a request for it."""
     body, wire = sent([Message.user("Hi")], SMALL, TOOLS, **options)
     assert {name: value for name, value in body.items() if name not in ("model", "messages", "tools")} == written
     assert not wire.losses
@@ -122,7 +122,7 @@ def test_a_last_assistant_message_is_marked_as_prefix() -> None:
 
 
 def test_missing_roles_become_similar_ones() -> None:
-    """A developer speaks as the system; instructions behind the beginning are the user's, which may come last."""
+    """A developer message becomes a system message; later instructions become the user's text, which may be last."""
     history = [
         Message(role=Role.DEVELOPER, content=(TextBlock(text="Be kind"),)),
         Message.user("Hi"),

@@ -75,7 +75,7 @@ def test_parameters_follow_the_dialect(
 
 
 def test_an_endpoint_with_json_mode_only_is_prompted_with_the_schema() -> None:
-    """The dialect says so, whatever is declared of the models: the schema stands in the system prompt."""
+    """The dialect decides, whatever the models declare: the system prompt has the schema."""
     chat = able(adapter("any", schema_format="json_object"), supports_structured_output="native")
     abilities = chat.capabilities
     assert (abilities.supports_structured_output, abilities.structured_output_by) == (EMULATED, "prompt")
@@ -133,7 +133,7 @@ def test_reasoning_returns_under_its_own_name() -> None:
 
 
 def test_reasoning_without_text_has_empty_content() -> None:
-    """Null content stands beside calls and refusals only: servers refuse a message that says nothing."""
+    """Content is null only next to calls and refusals: servers refuse a message without content."""
     chat = thinker(reasoning_replay="always")
     assert sent([reply_of("other:any", [THOUGHT])], chat)[0]["messages"] == [
         {"role": "assistant", "content": "", "reasoning_content": "Hm"}
@@ -286,7 +286,7 @@ def test_a_dialect_is_data() -> None:
 
 
 def test_a_call_without_an_id_gets_one() -> None:
-    """Endpoints that leave ids out are sent ids of ours, the same in call and answer."""
+    """Endpoints that leave ids out are sent our ids, the same in call and answer."""
     chat = adapter("any")
     reply = streamed([handwritten_chunk(handwritten_call("{}", None, id="", name="f"), "stop"), DONE], chat)
     answer = Message.tool(reply.tool_uses[0].id, "1")

@@ -44,7 +44,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
 def test_options_are_fitted_to_the_model(
     model: str, options: dict[str, Any], written: dict[str, Any], lost: list[str]
 ) -> None:
-    """No default of ours is sent; what a model refuses is left out, or moved to what it has, and named."""
+    """No default is sent. An option that the model refuses is omitted or replaced, with a loss."""
     body, wire = sent([Message.user("Hi")], adapter(model), **options)
     assert body == {"model": model, "messages": [{"role": "user", "content": "Hi"}], **written}
     assert [reason for kind, reason in losses(wire) if kind == "option"] == lost

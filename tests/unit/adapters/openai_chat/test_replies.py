@@ -109,14 +109,14 @@ def test_a_reply_becomes_blocks_and_a_reason(
     ids=str,
 )
 def test_a_reply_is_sent_back_unchanged(message: dict[str, Any]) -> None:
-    """What the provider said is what it is sent again, down to the white space of arguments."""
+    """The provider gets its own reply back unchanged, down to the white space of arguments."""
     reply = read(handwritten_reply(message))
     body, _ = sent([Message.user("Hi"), reply])
     assert body["messages"][1] == {"role": "assistant", **message}
 
 
 def test_reply_only_fields_are_not_sent_back() -> None:
-    """An index, a null and what only a reply has are not sent; provider_raw keeps what is not said elsewhere."""
+    """An index, a null and fields of replies only are not sent; provider_raw keeps what no other field holds."""
     call = {**CALL, "index": 0, "note": None}
     reply = read(handwritten_reply({"content": None, "annotations": [], "padding": "x", "tool_calls": [call]}))
     body, _ = sent([reply])
@@ -126,7 +126,7 @@ def test_reply_only_fields_are_not_sent_back() -> None:
 
 
 def test_further_choices_are_kept() -> None:
-    """Only choice 0 is the message, wherever it stands."""
+    """Only choice 0 is the message, at any place in the list."""
     first = {"index": 0, "message": {"role": "assistant", "content": "one"}, "finish_reason": "stop"}
     second = {"index": 1, "message": {"role": "assistant", "content": "two"}, "finish_reason": "stop"}
     reply = read({"id": "x", "choices": [second, first]})
@@ -136,7 +136,7 @@ def test_further_choices_are_kept() -> None:
 
 
 def test_annotations_become_citations() -> None:
-    """url_citation annotations stand on the text; they are not sent again, and that is named."""
+    """url_citation annotations become citations of the text; they are not sent again, which is a loss."""
     source = {
         "type": "url_citation",
         "url_citation": {"url": "https://a.test", "title": "A", "start_index": 0, "end_index": 2},

@@ -89,7 +89,7 @@ def test_media_become_parts(block: ContentBlock, part: dict[str, Any]) -> None:
 
 
 def test_audio_goes_to_models_that_take_it() -> None:
-    """The media type becomes the wire's own word; a model that does not hear gets a note instead."""
+    """The media type becomes the wire's own word; a model without audio gets a note instead."""
     sound = AudioBlock(source=MediaSource(kind="base64", data="UklG"), media_type="audio/mpeg")
     body, _ = sent([Message.user([sound])], adapter("gpt-audio"))
     assert body["messages"][0]["content"] == [{"type": "input_audio", "input_audio": {"data": "UklG", "format": "mp3"}}]
@@ -158,7 +158,7 @@ def test_malformed_arguments_of_another_model_are_replaced(free: bool) -> None:
 
 
 def test_a_tool_is_encoded() -> None:
-    """A function, with what the provider's own definition held beyond it."""
+    """A function, with the further fields of the provider's own definition."""
     body, _ = sent([Message.user("Hi")], tools=[ToolDefinition(name="f", description="does f")])
     assert body["tools"] == [
         {

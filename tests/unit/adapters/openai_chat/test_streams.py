@@ -193,7 +193,7 @@ def test_a_truncated_call_never_ends(arguments: str, kept: str) -> None:
 
 
 def test_blocks_are_in_order_of_arrival() -> None:
-    """What is said after something else is a block of its own, so indexes never go back."""
+    """Text after another kind of block is a new block, so indexes never decrease."""
     events = stream(
         [
             handwritten_chunk({"content": "", "reasoning": "a"}),
@@ -223,7 +223,7 @@ def test_reasoning_under_two_names_counts_once() -> None:
 
 
 def test_unknown_fields_are_collected() -> None:
-    """Strings join, lists grow, of anything else the last value stands; a further choice is kept aside."""
+    """Strings join, lists grow, other values are replaced; a further choice is kept separately."""
     deltas: list[dict[str, Any]] = [{"poem": "a", "marks": [1], "mood": 1}, {"poem": "b", "marks": [2], "mood": 2}]
     message = streamed(
         [
@@ -242,7 +242,7 @@ def test_unknown_fields_are_collected() -> None:
 
 
 def test_logprobs_are_collected() -> None:
-    """Tokens of all chunks stand in one list."""
+    """The tokens of all chunks are in one list."""
     choices = [
         {"delta": {"content": token}, "logprobs": {"content": [{"token": token}], "refusal": None}} for token in "ab"
     ]
@@ -253,7 +253,7 @@ def test_logprobs_are_collected() -> None:
 
 
 def test_a_refusal_streams_as_text() -> None:
-    """It is said, it is the reason to stop, and it goes back as a refusal."""
+    """It is text, it is the stop reason, and it is sent back as a refusal."""
     message = streamed(
         [handwritten_chunk({"refusal": "N"}), handwritten_chunk({"refusal": "o."}), handwritten_chunk({}, "stop"), DONE]
     )
@@ -278,7 +278,7 @@ def test_generated_audio_is_collected() -> None:
     "places", [[1], [0, 1, 2], [2, 2]], ids=["with the content", "in every chunk", "twice at the end"]
 )
 def test_the_last_usage_counts(places: list[int]) -> None:
-    """The last counts stand; the same counts again are no news."""
+    """The last counts apply; repeated counts cause no event."""
     usage = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}
     deltas: list[tuple[Any, str | None]] = [({"content": "H"}, None), ({"content": "i"}, "stop"), (None, None)]
     given: list[dict[str, Any]] = [{"usage": usage} if place in places else {} for place in range(3)]
@@ -334,7 +334,7 @@ def test_a_marker_without_a_choice_is_no_reply() -> None:
 
 
 def test_a_missing_finish_reason_is_accepted_with_a_marker() -> None:
-    """The marker alone ends what was said, calls included."""
+    """The marker alone completes the reply, calls included."""
     events = stream([handwritten_chunk(handwritten_call("{}", id="c", name="f")), DONE])
     assert kinds(events)[-2:] == ["tool_use_end", "message_complete"]
 
@@ -363,7 +363,7 @@ HANDWRITTEN_ERRORS: list[tuple[dict[str, Any], type[ProviderError]]] = [
 
 @pytest.mark.parametrize(("frame", "kind"), HANDWRITTEN_ERRORS)
 def test_an_error_frame_ends_the_stream(frame: dict[str, Any], kind: type[ProviderError]) -> None:
-    """Errors under status 200 are those of the same meaning by HTTP, with what was said before them."""
+    """Errors under status 200 have the class that they have by HTTP, and the partial message."""
     events = stream([handwritten_chunk({"content": "Hi"}), b"data: " + json.dumps(frame).encode() + b"\n\n", DONE])
     last = events[-1]
     assert isinstance(last, ErrorEvent)
@@ -425,7 +425,7 @@ def test_comments_and_blank_data_are_ignored() -> None:
 
 
 def test_parts_of_any_kind_stream() -> None:
-    """Texts in parts join, an unknown part stands whole in its place, other fields of a call are kept."""
+    """Texts in parts join, an unknown part is kept whole in its place, other fields of a call are kept."""
     smell = {"type": "smell", "smell": {"of": "tea"}}
     call = handwritten_call(None, id="c", name="f")
     call["tool_calls"][0]["extra_content"] = {"signature": "s"}

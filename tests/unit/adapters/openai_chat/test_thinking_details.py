@@ -56,7 +56,7 @@ def test_details_become_blocks() -> None:
 
 
 def test_encrypted_details_keep_the_plain_text() -> None:
-    """Where no detail can be read, the plain text says something of its own."""
+    """If no detail is readable, the plain text is kept as separate content."""
     message = read(handwritten_reply({"content": "Hi", "reasoning": "Hm", "reasoning_details": [SEALED]}), detailed())
     assert [block.type for block in message.content] == ["thinking", "redacted_thinking", "text"]
     assert assistant(detailed(), message) == {
@@ -101,7 +101,7 @@ def test_streamed_details_are_assembled() -> None:
 
 @pytest.mark.parametrize("plain", [{}, {"reasoning": "Hm"}])
 def test_requests_keep_their_details(plain: dict[str, Any]) -> None:
-    """A recorded history goes back as it was, with or without the plain text beside its details."""
+    """A recorded history goes back as it was, with or without the plain text next to its details."""
     reply = {"role": "assistant", "content": "Hi", **plain, "reasoning_details": [TEXT, SEALED]}
     body = {"model": "any", "messages": [{"role": "user", "content": "?"}, reply, {"role": "user", "content": "!"}]}
     assert round_trip(body, detailed()) == body

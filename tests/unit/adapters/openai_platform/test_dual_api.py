@@ -1,4 +1,4 @@
-"""Endpoints with both of OpenAI's APIs: what arrives tells which, and a conversation stays in the one it was had in."""
+"""Endpoints with both of OpenAI's APIs: the shape of the data shows which one, and a conversation stays in its API."""
 
 import json
 from typing import Any
@@ -167,7 +167,7 @@ def test_foreign_replies_are_sent_in_the_first_api() -> None:
 
 
 def test_cached_items_of_one_api_are_not_sent_in_the_other() -> None:
-    """A session that moves to the other API writes its whole history anew: its items are of another form there."""
+    """A session that moves to the other API encodes its whole history again: items have another form there."""
     earlier = [Message.user("?"), reply_of("openai:gpt-5", [TextBlock(text="Hi")]), Message.user("!")]
     in_chat = read(handwritten_reply({"content": "Hi"}), GROK)
     session = context(GROK)

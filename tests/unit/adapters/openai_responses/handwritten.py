@@ -71,7 +71,7 @@ handwritten_whole: list[Event] = [
     done(3, CALL),
     completed([{**REASONING, "encrypted_content": "gAAA-anew"}, SEARCH, MESSAGE, CALL], usage=USAGE),
 ]
-"""Every kind of block, as the provider streams it; the final object encrypts the reasoning anew."""
+"""Every kind of block, as the provider streams it; the final object has another encryption of the reasoning."""
 
 _SECOND: Item = {**CALL, "id": "fc_2", "call_id": "call_2", "arguments": '{"city":"Rome"}'}
 _OPEN: Item = {

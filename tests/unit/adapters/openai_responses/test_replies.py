@@ -177,7 +177,7 @@ USAGES: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("counts", "expected"), USAGES)
 def test_the_buckets_are_disjoint(counts: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Cached tokens leave input_tokens; reasoning counts as output, also where a dialect counts it beside."""
+    """Cached tokens leave input_tokens; reasoning counts as output, even if a dialect counts it separately."""
     usage = read(response([], usage=counts, service_tier="flex")).usage
     assert usage is not None
     assert {name: getattr(usage, name) for name in expected} == expected
@@ -209,7 +209,7 @@ def test_provider_raw_keeps_only_facts_about_the_reply() -> None:
 
 
 def test_a_failing_status_raises_its_error() -> None:
-    """With what the headers say of it."""
+    """The error has the details of the headers."""
     body = b'{"error": {"message": "slow down", "code": "rate_limit_exceeded"}}'
     reply = WireResponse(status=429, body=body, headers={"Retry-After": "2", "x-request-id": "req_1"})
     with pytest.raises(errors.RateLimitError) as caught:

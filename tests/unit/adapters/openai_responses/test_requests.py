@@ -130,7 +130,7 @@ def read(*items: Any) -> list[Any]:
 
 
 def test_neighbouring_items_of_the_assistant_are_one_message() -> None:
-    """Reasoning, text and calls of one turn stand together; each output is a tool's message of its own."""
+    """Reasoning, text and calls of one turn are one message; each output is a separate tool message."""
     second = call_item(call_id="call_3", id="fc_2")
     messages = read(USER, REASONING, SAID, call_item(), second, OUTPUT, {**OUTPUT, "call_id": "call_3"}, SAID)
     assert [message.role for message in messages] == [

@@ -119,7 +119,7 @@ def test_a_model_that_does_not_reason_gets_no_reasoning() -> None:
 
 
 def test_thinking_without_provenance_is_left_out() -> None:
-    """A message of the model's own whose notes are gone has neither id nor content to send."""
+    """A message of the model without its stored notes has neither an id nor content to send."""
     own = MessageMetadata(model="openai:gpt-5.4", provider="openai")
     thought = Message.assistant((ThinkingBlock(text="hm"), TextBlock(text="Hi")), metadata=own)
     body, losses = body_of([Message.user("Hi"), thought])

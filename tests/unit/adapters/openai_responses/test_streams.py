@@ -96,7 +96,7 @@ def test_a_stream_and_its_whole_reply_agree() -> None:
 @pytest.mark.parametrize("events", WHOLE)
 @pytest.mark.parametrize("named", [True, False])
 def test_the_deltas_add_up_to_the_message(events: list[Event], named: bool) -> None:
-    """In every dialect, with and without event names and a [DONE]: indexes never go back, nothing is left unsaid."""
+    """In every dialect, with and without event names and a [DONE]: indexes never decrease, and no part is missing."""
     raw = sse(events, named=named) + b"data: [DONE]\n\n"
     found = list(ADAPTER.iter_stream([raw], context()))
     content = finished(found).content
@@ -153,7 +153,7 @@ def test_a_partial_message_holds_every_fragment() -> None:
 
 
 def test_an_open_call_delays_the_next() -> None:
-    """Calls may arrive interleaved; each is told from start to end before the next begins."""
+    """Calls may arrive interleaved; the events of one call are complete before the next begins."""
     second = {**CALL, "id": "fc_2", "call_id": "call_2", "name": "time", "arguments": "{}"}
     events = [
         STARTED,

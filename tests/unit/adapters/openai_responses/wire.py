@@ -37,7 +37,7 @@ def context() -> RequestContext:
 
 
 def response(output: Sequence[Item], **fields: Any) -> Item:
-    """A response object, finished unless told otherwise."""
+    """A response object; it is finished unless the arguments say otherwise."""
     return {"id": "resp_1", "object": "response", "status": "completed", "model": MODEL, "output": output, **fields}
 
 

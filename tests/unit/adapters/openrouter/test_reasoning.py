@@ -90,7 +90,7 @@ def test_streamed_details_return_whole() -> None:
 
 
 def test_recorded_histories_are_rewritten_unchanged() -> None:
-    """A request that was read holds what it held, for the model that it was made for."""
+    """A decoded request is encoded unchanged for its own model."""
     call = {"id": "toolu_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     body = {
         "model": "anthropic/claude-haiku-4.5",
@@ -113,7 +113,7 @@ def test_recorded_histories_are_rewritten_unchanged() -> None:
     ],
 )
 def test_one_field_holds_all_reasoning_options(options: dict[str, Any], written: dict[str, Any]) -> None:
-    """Effort, budget and the switch stand in one object."""
+    """Effort, budget and the switch are in one object."""
     body, wire = sent([Message.user("Hi")], CLAUDE, **options)
     assert body["reasoning"] == written
     assert not wire.losses

@@ -45,7 +45,7 @@ USAGE = {
 
 
 def test_the_reported_cost_is_kept() -> None:
-    """The cost that it reports stands beside the one that the table gives; writes to a cache are counted."""
+    """Its reported cost is kept in addition to the cost from the table; cache writes are counted."""
     usage = read(handwritten_reply({"content": "Hi"}, usage=USAGE), ADAPTER).usage
     assert usage is not None
     assert usage.reported_cost_usd == Decimal("0.00123")
@@ -109,7 +109,7 @@ def test_a_failed_reply_without_an_error_is_an_error() -> None:
 
 
 def test_the_upstream_error_message_is_shown() -> None:
-    """A router that only says that a provider failed has that one's words beside it."""
+    """If a router only says that a provider failed, the message has the provider's own text."""
     error = {"code": 429, "message": "Provider returned error", "metadata": {"provider_name": "Google", "raw": "busy"}}
     body = json.dumps({"error": error, "user_id": "u"}).encode()
     response = WireResponse(status=429, body=body, headers={"X-Generation-Id": "gen-1"})

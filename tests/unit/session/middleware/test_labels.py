@@ -32,7 +32,7 @@ WHY = {"actor": "officer", "reason": "published"}
 
 @hook("cmf.llm_input", "cmf.llm_output")
 def labelling(step: Step) -> Any:
-    """What speaks of a patient is PII."""
+    """Text about a patient is PII."""
     text = " ".join(view.content or "" for view in step.views())
     return with_labels(step.extensions, ["PII"]) if "patient" in text else None
 
@@ -118,7 +118,7 @@ def test_declassification_has_to_be_granted(driver: Driver) -> None:
 
 
 def test_a_failing_record_keeps_the_labels(driver: Driver, tmp_path: Path) -> None:
-    """The audit, or the store, in which another program has gone on."""
+    """The audit, or a store in which another program has continued the session."""
 
     def failing(_: Declassification) -> None:
         raise OSError

@@ -66,7 +66,7 @@ def test_each_request_of_a_turn_waits_for_its_turn(driver: Driver, streamed: boo
 def test_an_exhausted_limit_stops_the_turn_before_it_is_sent(
     driver: Driver, streamed: bool, where: dict[str, Any]
 ) -> None:
-    """The history is as before, and the error says when to come back."""
+    """The history is as before, and the error says when to retry."""
     limits = Limits(Limit(requests=1), max_wait=1, **where)
     provider = Wire([FINE, FINE])
     session = driver.session({"anthropic": provider}, limits=limits)
@@ -82,7 +82,7 @@ def test_an_exhausted_limit_stops_the_turn_before_it_is_sent(
 
 @STREAMED
 def test_tokens_are_settled_by_usage(driver: Driver, streamed: bool, where: dict[str, Any]) -> None:
-    """Far more is held than a reply takes, and once it is there, the rest is free: three fit where one was held."""
+    """Much more is reserved than a reply uses. Then the rest is free: three replies fit into one reservation."""
     limits = Limits(Limit(tokens=10_000, burst=0.9, seconds=3600), max_wait=0, **where)
     session = driver.session({"anthropic": Wire([FINE] * 3)}, limits=limits)
     for _ in range(3):
@@ -117,7 +117,7 @@ def _recording(reserve: Any, acquired: list[int]) -> Any:
 
 @STREAMED
 def test_failures_cost_requests_and_no_tokens(driver: Driver, streamed: bool) -> None:
-    """Each try counts as one; what nobody read is given back."""
+    """Each try counts as one request; its reserved tokens are released."""
     clock = Clock()
     limits = Limits(Limit(requests=100, tokens=1000, burst=0.5), max_wait=0, timing=clock.timing)
     session = driver.session({"anthropic": Wire([httpx.Response(500) for _ in range(3)])}, limits=limits)
@@ -152,7 +152,7 @@ def test_an_abandoned_reply_costs_its_input(driver: Driver) -> None:
 
 @STREAMED
 def test_a_rate_limit_error_is_observed(driver: Driver, streamed: bool, where: dict[str, Any]) -> None:
-    """Its retry-after holds for everybody who shares the limits."""
+    """Its retry-after applies to all who share the limits."""
     limits = Limits(Limit(requests=1000), max_wait=1000, **where)
     busy = [httpx.Response(429, headers={"retry-after": "90"})]
     session = driver.session({"anthropic": Wire(busy)}, limits=limits)
@@ -165,7 +165,7 @@ def test_a_rate_limit_error_is_observed(driver: Driver, streamed: bool, where: d
 
 @STREAMED
 def test_reply_headers_are_observed(driver: Driver, streamed: bool) -> None:
-    """Where the provider has less left than the limit says, that counts."""
+    """If the provider reports less remaining quota than the limit, the provider's number applies."""
     limits = Limits(Limit(requests=1000), max_wait=0, timing=Clock().timing)
     headers = {"content-type": "application/json", "anthropic-ratelimit-requests-remaining": "0"}
     body = Body(FINE.frames) if streamed else FINE.body
@@ -177,7 +177,7 @@ def test_reply_headers_are_observed(driver: Driver, streamed: bool) -> None:
 
 
 def test_a_router_falls_back_without_an_outage(driver: Driver) -> None:
-    """A limit of ours hands over to the next model, and no model is down because of it."""
+    """If our own limit is reached, the next model answers, and no model counts as down."""
     limits = Limits(Limit("anthropic:*", requests=1), max_wait=0, timing=Clock().timing)
     router = Router(global_default=OLLAMA, clock=lambda: NOW)
     wires = {"anthropic": Wire([FINE]), "ollama": Wire([handwritten_ollama("Here.") for _ in range(6)])}

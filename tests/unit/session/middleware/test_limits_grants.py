@@ -93,7 +93,7 @@ def test_a_streamed_attempt_is_settled_by_its_outcome(
 
 
 def test_a_whole_reply_without_counts_keeps_its_reservation(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may have used all of it."""
+    """The reply may have used the whole reservation."""
     found = record_settled(monkeypatch)
     wires = {"ollama": Wire([httpx.Response(200, json=UNCOUNTED)])}
     driver.ask(driver.session(wires, OLLAMA, limits=Limits(Limit(tokens=10**6))), "Hi")

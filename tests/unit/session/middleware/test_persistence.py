@@ -38,7 +38,7 @@ def resume(driver: Driver, store: Store, wires: dict[str, Wire], **settings: Any
 
 
 def test_a_turn_is_stored_when_it_ends(driver: Driver, store: Store) -> None:
-    """With its calls, results and ids, all at once; a session that has said nothing is not there."""
+    """With its calls, results and ids, all at once; a session without a message is not stored."""
     wire = Wire([handwritten_anthropic(Call("toolu_1", "look", {"at": "a"})), handwritten_anthropic("Fine.")])
     session = driver.session({"anthropic": wire}, tools=[look], store=store, user_id="u1", system="Be brief.")
     with pytest.raises(SessionNotFoundError):
@@ -89,7 +89,7 @@ def test_another_program_continues_with_the_same_prefix(driver: Driver, store: S
 
 
 def test_two_programs_do_not_overwrite_each_other(driver: Driver, store: Store) -> None:
-    """The second to add a turn is told so; it still holds its own."""
+    """The second program to add a turn gets an error and keeps its own turn."""
     session = driver.session({"anthropic": Wire([handwritten_anthropic("1.")])}, store=store)
     driver.ask(session, "One?")
     first = resume(driver, store, {"anthropic": Wire([handwritten_anthropic("2.")])})
@@ -124,7 +124,7 @@ def test_a_failed_turn_stores_nothing(driver: Driver, store: Store) -> None:
 
 
 def test_resuming_needs_a_session_and_a_model(store: Store) -> None:
-    """A session of no known model is asked for one, and a fork is resumed by its own id."""
+    """A session without a known model needs a model, and a fork is resumed by its own id."""
     with pytest.raises(SessionNotFoundError):
         Session.resume("sess_0", store)
     store.create(None, session_id="sess_2")

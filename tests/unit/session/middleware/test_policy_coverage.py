@@ -102,7 +102,7 @@ def tools(watched: WatchedSession) -> None:
 
 
 def bad_calls(watched: WatchedSession) -> None:
-    """A tool that is not there, arguments that do not fit, a call that nobody approves."""
+    """A tool that does not exist, arguments that do not fit, a call that is not approved."""
     calls = (Call("toolu_1", "other", {"path": "path1"}), Call("toolu_2", "look", {"way": "path2"}), *CALLS[:1])
     renamed = Call("toolu_3", "look", {"path": "path3"})
     watched.begin([reply_of(*calls[:2], renamed), reply_of("answer1")], approve=lambda call, definition: False)
@@ -111,7 +111,7 @@ def bad_calls(watched: WatchedSession) -> None:
 
 
 def blocks(watched: WatchedSession) -> None:
-    """Whatever can be said, at whatever depth, a file of the workspace among it."""
+    """All kinds of content, at any depth, including a file of the workspace."""
     (watched.folder / "notes.txt").write_text("file1 inside2")
     file = DocumentBlock(source=MediaSource(kind="file_ref", data="notes.txt"), media_type="text/plain")
     parts = [
@@ -143,7 +143,7 @@ def compaction(watched: WatchedSession) -> None:
 
 
 def summary_of_summaries(watched: WatchedSession) -> None:
-    """A history that is told in pieces: each summary goes into the next request."""
+    """A history that is summarized in pieces: each summary is part of the next request."""
     history = [Message.user(f"story{number} " + "word " * 2000) for number in range(12)]
     watched.begin(
         [], [handwritten_ollama(f"summary{number}") for number in range(20)], model=SMALL, messages=history, tools=[]
@@ -164,7 +164,7 @@ def another_model(watched: WatchedSession) -> None:
 
 
 def given_history(watched: WatchedSession) -> None:
-    """A history from elsewhere, with a call that nobody answered, and a reply for the model to go on with."""
+    """A history from elsewhere, with an unanswered call, and a reply for the model to continue."""
     history = [
         Message.user("old1"),
         Message.assistant([TextBlock(text="old2"), ToolUseBlock(id="tu_1", name="look", input={"path": "old3"})]),
@@ -214,7 +214,7 @@ def broken_stream(watched: WatchedSession) -> None:
 
 
 def unusable_summary(watched: WatchedSession) -> None:
-    """A whole reply that cannot be read: nothing of it is with the error."""
+    """A whole reply that cannot be read: the error has no part of its content."""
     body = reply_of("half1").body[:-20]
     answer = httpx.Response(200, headers={"content-type": "application/json"}, content=body)
     watched.begin([answer] * 3 + [reply_of("answer1")])

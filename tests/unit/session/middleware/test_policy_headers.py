@@ -38,7 +38,7 @@ class HeaderWire(Wire):
 
 
 def header_plugin(headers: dict[str, str], *hooks: str, when: str = "", **declared: Any) -> Any:
-    """Adds headers where ``when`` is said."""
+    """Adds headers if the text contains ``when``."""
 
     @hook(*(hooks or (INPUT,)), capabilities=["write_headers"], **declared)
     def write(step: Step) -> Extensions | None:
@@ -119,7 +119,7 @@ def test_a_plugin_may_write_the_key_of_the_provider(driver: Driver) -> None:
 
 
 def test_headers_are_sent_only_to_their_provider(driver: Driver) -> None:
-    """Where another model steps in, and where nobody knew yet who answers."""
+    """If a fallback answers, and if the model was not yet chosen."""
 
     @hook(INPUT, capabilities=["write_headers"])
     def token(step: Step) -> Extensions:

@@ -57,7 +57,7 @@ def replies() -> list[Reply | Any]:
 
 
 def test_every_input_and_output_passes_its_hook_once(driver: Driver) -> None:
-    """What is said, answered, called and returned passes its hook, in the order in which it happens."""
+    """Prompts, answers, calls and results pass their hooks, in the order in which they happen."""
     recording = RecordingPlugin()
     session = driver.session(
         {"anthropic": Wire(replies())}, tools=[look], policy=Pipeline([recording]), system="Be brief."
@@ -121,7 +121,7 @@ def test_a_denied_call_runs_nothing(driver: Driver) -> None:
 
 
 def test_a_denied_call_may_be_answered_with_an_error(driver: Driver) -> None:
-    """Where the pipeline says so: it reads the code, and the turn goes on; the other calls run."""
+    """If the pipeline allows it: the model reads the code, and the turn continues; the other calls run."""
     ran: list[str] = []
 
     def note(word: str) -> str:
@@ -138,7 +138,7 @@ def test_a_denied_call_may_be_answered_with_an_error(driver: Driver) -> None:
 
 
 def test_arguments_may_be_changed_for_the_run_alone(driver: Driver) -> None:
-    """The tool gets what the plugins made of them; the history holds what the model asked for."""
+    """The tool gets the changed arguments; the history has the model's own."""
     got: list[str] = []
 
     def note(word: str) -> str:
@@ -154,7 +154,7 @@ def test_arguments_may_be_changed_for_the_run_alone(driver: Driver) -> None:
 
 
 def test_a_denied_result_is_neither_kept_nor_sent(driver: Driver) -> None:
-    """The tool ran, but nobody reads what it said."""
+    """The tool ran, but its result is used nowhere."""
     wire = Wire(replies())
     deny = DenyingPlugin(SECRET, hooks=["cmf.tool_post_invoke"])
     session = driver.session({"anthropic": wire}, tools=[look], policy=Pipeline([deny]))
@@ -194,7 +194,7 @@ def test_a_retry_and_a_fallback_are_judged_too(driver: Driver) -> None:
 
 
 def test_old_messages_are_judged_once_per_model(driver: Driver) -> None:
-    """And what is new with every request; a model is never judged by what it said itself."""
+    """New messages are judged with every request; a model's own messages are not judged again."""
     recording = RecordingPlugin(hooks=[INPUT])
     wires = {
         "anthropic": Wire([handwritten_anthropic("One."), handwritten_anthropic("Two.")]),
@@ -368,7 +368,7 @@ class BusWitness:
 
 
 def test_plugins_receive_the_user_and_the_input(driver: Driver) -> None:
-    """What the program said, the session, the turn, the model, the tool, and how a reply ended."""
+    """The user's input, the session, the turn, the model, the tool, and how a reply ended."""
     extensions_at: dict[str, Any] = {}
     capabilities = ["read_subject", "read_agent"]
 
@@ -391,7 +391,7 @@ def test_plugins_receive_the_user_and_the_input(driver: Driver) -> None:
 
 
 def test_coroutines_need_an_async_session() -> None:
-    """That is said when the session is made; an AsyncSession awaits them."""
+    """The error comes when the session is created; an AsyncSession awaits them."""
 
     @hook(INPUT)
     async def slow(step: Step) -> Violation:

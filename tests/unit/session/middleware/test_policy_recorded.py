@@ -23,7 +23,7 @@ from tests.unit.session.policy_plugins import DenyingPlugin, RecordingPlugin
 PROVIDERS = ("anthropic", "openai-chat", "openai-responses", "ollama", "google", "mistral", "cohere", "bedrock")
 OUTPUT = "cmf.llm_output"
 EACH = 4
-"""Recordings of each provider: all of them take too long for every day."""
+"""Recordings of each provider: all of them would take too long for each run."""
 
 pytestmark = [pytest.mark.exchanges, pytest.mark.parametrize("provider", PROVIDERS)]
 
@@ -103,7 +103,7 @@ def test_nothing_of_a_denied_stream_is_shown(provider: str, window: int | None) 
 
 
 def test_a_denied_call_is_not_run(provider: str) -> None:
-    """Though the model has asked for it, and the reply is in the history."""
+    """Although the model requested it, and the reply is in the history."""
     for exchange, message in load_exchanges(provider, "tool_call"):
         if not message.tool_uses:
             continue

@@ -33,7 +33,7 @@ def look(at: str) -> str:
 
 
 class BusRecorder:
-    """A strict bus, and all that it was told."""
+    """A strict bus, and all events that it received."""
 
     def __init__(self, bus: EventBus) -> None:
         self.bus = bus
@@ -66,7 +66,7 @@ def failing_responses() -> list[Any]:
 
 @STREAMED
 def test_the_events_of_a_turn_are_in_order(driver: Driver, recorder: BusRecorder, streamed: bool) -> None:
-    """One id for the turn, its beginning the cause of all; nothing of what was said, and no word of a tool's."""
+    """All have the turn's id, and its first event as their cause. None has content of messages or tools."""
     provider = Wire([handwritten_anthropic(Call("t1", "look", {"at": SECRET})), FINE])
     session = driver.session({"anthropic": provider}, tools=[look], events=recorder.bus, user_id="ann")
     (driver.stream if streamed else driver.ask)(session, f"Say {SECRET}.")
@@ -137,7 +137,7 @@ def test_a_fallback_is_reported(driver: Driver, recorder: BusRecorder, streamed:
 def test_a_failed_turn_is_reported_to_its_end(
     driver: Driver, recorder: BusRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It stopped because of an error, which its last call tells; a key that is missing is told by its kind."""
+    """It stopped because of an error, which its last call has; a missing key is reported by its kind."""
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     session = driver.session({"anthropic": Wire(failing_responses())}, events=recorder.bus)
     with pytest.raises(ServerError):

@@ -1,4 +1,4 @@
-"""Sessions in OpenTelemetry: which spans there are, whose children they are, what they tell and what they never do."""
+"""Sessions in OpenTelemetry: which spans there are, their parents, and what they may and may not contain."""
 
 import asyncio
 import json
@@ -103,7 +103,7 @@ def facts(span: ReadableSpan) -> dict[str, Any]:
 
 @STREAMED
 def test_a_turn_holds_its_requests_and_tools(driver: Driver, seen: TelemetryRecorder, streamed: bool) -> None:
-    """One trace, and each span tells in the conventions' words what it knows."""
+    """One trace, and each span has its attributes under the names of the conventions."""
     provider = Wire([handwritten_anthropic(Call("t1", "look", {"at": SECRET})), FINE])
     session = driver.session({"anthropic": provider}, tools=[look], events=seen.bus, user_id="usr_1", team_id="team_1")
     (driver.stream if streamed else driver.ask)(session, f"Say {SECRET}.")
@@ -159,7 +159,7 @@ def test_a_turn_is_a_child_of_the_programs_span(seen: TelemetryRecorder, asynchr
 
 @STREAMED
 def test_content_is_left_out_by_default(driver: Driver, streamed: bool) -> None:
-    """Nothing of what is said, by anybody, in any attribute, status or event; with ``content`` all of it."""
+    """No content is in any attribute, status or event; with ``content`` all content is."""
     for content in (False, True):
         made = new_recorder(message_content=content, agent_name="guide")
         calls = [Call("t1", "look", {"at": SECRET}), Call("t2", "look", {"at": "nothing"})]
@@ -189,7 +189,7 @@ def test_content_is_left_out_by_default(driver: Driver, streamed: bool) -> None:
 
 @STREAMED
 def test_a_fallback_has_a_span_for_each_model(driver: Driver, seen: TelemetryRecorder, streamed: bool) -> None:
-    """Each attempt that failed says how, in its status too; the turn itself went well."""
+    """Each failed attempt has its error, also in its status; the turn itself succeeded."""
     error = {"type": "error", "error": {"type": "api_error", "message": SECRET}}
     wires = {
         "anthropic": Wire([httpx.Response(500, json=error) for _ in range(3)]),
@@ -228,7 +228,7 @@ def test_a_failed_turn_has_an_error_span(driver: Driver, seen: TelemetryRecorder
 
 
 def test_an_abandoned_turn_has_that_status(driver: Driver, seen: TelemetryRecorder) -> None:
-    """Its request, too, and a tool that had failed before says its own."""
+    """Its request has it too; a tool that had failed before has its own status."""
     session = driver.session({"anthropic": Wire([Body(FINE.frames)])}, events=seen.bus)
     driver.stream(session, "Hi", until="text_delta")
     assert [facts(span)["error.type"] for span in seen.spans] == ["cancelled", "cancelled"]

@@ -12,7 +12,7 @@ from dragoman.session import SessionEvent, ToolAnswered
 from tests.unit.session.drivers import Wire
 
 _TEXT_KEYS = ("text", "thinking", "content", "input", "arguments", "data")
-"""The keys under which requests hold what somebody said."""
+"""The keys under which requests hold content."""
 
 
 class WordTracker(Plugin):
@@ -79,7 +79,7 @@ def check_history(plugin: WordTracker, messages: Iterable[Message]) -> None:
 
 
 def words(value: Any) -> set[str]:
-    """What somebody said, in these tests, are words with a digit; field names and fixed texts have none."""
+    """In these tests, content has words with a digit; field names and fixed texts have none."""
     return {word for text in _texts(value) for word in re.findall(r"\w+", text) if re.search(r"\d", word)}
 
 
