@@ -107,7 +107,7 @@ def _delete(shown: Extensions, path: Path, value: Value) -> Any:
 
 
 def _force_attribute(shown: Extensions, path: Path, value: Value) -> Any:
-    """Around the guards of models and containers."""
+    """Bypasses the guards of models and containers."""
     holder, name, new = _holder(shown, path, value)
     if isinstance(holder, FrozenModel):
         object.__setattr__(holder, name, new)

@@ -386,7 +386,7 @@ def test_a_child_process_emits_its_own_events_only() -> None:
 
 
 def test_unknown_words_are_refused_at_once() -> None:
-    """Not later in the emitting thread, and not in a file that nobody can read."""
+    """Not later in the emitting thread, and not as an unreadable line of a file."""
     with EventBus() as bus:
         with pytest.raises(EventError, match="unknown sensitivity 'public': use one of private, "):
             bus.subscribe(print, max_sensitivity="public")

@@ -364,7 +364,7 @@ class TestFaultsOfTheReference:
 
 
 def test_finding_14_nothing_changes_in_place_in_a_pipeline() -> None:
-    """Each plugin has its own copies, so its changes to them are seen by nobody else."""
+    """Each plugin has its own copies, so no other plugin sees its changes."""
     seen: list[Any] = []
 
     @hook("evaluate", capabilities=["write_headers"])

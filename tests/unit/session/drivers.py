@@ -1,4 +1,4 @@
-"""Who plays in the tests of sessions: providers that answer by a script, below the real transport, and two ways to ask.
+"""The doubles of the tests of sessions: providers that answer by a script, below the real transport, and two drivers.
 
 Ids and time are counted, so that two runs of a script give equal histories.
 """

@@ -107,7 +107,7 @@ def test_a_missing_part_is_an_error_at_the_end(driver: Driver) -> None:
 
 
 def test_text_before_a_call_is_no_answer(driver: Driver) -> None:
-    """Where there are tools, a reply is judged when it is all there: it may call one after all."""
+    """With tools, a reply is validated when it is complete: it may still call one."""
     replies = [handwritten_anthropic("I look it up.", Call("toolu_1", "look")), handwritten_anthropic(RIGHT)]
     session = driver.session({"anthropic": Wire(replies)}, tools=[look])
     events = driver.stream(session, "Which colour?", output_schema=CHAT)

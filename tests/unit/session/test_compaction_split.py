@@ -1,4 +1,4 @@
-"""Where a history may be cut. The laws hold for any history at all: see `histories` for how bad they come."""
+"""Where a history may be cut. The laws hold for any history; `histories` generates them."""
 
 from collections.abc import Sequence
 
@@ -97,7 +97,7 @@ def test_the_newer_half_is_kept_from_the_start_of_a_turn() -> None:
 
 
 def test_one_long_turn_is_cut_between_its_rounds() -> None:
-    """Where no turn of the user's begins in the newer half."""
+    """If no user turn begins in the newer half."""
     rounds = [message for at in range(1, 21, 2) for message in (call(at, f"t{at}"), result(at + 1, f"t{at}"))]
     split = split_at_share([text_message(0), *rounds], 10**6, size)
     assert ids(split.summarized)[0] == 0

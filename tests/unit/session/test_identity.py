@@ -1,4 +1,4 @@
-"""Who asks: noted on everything, once and for all, and of no use to whoever has no key."""
+"""The user's identity: noted on everything, unchangeable, and useless without the key."""
 
 import unicodedata
 from decimal import Decimal
@@ -117,7 +117,7 @@ def test_a_team_shares_a_budget(driver: Driver) -> None:
 
 
 def test_a_stored_session_keeps_its_user(driver: Driver) -> None:
-    """Whoever it was kept for, in whatever words an older version noted that."""
+    """Also if an older version stored the user in another form."""
     with Store("sqlite://") as store:
         store.create(ANTHROPIC, session_id="sess_old", user_id="ann@example.org", team_id="blue")
         old = Session.resume("sess_old", store)

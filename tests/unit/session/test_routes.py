@@ -76,7 +76,7 @@ def routing_record(reply: Message) -> RoutingDecisionRecord:
 
 
 def record(session: Any) -> tuple[str, str, str]:
-    """Who answered last, by which policy and why."""
+    """The model that answered last, by which policy and why."""
     routing = routing_record(session.messages[-1])
     return routing.chosen_model, str(routing.mode), routing.reason
 

@@ -74,7 +74,7 @@ def test_the_kit_finds_every_faulty_adapter(faulty_adapter: type[Adapter], law: 
 
 
 def test_an_adapter_without_the_template_may_report_unused_options() -> None:
-    """The law asks for the loss, whoever records it."""
+    """The law requires the loss; which code records it does not matter."""
     card = conform(
         ReportsUnusedOptions("actor"), WIRE, SMALL_EFFORT, [BY_NAME["contract: names an option of tomorrow"]]
     )

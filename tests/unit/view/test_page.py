@@ -263,7 +263,7 @@ def test_summaries_remarks_and_empty_messages_are_shown() -> None:
 
 
 def test_unusual_facts_about_a_reply_are_remarked() -> None:
-    """Who chose its model, how it ended, and what the provider did to the request; the usual is not."""
+    """Who chose its model, how it ended, and what the provider changed in the request; usual facts are not shown."""
     odd = MessageMetadata(
         model=OPUS,
         provider="anthropic",

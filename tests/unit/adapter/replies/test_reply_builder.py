@@ -81,7 +81,7 @@ def test_a_reply_can_be_truncated_or_have_a_channel() -> None:
 
 
 def test_a_call_has_one_id_for_its_place() -> None:
-    """By its place in the reply; the message notes the provider's own ids, for whoever sends it back."""
+    """By its place in the reply; the message keeps the provider's own ids, for sending it back."""
     of = reply()
     first, second, third = of.call_id(0, "call_1"), of.call_id(1, "call_1"), of.call_id(2, None)
     assert of.call_id(0, "call_1") == first

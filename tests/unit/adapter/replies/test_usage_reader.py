@@ -24,7 +24,7 @@ def test_an_invalid_count_is_left_out_and_named(value: Any) -> None:
 
 @pytest.mark.parametrize(("value", "read"), [(0, 0), (12, 12), (12.0, 12), (MAX_COUNT, MAX_COUNT), (None, None)])
 def test_valid_counts_are_read(value: Any, read: int | None) -> None:
-    """A whole number, be it written with a point; null is as good as nothing."""
+    """A whole number, also if it is written with a point; null counts as missing."""
     count = UsageReader({"a": value})
     assert count.optional("a") == read
     assert count.unread == ()

@@ -91,7 +91,7 @@ class TestThinking:
 
     @pytest.mark.parametrize(("accepts", "lost"), [(True, []), (False, ["thinking"])])
     def test_unsigned_thinking_is_sent_if_no_signature_is_required(self, accepts: bool, lost: list[str]) -> None:
-        """Whoever thought it."""
+        """Thinking of any model."""
         unsigned = Message.assistant([ThinkingBlock(text="Hm."), TextBlock(text="4")])
         assert kinds(to(unsigned, thinking_policy=ThinkingPolicy(accepts_unsigned=accepts))) == lost
 

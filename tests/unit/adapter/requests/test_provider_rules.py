@@ -109,6 +109,6 @@ def test_two_texts_become_one_for_ollama() -> None:
 
 
 def test_neighbours_without_text_become_one_empty_text() -> None:
-    """Where the roles must alternate, two messages without words are one without words."""
+    """If the roles must alternate, two messages without text become one without text."""
     body, _ = body_of("perplexity:sonar", Message.user(""), Message.user([]))
     assert body["messages"][0]["content"] in ("", [{"type": "text", "text": ""}])

@@ -110,7 +110,7 @@ def test_a_union_without_support_keeps_its_informative_branch() -> None:
 
 
 def test_the_outermost_schema_is_an_object() -> None:
-    """Where a wire insists on it: unions at the top go, and a reference is followed."""
+    """For wires that require it: unions at the top are removed, and a reference is resolved."""
     rule = SchemaRule(root="object")
     assert fit_schema({"properties": {}}, rule).schema == {"type": "object", "properties": {}}
     found = fit_schema({"type": "object", "properties": {}, "oneOf": [{"required": ["a"]}]}, rule)

@@ -126,7 +126,7 @@ def test_truncated_arguments_run_nothing(arguments: str, given: Native, raw: str
 
 
 def test_no_arguments_are_an_empty_object() -> None:
-    """Where the reply is complete."""
+    """In a complete reply."""
     (called,) = read(reply("TOOL_CALL", tool_calls=[call("")])).content
     assert isinstance(called, ToolUseBlock)
     assert (called.input, called.raw_input) == ({}, None)

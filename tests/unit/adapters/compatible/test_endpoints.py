@@ -217,7 +217,7 @@ def test_model_families_are_known_at_every_endpoint(name: str, model: str, sees:
 
 
 def test_prefill_has_a_field_of_its_own() -> None:
-    """Where the endpoint has one for it."""
+    """If the endpoint has such a field."""
     history = [Message.user("Hi"), Message.assistant("The answer")]
     assert sent(history, adapter("moonshot", "kimi-k2.6"))[0]["messages"][-1]["partial"] is True
     assert "partial" not in sent(history, adapter("groq"))[0]["messages"][-1]

@@ -79,7 +79,7 @@ def test_a_file_adds_an_endpoint(write: Write) -> None:
 
 
 def test_the_configuration_folder_is_searched(tmp_path: Path) -> None:
-    """Where the environment names no file."""
+    """If the environment names no file."""
     folder = tmp_path / "config" / "dragoman"
     folder.mkdir(parents=True)
     (folder / "endpoints.toml").write_text(TABLE)

@@ -1,4 +1,4 @@
-"""Where requests go: the model's name becomes part of a path, and of nothing else."""
+"""Paths of requests: the model's name is part of the path, and changes nothing else."""
 
 import pytest
 

@@ -62,7 +62,7 @@ def test_numeric_finish_reasons_are_read(adapter: GoogleAdapter, number: int, me
 
 
 def test_a_refusal_without_content_is_a_message() -> None:
-    """Its reason and its words are noted, and its tokens counted."""
+    """Its reason and its message are kept, and its tokens are counted."""
     blocked = handwritten_reply(reason="MODEL_ARMOR", finishMessage="Blocked.")
     del blocked["candidates"][0]["content"]
     message = read(blocked)
@@ -104,7 +104,7 @@ def test_tokens_fall_into_disjoint_buckets() -> None:
 
 
 def test_missing_counts_are_unknown() -> None:
-    """Counts without the prompt's are none at all; media that no list names are not zero."""
+    """Counts without the prompt's are discarded; media without a count are unknown, not zero."""
     assert decode_usage({"candidatesTokenCount": 5}, {}) is None
     assert decode_usage(None, {}) is None
     found = counted(promptTokenCount=3)
@@ -161,7 +161,7 @@ def test_citation_spans_are_counted_in_bytes() -> None:
     ],
 )
 def test_a_wrong_span_is_found_by_its_text(segment: dict[str, Any]) -> None:
-    """Its numbers may count what is not shown."""
+    """Its numbers may count text that is not shown."""
     message = grounded(
         "One, Two", groundingChunks=[WEB], groundingSupports=[{"segment": segment, "groundingChunkIndices": [0]}]
     )

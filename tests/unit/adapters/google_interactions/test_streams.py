@@ -125,7 +125,7 @@ def test_content_in_a_step_start_is_emitted() -> None:
 
 
 def test_steps_may_arrive_at_the_end() -> None:
-    """Where none came before."""
+    """If the stream had none before."""
     steps = [{"type": "function_call", "id": "c1", "name": "add", "arguments": {"x": 1}}]
     ended = {"event_type": "interaction.completed", "interaction": {"status": "requires_action", "steps": steps}}
     events = streamed(frames(CREATED, ended))

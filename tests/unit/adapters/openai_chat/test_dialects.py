@@ -185,7 +185,7 @@ def test_answers_have_names_and_media_by_dialect() -> None:
     ("marker", "finish", "whole"), [(True, "stop", False), (False, "stop", True), (False, None, False)]
 )
 def test_streams_may_end_without_a_marker(marker: bool, finish: str | None, whole: bool) -> None:
-    """Where no [DONE] is due, the finish reason must have come; where it is due, nothing else will do."""
+    """If the endpoint sends no [DONE], the finish reason ends the stream; if it does, only [DONE] ends it."""
     chat = adapter("any", done_marker=marker)
     last = stream([handwritten_chunk({"content": "Hi"}, finish)], chat)[-1]
     assert isinstance(last, ErrorEvent) is not whole

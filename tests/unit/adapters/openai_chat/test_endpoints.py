@@ -24,7 +24,7 @@ KNOWN = {
     "mistral": {"usage.input", "usage.output"},  # audio tokens in addition to the prompt
     "openai-compatible": {"calls", "stop_reason"},  # empty calls that mean none
 }
-"""Where the plain reader of the tests sees less than the adapter does."""
+"""Where the tests' simple reader reads less than the adapter."""
 
 
 @pytest.mark.exchanges

@@ -102,7 +102,7 @@ def test_native_items_go_back_in_their_api() -> None:
 
 
 def test_native_items_of_the_other_api_are_losses() -> None:
-    """Where a history was had in both, the earliest message decides, and native items of the other stay behind."""
+    """If a history comes from both, the earliest message decides, and native items of the other API are lost."""
     chatted = read(handwritten_reply({"content": "Hi"}), GROK)
     body, wire = sent([Message.user("?"), chatted, Message.user("!"), read(RESPONSE, GROK), Message.user("?")], GROK)
     assert wire.path == "/chat/completions"

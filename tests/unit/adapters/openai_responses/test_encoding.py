@@ -63,7 +63,7 @@ SYSTEMS: list[tuple[list[Message], str | None, list[Item]]] = [
 def test_the_first_system_message_becomes_instructions(
     messages: list[Message], instructions: str | None, items: list[Item]
 ) -> None:
-    """Where it is one text and not all there is; every other one is an item in its place."""
+    """If it is one text and other messages follow; every other system message is an item in its place."""
     body, losses = body_of(messages)
     assert (body.get("instructions"), body["input"], losses) == (instructions, items, ())
 
@@ -182,7 +182,7 @@ def test_malformed_arguments_are_a_loss() -> None:
 
 
 def test_a_tool_failure_is_a_loss() -> None:
-    """The wire has no flag for it; an answer that we made ourselves says so in words."""
+    """The wire has no flag for it; the text of our own interrupted results says it."""
     failed = Message.tool(CALL, "no such file", is_error=True)
     body, losses = body_of([HI, foreign(ToolUseBlock(id=CALL, name="look")), failed])
     assert body["input"][2]["output"] == "no such file"
@@ -237,7 +237,7 @@ def histories() -> list[list[Message]]:
 
 @pytest.mark.parametrize("history", histories())
 def test_a_longer_history_only_adds_items(history: list[Message]) -> None:
-    """The prefix law: what was sent is not changed by what is said later, wherever a turn may end."""
+    """The prefix law: later messages do not change the items that were sent, wherever a turn ends."""
     ends = [end for end, message in enumerate(history, 1) if message.role in ("user", "tool")]
     bodies = [body_of(history[:end])[0] for end in ends]
     assert len(bodies) >= 2

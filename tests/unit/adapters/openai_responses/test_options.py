@@ -78,7 +78,7 @@ PARAMETERS: list[tuple[str, dict[str, Any], Mapping[str, Any], int]] = [
 def test_options_are_fitted_to_the_model(
     model: str, options: dict[str, Any], parameters: Mapping[str, Any], lost: int
 ) -> None:
-    """Nothing is sent that was not asked for, and no option is lost without a word."""
+    """Only requested options are sent, and none is lost silently."""
     tools = [ToolDefinition(name="x")] if options.keys() & {"tool_choice", "parallel_tool_calls"} else []
     body, losses = body_of([Message.user("Hi")], tools, AdapterOptions(**options), model=model)
     assert {key: body[key] for key in body if key not in ("model", "input", "tools")} == parameters

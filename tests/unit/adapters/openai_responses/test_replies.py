@@ -136,7 +136,7 @@ def test_the_stop_reason_follows_from_status_and_items(
 def test_the_channel_is_the_common_phase_of_all_message_items(
     phases: list[str | None], channel: Channel | None
 ) -> None:
-    """Where they disagree, the message has no channel; the items keep their phases."""
+    """If they differ, the message has no channel; the items keep their phases."""
     output = [text_item("Hi", **({"phase": phase} if phase else {})) for phase in phases]
     assert read(response(output)).channel is channel
 

@@ -156,7 +156,7 @@ def test_neighbouring_items_of_the_assistant_are_one_message() -> None:
     ],
 )
 def test_a_native_item_keeps_its_place(item: Item, role: Role) -> None:
-    """It is kept whole in a message of whoever it belongs to."""
+    """It is kept whole, in a message of its role."""
     (_, message) = read(USER, item)
     assert message.role is role
     assert message.content == (ProviderBlock(provider="openai", kind=item["type"], data=item),)

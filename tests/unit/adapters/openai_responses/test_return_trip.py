@@ -76,7 +76,7 @@ def test_arguments_are_rewritten_unchanged(arguments: str) -> None:
 
 
 def test_a_changed_message_is_written_from_its_content() -> None:
-    """The canonical fields are the only source of what was said: notes on former content are forgotten."""
+    """The canonical fields are the only source of the content: notes on the former content are dropped."""
     message = read(response([text_item("Hi", phase="final_answer")]))
     changed = message.model_copy(update={"content": (TextBlock(text="Ho"),)})
     (item,) = input_of([Message.user("Hi"), changed])[1:]
@@ -136,7 +136,7 @@ def test_thinking_without_provenance_is_left_out() -> None:
 
 
 def test_own_redacted_thinking_returns_as_encrypted_content() -> None:
-    """Where a history was read from another format, it may hold the token in a block of that kind."""
+    """A history from another format may hold the token in a block of that kind."""
     own = MessageMetadata(model="openai:gpt-5.4", provider="openai")
     message = Message.assistant((RedactedThinkingBlock(data="gA"), TextBlock(text="Hi")), metadata=own)
     assert input_of([Message.user("Hi"), message])[1] == {

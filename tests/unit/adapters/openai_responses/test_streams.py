@@ -202,7 +202,7 @@ def test_a_call_without_complete_arguments_never_ends(arguments: str, status: st
 
 
 def test_an_incomplete_response_is_a_whole_message() -> None:
-    """It stopped early and says why."""
+    """It stopped early, and its stop reason is known."""
     why = {"reason": "max_output_tokens"}
     reply = response([text_item("Hi")], status="incomplete", incomplete_details=why)
     last = {"type": "response.incomplete", "response": reply}
@@ -231,7 +231,7 @@ ERRORS: list[tuple[Event, type[errors.ProviderError]]] = [
 
 @pytest.mark.parametrize(("failing", "kind"), ERRORS)
 def test_an_error_inside_a_stream_is_the_last_event(failing: Event, kind: type[errors.ProviderError]) -> None:
-    """In each of its forms it has the class that the same error has by HTTP, and what had been said stays."""
+    """In each form it has the class that the same error has by HTTP, with the partial message."""
     item = added(0, {**text_item(""), "content": []})
     text_part = event("output_text.delta", 0, item_id="msg_1", content_index=0, delta="Hi")
     raw = sse([STARTED, item, text_part]) + sse([failing], named=False) + sse([completed([])])

@@ -1,4 +1,4 @@
-"""What the table of models says, by vendor."""
+"""The facts in the table of models, by vendor."""
 
 import pytest
 

@@ -101,7 +101,7 @@ def test_errors_under_status_200_are_errors(error: dict[str, Any], kind: type[Pr
 
 
 def test_a_failed_reply_without_an_error_is_an_error() -> None:
-    """The finish reason says it, and the upstream's word why."""
+    """The finish reason shows it, and the upstream's reason is in the error."""
     native = handwritten_reply({"content": ""}, "error")
     native["choices"][0]["native_finish_reason"] = "MALFORMED_FUNCTION_CALL"
     with pytest.raises(ServerError, match="MALFORMED_FUNCTION_CALL"):

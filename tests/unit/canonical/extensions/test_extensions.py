@@ -121,7 +121,7 @@ def test_extensions_survive_json_pickle_and_copies() -> None:
 def test_extensions_as_json_are_the_same_in_every_process() -> None:
     """Sets have no order, so JSON sorts them."""
     program = (
-        "from dragoman.canonical.extensions.extensions import SecurityExtension as S;"
+        "from dragoman.policy import SecurityExtension as S;"
         "print(S(labels=frozenset(map(str, range(40)))).model_dump_json())"
     )
     written = {

@@ -40,7 +40,7 @@ def end(driver: Driver, limits: Limits) -> None:
 
 @pytest.fixture(params=["process", "redis"])
 def where(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
-    """Where is counted."""
+    """The place of the counts."""
     if request.param == "redis":
         if not os.environ.get(REDIS_URL):
             pytest.skip(HOW_TO_RUN)
@@ -189,7 +189,7 @@ def test_a_router_falls_back_without_an_outage(driver: Driver) -> None:
 
 
 def test_a_lost_count_does_not_lose_the_reply(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
-    """Where the counts are lost after it was sent, it is kept, and the loss is logged."""
+    """If the counts are lost after the request was sent, the reply is kept, and the failure is logged."""
     if not os.environ.get(REDIS_URL):
         pytest.skip(HOW_TO_RUN)
     limits = Limits(Limit(requests=10), url=os.environ[REDIS_URL], name=own_name())

@@ -115,7 +115,7 @@ def test_unknown_counts_are_not_reported_as_zero(driver: Driver, recorder: BusRe
 
 @STREAMED
 def test_a_fallback_is_reported(driver: Driver, recorder: BusRecorder, streamed: bool) -> None:
-    """Who was chosen, how it failed, who stepped in and why, and who answered."""
+    """The chosen model, its failure, the fallback with its reason, and the model that answered."""
     wires = {"anthropic": Wire(failing_responses()), "ollama": Wire([handwritten_ollama("Here.")])}
     session = driver.session(wires, router=Router(global_default=OLLAMA, clock=lambda: NOW), events=recorder.bus)
     (driver.stream if streamed else driver.ask)(session, "Hi")
@@ -279,7 +279,7 @@ def test_a_request_event_has_its_estimate(driver: Driver, recorder: BusRecorder)
 
 
 def test_calls_without_a_result_are_reported_too(driver: Driver, recorder: BusRecorder) -> None:
-    """Where asking for approval fails, nothing runs, and the turn ends."""
+    """If the approval function raises, nothing runs, and the turn ends."""
 
     def approve(call: Any, definition: Any) -> bool:
         raise RuntimeError("nobody there")
