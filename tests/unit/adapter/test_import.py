@@ -35,7 +35,7 @@ SECRETS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 
 
 def test_importing_has_no_side_effects() -> None:
-    """Every audited event and every read of the environment is seen, in a process of its own."""
+    """A separate process records every audited event and every read of the environment."""
     completed = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     seen = json.loads(completed.stdout)
     assert seen["missing"] == []

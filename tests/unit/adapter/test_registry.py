@@ -1,4 +1,4 @@
-"""Adapters are found by name, ours and others' alike; a name that is not known is answered with near ones."""
+"""Adapters are found by name, ours and third parties' alike; the error for an unknown name suggests near ones."""
 
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
@@ -41,7 +41,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_our_adapters_are_found_by_entry_point() -> None:
-    """The core knows them through their entry points alone."""
+    """The core finds them only through their entry points."""
     assert set(providers()) >= OURS
     assert list(providers()) == sorted(providers())
     assert GROUP == "dragoman.adapters"
@@ -93,12 +93,12 @@ def test_a_malformed_id_names_the_format(model: str) -> None:
     ],
 )
 def test_a_faulty_installation_is_named(name: str, pattern: str) -> None:
-    """Which distribution's fault it is shows in the path of the entry point."""
+    """The path of the entry point shows which distribution is at fault."""
     with pytest.raises(ConfigurationError, match=pattern):
         get_adapter(f"{name}:m")
 
 
 @pytest.mark.parametrize("provider", sorted(OURS))
 def test_each_of_our_adapters_loads(provider: str) -> None:
-    """And is known under the name that it is installed by."""
+    """Each has the name under which it is installed."""
     assert adapter_class(provider).provider == provider

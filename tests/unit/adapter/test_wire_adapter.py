@@ -65,7 +65,7 @@ def test_a_request_is_written_and_read_back() -> None:
 
 
 def test_options_that_the_encoder_did_not_take_are_losses() -> None:
-    """Nothing is declared for that."""
+    """This needs no declaration."""
     wire = ADAPTER.to_wire([Message.user("Hi")], [], AdapterOptions(temperature=0.5, seed=7, effort="low"))
     assert [loss.reason for loss in wire.losses] == [
         "seed: the wire has no such option",
@@ -93,7 +93,7 @@ def test_a_reply_is_decoded_and_a_failure_raised() -> None:
 
 
 def test_facts_come_from_the_table() -> None:
-    """And the names that the provider goes by."""
+    """So do the provider's names."""
     assert SmallAdapter.listed_models == ("m", "n")
     assert ADAPTER.capabilities == SmallAdapter.models.capabilities("m")
     assert SmallAdapter.telemetry_name == "small"

@@ -1,4 +1,4 @@
-"""Plugins that the tests of policies play with."""
+"""Plugins for the tests of policies."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,7 +10,7 @@ SECRET = "hunter2"
 
 
 class RecordingPlugin(Plugin):
-    """Lets everything pass, and notes what it saw: the hook, the role, and all that can be searched."""
+    """Lets everything pass, and records the hook, the role and the searchable text."""
 
     name = "noting"
     hooks: Iterable[Hook | str] = tuple(Hook)
@@ -32,7 +32,7 @@ class RecordingPlugin(Plugin):
 
 
 class DenyingPlugin(Plugin):
-    """Denies what holds a word; everything where the word is empty."""
+    """Denies content with a word; everything if the word is empty."""
 
     name = "denying"
     hooks: Iterable[Hook | str] = tuple(Hook)
@@ -48,7 +48,7 @@ class DenyingPlugin(Plugin):
 
 
 class RedactingPlugin(Plugin):
-    """Writes *** in the place of a word, in texts, thoughts, arguments and answers."""
+    """Replaces a word with ***, in texts, thinking, arguments and answers."""
 
     name = "hiding"
     mode = Mode.TRANSFORM

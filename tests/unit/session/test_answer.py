@@ -42,7 +42,7 @@ def test_the_answer_schema_is_sent_and_the_answer_read(driver: Driver) -> None:
 
 
 def test_a_session_may_always_request_bodies(driver: Driver) -> None:
-    """And a turn for none; what the session would send is previewed as it is sent."""
+    """A turn can turn that off; the preview shows the request as it is sent."""
     options: Any = {"output_schema": CHAT}
     wire = Wire([handwritten_ollama(RIGHT), handwritten_ollama("Blue."), handwritten_ollama("Blue.")])
     session = driver.session({"ollama": wire}, OLLAMA, options=AdapterOptions(**options))
@@ -77,8 +77,8 @@ def test_a_valid_stream_is_shown_to_its_end(driver: Driver) -> None:
 
 
 def test_an_invalid_stream_is_abandoned_at_once(driver: Driver) -> None:
-    """At the beginning of a type that no part may have: the rest is neither shown nor waited for, and the connection
-    released. What had arrived stays, as when its caller leaves.
+    """At the start of a type that no part may have: the rest is not shown, and the connection is released at once. The
+    partial reply is kept, as for any abandoned stream.
     """
     wire = Wire([handwritten_anthropic(WRONG)])
     session = driver.session({"anthropic": wire})
@@ -137,7 +137,7 @@ def test_a_truncated_answer_is_reported(driver: Driver) -> None:
 
 
 def test_an_invalid_schema_is_refused_before_anything_is_sent(driver: Driver) -> None:
-    """By name of what it is."""
+    """The error names its type."""
     wire = Wire([])
     session = driver.session({"anthropic": wire})
     for ask in (driver.ask, driver.stream):
@@ -148,7 +148,7 @@ def test_an_invalid_schema_is_refused_before_anything_is_sent(driver: Driver) ->
 
 
 def test_plain_schemas_are_not_validated(driver: Driver) -> None:
-    """What obeys none is the caller's to judge, as before."""
+    """The answer is not validated against a plain schema."""
     wire = Wire([handwritten_anthropic("no JSON")])
     reply: Message = driver.ask(driver.session({"anthropic": wire}), "Hi", output_schema={"type": "object"})
     assert reply.text == "no JSON"

@@ -1,4 +1,4 @@
-"""Callers who leave: what stays of the reply, and that its connection is released."""
+"""Abandoned replies: what is kept, and that the connection is released."""
 
 import asyncio
 import gc
@@ -29,7 +29,7 @@ def look(at: str) -> str:
 
 
 def last_status(session: Any) -> tuple[MessageStatus, StopReason | None, str]:
-    """What became of the last message."""
+    """The status of the last message."""
     reply = session.messages[-1]
     return reply.metadata.status, reply.stop_reason, reply.text
 
@@ -39,7 +39,7 @@ CANCELLED = (MessageStatus.CANCELLED, StopReason.CANCELLED)
 
 @pytest.mark.parametrize("chunk", [None, 10_000], ids=["frame by frame", "at once"])
 def test_leaving_the_loop_keeps_the_partial_reply(driver: Driver, chunk: int | None) -> None:
-    """The user's word stays with what had arrived of the reply; the next turn sends both."""
+    """The prompt stays with the partial reply; the next turn sends both."""
     wire = Wire([OK, AGAIN], chunk=chunk)
     session = driver.session({"anthropic": wire})
     driver.stream(session, "Hi", until="text_delta")
@@ -52,7 +52,7 @@ def test_leaving_the_loop_keeps_the_partial_reply(driver: Driver, chunk: int | N
 
 
 def test_the_cost_of_a_truncated_reply_is_a_lower_bound(driver: Driver) -> None:
-    """More is billed than had been counted when it was cut; one that had arrived as a whole has its whole cost."""
+    """More is billed than was counted at the cut; a complete reply has its exact cost."""
     for chunk, status in ((None, CostStatus.PARTIAL), (10_000, CostStatus.PRICED)):
         session = driver.session({"anthropic": Wire([OK], chunk=chunk)})
         driver.stream(session, "Hi", until="text_delta")
@@ -101,7 +101,7 @@ def test_an_unread_stream_does_nothing(driver: Driver) -> None:
 
 
 def test_the_next_turn_ends_an_open_stream(driver: Driver) -> None:
-    """Also where the caller keeps the iterator: its reply is kept first, and its connection released."""
+    """Also if the caller keeps the iterator: its reply is stored first, and its connection released."""
     wire = Wire([OK, AGAIN])
     session = driver.session({"anthropic": wire})
     kept = Open(driver, session, "Hi")
@@ -126,14 +126,14 @@ def test_closing_the_session_ends_an_open_stream(driver: Driver) -> None:
 
 
 class Open:
-    """A stream whose iterator somebody keeps."""
+    """A stream whose iterator the caller keeps."""
 
     def __init__(self, driver: Driver, session: Any, prompt: str) -> None:
         self._way = driver
         self._events: Iterator[Any] | AsyncIterator[Any] = session.stream(prompt)
 
     def read_one(self) -> None:
-        """Reads as far as the first text."""
+        """Reads up to the first text."""
         while self._next().type != "text_delta":
             pass
 
@@ -154,7 +154,7 @@ class Open:
 
 
 def test_dropping_the_iterator_cancels_at_once() -> None:
-    """Without await, the end of the loop is enough: there is nothing to close by hand."""
+    """Without await, leaving the loop is enough: nothing has to be closed."""
     driver = SyncDriver()
     wire = Wire([OK])
     session = driver.session({"anthropic": wire})
@@ -186,7 +186,7 @@ def test_the_next_async_turn_does_not_wait_for_the_garbage_collector() -> None:
 
 
 def test_a_keyboard_interrupt_cancels_the_reply() -> None:
-    """Whether it strikes while a chunk is awaited or in the caller's loop."""
+    """While waiting for a chunk, and in the caller's loop."""
     driver = SyncDriver()
     wire = Wire([Body(OK.frames[:5], KeyboardInterrupt()), OK])
     session = driver.session({"anthropic": wire})
@@ -258,7 +258,7 @@ def test_cancelling_the_task_keeps_the_partial_reply(frames: int) -> None:
 
 
 def test_cancelling_ask_leaves_the_history_as_it_was() -> None:
-    """A whole reply that did not arrive is no reply."""
+    """An unfinished reply that is not streamed leaves nothing."""
     driver = AsyncDriver()
     wire = Wire([Body([], "stall"), AGAIN])
     session = driver.session({"anthropic": wire})
@@ -278,7 +278,7 @@ def test_cancelling_ask_leaves_the_history_as_it_was() -> None:
 
 
 def test_two_tasks_cannot_ask_one_session_at_once() -> None:
-    """The second is refused, typed, and the first goes on undisturbed."""
+    """The second one gets a typed error, and the first one continues."""
     driver = AsyncDriver()
     wire = Wire([OK, AGAIN])
     session = driver.session({"anthropic": wire})
@@ -313,7 +313,7 @@ def test_sessions_are_context_managers() -> None:
 
 
 def test_abandoned_streams_release_their_connections(driver: Driver) -> None:
-    """Over real sockets, to a provider that never ends its stream: each one that is left is hung up."""
+    """Over real sockets, with a provider that never ends its stream: every abandoned connection is closed."""
 
     def script(received: ReceivedRequest) -> ServerReply:
         streamed = b'"stream":true' in received.body

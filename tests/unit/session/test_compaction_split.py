@@ -82,8 +82,8 @@ A_TURN = [
 def test_related_messages_stay_together(
     history: list[Message], keep_last: int, summarized: list[int], kept: list[int]
 ) -> None:
-    """Calls with their results, also where ids repeat; a paused reply with what goes on with it; critical messages
-    with what they belong to; and the leading instructions, always."""
+    """Calls with their results, also if ids repeat; a paused reply with its continuation; critical messages with
+    their group; and the leading instructions, always."""
     split = split_keeping_last(history, keep_last)
     assert (ids(split.summarized), ids(split.kept)) == (summarized, kept)
 
@@ -164,7 +164,7 @@ def test_any_cut_keeps_pairs_and_covers_everything_once(history: list[Message], 
 
 @given(histories(max_scenes=8), st.integers(0, 500))
 def test_chunks_are_the_whole_in_order(messages: list[Message], room: int) -> None:
-    """Nothing twice, nothing left out, no pair parted; a piece that does not fit cannot be made shorter."""
+    """No message twice, none missing, no pair split; a piece that does not fit cannot be shorter."""
     parts = list(chunk_messages(messages, room, size))
     assert [message for part in parts for message in part] == messages
     assert all(parts)
@@ -176,8 +176,9 @@ def test_chunks_are_the_whole_in_order(messages: list[Message], room: int) -> No
 def test_summaries_of_summaries_still_cover_everything_once(
     history: list[Message], steps: list[tuple[int, int]]
 ) -> None:
-    """Compact, go on, compact again: each recorded message is either sent, or told by exactly one summary, and the
-    summaries that are sent tell, through those they replaced, of everything that is not."""
+    """After any number of turns and compactions, each recorded message is either sent or covered by exactly one
+    summary. The summaries that are sent cover, directly or through those that they replaced, all messages that are not.
+    """
     record = list(history)
     for step, (keep_last, more) in enumerate(steps):
         split = split_keeping_last(apply_summaries(record), keep_last)

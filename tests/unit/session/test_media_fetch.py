@@ -1,4 +1,4 @@
-"""Media by URL in sessions: nothing is fetched unasked, and what is fetched is sent again as it was."""
+"""Media by URL in sessions: nothing is fetched by default, and a fetched file is sent again unchanged."""
 
 import base64
 import socket
@@ -69,7 +69,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("model", [SEES, ANTHROPIC, "openai-chat:gpt-5", "bedrock:anthropic.claude-opus-5-5-v1:0"])
 def test_nothing_is_fetched_by_default(model: str, no_network: list[str]) -> None:
-    """By no adapter and by no preview; what takes no URL loses it."""
+    """By no adapter and by no preview; a wire without URLs loses the picture."""
     session = Session(ANTHROPIC)
     session = Session.load(session.dump())
     session._history.messages.append(session._factory.user_message(IMAGE))
@@ -137,7 +137,7 @@ def test_a_failed_fetch_stops_the_request(driver: Driver) -> None:
 
 
 def test_a_tool_answer_may_contain_a_url(driver: Driver) -> None:
-    """One that is refused is the model's error to see, and fails no later request."""
+    """A refused one becomes an error for the model, and later requests still work."""
 
     @tool(side_effects="read")
     def find(url: str) -> ImageBlock:
@@ -181,7 +181,7 @@ NATIVE, ABSENT = Support.NATIVE, Support.ABSENT
     ],
 )
 def test_only_media_that_need_it_are_fetched(facts: dict[str, Any], kinds: set[str]) -> None:
-    """Neither what goes by URL, nor what the model could not see anyway; and without a fetcher nothing."""
+    """Not those that are sent as URLs, nor those that the model does not accept; without a fetcher none."""
     assert MediaFiles(None, fetch=Fetch()).inlined_kinds(AdapterCapabilities(**facts)) == kinds
     assert MediaFiles(None).inlined_kinds(AdapterCapabilities(**facts)) == set()
 

@@ -68,7 +68,7 @@ def test_a_billed_attempt_counts(driver: Driver) -> None:
 
 
 def test_the_response_is_described(driver: Driver) -> None:
-    """Its status, the provider's id of the request, and what the provider still allows."""
+    """Its status, the provider's request id, and the remaining quota."""
     headers = {"request-id": "req_7", "anthropic-ratelimit-requests-remaining": "4", "set-cookie": "secret=1"}
     answer = httpx.Response(200, headers=headers, content=ANSWER.body)
     reply = driver.ask(driver.session({"anthropic": Wire([answer])}), "Hi")
@@ -80,7 +80,7 @@ def test_the_response_is_described(driver: Driver) -> None:
 
 
 def test_the_chosen_model_and_the_snapshot_that_served_are_kept(driver: Driver) -> None:
-    """The provider answers with the dated name of an alias: the message has that one, its routing record the alias."""
+    """The provider answers with the dated name of an alias: the message has the former, its routing record the latter."""
     dated = replace(ANSWER, body=ANSWER.body.replace(b"claude-opus-5-5", b"claude-opus-5-5-20261001"))
     reply = driver.ask(driver.session({"anthropic": Wire([dated])}), "Hi")
     assert reply.message.metadata.model == f"{ANTHROPIC}-20261001"
@@ -97,7 +97,7 @@ def test_losses_are_listed_once(driver: Driver) -> None:
 
 
 def test_calls_without_a_result_are_pending(driver: Driver) -> None:
-    """A refusal runs nothing: its calls wait."""
+    """Calls of a refusal do not run: they are pending."""
     refused = handwritten_anthropic(Call("t1", "look", {"at": "sky"}), stop="refusal")
     reply = driver.ask(driver.session({"anthropic": Wire([refused])}, tools=[look]), "Look.")
     assert [call.name for call in reply.pending] == ["look"]
@@ -153,7 +153,7 @@ def test_text_accumulates_async() -> None:
 
 
 def test_leaving_a_stream_cancels_it(driver: Driver) -> None:
-    """What had arrived is the reply, with status cancelled and a cost that is a lower bound."""
+    """The partial message is the reply, with status cancelled and a cost that is a lower bound."""
     session = driver.session({"anthropic": Wire([Body(ANSWER.frames)])})
     reply = _left(driver, session)
     assert reply.message.metadata.status is MessageStatus.CANCELLED
@@ -221,7 +221,7 @@ def test_an_error_ends_the_stream(driver: Driver) -> None:
 
 
 def test_too_many_rounds_leave_the_history(driver: Driver) -> None:
-    """ask raises, and asking with None goes on from there."""
+    """ask raises, and ask(None) continues from there."""
     call = handwritten_anthropic(Call("t1", "look", {"at": "sky"}))
     session = driver.session({"anthropic": Wire([call, ANSWER])}, tools=[look], max_rounds=1)
     with pytest.raises(TurnLimitError):

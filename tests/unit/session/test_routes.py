@@ -82,7 +82,7 @@ def record(session: Any) -> tuple[str, str, str]:
 
 
 def test_a_mention_applies_to_one_turn_and_is_not_sent(driver: Driver) -> None:
-    """It is taken out of what is sent and of the history; the next turn goes where the session was set to."""
+    """It is removed from the request and the history; the next turn uses the session's model."""
     provider = wires()
     session = driver.session(provider, router=router())
     assert driver.ask(session, "@house Who says so?").text == "Qwen says so."
@@ -94,7 +94,7 @@ def test_a_mention_applies_to_one_turn_and_is_not_sent(driver: Driver) -> None:
 
 
 def test_a_mention_of_an_unknown_model_is_an_error_and_leaves_no_trace(driver: Driver) -> None:
-    """A slip of the pen is not answered by another model."""
+    """A typo is not answered by another model."""
     provider = wires()
     session = driver.session(provider, router=router())
     with pytest.raises(UnknownProviderError, match="backslash"):
@@ -107,7 +107,7 @@ def test_a_mention_of_an_unknown_model_is_an_error_and_leaves_no_trace(driver: D
 
 @STREAMED
 def test_an_argument_applies_to_one_turn(driver: Driver, streamed: bool) -> None:
-    """It goes before the model that the session was set to, and may be an alias."""
+    """It takes precedence over the session's model, and may be an alias."""
     session = driver.session(wires(), router=router())
     (driver.stream if streamed else driver.ask)(session, "Who?", model="house")
     assert record(session) == (OLLAMA, "override", "requested in this message")
@@ -127,13 +127,13 @@ def test_without_a_router_the_session_decides(driver: Driver, streamed: bool) ->
 
 
 def test_a_session_without_model_and_router_is_refused(driver: Driver) -> None:
-    """Nobody could answer."""
+    """No model could answer."""
     with pytest.raises(ConfigurationError, match="needs a model"):
         driver.session({}, None)
 
 
 def test_rules_decide_if_the_session_has_no_model(driver: Driver) -> None:
-    """A default answers what no rule fits; `swap` sets the session to a model, which goes before the rules."""
+    """A default answers if no rule fits; `swap` sets the session's model, which takes precedence over the rules."""
     rules = [Rule(name="tools", model="house", when=When(text_contains=("look",)))]
     session = driver.session(wires(), None, router=router(rules=rules, global_default=ANTHROPIC))
     assert session.model is None
@@ -149,7 +149,7 @@ def test_rules_decide_if_the_session_has_no_model(driver: Driver) -> None:
 
 
 def test_rules_see_the_spend_and_the_user(driver: Driver) -> None:
-    """What the session's replies cost, from nothing on."""
+    """The cost of the session's replies, starting at 0."""
     dear = Rule(name="dear", model=OLLAMA, when=When(spent_over_usd=Decimal(0), users=frozenset({"ann"})))
     session = driver.session(wires(), None, user_id="ann", router=router(rules=[dear], global_default=ANTHROPIC))
     driver.ask(session, "Hi")
@@ -185,7 +185,7 @@ def test_without_a_valid_model_nothing_is_sent(driver: Driver, streamed: bool) -
 def test_a_fallback_answers_before_the_caller_received_anything(
     driver: Driver, streamed: bool, failure: Callable[[], list[Any]], kind: str
 ) -> None:
-    """On record, once its own tries are used up; and the turn leaves one question and one answer."""
+    """After all tries of the first model, and recorded; the turn has one prompt and one answer."""
     session = driver.session(wires(failure()), router=router(global_default="house"))
     if streamed:
         shown = ["message_start", "text_delta", "usage_update", "message_complete"]
@@ -218,7 +218,7 @@ def test_a_turn_is_locked_from_its_second_round_on(driver: Driver) -> None:
 
 
 def test_a_fallback_keeps_the_rest_of_the_turn(driver: Driver) -> None:
-    """All its rounds, each with the record of how it came to it."""
+    """All later rounds, each with its routing record."""
     provider = wires(failing_responses(500), [handwritten_ollama(Call("c1", "look", {"at": "it"})), QWEN])
     session = driver.session(provider, tools=[look], router=router(global_default="house"))
     driver.ask(session, "Look.")
@@ -278,7 +278,7 @@ def test_five_failures_take_a_model_out(driver: Driver) -> None:
 
 
 def test_all_sessions_of_a_router_share_outages(driver: Driver) -> None:
-    """A key that is wrong takes the provider out, for the next session too."""
+    """A wrong key marks the provider as down, for the next session too."""
     made, provider = router(global_default="house"), wires()
     with pytest.raises(AuthenticationError):
         driver.ask(
@@ -320,7 +320,7 @@ def test_budgets_apply_to_the_model_that_is_asked(driver: Driver) -> None:
 
 
 def test_a_broken_reply_stays_billed(driver: Driver) -> None:
-    """Though another model answered."""
+    """Although another model answered."""
     broken = [OPUS.frames[0], handwritten_overloaded()]
     session = driver.session(wires([broken] * 3), router=router(global_default="house"))
     driver.stream(session, "Hi")
@@ -342,7 +342,7 @@ def test_a_summary_is_written_by_the_sessions_model_or_a_default(driver: Driver)
 
 
 def test_a_session_without_a_model_is_stored_and_loaded(driver: Driver, tmp_path: Any) -> None:
-    """As JSON and in a store; without a router somebody has to say who goes on."""
+    """As JSON and in a store; without a router, a model has to be given to continue."""
     store = Store(f"sqlite:///{tmp_path}/kept.db")
     session = driver.session(wires(), None, router=router(global_default="house"), store=store)
     driver.ask(session, "Hi")
@@ -360,7 +360,7 @@ def test_a_session_without_a_model_is_stored_and_loaded(driver: Driver, tmp_path
 
 
 def test_a_later_turn_sees_the_partial_reply_before_it(driver: Driver) -> None:
-    """The choice is made when the turn begins, with what the stream before it left in the history."""
+    """The choice is made when the turn begins, after the partial reply of the earlier stream is stored."""
     seen: list[int] = []
 
     def recommend(request: Any) -> None:

@@ -1,4 +1,4 @@
-"""Servers between a client and a provider: a proxy, a TLS front with a certificate of its own authority, an HTTP/2 server."""
+"""Servers between a client and a provider: a proxy, a TLS front with its own authority, an HTTP/2 server."""
 
 import base64
 import contextlib
@@ -149,7 +149,7 @@ class Http2Server(LoopbackServer):
 
 @dataclass(frozen=True)
 class Authority:
-    """A certificate authority that no client trusts by default. ``server()`` and ``client()`` are contexts made with it."""
+    """A certificate authority that no client trusts by default. ``server()`` and ``client()`` return its contexts."""
 
     certificate: Path
     leaf: Path

@@ -69,7 +69,7 @@ BLOCKS = [
 @pytest.mark.parametrize("model", MODELS)
 @given(texts_before=st.lists(texts, max_size=5), more=texts)
 def test_a_longer_history_is_never_estimated_lower(model: str, texts_before: list[str], more: str) -> None:
-    """Another message, or a longer one, never lowers the estimate; nothing at all still counts 1."""
+    """Another message, or a longer one, never lowers the estimate; an empty history counts 1."""
     history = [Message.user(text) for text in texts_before]
     before = estimate_tokens(model, history, [])
     assert before >= 1
@@ -101,7 +101,7 @@ def test_tools_count(model: str) -> None:
 
 
 def test_native_tools_count() -> None:
-    """Their schemas are not to be seen, so each counts alike; what is no schema counts nothing."""
+    """Their schemas are unknown, so all count the same; a value that is not a schema counts nothing."""
     own = ToolDefinition(name="web_search", provider_raw={"by": "anthropic", "native": {"type": "web_search"}})
     odd = TOOL.model_copy(update={"input_schema": {"type": "object", "items": {"anyOf": [True]}, "default": 3}})
     bare, with_own, with_odd = (measure_request([], tools) for tools in ([], [own], [odd]))
@@ -136,7 +136,7 @@ def test_models_toml_overrides_the_tables() -> None:
 
 
 def test_every_tokenizer_has_weights() -> None:
-    """And is like one that there is."""
+    """Each tokenizer is based on an existing one."""
     names = {row["name"] for row in rows("tokenizer")}
     for row in rows("tokenizer"):
         assert weights_for("acme:x", TokenEstimate(tokenizer=row["name"])).words > 0
@@ -172,7 +172,7 @@ WEBP = b"RIFF\0\0\0\0WEBP"
     ],
 )
 def test_the_size_of_an_image_is_read_from_its_header(data: bytes, size: Size | None) -> None:
-    """Whatever is cut off or no image has no size, and that is no error."""
+    """Truncated data and data that is not an image have no size; that is not an error."""
     assert image_size(encoded(data).data) == size
     assert image_size("not base64!") is None
 
@@ -200,13 +200,13 @@ def test_documents_and_recordings_have_a_length() -> None:
     ],
 )  # fmt: skip
 def test_images_count_as_providers_document(rule: ImageRule, size: Size | None, tokens: float) -> None:
-    """The examples on their pages; an unknown size counts as a middling one."""
+    """The examples on their pages; an unknown size counts as a medium one."""
     assert rule.tokens(size, None) == tokens
     assert ImageRule(low=85).tokens(size, "low") == 85
 
 
 def test_an_image_of_many_patches_is_scaled_down() -> None:
-    """About as many patches as there may be, and never a size below nothing."""
+    """It has about the maximum number of patches, and its size is never negative."""
     rule = ImageRule(rule="patches", fixed=0, each=1, side=32, most=1536, longest=99_999, shortest=99_999)
     assert 1400 < rule.tokens(Size(1800, 2400), None) <= 1536
     assert rule.tokens(Size(0, 0), None) >= 1

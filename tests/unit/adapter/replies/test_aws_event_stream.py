@@ -1,4 +1,4 @@
-"""AWS event streams: frames however they are cut, and nothing that is damaged."""
+"""AWS event streams: whole frames for any cut of the bytes, and no damaged ones."""
 
 import json
 import struct
@@ -44,7 +44,7 @@ def test_botocore_reads_the_same_frames() -> None:
 
 @given(at=st.integers(0, len(BODY) - 1), bit=st.integers(0, 7))
 def test_a_flipped_bit_is_always_noticed(at: int, bit: int) -> None:
-    """Both checksums together cover every byte: the frames before it, then an error, or a message that never ends."""
+    """Two checksums cover every byte. The frames before it are returned; then there is an error, or no end."""
     damaged = bytearray(BODY)
     damaged[at] ^= 1 << bit
     decoder = AwsEventStreamDecoder()
@@ -62,7 +62,7 @@ def test_a_flipped_bit_is_always_noticed(at: int, bit: int) -> None:
 
 @given(cut=st.integers(0, len(BODY) - 1))
 def test_a_truncated_message_is_no_frame(cut: int) -> None:
-    """The end of the bytes completes nothing."""
+    """The end of the bytes does not complete a message."""
     whole = decode(BODY[:cut], 7)
     assert whole == FRAMES[: len(whole)]
     assert len(whole) < len(FRAMES)
@@ -110,7 +110,7 @@ BROKEN_HEADERS = [b"\1x", b"\1x\x63", b"\1x\7\0\xffshort", b"\1x\5abc", b"\1\xff
 
 @pytest.mark.parametrize("headers", BROKEN_HEADERS)
 def test_unreadable_headers_are_malformed(headers: bytes) -> None:
-    """Cut ones, unknown types, texts that are none."""
+    """Truncated headers, unknown types, invalid UTF-8."""
     with pytest.raises(MalformedReplyError, match="headers"):
         decode(_raw(headers))
 

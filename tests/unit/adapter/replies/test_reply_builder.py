@@ -1,4 +1,4 @@
-"""From what an adapter read to a message: ids, cost, time, and what the deltas alone add up to."""
+"""Builds messages from decoded content: ids, cost, time, and the sum of the deltas."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -55,7 +55,7 @@ def message(
 
 
 def test_a_message_records_where_it_comes_from() -> None:
-    """Ids and time from the context, the model that served, the provider's notes under the provider's name."""
+    """It has ids and time from the context, the served model, and the provider's raw fields under its name."""
     routing = RoutingDecisionRecord(mode=RoutingMode.MANUAL, chosen_model="toy:m", reason="asked for")
     built = message(reply(routing=routing, user_id="usr_1", team_id="team_1"), TextBlock(text="Hi"))
     assert (built.id, built.session_id, built.role) == ("01M7YJFK7P2ZFT4X2CGGZPP6M5", "sess_1", Role.ASSISTANT)
@@ -73,7 +73,7 @@ def test_a_reply_without_a_model_name_has_the_requested_one() -> None:
 
 
 def test_a_reply_can_be_truncated_or_have_a_channel() -> None:
-    """Both are the adapter's to say."""
+    """The adapter decides both."""
     cut = reply().build(
         (), model=None, stop_reason=None, usage=None, raw={}, status=MessageStatus.ERROR, channel=Channel.COMMENTARY
     )
@@ -120,7 +120,7 @@ class TestCost:
     @pytest.mark.parametrize("prices", [None, Prices("toy:m-2026")])
     @pytest.mark.parametrize(("seconds", "latency"), [(1.2344, 1234), (-5, 0)])
     def test_latency_is_measured_from_the_request(self, prices: Prices | None, seconds: float, latency: int) -> None:
-        """In milliseconds; a clock that stepped back makes no negative one."""
+        """In milliseconds; a clock that is set back gives no negative latency."""
         of = reply(started_at=NOW - timedelta(seconds=seconds), prices=prices)
         priced = message(of, usage=self.usage).metadata.usage
         assert priced is not None
@@ -141,7 +141,7 @@ DELTAS = (
 
 
 def test_deltas_add_up_to_blocks() -> None:
-    """In the order of their indices; a call that was not finished is none."""
+    """In the order of their indices; an unfinished call is left out."""
     assert fold_deltas(DELTAS) == (
         ThinkingBlock(text="Hm.", signature="c2ln"),
         TextBlock(text="Hello"),

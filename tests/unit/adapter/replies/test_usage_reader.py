@@ -1,4 +1,4 @@
-"""Counts of a usage object: what is none is named, and never summed."""
+"""Counts of a usage object: invalid ones are reported, and never summed."""
 
 import logging
 from decimal import Decimal
@@ -31,7 +31,7 @@ def test_valid_counts_are_read(value: Any, read: int | None) -> None:
 
 
 def test_a_required_count_that_is_missing_is_named() -> None:
-    """Nothing where the format promises a number is not the same as 0."""
+    """A count that the format requires is not 0 if it is missing."""
     count = UsageReader({"b": None})
     assert (count.required("a"), count.required("b")) == (0, 0)
     assert count.unread == ("a", "b")
@@ -50,7 +50,7 @@ def test_paths_lead_into_objects_only() -> None:
     [({"search": 2, "fetch": 0, "odd": -1}, {"search": 2}), (None, {}), ([], {}), ("text", {}), ({}, {})],
 )
 def test_counts_are_read_by_name(value: Any, named: dict[str, int]) -> None:
-    """Zeros say nothing."""
+    """Zeros are left out."""
     assert UsageReader({"tools": value}).counts_by_name("tools") == named
 
 
@@ -89,7 +89,7 @@ def test_more_cached_tokens_than_the_prompt_are_reported() -> None:
 
 @pytest.mark.parametrize("value", [None, {}, [], "", 0, "text", [1], 7])
 def test_a_missing_usage_is_none(value: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """What is not there is not warned of; what makes no sense is."""
+    """A missing usage causes no warning; an invalid one does."""
     with caplog.at_level(logging.WARNING, "dragoman.adapter"):
         assert UsageReader.of(value) is None
     assert bool(caplog.records) == bool(value)

@@ -26,7 +26,7 @@ def answers(*tool_use_ids: str) -> Message:
 
 
 def pair_history(*history: Message, keep_orphans: bool = False) -> tuple[list[str], list[Loss]]:
-    """Each turn as ``role: what``, and the losses."""
+    """Each turn as ``role: content``, and the losses."""
     losses: list[Loss] = []
     turns = pair_calls([Turn.of(message) for message in history], losses, keep_orphans=keep_orphans)
     return [f"{turn.role}: {' '.join(map(render, turn.blocks))}" for turn in turns], losses
@@ -121,7 +121,7 @@ def test_orphans_are_sent_to_a_provider_that_stores_earlier_turns() -> None:
 
 
 def test_native_answers_stay_where_they_are() -> None:
-    """A provider's own kind of result is not ours to pair."""
+    """Results of a provider's own kind are not paired."""
     native = ProviderBlock(provider="openai", kind="computer_call_output", data={})
     turns, losses = pair_history(asks("a"), Message(role=Role.TOOL, content=(native, result("a"))))
     assert turns == ["assistant: call a", "tool: provider answer a"]
@@ -158,13 +158,13 @@ def test_a_renamed_call_keeps_what_its_issuer_noted() -> None:
 
 
 def test_results_keep_their_places_in_the_message() -> None:
-    """Those behind an orphan too: what their issuer noted is found by its place."""
+    """Also those after an orphan: the issuer's raw fields are found by their place."""
     turns = pair_calls([Turn.of(asks("a", "b")), Turn.of(answers("b", "x", "a"))], [])
     assert [turn.origins for turn in turns] == [(0, 1), (0, 2), (-1, -1)]
 
 
 def test_a_loss_of_a_block_that_is_in_no_message_names_no_type() -> None:
-    """There is no block to look at."""
+    """There is no block that has a type."""
     losses: list[Loss] = []
     pair_calls([Turn.synthetic(asks("a"), Role.TOOL, (result("x"),))], losses)
     assert [(loss.block_index, loss.block_type) for loss in losses] == [(-1, "")]

@@ -1,4 +1,4 @@
-"""Projection by example: what becomes of each kind of thing that a model cannot take."""
+"""Projection by example: the replacement of each kind of content that a model does not accept."""
 
 from typing import Any
 
@@ -64,7 +64,7 @@ def test_a_fitting_history_passes_unchanged() -> None:
 
 class TestThinking:
     def test_own_thinking_that_a_wire_never_takes_is_no_loss(self) -> None:
-        """Its own thinking, on a wire that takes none; another model's is one."""
+        """Its own thinking is no loss on a wire without thinking; another model's is one."""
         mine = Message.assistant([ThinkingBlock(text="Hm.")], metadata=MessageMetadata(model="p:m", provider="p"))
         assert [loss.severity for loss in to(Message.user("Hi"), mine).losses if loss.kind is LossKind.THINKING] == [
             Severity.INFO
@@ -75,7 +75,7 @@ class TestThinking:
     reply = Message.assistant([signed, RedactedThinkingBlock(data="x"), TextBlock(text="4")], metadata=BY_ANTHROPIC)
 
     def test_its_issuer_gets_thinking_back(self) -> None:
-        """Signed and redacted, as it was."""
+        """Signed and redacted, unchanged."""
         assert to(self.reply, thinking_policy=ThinkingPolicy(reads_from=("anthropic:claude-*",))).losses == ()
 
     def test_other_models_do_not_get_thinking(self) -> None:
@@ -314,19 +314,19 @@ class TestEmptiness:
         ],
     )
     def test_an_empty_message_is_dropped(self, role: Role, takes_empty: str, turns: int, lost: list[str]) -> None:
-        """A system prompt may be a placeholder: without a word nothing is lost."""
+        """A system prompt may be a placeholder: without text nothing is lost."""
         projection = to(Message(role=role), Message.user("Hi"), supports_empty_text=takes_empty)
         assert len(projection.turns) == turns + 1
         assert kinds(projection) == lost
 
     def test_a_message_that_lost_all_its_blocks_is_not_sent(self) -> None:
-        """Even where empty messages are taken."""
+        """Even if empty messages are accepted."""
         projection = to(Message.assistant([TestThinking.signed]), Message.user("Hi"))
         assert roles(projection) == ["user"]
         assert kinds(projection) == ["thinking", "empty_message"]
 
     def test_an_emptied_history_gets_a_user_message(self) -> None:
-        """No wire takes a request without any message; an empty history is not made up for."""
+        """No wire accepts a request without messages; an empty history stays empty."""
         projection = to(Message.assistant([TestThinking.signed]))
         assert [(turn.role, turn.blocks) for turn in projection.turns] == [(Role.USER, (TextBlock(text="Continue."),))]
         assert kinds(projection) == ["thinking", "empty_message", "empty_message"]
@@ -349,7 +349,7 @@ class TestNeighbours:
         assert projection.losses == ()
 
     def test_neighbours_are_merged_if_results_must_follow_directly(self) -> None:
-        """What each may keep was decided before: thinking of one is not taken for that of the other."""
+        """Thinking is filtered before the merge, by the model of each message."""
         projection = to(*self.history, thinking_policy=ThinkingPolicy(reads_from=("anthropic:*",)))
         assert roles(projection) == ["assistant", "tool", "tool"]
         assert [block.type for block in projection.turns[0].blocks] == ["tool_use", "tool_use"]
@@ -389,7 +389,7 @@ class TestCritical:
         assert kinds(to(self.critical_message(critical))) == ["thinking", "media"]
 
     def test_a_change_of_form_is_no_loss(self) -> None:
-        """What is critical is there, in other words."""
+        """The critical content is sent in another form."""
         resource = ResourceBlock(resource_request_id="r", uri="u", resource_type="file", content="x")
         assert kinds(to(Message.user([resource], metadata=MessageMetadata(critical=True)))) == ["flattened"]
 

@@ -192,7 +192,7 @@ def test_a_permissive_target_keeps_tools_unchanged(model: str) -> None:
 
 
 def test_a_tool_returns_to_its_own_provider_unchanged() -> None:
-    """What it once accepted is not cut down for it."""
+    """A schema that it accepted before is not reduced."""
     adapter = get_adapter("ollama:qwen3:4b")
     function = {"name": "count", "description": "", "parameters": PAGES}
     native = {

@@ -220,7 +220,7 @@ def test_repeated_ids_are_distinguished_by_occurrence() -> None:
 
 
 def test_media_become_blocks() -> None:
-    """Of what Amazon keeps, only Bedrock can read; a document in pieces is one text."""
+    """Only Bedrock can read stored files; a document in pieces is one text."""
     messages, _, _ = BedrockAdapter(CLAUDE).from_wire_request(BODIES[11], context())
     _, facts, pieces, markdown, kept, unknown = messages[0].content
     assert isinstance(facts, DocumentBlock)
@@ -239,7 +239,7 @@ def test_media_become_blocks() -> None:
 
 
 def test_an_empty_field_does_not_hide_later_content() -> None:
-    """A request without instructions may be given some."""
+    """Instructions can be added to a request without any."""
     adapter = BedrockAdapter(CLAUDE)
     messages, tools, options = adapter.from_wire_request({"messages": [HI], "system": []}, context())
     wire = adapter.to_wire([Message.system("Be brief."), *messages], tools, options)

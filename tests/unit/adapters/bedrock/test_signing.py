@@ -131,14 +131,14 @@ def test_async_requests_are_signed_alike() -> None:
 
 
 def test_a_client_with_auth_needs_no_key() -> None:
-    """One without needs one; a key that was given goes before the environment's."""
+    """A client without auth needs one; an explicit key takes precedence over the environment's."""
     assert sent(SigV4Auth(session=session()))
     with httpx.Client() as plain, pytest.raises(MissingKeyError):
         HttpTransport(client=plain, environ=ENVIRON).send(ADAPTER, WIRE)
 
 
 def test_the_region_is_given_or_read_from_the_address() -> None:
-    """Elsewhere it cannot be known."""
+    """Otherwise it is unknown."""
     local = sent(SigV4Auth("us-west-2", session=session()), base_url="http://proxy.test")
     assert "/us-west-2/bedrock/" in local.headers["authorization"]
     with pytest.raises(ConfigurationError, match="no AWS region"):
@@ -146,7 +146,7 @@ def test_the_region_is_given_or_read_from_the_address() -> None:
 
 
 def test_missing_credentials_name_what_to_do() -> None:
-    """And names no secret."""
+    """The message contains no secret."""
 
     class Empty:
         def get_credentials(self) -> None:
@@ -157,7 +157,7 @@ def test_missing_credentials_name_what_to_do() -> None:
 
 
 def test_without_botocore_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At once, not at the first request; with it, a session is made where none is given."""
+    """The error comes at once, not at the first request; with botocore, a missing session is created."""
     assert SigV4Auth()
     monkeypatch.setitem(sys.modules, "botocore.session", None)
     with pytest.raises(MissingExtraError, match=r"dragoman\[bedrock\]"):

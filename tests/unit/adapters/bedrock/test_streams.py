@@ -66,7 +66,7 @@ def failure(events: list[StreamEvent]) -> ErrorEvent:
 
 
 def test_a_stream_has_the_content_of_its_events() -> None:
-    """And agrees with its unstreamed twin."""
+    """It agrees with its unstreamed twin."""
     events = stream([START, *THOUGHT, *SAID, *CALLED, END])
     message = complete(events)
     assert [type(event) for event in events] == [
@@ -88,7 +88,7 @@ def test_a_stream_has_the_content_of_its_events() -> None:
 
 
 def test_a_stream_without_its_usage_is_truncated() -> None:
-    """The message may have stopped: what it cost is not known. An unfinished call runs nothing."""
+    """Even after the message has stopped, because its cost is unknown. An unfinished call does not run."""
     failed = failure(stream([START, *SAID, *CALLED[:3], STOP]))
     assert isinstance(failed.error, errors.StreamTruncatedError)
     assert failed.partial is not None
@@ -98,7 +98,7 @@ def test_a_stream_without_its_usage_is_truncated() -> None:
 
 
 def test_an_empty_stream_has_no_partial_message() -> None:
-    """There is nothing to hand over."""
+    """There is no content for one."""
     assert failure(stream([])).partial is None
 
 
@@ -115,7 +115,7 @@ EXCEPTIONS = [
 
 @pytest.mark.parametrize(("name", "kind"), EXCEPTIONS)
 def test_an_exception_in_mid_stream_is_typed(name: str, kind: type[errors.ProviderError]) -> None:
-    """As the same one is by HTTP; what had arrived is handed over."""
+    """It has the class that it has by HTTP, with the partial message."""
     failed = failure(stream([START, *SAID, frame(name, {"message": "It broke"}, kind="exception"), END]))
     assert type(failed.error) is kind
     assert "It broke" in str(failed.error)
@@ -144,14 +144,14 @@ BROKEN: list[list[bytes]] = [
 
 @pytest.mark.parametrize("chunks", BROKEN)
 def test_events_that_do_not_fit_together_are_malformed(chunks: list[bytes]) -> None:
-    """Doubled, lost or swapped ones, and what is no event."""
+    """Repeated, lost or swapped events, and data that is not an event."""
     failed = failure(stream([*chunks, END]))
     assert isinstance(failed.error, errors.MalformedReplyError)
 
 
 @pytest.mark.parametrize("empty", [started(0), delta(0), stopped(0)])
 def test_an_empty_block_breaks_nothing(empty: bytes) -> None:
-    """Texts are not announced, so that an empty one shows only in its end."""
+    """Texts have no start event, so only the end of an empty text arrives."""
     assert complete(stream([START, empty, END])).text == ""
 
 
@@ -203,7 +203,7 @@ def test_redacted_thinking_is_one_blob(pieces: list[bytes]) -> None:
 
 
 def test_unsigned_thinking_has_no_signature() -> None:
-    """As other families give it."""
+    """Other families send it so."""
     message = complete(stream([START, *THOUGHT[:2], stopped(0), END], NOVA))
     assert message.content == (ThinkingBlock(text="Hm."),)
 

@@ -53,7 +53,7 @@ FINISHES = [
 
 @pytest.mark.parametrize(("native", "reason"), FINISHES)
 def test_every_finish_reason_has_a_meaning(native: str, reason: StopReason) -> None:
-    """A new word means that the turn is over."""
+    """An unknown word means that the turn is over."""
     assert read(reply(native, content=[text("Hi")])).stop_reason is reason
 
 
@@ -63,7 +63,7 @@ def test_a_reply_with_calls_ends_for_them() -> None:
 
 
 def test_billed_units_are_counted() -> None:
-    """What was processed includes Cohere's own prompt, which is not billed; the subsets are reported with it."""
+    """The processed tokens include Cohere's own prompt, which is not billed; the subsets come from them."""
     counts = {
         "billed_units": {"input_tokens": 267.0, "output_tokens": 66.0, "search_units": 2},
         "tokens": {"input_tokens": 34, "output_tokens": 70, "reasoning_tokens": 7, "image_tokens": 259},
@@ -77,7 +77,7 @@ def test_billed_units_are_counted() -> None:
 
 
 def test_without_billed_units_the_tokens_count() -> None:
-    """Then those from the cache are part of the input."""
+    """In these counts the cached tokens are part of the input."""
     counts = {"tokens": {"input_tokens": 500, "output_tokens": 5}, "cached_tokens": 448}
     usage = read({**reply(content=[text("Hi")]), "usage": counts}).usage
     assert usage is not None
@@ -86,7 +86,7 @@ def test_without_billed_units_the_tokens_count() -> None:
 
 @pytest.mark.parametrize("counts", [None, {}, {"tokens": {}}, {"billed_units": {"search_units": 1}}])
 def test_unknown_counts_are_none(counts: Any) -> None:
-    """No usage is not a usage of nothing."""
+    """A missing usage is not zero."""
     assert read({**reply(content=[text("Hi")]), "usage": counts}).usage is None
 
 
@@ -119,7 +119,7 @@ CUTS: list[tuple[str, Native, str]] = [
 
 @pytest.mark.parametrize(("arguments", "given", "raw"), CUTS)
 def test_truncated_arguments_run_nothing(arguments: str, given: Native, raw: str) -> None:
-    """Half an object, or nothing where the limit struck, stays text."""
+    """Half an object, or nothing at the limit, stays text."""
     (called,) = read(reply("MAX_TOKENS", tool_calls=[call(arguments)])).content
     assert isinstance(called, ToolUseBlock)
     assert (called.input, called.raw_input) == (given, raw)

@@ -1,4 +1,4 @@
-"""What single endpoints do otherwise, as their tables say it."""
+"""The differences of single endpoints, as declared in their tables."""
 
 import json
 from decimal import Decimal
@@ -91,14 +91,14 @@ def test_deepseek_gets_its_reasoning_back() -> None:
 
 
 def test_deepseek_promises_json_but_no_schema() -> None:
-    """Which is a loss."""
+    """The schema is a loss."""
     body, wire = sent([Message.user("Hi")], adapter("deepseek"), output_schema={"type": "object", "properties": {}})
     assert body["response_format"] == {"type": "json_object"}
     assert losses(wire) == [("option", "output_schema")]
 
 
 def test_perplexity_alternates_and_cites() -> None:
-    """Neighbours of one role are one message; the list of what was searched backs the answer."""
+    """Neighbours of one role are one message; the searched pages become citations."""
     sonar = adapter("perplexity", "sonar")
     body, wire = sent([Message.user("a"), Message.user([TextBlock(text="b")]), Message.user("c")], sonar)
     assert body["messages"] == [{"role": "user", "content": [{"type": "text", "text": text} for text in "abc"]}]
@@ -161,7 +161,7 @@ def test_xai_models_have_effort_levels_of_their_own(model: str, effort: str, wri
 
 @pytest.mark.parametrize("name", ["huggingface", "writer", "perplexity"])
 def test_some_streams_end_without_a_marker(name: str) -> None:
-    """Then the finish reason and the counts must have come, in one chunk or in two."""
+    """Then the finish reason and the counts are required, in one chunk or in two."""
     usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
     text_chunk, finished = handwritten_chunk({"content": "Hi"}), handwritten_chunk({}, "stop")
     whole = (
@@ -175,18 +175,18 @@ def test_some_streams_end_without_a_marker(name: str) -> None:
 
 
 def test_a_custom_server_may_omit_fields() -> None:
-    """A finish reason is enough there."""
+    """A finish reason is enough for it."""
     chunks = [handwritten_chunk({"content": "Hi"}), handwritten_chunk({}, "stop")]
     assert isinstance(stream(chunks, adapter("compatible"))[-1], MessageComplete)
 
 
 def test_writer_has_a_path_of_its_own() -> None:
-    """Behind the same base URL as everything else."""
+    """Under the same base URL as all other paths."""
     assert sent([Message.user("Hi")], adapter("writer"))[1].path == "/chat"
 
 
 def test_plain_text_documents_become_text() -> None:
-    """Files that are none of text are left out and named."""
+    """Other files are left out, which is a loss."""
     text = DocumentBlock(source=MediaSource(kind="text", data="One"), title="a.txt")
     file = DocumentBlock(source=MediaSource(kind="base64", data="aGk="), media_type="application/pdf")
     body, wire = sent([Message.user([text, file])], adapter("groq", "llama-3.3-70b-versatile"))
@@ -208,7 +208,7 @@ def test_plain_text_documents_become_text() -> None:
     ],
 )
 def test_model_families_are_known_at_every_endpoint(name: str, model: str, sees: bool) -> None:
-    """What a family cannot see is left out and named, not sent to be refused."""
+    """Content that a family does not accept is left out with a loss, not sent and refused."""
     image = ImageBlock(source=MediaSource(kind="url", data="https://a.test/b.png"))
     body, wire = sent([Message.user([image])], adapter(name, model))
     content = body["messages"][0]["content"]
@@ -232,5 +232,5 @@ def test_prefill_has_a_field_of_its_own() -> None:
     ],
 )
 def test_finish_reasons_of_their_own_are_read(name: str, finish: str, reason: StopReason) -> None:
-    """What some say beyond the words that all use."""
+    """Some endpoints have reasons beyond the common ones."""
     assert read(handwritten_reply({"content": "Hi"}, finish), adapter(name)).stop_reason is reason

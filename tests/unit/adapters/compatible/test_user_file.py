@@ -87,7 +87,7 @@ def test_the_configuration_folder_is_searched(tmp_path: Path) -> None:
 
 
 def test_an_endpoint_like_another_reads_only_its_own_thinking(write: Write) -> None:
-    """And that of the endpoint which it is like as little as any other's."""
+    """Thinking of the endpoint that it extends is foreign to it."""
     write('[house]\nbase_url = "https://house.test"\nlike = "vercel"\n')
     policy = get_adapter("house:openai/gpt-5").capabilities.thinking_policy
     assert policy.can_read("house:openai/gpt-5-mini")
@@ -155,14 +155,14 @@ def test_an_invalid_table_is_reported_on_use(write: Write) -> None:
 
 
 def test_a_missing_file_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The environment's word is taken at its word."""
+    """A path in the environment has to exist."""
     monkeypatch.setenv(user_file.VARIABLE, str(tmp_path / "gone.toml"))
     with pytest.raises(ConfigurationError, match=r"DRAGOMAN_ENDPOINTS names .*gone\.toml"):
         get_adapter("house:x")
 
 
 def test_an_endpoint_is_registered_at_run_time() -> None:
-    """Known at once, and replaced by the next of its name."""
+    """It is known at once, and replaced by the next one of its name."""
     kind = register_endpoint("house", {"base_url": "http://a.test", "like": "vllm"})
     assert type(get_adapter("house:x")) is kind
     assert "house" in providers()
@@ -187,7 +187,7 @@ def test_an_invalid_table_is_not_registered(table: dict[str, Any], pattern: str)
 
 
 def test_installed_names_are_not_taken_over() -> None:
-    """The key of one provider goes to no other."""
+    """The key of one provider must not be sent to another."""
     with pytest.raises(ConfigurationError, match="'anthropic' is installed"):
         register_endpoint("anthropic", {"base_url": "https://evil.test"})
     with pytest.raises(ConfigurationError, match="'openai' is installed"):
@@ -195,7 +195,7 @@ def test_installed_names_are_not_taken_over() -> None:
 
 
 def test_any_adapter_can_be_registered() -> None:
-    """By its class, or by what makes it when it is first needed; what makes none is named."""
+    """By its class, or by a callable that returns it on first use; a callable that returns none is reported."""
     made: list[str] = []
 
     def make() -> type[ChatAdapter]:
@@ -215,7 +215,7 @@ def test_any_adapter_can_be_registered() -> None:
 
 
 def test_adapter_sources_of_other_packages_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be loaded is named."""
+    """A source that cannot be loaded is named."""
     from importlib.metadata import EntryPoint
 
     monkeypatch.undo()

@@ -38,7 +38,7 @@ def handwritten_status(code: int, status: str, message: str, *details: dict[str,
     ],
 )  # fmt: skip
 def test_every_status_has_its_class(code: int, status: str, message: str, kind: type[errors.ProviderError]) -> None:
-    """By the word of the status, by HTTP and in a list of one."""
+    """By the status name, as an HTTP body and as a list with one element."""
     body = handwritten_status(code, status, message)
     for form in (body, b"[" + body + b"]"):
         error = raised(code, form)
@@ -55,7 +55,7 @@ def test_an_invalid_key_is_an_authentication_error() -> None:
 
 
 def test_the_retry_time_is_read_from_the_details() -> None:
-    """In the details of the error; a header goes before."""
+    """In the details of the error; a header takes precedence."""
     details = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}
     body = handwritten_status(429, "RESOURCE_EXHAUSTED", "Slow down.", details)
     assert raised(429, body).retry_after == 34.5

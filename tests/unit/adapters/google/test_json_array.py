@@ -69,7 +69,7 @@ def test_an_array_is_closed_by_its_own_bracket_only() -> None:
 
 
 def test_a_lone_object_counts_as_an_array_of_one() -> None:
-    """An error is sent so, in place of the array."""
+    """Errors are sent in this form instead of the array."""
     decoder = JsonArrayDecoder()
     assert decoded(decoder, [b' {"error"', b': {"code": 503}}\n']) == [Frame("", b'{"error": {"code": 503}}')]
     assert decoder.closed
@@ -77,7 +77,7 @@ def test_a_lone_object_counts_as_an_array_of_one() -> None:
 
 @pytest.mark.parametrize("garbage", [b"}", b"]", b"oops", b'[{"more": 1}]', b'"text"'])
 def test_data_after_the_array_is_not_ignored(garbage: bytes) -> None:
-    """It becomes a frame that the parser refuses, or that the reader sees."""
+    """It becomes a frame, which the parser or the reader refuses."""
     frames = decoded(JsonArrayDecoder(), [b'[{"a": 1}] ' + garbage])
     assert frames[0].data == b'{"a": 1}'
     assert len(frames) > 1

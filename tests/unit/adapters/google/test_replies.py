@@ -1,4 +1,4 @@
-"""Whole replies: why they ended, what they cost, and what backs them. Replies are handwritten."""
+"""Whole replies: stop reasons, usage and citations. Replies are handwritten."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Requests that were read go back as they came, whatever their spelling. Bodies are handwritten."""
+"""Decoded requests are encoded unchanged, whatever their spelling. Bodies are handwritten."""
 
 from dataclasses import replace
 from typing import Any
@@ -167,7 +167,7 @@ values = st.recursive(
 
 @given(native=st.dictionaries(names, values, max_size=4), encoded=st.dictionaries(names, values, max_size=4))
 def test_a_diff_restores_any_part(native: dict[str, Any], encoded: dict[str, Any]) -> None:
-    """However far our encoding is from what was read, its note leads back."""
+    """However much our encoding differs from the original, the stored diff restores it."""
     assert repr(_sorted(encode_blocks.apply_note(encoded, decode_blocks.note_part(native, encoded)))) == repr(
         _sorted(native)
     )
@@ -220,7 +220,7 @@ def test_an_answer_comes_before_the_users_additions() -> None:
 
 
 def test_googles_schemas_become_json_schemas() -> None:
-    """Types in lower case, null among them, counts as numbers; what only Google knows is left out."""
+    """Types in lower case, null as a type, counts as numbers; Google's own keywords are left out."""
     native = {
         "type": "OBJECT",
         "properties": {
@@ -265,7 +265,7 @@ def test_options_are_read_and_may_be_changed() -> None:
 
 
 def test_nulls_of_a_request_do_not_hide_additions() -> None:
-    """An instruction, tools or settings that come later are sent, though the request had named them with null."""
+    """An instruction, tools or settings that come later are sent, although the request had them as null."""
     messages, _, options = history(
         user({"text": "Hi"}), systemInstruction=None, tools=None, generationConfig=None, toolConfig=None
     )

@@ -89,7 +89,7 @@ def test_counts_after_the_finish_reason_are_counted() -> None:
 
 
 def test_chunks_without_a_prompt_count_keep_earlier_counts() -> None:
-    """Vertex AI's chunks name the kind of traffic long before they count."""
+    """Vertex AI's chunks have the traffic type before they have counts."""
     message = streamed(
         sse(
             handwritten_chunk({"text": "a"}, counts={"trafficType": "ON_DEMAND"}),
@@ -113,7 +113,7 @@ def test_chunks_without_a_prompt_count_keep_earlier_counts() -> None:
     ],
 )
 def test_a_stream_without_a_final_reason_is_truncated(chunks: list[dict[str, Any]]) -> None:
-    """More content takes a reason back, and code that Google has yet to run is not the end."""
+    """A finish reason does not count if content follows, or if Google still has to run code."""
     last = failure(sse(*chunks))
     assert isinstance(last.error, StreamTruncatedError)
     assert last.partial is not None
@@ -121,7 +121,7 @@ def test_a_stream_without_a_final_reason_is_truncated(chunks: list[dict[str, Any
 
 
 def test_a_reason_in_two_chunks_ends_at_the_second() -> None:
-    """Code runs between them."""
+    """Google runs code between the chunks."""
     message = streamed(
         sse(
             handwritten_chunk({"executableCode": {"language": "PYTHON", "code": "1"}}, reason="STOP"),
@@ -135,7 +135,7 @@ def test_a_reason_in_two_chunks_ends_at_the_second() -> None:
 
 
 def test_a_blocked_prompt_is_a_refusal_with_usage() -> None:
-    """There is no candidate, and the reason is noted."""
+    """There is no candidate, and the reason is kept."""
     blocked = {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 7}}
     for message in (streamed(sse(blocked)), read(blocked)):
         assert message.content == ()
@@ -154,7 +154,7 @@ def test_an_empty_reply_is_malformed() -> None:
 
 
 def test_an_error_in_mid_stream_has_its_class() -> None:
-    """What came before is kept."""
+    """The partial message is kept."""
     error = {"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}
     last = failure(sse(handwritten_chunk({"text": "Hi"}), error))
     assert isinstance(last.error, OverloadedError)
@@ -193,7 +193,7 @@ WHOLE_ARGUMENTS = {"steps": ["Boil", "Serve"], "who": {"a.b": True}, "n": 2, "no
 
 
 def test_arguments_by_path_are_assembled() -> None:
-    """The call ends when its last piece does, and its signature goes back with it."""
+    """The call ends with its last piece, and its signature is sent back with it."""
     chunks = sse(*PARTIAL_CALL, handwritten_chunk(reason="STOP", counts=COUNTS))
     message = streamed(chunks, VERTEX)
     (call,) = message.tool_uses
@@ -227,7 +227,7 @@ def test_an_invalid_path_is_malformed(path: str) -> None:
 
 
 def test_other_candidates_are_kept() -> None:
-    """They come mixed, and the reply is whole when each of them is."""
+    """Their chunks are mixed, and the reply is complete when all candidates are."""
     first = {"content": {"parts": [{"text": "A"}]}, "index": 0}
     second = {"content": {"parts": [{"text": "B"}]}, "index": 1}
     chunks = [

@@ -77,7 +77,7 @@ def body(*messages: Message, adapter: GoogleAdapter = GEMINI_3, **options: Any) 
 
 
 def return_trip(native: dict[str, Any], adapter: GoogleAdapter = GEMINI_3) -> dict[str, Any]:
-    """A request, read and written again."""
+    """A request, decoded and encoded again."""
     messages, tools, options = adapter.from_wire_request(native, context(adapter))
     written: dict[str, Any] = json.loads(adapter.to_wire(messages, tools, options).body)
     return written

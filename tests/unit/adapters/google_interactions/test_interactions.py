@@ -1,4 +1,4 @@
-"""The Interactions API: recorded exchanges, and handwritten ones for what was not recorded."""
+"""The Interactions API: recorded exchanges, and handwritten ones for the rest."""
 
 import json
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def written(*messages: Message, **options: Any) -> dict[str, Any]:
 
 @pytest.mark.exchanges
 def test_recorded_replies_agree_with_the_oracle() -> None:
-    """Text, thoughts, calls, why they ended and what they cost; whole and streamed."""
+    """Text, thoughts, calls, stop reasons and usage; whole and streamed."""
     exchanges = recorded()
     assert len(exchanges) > 10
     for exchange in exchanges:
@@ -93,7 +93,7 @@ def test_recorded_replies_are_sent_back_unchanged() -> None:
 
 @pytest.mark.exchanges
 def test_a_truncated_recorded_stream_never_succeeds() -> None:
-    """At any byte before its terminal event; and where it is split is not to be seen."""
+    """At any byte before its terminal event; the size of the chunks makes no difference."""
     streams = sorted((each for each in recorded() if each.streamed), key=lambda each: len(each.body))
     for exchange in streams[:4]:
         body = exchange.body
@@ -136,7 +136,7 @@ CALL = {"type": "function_call", "id": "c1", "name": "add", "arguments": {"x": 1
     ],
 )
 def test_every_status_has_its_meaning(status: str, steps: list[dict[str, Any]], meaning: StopReason) -> None:
-    """Calls wait for their results; what is still worked on is a pause."""
+    """A status with open calls is tool_use; an unfinished interaction is a pause."""
     assert read(handwritten(*steps, status=status)).stop_reason is meaning
 
 
@@ -215,7 +215,7 @@ def test_a_stored_conversation_continues_with_results_only() -> None:
 
 
 def test_options_have_their_names() -> None:
-    """Levels in lower case, one function by name, a schema in its format; the rest is named as lost."""
+    """Levels in lower case, one function by name, a schema in its format; the others are losses."""
     schema = {"type": "object"}
     options = AdapterOptions(
         temperature=0.5, max_output_tokens=5, effort="max", thinking=True, tool_choice=NamedTool("add"),
@@ -266,7 +266,7 @@ def test_truncated_arguments_run_nothing() -> None:
 
 
 def test_an_error_in_mid_stream_has_its_class() -> None:
-    """By the word that Google gives it."""
+    """The error code decides it."""
     error = {"event_type": "error", "error": {"code": "internal", "message": "Oops"}}
     last = streamed(frames(CREATED, error))[-1]
     assert isinstance(last, ErrorEvent)
@@ -274,7 +274,7 @@ def test_an_error_in_mid_stream_has_its_class() -> None:
 
 
 def test_annotations_count_bytes_and_follow_their_text() -> None:
-    """They come as deltas of their own."""
+    """They come in separate deltas."""
     note = {"type": "url_citation", "url": "https://a.example", "start_index": 3, "end_index": 6}
     body = frames(
         CREATED,
@@ -310,7 +310,7 @@ def test_invalid_requests_are_refused(body: Any) -> None:
 
 
 def test_thinking_of_generate_content_is_not_sent() -> None:
-    """Each reads its own signatures alone."""
+    """Each API reads only its own signatures."""
     message = Message.assistant(
         (ThinkingBlock(text="hm", signature="x"), TextBlock(text="Yes.")),
         metadata=MessageMetadata(model="google:gemini-3-flash-preview", provider="google"),

@@ -1,4 +1,4 @@
-"""Streamed interactions, by hand: what was lost, doubled or broken off on the way, and what else a step may bring."""
+"""Streamed interactions, handwritten: lost, repeated and truncated events, and rare contents of steps."""
 
 import json
 from typing import Any
@@ -46,7 +46,7 @@ def message(*events: dict[str, Any]) -> Message:
 
 @pytest.mark.parametrize("given", [{}, {"x": 1}])
 def test_an_unfinished_call_runs_nothing(given: dict[str, Any]) -> None:
-    """Though its arguments are an object by then."""
+    """Even if its arguments already are an object."""
     (call,) = partial(CREATED, start(0, type="function_call", id="c1", name="add", arguments=given)).tool_uses
     assert call.input == {}
     assert call.raw_input == ('{"x":1}' if given else "")
@@ -54,7 +54,7 @@ def test_an_unfinished_call_runs_nothing(given: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("opening", [[], [CREATED, CREATED]])
 def test_the_message_starts_once(opening: list[dict[str, Any]]) -> None:
-    """Be the first event lost or doubled."""
+    """Even if the first event is lost or repeated."""
     first, *others = streamed(frames(*opening, CALL, stop(0), END))
     assert isinstance(first, MessageStart)
     assert not any(isinstance(event, MessageStart) for event in others)
@@ -62,7 +62,7 @@ def test_the_message_starts_once(opening: list[dict[str, Any]]) -> None:
 
 
 def test_a_second_interaction_is_malformed() -> None:
-    """Two replies are not made one."""
+    """Two replies are not merged."""
     other = {"event_type": "interaction.created", "interaction": {"id": "v1_y", "model": GEMINI.model}}
     last = streamed(frames(CREATED, other))[-1]
     assert isinstance(last, ErrorEvent)
@@ -82,7 +82,7 @@ def test_a_second_interaction_is_malformed() -> None:
     ],
 )
 def test_events_of_closed_steps_are_malformed(events: list[dict[str, Any]]) -> None:
-    """Something was lost or doubled on the way: a typed error, and what had arrived."""
+    """An event was lost or repeated: a typed error with the partial message."""
     *before, last = streamed(frames(CREATED, *events))
     assert isinstance(last, ErrorEvent)
     assert isinstance(last.error, errors.MalformedReplyError)
@@ -107,13 +107,13 @@ def test_parallel_calls_keep_their_own_arguments() -> None:
 
 
 def test_a_call_without_its_end_runs_nothing() -> None:
-    """Whether more of its arguments was to come is unknown."""
+    """Its arguments may be incomplete."""
     (call,) = message(CREATED, CALL, delta(0, type="arguments_delta", arguments="{}"), END).tool_uses
     assert call.raw_input == "{}"
 
 
 def test_content_in_a_step_start_is_emitted() -> None:
-    """Texts and signatures that need no deltas."""
+    """Texts and signatures that arrive without deltas."""
     thought = start(0, type="thought", summary=[{"type": "text", "text": "Hm."}], signature="c2ln")
     output = start(1, type="model_output", content=[{"type": "text", "text": "Yes"}])
     events = streamed(frames(CREATED, thought, output, delta(1, type="text", text="."), stop(1), END))
@@ -133,7 +133,7 @@ def test_steps_may_arrive_at_the_end() -> None:
 
 
 def test_signatures_belong_to_their_step() -> None:
-    """That of a call goes back with it, and is no thinking."""
+    """The signature of a call is sent back with it, and is not thinking."""
     signed = delta(0, type="thought_signature", signature="c2ln")
     events = streamed(frames(CREATED, CALL, signed, stop(0), END))
     assert not any(isinstance(event, ThinkingDelta) for event in events)
@@ -190,7 +190,7 @@ def test_usage_comes_with_any_event() -> None:
     ],
 )
 def test_error_codes_have_their_class(code: str, kind: type[errors.ProviderError]) -> None:
-    """The published ones, and those of Google's other errors; by HTTP and in mid-stream alike."""
+    """The documented codes and those of Google's other errors, by HTTP and in streams."""
     error = {"error": {"code": code, "message": "Oops"}}
     last = streamed(frames(CREATED, {"event_type": "error", **error}))[-1]
     assert isinstance(last, ErrorEvent)
@@ -201,7 +201,7 @@ def test_error_codes_have_their_class(code: str, kind: type[errors.ProviderError
 
 
 def test_an_input_that_is_too_long_has_its_own_class() -> None:
-    """Though its code is that of any wrong request."""
+    """Although its code is that of every invalid request."""
     message_text = "The input token count (9) exceeds the maximum number of tokens allowed (8)."
     error = {"event_type": "error", "error": {"code": "invalid_request", "message": message_text}}
     last = streamed(frames(CREATED, error))[-1]
@@ -220,7 +220,7 @@ def test_plain_text_documents_are_sent_as_text() -> None:
 
 
 def test_the_rules_of_the_wire_find_missing_results() -> None:
-    """What conformance judges requests by, as none was recorded that holds both a call and its result."""
+    """Conformance uses these rules, because no recorded request holds both a call and its result."""
     call = {"type": "function_call", "id": "c1", "name": "add", "arguments": {}}
     result = {"type": "function_result", "call_id": "c1", "name": "add", "result": "2"}
     ask = {"type": "user_input", "content": [{"type": "text", "text": "Hi"}]}

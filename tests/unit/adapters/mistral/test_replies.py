@@ -1,4 +1,4 @@
-"""Replies of Mistral: thinking in parts, references, arguments of either kind, and its reasons to stop."""
+"""Replies of Mistral: thinking in parts, references, both kinds of arguments, and its stop reasons."""
 
 import json
 from typing import Any
@@ -39,7 +39,7 @@ def text(value: str) -> dict[str, Any]:
 
 
 def test_content_may_be_a_list() -> None:
-    """Thinking is a block of its own; the reply goes back as it came."""
+    """Thinking is a separate block; the reply is sent back unchanged."""
     content = [THINKING, text("Hi")]
     message = read(handwritten_reply({"content": content}), ADAPTER)
     assert message.content == (ThinkingBlock(text="Hm"), TextBlock(text="Hi"))
@@ -58,7 +58,7 @@ def test_references_are_citations_of_the_text_before_them() -> None:
 
 
 def test_a_reference_without_text_is_kept() -> None:
-    """As a part of its own, which no one else can read."""
+    """As a separate part, which only Mistral can read."""
     content = [REFERENCE, text("Hi")]
     message = read(handwritten_reply({"content": content}), ADAPTER)
     assert [block.type for block in message.content] == ["provider", "text"]
@@ -66,7 +66,7 @@ def test_a_reference_without_text_is_kept() -> None:
 
 
 def test_a_stream_and_its_whole_reply_agree() -> None:
-    """Content comes as texts or as lists of parts, and a text behind a reference is another one."""
+    """Content comes as texts or as lists of parts, and a text after a reference is a new block."""
     chunks = [
         handwritten_chunk({"content": [{"type": "thinking", "thinking": [text("H")]}]}),
         handwritten_chunk({"content": [{"type": "thinking", "thinking": [text("m")], "closed": True}]}),
@@ -124,7 +124,7 @@ def test_a_failed_reply_is_an_error() -> None:
 
 
 def test_an_error_object_ends_a_stream() -> None:
-    """It has no field of that name: it is one."""
+    """It is recognised without a field named error."""
     error = {"object": "error", "message": "Slow down", "type": "rate_limit_error", "code": "1300"}
     last = stream([handwritten_chunk({"content": "Hi"}), b"data: " + json.dumps(error).encode() + b"\n\n"], ADAPTER)[-1]
     assert isinstance(last, ErrorEvent)
@@ -132,7 +132,7 @@ def test_an_error_object_ends_a_stream() -> None:
 
 
 def test_a_stream_without_its_marker_is_truncated() -> None:
-    """Even behind a finish reason."""
+    """Even after a finish reason."""
     last = stream([handwritten_chunk({"content": "Hi"}, "stop")], ADAPTER)[-1]
     assert isinstance(last, ErrorEvent)
     assert isinstance(last.error, StreamTruncatedError)
@@ -170,7 +170,7 @@ FIELD_REQUIRED = {"type": "missing", "loc": ["body", "messages", 0], "msg": "Fie
     ],
 )
 def test_errors_of_all_shapes_are_read(status: int, body: Any, kind: type[ProviderError], expected: str) -> None:
-    """Its own, those of the framework behind it, and none at all."""
+    """Its own shape, that of its web framework, and bodies without one."""
     given = body if isinstance(body, bytes) else json.dumps(body).encode()
     error = ADAPTER.error(status, given, {"mistral-correlation-id": "id-1"})
     assert isinstance(error, kind)

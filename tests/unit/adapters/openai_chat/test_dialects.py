@@ -1,4 +1,4 @@
-"""Dialects: what other endpoints do otherwise is a matter of fields, read and written the same way."""
+"""Dialects: the differences of other endpoints are fields of data, used for decoding and encoding alike."""
 
 from decimal import Decimal
 from typing import Any
@@ -110,7 +110,7 @@ def test_tool_choice_words_follow_the_dialect() -> None:
     ],
 )
 def test_reasoning_is_sent_back_by_rule(rule: str, with_call: bool, kept: bool) -> None:
-    """Some endpoints want it with calls, some always, some never; left out, it is named."""
+    """Some endpoints require it with calls, some always, some never; leaving it out is a loss."""
     chat = thinker(reasoning_fields=("reasoning_content",), reasoning_replay=rule)
     reply = reply_of("other:any", [THOUGHT, TextBlock(text="x"), *([CALL] if with_call else [])])
     body, wire = sent([Message.user("Hi"), reply], chat)
@@ -119,14 +119,14 @@ def test_reasoning_is_sent_back_by_rule(rule: str, with_call: bool, kept: bool) 
 
 
 def test_missing_reasoning_is_sent_empty_if_required() -> None:
-    """A call of another model has none to show, but the field must be there."""
+    """A call of another model has no reasoning, but the field must exist."""
     chat = thinker(reasoning_replay="with_tools", reasoning_required=True)
     body, _ = sent([reply_of("anthropic:claude-opus-5", [CALL]), Message.tool(CALL_ID, "1")], chat)
     assert body["messages"][0]["reasoning_content"] == ""
 
 
 def test_reasoning_returns_under_its_own_name() -> None:
-    """The endpoint's own name wins over the one that is written for others."""
+    """The endpoint's own name takes precedence over the names of others."""
     chat = thinker(reasoning_replay="always")
     reply = read(handwritten_reply({"reasoning": "Hm", "content": "Hi"}), chat)
     assert sent([reply], chat)[0]["messages"][0] == {"role": "assistant", "content": "Hi", "reasoning": "Hm"}
@@ -160,7 +160,7 @@ def test_reasoning_in_parts_is_read() -> None:
 
 
 def test_texts_are_joined_for_roles_without_parts() -> None:
-    """Several texts are joined where the endpoint takes only a string."""
+    """Several texts are joined if the endpoint accepts only a string."""
     chat = adapter("any", part_roles=("user",))
     two = [TextBlock(text="a"), TextBlock(text="b")]
     body, _ = sent([Message.system(two), Message.user(two), Message.assistant(two)], chat)
@@ -169,7 +169,7 @@ def test_texts_are_joined_for_roles_without_parts() -> None:
 
 
 def test_answers_have_names_and_media_by_dialect() -> None:
-    """Some endpoints want the tool's name with its answer, and take images in it."""
+    """Some endpoints require the tool's name with its answer, and accept images in it."""
     chat = able(adapter("any", tool_name=True), supports_tool_result_media="native", supports_images="native")
     image = ImageBlock(source=MediaSource(kind="url", data="https://a.test/b.png"))
     body, _ = sent([reply_of("other:any", [CALL]), Message.tool(CALL_ID, [TextBlock(text="x"), image])], chat)
@@ -240,7 +240,7 @@ USAGES: list[tuple[dict[str, Any], dict[str, Any], tuple[int, int, int, int]]] =
 def test_usage_buckets_are_disjoint(
     fields: dict[str, Any], usage: dict[str, Any], buckets: tuple[int, int, int, int]
 ) -> None:
-    """Uncached, read, written and output add up to what was billed, wherever a provider counts what."""
+    """Uncached, read, written and output tokens add up to the billed total, however a provider counts them."""
     counted = read(handwritten_reply({"content": "Hi"}, usage=usage), adapter("any", **fields)).usage
     assert counted is not None
     found = (
@@ -268,7 +268,7 @@ def test_no_counts_are_no_usage(usage: Any) -> None:
 
 
 def test_fields_of_a_message_stay_with_it() -> None:
-    """A turn that the projection adds behind a message has none of that message's own fields."""
+    """A turn that the projection adds after a message has none of that message's own fields."""
     chat = able(adapter("any"), supports_prefill="absent")
     history = [
         {"role": "user", "content": "Hi"},

@@ -70,7 +70,7 @@ def test_an_error_has_the_class_of_its_meaning(status: int | None, body: Any, ki
 
 
 def test_a_router_error_shows_the_providers_message() -> None:
-    """ "Provider returned error" helps nobody."""
+    """The router's own text, "Provider returned error", is useless by itself."""
     inner = {
         "code": 429,
         "message": "Provider returned error",

@@ -1,4 +1,4 @@
-"""Options: what each model takes of them, and what becomes of the rest."""
+"""Options: those that each model accepts, and the losses of the others."""
 
 from typing import Any
 
@@ -60,7 +60,7 @@ def test_options_are_fitted_to_the_model(
     ],
 )
 def test_tool_choices_are_sent_with_tools_only(choice: Any, written: Any) -> None:
-    """They are sent with tools alone: without any, the wire refuses them."""
+    """Without tools, the wire refuses them."""
     options = {"tool_choice": choice, "parallel_tool_calls": False}
     body, _ = sent([Message.user("Hi")], tools=[TOOL], **options)
     assert (body["tool_choice"], body["parallel_tool_calls"]) == (written, False)
@@ -79,7 +79,7 @@ def test_tools_turn_reasoning_off_if_chat_requires_it() -> None:
 
 
 def test_extra_fields_override_the_body() -> None:
-    """The caller's own fields win; an ellipsis takes one out; those for others are ignored."""
+    """The caller's fields override; an ellipsis removes one; fields for other providers are ignored."""
     extra = {"openai-chat": {"prompt_cache_key": "k", "stream_options": ...}, "anthropic": {"x": 1}}
     body, wire = sent([Message.user("Hi")], stream=True, extra=extra)
     assert body["prompt_cache_key"] == "k"
@@ -104,7 +104,7 @@ def test_a_schema_is_sent_in_its_strict_form() -> None:
 
 
 def test_a_schema_without_strict_form_is_a_hint() -> None:
-    """An object with free keys cannot be promised: it is sent as it is, and that is named."""
+    """An object with free keys has no strict form: it is sent as it is, with a loss."""
     schema = {"type": "object", "additionalProperties": {"type": "string"}}
     body, wire = sent([Message.user("Hi")], output_schema=schema)
     assert body["response_format"]["json_schema"] == {"name": "answer", "schema": schema, "strict": False}

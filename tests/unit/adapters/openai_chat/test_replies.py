@@ -1,4 +1,4 @@
-"""Whole replies: what they say, why they ended, and what goes back of them."""
+"""Whole replies: their content, their stop reasons, and what is sent back."""
 
 from typing import Any
 
@@ -154,7 +154,7 @@ def test_annotations_become_citations() -> None:
 
 
 def test_generated_audio_returns_as_its_transcript() -> None:
-    """The wire takes no sound from an assistant; its words are kept."""
+    """The wire accepts no audio from an assistant; its transcript is kept."""
     audio = {"id": "audio_1", "data": "QUJD", "transcript": "Hello", "expires_at": 1}
     reply = read(handwritten_reply({"content": None, "audio": audio}), adapter("gpt-audio"))
     (block,) = reply.content
@@ -165,7 +165,7 @@ def test_generated_audio_returns_as_its_transcript() -> None:
 
 
 def test_an_unknown_kind_of_call_is_kept_whole() -> None:
-    """What has no word in the canonical form goes back in its place."""
+    """A kind without a canonical form is sent back in its place."""
     call = {"id": "call_3", "type": "teleport", "teleport": {"to": "Oslo"}}
     reply = read(handwritten_reply({"content": None, "tool_calls": [call]}))
     assert reply.content == (ProviderBlock(provider="openai-chat", kind="teleport", data=call),)

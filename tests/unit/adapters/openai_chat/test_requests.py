@@ -112,7 +112,7 @@ def test_audio_goes_to_models_that_take_it() -> None:
     ],
 )  # fmt: skip
 def test_unsupported_content_is_a_named_loss(block: ContentBlock, reason: str) -> None:
-    """Nothing goes missing in silence."""
+    """Nothing is lost silently."""
     role = Role.ASSISTANT if block.type in ("thinking", "provider") else Role.USER
     reply = reply_of("anthropic:claude-opus-5", [TextBlock(text="x"), block])
     message = reply if role is Role.ASSISTANT else Message.user([block])
@@ -128,7 +128,7 @@ def test_an_assistants_image_becomes_a_note() -> None:
 
 
 def test_an_image_in_an_answer_follows_it() -> None:
-    """A tool's message holds text alone: its image comes right behind, in a user's message."""
+    """A tool's message holds text alone: its image follows directly, in a user message."""
     call = ToolUseBlock(id=CALL_ID, name="shot")
     answer = Message.tool(CALL_ID, [TextBlock(text="Here"), ImageBlock(source=PNG, media_type="image/png")])
     body, _ = sent([Message.user("Go"), reply_of("openai-chat:gpt-4.1", [call]), answer])
@@ -138,7 +138,7 @@ def test_an_image_in_an_answer_follows_it() -> None:
 
 
 def test_a_failed_answer_keeps_its_text_and_is_a_loss() -> None:
-    """The wire has no flag for it, so each failure is a loss of form."""
+    """The wire has no flag for it, so each failure is a change of form."""
     ids = [CALL_ID, CALL_ID[:-1] + "2"]
     calls = reply_of("openai-chat:gpt-4.1", [ToolUseBlock(id=name, name="f") for name in ids])
     answers = [Message.tool(name, "boom", is_error=True) for name in ids]
@@ -149,7 +149,7 @@ def test_a_failed_answer_keeps_its_text_and_is_a_loss() -> None:
 
 @pytest.mark.parametrize("free", [True, False])
 def test_malformed_arguments_of_another_model_are_replaced(free: bool) -> None:
-    """An endpoint may take back what its own model wrote; of another model's half call it gets an empty object."""
+    """An endpoint may accept its own model's malformed text; for another model's it gets an empty object."""
     call = ToolUseBlock(id=CALL_ID, name="f", raw_input="{a")
     history = [reply_of("anthropic:claude-opus-5", [call]), Message.tool(CALL_ID, "no")]
     body, wire = sent(history, adapter("any", free_arguments=free))
@@ -301,7 +301,7 @@ def test_a_request_is_rewritten_unchanged(body: dict[str, Any]) -> None:
 
 
 def test_a_request_of_a_reasoning_model_is_rewritten_unchanged() -> None:
-    """Even what the model would refuse: it was the caller's own field."""
+    """Even fields that the model would refuse: they are the caller's own."""
     body = {"model": "gpt-5", "messages": [USER], "temperature": 0.5, "stop": ["x"], "reasoning_effort": "low"}
     assert round_trip(body) == body
 

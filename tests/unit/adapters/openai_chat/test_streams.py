@@ -181,7 +181,7 @@ def test_calls_are_assembled_from_any_shape_of_delta(
 
 @pytest.mark.parametrize(("arguments", "kept"), [('{"a":', '{"a":'), ("", "")])
 def test_a_truncated_call_never_ends(arguments: str, kept: str) -> None:
-    """Neither half an object nor nothing at all is taken for the input of a call that the limit broke off."""
+    """If the limit cut the call, neither half an object nor an empty text becomes its input."""
     events = stream(
         [handwritten_chunk(handwritten_call(arguments, id="c", name="f")), handwritten_chunk({}, "length"), DONE]
     )
@@ -214,7 +214,7 @@ def test_blocks_are_in_order_of_arrival() -> None:
 
 
 def test_reasoning_under_two_names_counts_once() -> None:
-    """The same thought twice is not thought twice."""
+    """A reply with the same text under both names has it once."""
     both = {"reasoning": "Hm", "reasoning_content": "Hm", "content": None}
     message = streamed(
         [handwritten_chunk(both), handwritten_chunk({"content": "Hi"}), handwritten_chunk({}, "stop"), DONE]
@@ -316,7 +316,7 @@ def test_a_finish_reason_sent_twice_ends_once() -> None:
     "ending", [[], [b": ping\n\n"], [handwritten_chunk({}, "stop")]], ids=["cut", "ping", "no marker"]
 )
 def test_without_done_a_stream_is_truncated(ending: list[bytes]) -> None:
-    """OpenAI always sends [DONE]: whatever ends without it lacks something."""
+    """OpenAI always sends [DONE]: a stream without it is incomplete."""
     events = stream([handwritten_chunk({"content": "Hi"}), *ending])
     last = events[-1]
     assert isinstance(last, ErrorEvent)
@@ -326,7 +326,7 @@ def test_without_done_a_stream_is_truncated(ending: list[bytes]) -> None:
 
 
 def test_a_marker_without_a_choice_is_no_reply() -> None:
-    """A stream in which no choice ever spoke or stopped is not an empty answer."""
+    """A stream without content and finish reason is not an empty answer."""
     (event,) = stream([handwritten_chunk(), DONE])
     assert isinstance(event, ErrorEvent)
     assert isinstance(event.error, StreamTruncatedError)
@@ -340,7 +340,7 @@ def test_a_missing_finish_reason_is_accepted_with_a_marker() -> None:
 
 
 def test_a_truncated_call_keeps_its_text() -> None:
-    """A partial message runs nothing: the arguments so far are raw_input, even where they happen to parse."""
+    """A partial message runs nothing: the arguments so far are raw_input, even if they happen to parse."""
     events = stream([handwritten_chunk(handwritten_call('{"a":1}', id="c", name="f"))])
     last = events[-1]
     assert isinstance(last, ErrorEvent)
@@ -373,7 +373,7 @@ def test_an_error_frame_ends_the_stream(frame: dict[str, Any], kind: type[Provid
 
 
 def test_a_frame_named_error_is_an_error() -> None:
-    """A frame that is called an error is none of the reply, whatever its fields."""
+    """A frame with the event name error is an error, whatever its fields."""
     events = stream([b'event: error\ndata: {"message":"x","type":"overloaded_error"}\n\n'])
     (last,) = events
     assert isinstance(last, ErrorEvent)
@@ -390,14 +390,14 @@ def test_a_frame_named_error_is_an_error() -> None:
     ],
 )
 def test_malformed_frames_are_a_typed_error(frame: bytes) -> None:
-    """What no server should send is a MalformedReplyError, not a bare exception."""
+    """Invalid data is a MalformedReplyError, not a bare exception."""
     last = stream([handwritten_chunk({"content": "Hi"}), frame, DONE])[-1]
     assert isinstance(last, ErrorEvent)
     assert isinstance(last.error, MalformedReplyError)
 
 
 def test_arguments_after_the_end_are_ignored() -> None:
-    """A call that was handed out as finished cannot change."""
+    """A call that was reported as finished cannot change."""
     call = handwritten_call("{}", id="c", name="f")
     events = stream([handwritten_chunk(call, "tool_calls"), handwritten_chunk(handwritten_call("{}")), DONE])
     last = events[-1]
@@ -419,7 +419,7 @@ def test_a_stream_cut_anywhere_is_never_a_success(data: st.DataObject) -> None:
 
 
 def test_comments_and_blank_data_are_ignored() -> None:
-    """Keep-alives in all their forms say nothing."""
+    """Keep-alives in all their forms have no effect."""
     noise = [b": OPENROUTER PROCESSING\n\n", b"data:\n\n", b"\n\n", handwritten_chunk()]
     assert streamed([*noise, handwritten_chunk({"content": "Hi"}, "stop"), *noise, DONE], adapter()).text == "Hi"
 
@@ -452,13 +452,13 @@ def test_parts_of_any_kind_stream() -> None:
 
 
 def test_a_stream_of_nothing_but_usage_still_starts() -> None:
-    """Counts may come before the first choice, as they do where a filter looks first."""
+    """Counts may come before the first choice, for example from a content filter."""
     events = stream([handwritten_chunk(usage={"prompt_tokens": 1}), handwritten_chunk({"content": "Hi"}, "stop"), DONE])
     assert kinds(events) == ["message_start", "usage_update", "text_delta", "message_complete"]
 
 
 def test_a_cancelled_stream_keeps_its_content() -> None:
-    """The caller's own cancellation is no error of the provider's."""
+    """The caller's cancellation is not an error of the provider."""
     chat = adapter()
     decoder = chat.decoder(context(chat))
     decoder.feed(handwritten_chunk({"content": "Hi"}))

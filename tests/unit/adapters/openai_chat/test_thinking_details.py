@@ -40,7 +40,7 @@ def assistant(chat: ChatAdapter, message: Message) -> dict[str, Any]:
 
 
 def test_details_become_blocks() -> None:
-    """A text with its signature, a summary, a sealed one, and kinds that are not known yet; the plain text repeats."""
+    """A text with its signature, a summary, an encrypted one, and unknown kinds; the plain text repeats them."""
     details = [TEXT, SUMMARY, SEALED, OTHER]
     message = read(
         handwritten_reply({"content": "Hi", "reasoning": "HmIn short", "reasoning_details": details}), detailed()
@@ -68,7 +68,7 @@ def test_encrypted_details_keep_the_plain_text() -> None:
 
 
 def test_streamed_details_are_assembled() -> None:
-    """Fragments of a kind and place are one detail, up to its signature; sealed ones come whole."""
+    """Fragments of one kind and index are one detail, up to its signature; encrypted ones come whole."""
 
     def chunk(*details: dict[str, Any]) -> bytes:
         text = "".join(detail.get("text") or "" for detail in details)
@@ -101,7 +101,7 @@ def test_streamed_details_are_assembled() -> None:
 
 @pytest.mark.parametrize("plain", [{}, {"reasoning": "Hm"}])
 def test_requests_keep_their_details(plain: dict[str, Any]) -> None:
-    """A recorded history goes back as it was, with or without the plain text next to its details."""
+    """A recorded history is sent back unchanged, with or without the plain text next to its details."""
     reply = {"role": "assistant", "content": "Hi", **plain, "reasoning_details": [TEXT, SEALED]}
     body = {"model": "any", "messages": [{"role": "user", "content": "?"}, reply, {"role": "user", "content": "!"}]}
     assert round_trip(body, detailed()) == body
@@ -109,7 +109,7 @@ def test_requests_keep_their_details(plain: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("plain", [{}, {"reasoning": "Hm"}])
 def test_another_family_gets_no_details(plain: dict[str, Any]) -> None:
-    """The same provider with another model behind it gets no detail, nor the plain text, and the loss is named."""
+    """The same provider with another model behind it gets no detail, nor the plain text, which is a loss."""
     chat = detailed("other:elsewhere*")
     reply = {"role": "assistant", "content": "Hi", **plain, "reasoning_details": [TEXT, SEALED]}
     body = {"model": "any", "messages": [reply]}
@@ -120,7 +120,7 @@ def test_another_family_gets_no_details(plain: dict[str, Any]) -> None:
 
 
 def test_signed_thinking_becomes_a_detail() -> None:
-    """Thinking that no reply of this wire noted is written where its signature has a place."""
+    """Thinking from another wire becomes a detail if details can hold its signature."""
     message = reply_of("other:any", [ThinkingBlock(text="Hm", signature="s1"), ThinkingBlock(text="So")])
     assert assistant(detailed(), message) == {
         "role": "assistant",
@@ -131,7 +131,7 @@ def test_signed_thinking_becomes_a_detail() -> None:
 
 
 def test_endpoints_without_details_ignore_them() -> None:
-    """An endpoint without them may use the name for something else; what is sealed has no place there."""
+    """An endpoint without details may use the name for something else; encrypted thinking is a loss there."""
     plain = able(
         adapter("any", reasoning_replay="always"),
         supports_prefill="native",

@@ -1,4 +1,4 @@
-"""Short hands for the tests: an adapter in any dialect, hand-written replies, streams and requests."""
+"""Shortcuts for the tests: an adapter in any dialect, hand-written replies, streams and requests."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ def adapter(model: str = "gpt-4.1", **fields: Any) -> ChatAdapter:
 
 
 def able(chat: ChatAdapter, **abilities: Any) -> ChatAdapter:
-    """The same adapter for a model with these abilities, whatever its table says."""
+    """The same adapter for a model with these abilities, whatever its table declares."""
     kind = type("AbleAdapter", (type(chat),), {"models": ModelTable({"default": abilities})})
     found: ChatAdapter = kind(chat.model)
     return found

@@ -75,7 +75,7 @@ def test_replies_of_either_api_are_read(both: Adapter) -> None:
 
 @pytest.mark.parametrize(("both", "path"), [(GROK, "/responses"), (DEEPSEEK, "/chat/completions")])
 def test_a_conversation_starts_in_the_first_api(both: Adapter, path: str) -> None:
-    """And goes on in the one that it was had in, also where that is the other."""
+    """It continues in its API, also if that is the second one."""
     begun = [Message.user("Hi")]
     assert sent(begun, both)[1].path == path
     assert sent([*begun, read(RESPONSE, both), Message.user("?")], both)[1].path == "/responses"
@@ -84,7 +84,7 @@ def test_a_conversation_starts_in_the_first_api(both: Adapter, path: str) -> Non
 
 
 def test_streamed_replies_keep_their_api() -> None:
-    """Also the part of one that broke off."""
+    """Also the partial message of a broken one."""
     for chunks, path in ((RESPONSE_STREAM, "/responses"), (CHAT_STREAM, "/chat/completions")):
         whole, cut = stream(chunks, DEEPSEEK)[-1], stream(chunks[:-1], DEEPSEEK)[-1]
         assert isinstance(whole, MessageComplete)
@@ -95,7 +95,7 @@ def test_streamed_replies_keep_their_api() -> None:
 
 
 def test_native_items_go_back_in_their_api() -> None:
-    """Reasoning and the provider's own calls as they came."""
+    """Reasoning and the provider's own calls unchanged."""
     body, wire = sent([Message.user("Hi"), read(RESPONSE, GROK), Message.user("?")], GROK)
     assert body["input"][1:3] == [THOUGHT, SEARCH]
     assert not wire.losses
@@ -111,7 +111,7 @@ def test_native_items_of_the_other_api_are_losses() -> None:
 
 
 def test_requests_of_either_api_are_rewritten() -> None:
-    """As they were, under whichever path."""
+    """Unchanged, under the path of their API."""
     chat = {"model": "grok-4.5", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5}
     responses = {"model": "grok-4.5", "input": [{"role": "user", "content": "Hi"}], "store": False}
     stored = {"model": "grok-4.5", "input": [], "previous_response_id": "resp_1"}
@@ -121,13 +121,13 @@ def test_requests_of_either_api_are_rewritten() -> None:
 
 
 def test_stored_state_belongs_to_one_api() -> None:
-    """Going on from a stored response is a matter of the Responses API."""
+    """Only the Responses API can continue a stored response."""
     extra = {"deepseek": {"previous_response_id": "resp_1"}}
     assert sent([Message.user("Hi")], DEEPSEEK, extra=extra)[1].path == "/responses"
 
 
 def test_errors_are_the_same_in_both_apis() -> None:
-    """By status, by the first frame of a stream, and where the body is nothing at all."""
+    """By status, by the first frame of a stream, and with an empty body."""
     error = {"error": {"message": "The server had an error", "type": "server_error", "code": None}}
     last = stream([b"data: " + json.dumps(error).encode() + b"\n\n"], GROK)[-1]
     assert isinstance(last, ErrorEvent)
@@ -144,14 +144,14 @@ def test_errors_are_the_same_in_both_apis() -> None:
 
 
 def test_an_empty_stream_is_truncated() -> None:
-    """Whichever API it would have been."""
+    """In both APIs."""
     last = stream([], GROK)[-1]
     assert isinstance(last, ErrorEvent)
     assert type(last.error).__name__ == "StreamTruncatedError"
 
 
 def test_capabilities_are_those_of_the_first_api() -> None:
-    """Which a new conversation begins in."""
+    """A new conversation begins in it."""
     assert GROK.capabilities.thinking_policy.own_unsigned
     assert GROK.capabilities.supports_developer_role
     assert repr(OpenRouterAdapter("a/b")) == "OpenRouterAdapter('openrouter:a/b')"

@@ -118,10 +118,10 @@ handwritten_nameless: list[Event] = [
     | ({"item": {k: v for k, v in event["item"].items() if k != "id"}} if "item" in event else {})
     for event in handwritten_llama[:-1]
 ] + [completed([{k: v for k, v in item.items() if k != "id"} for item in (_OPEN, _SAID, CALL, _SECOND)])]
-"""The same without any ids: what belongs to what follows from kinds and order alone."""
+"""The same without ids: only kinds and order connect the events."""
 
 handwritten_only_the_end: list[Event] = [completed([REASONING, MESSAGE, CALL], model=MODEL)]
-"""Nothing but the terminal event."""
+"""Only the terminal event."""
 
 handwritten_only_whole_items: list[Event] = [
     STARTED,

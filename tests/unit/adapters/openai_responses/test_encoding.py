@@ -1,4 +1,4 @@
-"""Canonical to wire: what a conversation that this provider never saw becomes."""
+"""Canonical to wire: the encoding of foreign conversations."""
 
 from itertools import pairwise
 
@@ -135,7 +135,7 @@ def test_unsupported_media_are_losses() -> None:
 
 
 def test_an_assistants_texts_are_messages_before_its_calls() -> None:
-    """Foreign ids become legal ones, the same for call and result; foreign thinking stays behind."""
+    """Foreign ids become legal ones, the same for call and result; foreign thinking is left out."""
     messages = [
         HI,
         foreign(
@@ -162,7 +162,7 @@ def test_an_assistants_texts_are_messages_before_its_calls() -> None:
 
 
 def test_citations_return_to_their_issuer_only() -> None:
-    """Output parts, which alone hold annotations, need the id of an item: a text of others is a string."""
+    """Only output parts hold annotations, and they need an item id: foreign text is a string."""
     own = Citation(kind="url_citation", url="https://a.test", data={"type": "url_citation", "url": "https://a.test"})
     other = Citation(kind="char_location", data={"type": "char_location"})
     body, losses = body_of([HI, foreign(TextBlock(text="A", citations=(own, other)))])
@@ -218,7 +218,7 @@ def test_tools_are_flat_and_not_strict(definition: ToolDefinition, native: Item)
 
 
 def test_a_native_tool_of_another_provider_is_a_loss() -> None:
-    """It is named, and the field is left out."""
+    """The field is left out."""
     body, losses = body_of([HI], [ToolDefinition(name="web", provider_raw={"by": "anthropic", "native": {}})])
     assert "tools" not in body
     assert losses == (LossKind.TOOLS,)

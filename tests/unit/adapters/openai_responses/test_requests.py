@@ -1,4 +1,4 @@
-"""Requests in the provider's own format: read and written again they are equal, and read as what they mean."""
+"""Requests in the provider's own format: the round trip is exact, and they are decoded correctly."""
 
 import json
 from typing import Any
@@ -106,14 +106,14 @@ def round_trip(native: Item) -> Any:
 
 @pytest.mark.parametrize("given", handwritten_inputs, ids=str)
 def test_input_is_rewritten_unchanged(given: Any) -> None:
-    """Every form of input: the easy ones and the full ones, parts of all kinds, items of all kinds."""
+    """Every form of input: short and full forms, parts and items of all kinds."""
     native = {"model": MODEL, "input": given}
     assert round_trip(native) == native
 
 
 @pytest.mark.parametrize("fields", handwritten_fields, ids=str)
 def test_parameters_are_rewritten_unchanged(fields: Item) -> None:
-    """What the options have no word for travels as the provider's own field."""
+    """A parameter without an option is kept as the provider's own field."""
     native = {"model": MODEL, "input": "Hi", **fields}
     assert round_trip(native) == native
 
@@ -163,7 +163,7 @@ def test_a_native_item_keeps_its_place(item: Item, role: Role) -> None:
 
 
 def test_an_output_of_a_native_tool_stays_in_its_reply() -> None:
-    """So that it does not part a call from its own output."""
+    """So it does not separate a call from its output."""
     messages = read(USER, call_item(), CUSTOM, CUSTOM_OUTPUT, OUTPUT)
     assert [message.role for message in messages] == [Role.USER, Role.ASSISTANT, Role.TOOL]
 
@@ -187,7 +187,7 @@ def test_media_are_read_by_type() -> None:
 
 
 def test_options_are_read() -> None:
-    """Ours are set from theirs; the rest is kept as the provider's own."""
+    """Canonical options are set; the others are kept as the provider's own fields."""
     _, tools, options = ADAPTER.from_wire_request(
         {
             "model": MODEL,
@@ -213,7 +213,7 @@ def test_options_are_read() -> None:
 
 
 def test_an_orphan_output_is_kept_if_the_provider_stores_its_call() -> None:
-    """Elsewhere it answers nothing, and becomes the user's text."""
+    """Otherwise it has no call, and becomes the user's text."""
     native = {"model": MODEL, "input": [OUTPUT], "previous_response_id": "resp_0"}
     assert round_trip(native)["input"] == [OUTPUT]
     assert round_trip({**native, "previous_response_id": None})["input"][0]["role"] == "user"
@@ -237,7 +237,7 @@ def test_invalid_requests_are_refused(native: Any) -> None:
 
 
 def test_a_tool_answer_is_read_part_by_part() -> None:
-    """A text is one text block; parts are blocks; nothing is no block."""
+    """A text is one text block; parts are blocks; an empty answer has no block."""
     listed = {**OUTPUT, "output": [{"type": "input_text", "text": "x"}, {"type": "input_image", "image_url": PNG}]}
     for output, kinds in ((OUTPUT, ["text"]), (listed, ["text", "image"]), ({**OUTPUT, "output": ""}, [])):
         *_, message = read(USER, call_item(), output)

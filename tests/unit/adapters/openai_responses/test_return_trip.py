@@ -1,4 +1,4 @@
-"""The way back: a reply that is sent again gives the same items, as far as they may be sent."""
+"""The return trip: a reply that is sent again gives the same items, if they may be sent."""
 
 import pytest
 
@@ -65,7 +65,7 @@ def test_items_are_rewritten_unchanged(output: list[Item]) -> None:
     ['{"city":"Paris"}', '{"city": "Paris"}', '{"city":"Par', "", '{"n":1.0,"m":1e3}', '{"a":"\\u00e9"}'],
 )
 def test_arguments_are_rewritten_unchanged(arguments: str) -> None:
-    """Also where their spelling is not ours, or they are no JSON at all."""
+    """Also if their spelling differs from ours, or they are not JSON."""
     given = context()
     message = read(response([call_item(arguments)]), given)
     answer = Message.tool(message.tool_uses[0].id, "Sunny.")
@@ -100,7 +100,7 @@ LOST: list[tuple[list[Item], dict[str, object], list[Item]]] = [
 def test_reasoning_is_sent_back_only_if_readable(
     output: list[Item], fields: dict[str, object], sent: list[Item]
 ) -> None:
-    """It needs its content or a store that has it, and an item behind it; without it, items go without their ids."""
+    """It needs its content or the provider's stored copy, and a following item. Otherwise items lose their ids."""
     message = read(response(output, **fields))
     body, losses = body_of([Message.user("Hi"), message])
     if sent != output:
@@ -110,7 +110,7 @@ def test_reasoning_is_sent_back_only_if_readable(
 
 
 def test_a_model_that_does_not_reason_gets_no_reasoning() -> None:
-    """And the call that came from it is sent as plain content."""
+    """The call after it is sent without its id."""
     given = context()
     message = read(response([handwritten_reasoning, call_item()]), given)
     body, losses = body_of([Message.user("Hi"), message, Message.tool(message.tool_uses[0].id, "x")], model="gpt-4o")
@@ -147,7 +147,7 @@ def test_own_redacted_thinking_returns_as_encrypted_content() -> None:
 
 
 def test_one_call_id_in_two_turns_is_two_calls() -> None:
-    """A provider that uses an id again means another call: the second goes under an id of its own."""
+    """A repeated id means another call: the second one gets a new id."""
     given = context()
     turns = [read(response([call_item()]), given) for _ in range(2)]
     messages = [Message.user("Hi")]

@@ -1,4 +1,4 @@
-"""Streams: events as things arrive, the whole message at the end, and never a lie about the end."""
+"""Streams: events as data arrives, the whole message at the end, and never a false end."""
 
 import logging
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ def indexes(events: Sequence[StreamEvent]) -> list[int]:
 
 
 def test_a_stream_reports_each_change_once() -> None:
-    """Deltas carry what is new, under the index of the block that it becomes."""
+    """Deltas carry only new content, under the index of their block."""
     m, call = "00000000000000000000000001", "tu_00000000000000000000000002"
     assert stream(handwritten_whole)[:-2] == [
         MessageStart(m, "gpt-5.4"),
@@ -82,7 +82,7 @@ def test_a_stream_reports_each_change_once() -> None:
 
 
 def test_a_stream_and_its_whole_reply_agree() -> None:
-    """A stream and its whole twin agree, down to the notes; the signature is the one that the events carried."""
+    """They agree, including the raw fields; the signature is the one of the events."""
     events = stream(handwritten_whole)
     message = finished(events)
     whole = read(response([REASONING, SEARCH, MESSAGE, CALL], usage=USAGE))
@@ -173,7 +173,7 @@ def test_an_open_call_delays_the_next() -> None:
 
 
 def test_late_reasoning_is_left_to_the_message() -> None:
-    """Reasoning that ends behind the text keeps its signature in the message; the indexes do not go back."""
+    """Reasoning that ends after the text keeps its signature in the message; the indexes do not decrease."""
     message = text_item("Hi")
     events = [
         STARTED,
@@ -194,7 +194,7 @@ def test_late_reasoning_is_left_to_the_message() -> None:
 
 @pytest.mark.parametrize(("arguments", "status"), [('{"city":', "completed"), ("{}", "incomplete")])
 def test_a_call_without_complete_arguments_never_ends(arguments: str, status: str) -> None:
-    """Malformed or cut off by the provider: no end event, and nothing that could be run."""
+    """Malformed or cut off by the provider: no end event, and nothing runs."""
     call = {**CALL, "arguments": arguments, "status": status}
     found = stream([STARTED, added(0, {**CALL, "arguments": ""}), done(0, call), completed([call])])
     assert not [given for given in found if isinstance(given, ToolUseEnd)]
@@ -243,7 +243,7 @@ def test_an_error_inside_a_stream_is_the_last_event(failing: Event, kind: type[e
 
 
 def test_an_unknown_event_is_ignored_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """Progress of native items is no surprise and needs none."""
+    """Progress events of native items are known and cause none."""
     unknown = {"type": "response.telepathy.delta", "delta": "?"}
     known = event("shell_call_command.delta", 0, delta="ls")
     with caplog.at_level(logging.WARNING, logger="dragoman.adapter"):

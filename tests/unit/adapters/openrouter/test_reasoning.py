@@ -1,4 +1,4 @@
-"""Reasoning by way of OpenRouter: kept as it came, sent back to the vendor that gave it, and to no other."""
+"""Reasoning through OpenRouter: kept unchanged, and sent back only to its own vendor."""
 
 import json
 from typing import Any
@@ -52,7 +52,7 @@ def test_details_return_to_the_same_vendor(adapter: OpenRouterAdapter) -> None:
 
 
 def test_details_do_not_go_to_another_vendor() -> None:
-    """Its models could not read them, and would refuse what they cannot verify; each is named as lost."""
+    """Its models cannot verify them and would refuse them; each one is a loss."""
     message = reply("anthropic/claude-haiku-4.5-20251001", SIGNED, SEALED)
     body, wire = sent(history(message), GEMINI)
     assert body["messages"][1] == {"role": "assistant", "content": "Hi"}
@@ -63,7 +63,7 @@ def test_details_do_not_go_to_another_vendor() -> None:
 
 
 def test_thinking_from_elsewhere_is_left_out() -> None:
-    """The same vendor reached directly signs for itself."""
+    """Signatures of the same vendor's own API are different."""
     body, wire = sent(
         history(
             reply_of("anthropic:claude-haiku-4-5", [ThinkingBlock(text="Hm", signature="s"), TextBlock(text="Hi")])

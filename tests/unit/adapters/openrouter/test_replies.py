@@ -1,4 +1,4 @@
-"""Replies of OpenRouter: its cost, its own words, comments, and errors under status 200."""
+"""Replies of OpenRouter: its cost, its own fields, comments, and errors under status 200."""
 
 import json
 from decimal import Decimal
@@ -54,7 +54,7 @@ def test_the_reported_cost_is_kept() -> None:
 
 
 def test_the_upstream_finish_reason_is_kept() -> None:
-    """Among what only its adapter reads."""
+    """In provider_raw, which only its adapter reads."""
     native = handwritten_reply({"content": "Hi"}, provider="Google")
     native["choices"][0]["native_finish_reason"] = "STOP"
     message = read(native, ADAPTER)
@@ -119,7 +119,7 @@ def test_the_upstream_error_message_is_shown() -> None:
 
 
 def test_routing_fields_are_merged_into_the_request() -> None:
-    """Routing, plugins and the rest are laid over the body, and read back from it."""
+    """Routing, plugins and other fields are merged into the body, and decoded from it."""
     routing = {"provider": {"only": ["openai"]}, "models": ["openai/gpt-4o"], "plugins": [{"id": "web"}]}
     body, _ = sent([Message.user("Hi")], ADAPTER, extra={"openrouter": routing, "openai": {"store": True}})
     assert body == {
@@ -131,7 +131,7 @@ def test_routing_fields_are_merged_into_the_request() -> None:
 
 
 def test_caching_is_requested_if_not_automatic() -> None:
-    """Anthropic's models cache on request, for a lifetime."""
+    """Anthropic's models cache on request, with a given lifetime."""
     claude = OpenRouterAdapter("anthropic/claude-haiku-4.5")
     assert sent([Message.user("Hi")], claude, prompt_cache="5m")[0]["cache_control"] == {"type": "ephemeral"}
     longer = sent([Message.user("Hi")], claude, prompt_cache="1h")[0]
@@ -141,7 +141,7 @@ def test_caching_is_requested_if_not_automatic() -> None:
 
 
 def test_cache_marks_on_single_parts_stay() -> None:
-    """A request that marks a part for the cache goes back so."""
+    """A cache mark on a part is kept in the round trip."""
     part = {"type": "text", "text": "Long", "cache_control": {"type": "ephemeral"}}
     body = {"model": "openai/gpt-4o-mini", "messages": [{"role": "system", "content": [part]}]}
     assert round_trip(body, ADAPTER) == body

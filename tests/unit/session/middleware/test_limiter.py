@@ -51,7 +51,7 @@ def where(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
 
 @STREAMED
 def test_each_request_of_a_turn_waits_for_its_turn(driver: Driver, streamed: bool) -> None:
-    """Those that tools make, too; sessions that share the limits wait for each other."""
+    """Also requests after tool calls; sessions that share the limits wait for each other."""
     clock = Clock()
     limits = Limits(Limit("anthropic:*", requests=60, burst=0.01), timing=clock.timing)
     provider = Wire([handwritten_anthropic(Call("t1", "look", {"at": "it"})), FINE])
@@ -95,7 +95,7 @@ def test_tokens_are_settled_by_usage(driver: Driver, streamed: bool, where: dict
 
 
 def test_a_reply_without_a_limit_is_reserved_at_its_maximum(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model's own most, or what the program expects."""
+    """The model's maximum, or the output that the program expects."""
     output_tokens = []
     for expected in (None, 300):
         limits = Limits(Limit(tokens=10**9), reply_tokens=expected)
@@ -131,7 +131,7 @@ def test_failures_cost_requests_and_no_tokens(driver: Driver, streamed: bool) ->
 
 
 def test_an_unsent_request_costs_nothing(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing key is found after the wait."""
+    """A missing key is detected after the wait."""
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     limits = Limits(Limit(requests=1), max_wait=0, timing=Clock().timing)
     session = driver.session({"anthropic": Wire([])}, limits=limits)
@@ -142,7 +142,7 @@ def test_an_unsent_request_costs_nothing(driver: Driver, monkeypatch: pytest.Mon
 
 
 def test_an_abandoned_reply_costs_its_input(driver: Driver) -> None:
-    """Its input counts; what it would have written is given back."""
+    """Its input counts; the reserved output is released."""
     clock = Clock()
     limits = Limits(Limit(tokens=100_000, burst=0.5), max_wait=1e9, timing=clock.timing)
     session = driver.session({"anthropic": Wire([Body(FINE.frames)])}, limits=limits)

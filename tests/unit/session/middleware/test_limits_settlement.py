@@ -1,4 +1,4 @@
-"""What a budget counts for replies that broke, were denied or left: a session's own bill, however the attempt ended."""
+"""What a budget counts for broken, denied and abandoned replies: the same as the session's own cost."""
 
 from datetime import date
 from decimal import Decimal
@@ -73,7 +73,7 @@ def test_a_broken_reply_without_counts_is_charged_its_estimated_prompt(driver: D
 
 
 def test_a_reply_that_broke_unseen_and_without_counts_is_not_charged(driver: Driver) -> None:
-    """The retry alone counts."""
+    """Only the retry counts."""
     budget = Budget(tokens=10_000, per="user")
     wire = Wire([Body([OPENING], httpx.ReadError("the connection is gone")), handwritten_ollama("One.")])
     session = driver.session({"ollama": wire}, OLLAMA, budgets=[budget], options=SMALL)
@@ -100,7 +100,7 @@ def test_a_broken_reply_with_counts_is_charged_a_lower_bound(driver: Driver) -> 
 
 
 def test_a_broken_reply_of_an_unpriced_model_stays_unpriced(driver: Driver) -> None:
-    """Nothing of its cost is known: that is no lower bound."""
+    """No part of its cost is known, so there is no lower bound."""
     budget = Budget(usd=1, per="user", allow_unpriced=True)
     wire = Wire([overloaded_anthropic(b"claude-unheard-of")])
     session = driver.session({"anthropic": wire}, "anthropic:claude-unheard-of", budgets=[budget], options=SMALL)

@@ -1,4 +1,4 @@
-"""Sessions and their store: each turn is kept when it ends, and a later program goes on where it stopped."""
+"""Sessions and their store: each turn is stored when it ends, and a later program continues the session."""
 
 import asyncio
 import json
@@ -115,7 +115,7 @@ def test_a_partial_reply_is_stored(store: Store) -> None:
 
 
 def test_a_failed_turn_stores_nothing(driver: Driver, store: Store) -> None:
-    """As it leaves nothing in the history."""
+    """It leaves nothing in the history either."""
     session = driver.session({"anthropic": Wire([ConnectionError("no")] * 3)}, store=store)
     with pytest.raises((ProviderError, ConnectionError)):
         driver.ask(session, "Hi")
@@ -135,7 +135,7 @@ def test_resuming_needs_a_session_and_a_model(store: Store) -> None:
 
 
 def test_a_resumed_session_has_its_user(store: Store) -> None:
-    """Unless another one goes on with it."""
+    """Unless another user continues it."""
     store.create(ANTHROPIC, session_id="sess_3", user_id="u3", team_id="t3")
     session = Session.resume("sess_3", store, team_id="t4")
     assert (session.user_id, session.team_id) == ("u3", "t4")

@@ -1,4 +1,4 @@
-"""Nothing passes unseen: each way by which text goes to a model or a tool, or comes from one, passes the plugins first.
+"""Nothing bypasses the plugins: they see all text to and from models and tools before it is used.
 
 A recording plugin sits on all hooks. Wires, tools and callers compare what reaches them with what it has seen by then.
 """
@@ -45,7 +45,7 @@ SMALL = "ollama:phi3:mini"
 
 
 class WatchedSession:
-    """A session under watch, its two providers, and a caller."""
+    """A recorded session, its two providers, and a caller."""
 
     def __init__(self, driver: Driver, folder: Path) -> None:
         self.way = driver
@@ -127,7 +127,7 @@ def blocks(watched: WatchedSession) -> None:
 
 
 def compaction(watched: WatchedSession) -> None:
-    """What is summarised, the instructions, the summary, and what goes on from it: in pieces, for another model."""
+    """The summarized messages, the instructions, the summary and the next request; in pieces, and for another model."""
     watched.begin(
         [reply_of("answer1"), reply_of("answer2"), reply_of("summary1"), reply_of("answer3")],
         [handwritten_ollama("answer4")],
@@ -154,7 +154,7 @@ def summary_of_summaries(watched: WatchedSession) -> None:
 
 
 def another_model(watched: WatchedSession) -> None:
-    """A retry, and a model that steps in: each is judged for itself."""
+    """A retry and a fallback: each one is judged separately."""
     router = Router(workspace_default=ANTHROPIC, global_default=OLLAMA)
     down = [[handwritten_overloaded()]] * 3
     watched.begin([reply_of("answer1"), *down], [handwritten_ollama("answer2")], model=None, router=router)
@@ -196,14 +196,14 @@ def stored_session(watched: WatchedSession) -> None:
 
 
 def abandoned_stream(watched: WatchedSession) -> None:
-    """A stream that its caller leaves, and goes on behind."""
+    """A stream that its caller leaves before the next turn."""
     watched.begin([reply_of("many1 words2 of3 it4"), reply_of("answer1")])
     watched.stream(until="text_delta")
     watched.ask(None)
 
 
 def broken_stream(watched: WatchedSession) -> None:
-    """A stream that breaks: what had arrived is with the error."""
+    """A stream that breaks: the error has the partial message."""
     frames = [*reply_of("many1 words2 of3 it4").frames[:5], handwritten_overloaded()]
     watched.begin([frames, reply_of("answer1")])
     with pytest.raises(ProviderError) as raised:
@@ -242,7 +242,7 @@ abandoned_stream, broken_stream,
 def test_everything_passes_the_policy(
     driver: Driver, tmp_path: Path, through: Callable[[WatchedSession], None]
 ) -> None:
-    """In either session: what is sent, run, shown and kept was seen before."""
+    """In both kinds of sessions: all that is sent, run, shown and stored was seen before."""
     through(WatchedSession(driver, tmp_path))
 
 
@@ -263,7 +263,7 @@ def test_a_gap_in_the_hooks_would_be_noticed(driver: Driver, tmp_path: Path) -> 
 
 
 def test_sessions_send_requests_in_known_places_only() -> None:
-    """Sessions make requests in one place, and send them in two: one more has to be judged, and watched here."""
+    """Sessions build requests in one place and send them in two: a further place must be judged, and tested here."""
     found: dict[str, set[str]] = {}
     for path in (Path(dragoman.__file__).parent / "session").rglob("*.py"):
         source = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A session with a policy: every way in and out passes the plugins, and what they deny goes nowhere."""
+"""A session with a policy: all input and output passes the plugins, and denied content goes nowhere."""
 
 import asyncio
 import json
@@ -104,7 +104,7 @@ def test_nothing_is_sent_after_a_denial(driver: Driver) -> None:
 
 
 def test_a_denied_call_runs_nothing(driver: Driver) -> None:
-    """Not even the other calls of the same reply, and nothing is sent back."""
+    """The other calls of the reply do not run either, and nothing is sent back."""
     ran: list[str] = []
 
     def note(word: str) -> str:
@@ -210,7 +210,7 @@ def test_old_messages_are_judged_once_per_model(driver: Driver) -> None:
 
 
 def test_imported_history_is_included(driver: Driver) -> None:
-    """Its messages are changed like new ones, before anything is sent; what was signed behind a change is left out."""
+    """Its messages are changed like new ones, before anything is sent; signed thinking after a change is dropped."""
     wire = Wire([handwritten_anthropic("Fine.")])
     signed = ThinkingBlock(text="Hm.", signature="c2lnbmVk")
     history = [
@@ -227,7 +227,7 @@ def test_imported_history_is_included(driver: Driver) -> None:
 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_signed_thinking_is_dropped_or_the_step_denied(driver: Driver, streamed: bool) -> None:
-    """What is changed cannot stay signed: by rule it goes, and with it what was signed behind it."""
+    """Changed content cannot stay signed: it is dropped, with the signed thinking after it, or the step is denied."""
     reply = handwritten_anthropic(Thought(f"It is {SECRET}."), "The answer.")
 
     def session(**rules: Any) -> Any:
@@ -242,7 +242,7 @@ def test_signed_thinking_is_dropped_or_the_step_denied(driver: Driver, streamed:
 
 @needs_files
 def test_files_are_judged_as_they_are_sent(driver: Driver, tmp_path: Path) -> None:
-    """The history names the file; what is read from it passes the plugins, and stays as they left it."""
+    """The history names the file; its content passes the plugins, and stays as they changed it."""
     (tmp_path / "a.txt").write_text(f"The word is {SECRET}.")
     recording = RecordingPlugin(hooks=[INPUT])
 
@@ -266,7 +266,7 @@ def test_files_are_judged_as_they_are_sent(driver: Driver, tmp_path: Path) -> No
 
 
 def test_labels_of_a_result_spread_to_all_that_follows(driver: Driver, tmp_path: Path) -> None:
-    """Through later messages, a summary, a store, and a program that goes on."""
+    """Through later messages, a summary, a store, and a program that continues the session."""
     host = Extensions(security=SecurityExtension(data={"look": DataPolicy(apply_labels=["PII"])}))
     seen: list[tuple[str, frozenset[str]]] = []
 
@@ -294,8 +294,7 @@ def test_labels_of_a_result_spread_to_all_that_follows(driver: Driver, tmp_path:
 
 
 def test_a_denied_action_is_enforced_downstream(driver: Driver) -> None:
-    """Data that may not be exported goes into no tool that reaches out; what may not be forwarded stays with its
-    provider."""
+    """Data without export goes to no tool with outside effects; data without forwarding stays with its provider."""
     reached: list[str] = []
 
     @tool(side_effects="network")
@@ -339,7 +338,7 @@ def test_a_denial_is_reported_to_the_bus(driver: Driver) -> None:
 
 
 def test_the_bus_gets_answers_as_plugins_left_them(driver: Driver) -> None:
-    """Those who watch the bus, such as a trace with content, never see what a plugin took out."""
+    """Handlers of the bus, such as a trace with content, never see removed content."""
     witness = BusWitness()
     with EventBus(strict=True) as bus:
         bus.subscribe(witness)
@@ -354,7 +353,7 @@ def test_the_bus_gets_answers_as_plugins_left_them(driver: Driver) -> None:
 
 
 class BusWitness:
-    """A handler that is also a witness."""
+    """A handler that checks every event it gets."""
 
     def __init__(self) -> None:
         self.events: list[Any] = []
@@ -438,7 +437,7 @@ def test_a_session_without_a_policy_loads_none() -> None:
 
 
 def test_a_message_can_be_checked_by_its_own_rule(driver: Driver) -> None:
-    """The rule sees what the plugins left; a refusal is a denial. Without a policy the rule is not called."""
+    """The rule sees the content after the plugins; a refusal is a denial. Without a policy the rule is not called."""
 
     def apply(session: Session | AsyncSession, **how: Any) -> Message:
         message = Message.user(f"It is {SECRET}.")

@@ -1,4 +1,4 @@
-"""A plugin that denies, on streams as they were recorded: nothing passes, whatever the wire."""
+"""A denying plugin on recorded streams: nothing passes, on any wire."""
 
 import base64
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def model(exchange: RecordedExchange) -> str:
 
 @cache
 def load_exchanges(provider: str, feature: str) -> tuple[tuple[RecordedExchange, Message], ...]:
-    """Complete streams with that feature, and the message that each is without a policy."""
+    """Complete streams with that feature, and the message of each without a policy."""
     return tuple(_iter_exchanges(provider, feature))[:EACH]
 
 
@@ -117,7 +117,7 @@ def test_a_denied_call_is_not_run(provider: str) -> None:
 
 
 def test_a_denied_word_is_never_shown(provider: str) -> None:
-    """Whatever comes before it, and however the wire cuts it: the last words of the text, and of the arguments."""
+    """Whatever comes before it, and however the stream is cut: at the end of the text, and of the arguments."""
     for exchange, message in load_exchanges(provider, "tool_call"):
         for word in filter(None, (message.text[-12:], message.thinking[-12:])):
             if not word.strip():
@@ -139,7 +139,7 @@ def test_a_denied_word_is_never_shown(provider: str) -> None:
 
 
 def test_content_that_no_plugin_can_see_is_denied(provider: str) -> None:
-    """A provider's native part denies the reply that holds it, though the plugin would have let it pass."""
+    """A reply with a native part is denied, although the plugin would allow it."""
     for exchange, message in load_exchanges(provider, "server_tool"):
         if not any(isinstance(block, ProviderBlock) for block in message.content):
             continue
@@ -175,7 +175,7 @@ def _until_complete(chat: Session) -> Iterator[Any]:
 
 
 def _tools(message: Message, ran: list[str]) -> list[Tool]:
-    """Tools of the names that the reply calls, as far as these are names of tools here."""
+    """Tools with the names of the reply's calls, if these are valid names."""
 
     def new_tool(name: str) -> Tool:
         return Tool(ToolDefinition(name=name), lambda **_: ran.append(name))

@@ -1,4 +1,4 @@
-"""Streams under a policy: what is shown, and when; and that nothing denied is ever shown."""
+"""Streams under a policy: what is shown and when, and that no denied content is shown."""
 
 from typing import Any
 
@@ -97,7 +97,7 @@ def test_changed_text_is_shown_changed(driver: Driver, window: int | None) -> No
 
 
 def test_an_abandoned_stream_keeps_what_plugins_left(driver: Driver) -> None:
-    """What had arrived is judged as well, though it was not shown yet; where it is denied, the bill alone is kept."""
+    """The partial reply is judged too, although it was not shown yet; if it is denied, only its cost is kept."""
     reply = handwritten_anthropic(LONG + SECRET + LONG * 3)
     for plugin in (RedactingPlugin(window=8), DenyingPlugin(SECRET, window=8, hooks=[OUTPUT])):
         session = driver.session({"anthropic": Wire([reply])}, policy=Pipeline([plugin]))
@@ -167,7 +167,7 @@ def test_a_plugin_that_exceeds_its_window_shows_no_more_than_declared(driver: Dr
 
 
 def test_dropping_everything_leaves_an_empty_reply(driver: Driver) -> None:
-    """Which is what the history then holds."""
+    """The history holds the same."""
 
     class Dropping(RedactingPlugin):
         def check(self, step: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The events that a session sends to its bus: which, in which order, and which never."""
+"""The events that a session sends to its bus, their order, and the events that it never sends."""
 
 import threading
 from collections.abc import Iterator
@@ -159,7 +159,7 @@ def test_a_failed_turn_is_reported_to_its_end(
 
 
 def test_an_abandoned_turn_is_reported_as_cancelled(driver: Driver, recorder: BusRecorder) -> None:
-    """And so is the request under way; a reply that was whole is not."""
+    """So is its open request; a complete reply is not."""
     session = driver.session({"anthropic": Wire([Body(FINE.frames), FINE])}, events=recorder.bus)
     driver.stream(session, "Hi", until="text_delta")
     assert recorder.types == ["turn.started", "route.decided", "llm.call_started", "llm.call_failed", "turn.cancelled"]
@@ -172,7 +172,7 @@ def test_an_abandoned_turn_is_reported_as_cancelled(driver: Driver, recorder: Bu
 
 
 def test_the_outcome_of_each_call_is_reported(driver: Driver, recorder: BusRecorder) -> None:
-    """Unknown, ill-fitting, declined, broken: by name, and without the words of the tool."""
+    """Unknown, invalid, declined, failed: by name, without the tool's own text."""
     calls = [
         Call("t1", "nobody"),
         Call("t2", "look", {"at": 3}),
@@ -200,7 +200,7 @@ def test_the_outcome_of_each_call_is_reported(driver: Driver, recorder: BusRecor
 
 
 def test_each_tool_has_its_own_latency(driver: Driver, recorder: BusRecorder) -> None:
-    """Parallel calls do not all end with the slowest."""
+    """Parallel calls end at different times."""
 
     @tool(side_effects="none")
     def quick() -> str:
@@ -249,8 +249,7 @@ SPECIFIED = {
 def test_a_session_emits_every_event_of_the_specification(
     driver: Driver, recorder: BusRecorder, streamed: bool
 ) -> None:
-    """None is there for show: a failover, calls that run, fail and do not fit, and a stream that is left; and each that
-    begins has its end."""
+    """In a fallback, in calls that run, fail and are invalid, and in an abandoned stream. Each start has its end."""
     calls = [Call("t1", "look", {"at": "it"}), Call("t2", "look", {"at": 3})]
     wires = {
         "anthropic": Wire(failing_responses()),
@@ -293,7 +292,7 @@ def test_calls_without_a_result_are_reported_too(driver: Driver, recorder: BusRe
 
 
 def test_a_summary_is_reported_as_a_turn(driver: Driver, recorder: BusRecorder) -> None:
-    """It is a request, and costs what it costs."""
+    """It is a request with a cost."""
     session = driver.session({"anthropic": Wire([FINE] * 3)}, events=recorder.bus)
     driver.ask(session, "One.")
     driver.ask(session, "Two.")
@@ -305,7 +304,7 @@ def test_a_summary_is_reported_as_a_turn(driver: Driver, recorder: BusRecorder) 
 
 
 def test_a_slow_handler_delays_nothing(driver: Driver) -> None:
-    """The bus raises; the turn goes on."""
+    """The turn continues although a handler raises."""
     goes_on, seen = threading.Event(), []
 
     def slow(event: Event) -> None:
@@ -321,7 +320,7 @@ def test_a_slow_handler_delays_nothing(driver: Driver) -> None:
 
 
 def test_the_bus_stays_open(driver: Driver, recorder: BusRecorder) -> None:
-    """Other sessions share it: closing one leaves it as it is. Without a bus the ids are the same as with one."""
+    """Other sessions share it: closing one leaves it as it is. Ids are the same with and without a bus."""
     with_bus = driver.session({"anthropic": Wire([FINE])}, events=recorder.bus)
     without_bus = driver.session({"anthropic": Wire([FINE])})
     for session in (with_bus, without_bus):

@@ -135,7 +135,7 @@ def test_a_turn_holds_its_requests_and_tools(driver: Driver, seen: TelemetryReco
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_turn_is_a_child_of_the_programs_span(seen: TelemetryRecorder, asynchronous: bool) -> None:
-    """Though handlers run in a thread of their own, and tasks have contexts of their own."""
+    """Although handlers run in their own thread, and tasks have their own contexts."""
     tracer = seen.tracers.get_tracer("program")
 
     async def main(number: int) -> None:
@@ -210,7 +210,7 @@ def test_a_fallback_has_a_span_for_each_model(driver: Driver, seen: TelemetryRec
 
 
 def test_a_retried_stream_has_two_spans(driver: Driver, seen: TelemetryRecorder) -> None:
-    """A retry is a request of its own."""
+    """A retry is a separate request."""
     session = driver.session({"anthropic": Wire([Body(FINE.frames[:1]), FINE])}, events=seen.bus)
     driver.stream(session, "Hi")
     assert seen.tree["invoke_agent"] == ["chat claude-opus-5-5"] * 2
@@ -238,7 +238,7 @@ def test_an_abandoned_turn_has_that_status(driver: Driver, seen: TelemetryRecord
 
 
 def test_metrics_have_time_and_tokens(driver: Driver, seen: TelemetryRecorder) -> None:
-    """By model and provider; the prompt's tokens are all of them, cached ones too."""
+    """By model and provider; the prompt's tokens include cached ones."""
     provider = Wire([FINE, *(httpx.Response(500) for _ in range(3))])
     session = driver.session({"anthropic": provider}, events=seen.bus)
     driver.ask(session, "Hi")
@@ -290,7 +290,7 @@ def test_concurrent_sessions_keep_their_spans_apart(seen: TelemetryRecorder) -> 
 
 
 def test_missed_events_leave_no_open_span(seen: TelemetryRecorder) -> None:
-    """A request without its turn, a turn without its end: spans all the same, ended when telemetry is closed."""
+    """A request without a turn and a turn without an end have spans, which end when telemetry is closed."""
     started = LlmCallStarted(model=ANTHROPIC, provider="anthropic", request_id="r1")
     seen.bus.emit(started, session_id="s", turn_id="t1")
     seen.bus.emit(LlmCallCompleted(model=ANTHROPIC, provider="anthropic"), session_id="s", turn_id="t1")
