@@ -21,7 +21,7 @@ from dragoman.testing.cassettes.file import dump_exchanges
 AT_ONCE = 64
 ROUNDS = 1_000
 SAME = 8
-"""So many of the requests mean the same as another one: they share its replies, each of which is played once."""
+"""The number of requests that repeat another one: they share its replies, each of which is played once."""
 URL = "http://replayed.invalid/v1/messages"
 
 
@@ -34,7 +34,7 @@ def question(number: int) -> int:
 
 
 def write_cassette(path: Path) -> Path:
-    """As many exchanges as there are requests; the last ones repeat questions, with replies of their own."""
+    """As many exchanges as requests; the last ones repeat questions, with different replies."""
     exchanges = [
         Exchange(
             RecordedRequest("POST", "/v1/messages", json.dumps(body(question(number))).encode()),

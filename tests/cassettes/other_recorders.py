@@ -74,7 +74,7 @@ def vcrpy_json(group: list[RecordedExchange]) -> bytes:
 
 
 def vcrpy_compressed(group: list[RecordedExchange]) -> bytes:
-    """vcrpy without `decode_compressed_response`: bodies as they came."""
+    """vcrpy without `decode_compressed_response`: bodies as received."""
     pairs = []
     for each in group:
         response = _response(each, gzip.compress(each.body))

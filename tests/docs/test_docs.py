@@ -13,7 +13,7 @@ import pytest
 from pytest_examples import CodeExample, EvalExample
 
 from dragoman import errors
-from dragoman.adapter import sources
+from dragoman.adapter import registry
 from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequest, json_reply, sse_reply
 from tests.compatibility.api.documented import parse_api_page
 from tests.docs.snippets import PAGES, ROOT, snippets
@@ -29,8 +29,8 @@ LOCAL_SESSION = 'Session("local:smollm2-135m"'
 
 @pytest.fixture
 def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a page registers is known to that page alone."""
-    monkeypatch.setattr(sources, "_registered", {})
+    """The registrations of a page apply to that page only."""
+    monkeypatch.setattr(registry, "_registered", {})
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ LIVE = [example for example in SNIPPETS if LOCAL_SESSION in example.source]
 @pytest.mark.usefixtures("_own_registry")
 @pytest.mark.parametrize("example", [each for each in SNIPPETS if each not in LIVE], ids=str)
 def test_a_snippet_runs_and_prints_what_it_says(example: CodeExample, eval_example: EvalExample) -> None:
-    """A page that does not run is wrong."""
+    """A snippet that does not run is wrong."""
     if "workspace=folder" in example.source and not READS_FILES:
         pytest.skip("this system refuses every file of a workspace")
     eval_example.set_config(line_length=120)
@@ -140,7 +140,7 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 @pytest.mark.parametrize("example", snippets(*FIRST_READ), ids=str)
 def test_what_is_read_first_runs(example: CodeExample, eval_example: EvalExample) -> None:
-    """A tool, a preview, a swap, a stream and the cost; and what each peer's program becomes."""
+    """A tool, a preview, a swap, a stream and the cost; and the programs for users of other libraries."""
     eval_example.set_config(line_length=120)
     eval_example.run(example)
 
@@ -154,7 +154,7 @@ def test_the_error_tree_of_the_docs_names_every_class() -> None:
 
 
 DEEP = ("dragoman.canonical", "dragoman.adapter", "dragoman.session.")
-"""Where programs do not import from; middlewares import `dragoman.session.effects`."""
+"""Modules that programs do not import from; only middlewares import `dragoman.session.effects`."""
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
@@ -186,7 +186,7 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 
 
 def test_the_page_on_batches_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eval_example: EvalExample) -> None:
-    """A batch is handed in by one snippet and fetched by the next, from a provider written by hand."""
+    """One snippet submits a batch and the next one fetches it, from a handwritten provider."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
     with serve_provider(Provider()) as url:

@@ -158,7 +158,7 @@ def play(driver: Driver, scenario: Scenario) -> Result:
         except DragomanError as raised:
             error = (type(raised).__name__, str(raised))
         assert bus.flush(10)
-        stored = [] if store is None or not session.messages else _stored(store)
+        stored = [] if store is None or not session.messages else _stored_session(store)
     return Result(
         events=seen,
         history=session.dump(),
@@ -192,7 +192,7 @@ def _stream(driver: Driver, session: Any, seen: list[Any], leave_after: int | No
     driver.runner.run(main())
 
 
-def _stored(store: Store) -> list[str]:
+def _stored_session(store: Store) -> list[str]:
     found = store.load(SESSION_ID)
     return [message.model_dump_json() for message in (*found.messages, *found.attempts)]
 

@@ -143,7 +143,7 @@ def run_program(environment: Path, program: str, *arguments: str, cwd: Path | No
 
 
 def bare_environment(environment: Path) -> dict[str, str]:
-    """Almost no variables, and a home of its own."""
+    """Almost no variables, and a separate home folder."""
     home = environment / "home"
     home.mkdir(exist_ok=True)
     return {"PATH": os.defpath, "HOME": str(home), "COLUMNS": "120"}

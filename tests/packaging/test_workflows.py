@@ -28,7 +28,7 @@ def steps(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def test_all_workflows_are_there() -> None:
-    """A renamed one would no longer be trusted to publish, nor be called by another one."""
+    """A renamed workflow would lose its permission to publish, and could not be called by another one."""
     assert [path.stem for path in WORKFLOWS] == ["api", "cassettes", "ci", "docs", "prices", "propose", "release"]
 
 

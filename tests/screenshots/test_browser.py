@@ -136,7 +136,7 @@ class _RecordingHandler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Ignores the message."""
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.store = _shared(self.url)
+        self.store = _shared_rows(self.url)
         self.expected: dict[str, Expected] = {}
 
     @rule(target=sessions, model=st.none() | strategies.texts, added=turns, broken=turns)
@@ -152,7 +152,7 @@ class Machine(RuleBasedStateMachine):
 _stores: dict[str, Store] = {}
 
 
-def _shared(url: str) -> Store:
+def _shared_rows(url: str) -> Store:
     """One store for all examples: each leaves it empty."""
     if url not in _stores:
         _stores[url] = Store(url)

@@ -17,7 +17,7 @@ START = datetime(2026, 11, 21, 8, tzinfo=UTC)
 
 
 class Clock:
-    """A second later each time."""
+    """Each reading is a second later."""
 
     def __init__(self) -> None:
         self.now = START

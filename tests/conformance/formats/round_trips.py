@@ -171,7 +171,7 @@ def check_cassettes(source: str, most: int | None, row: CassetteRow) -> None:
         name: list(filter(_is_conversation, exchanges)) for name, exchanges in recordings.items()
     }
     for name, known in islice(((name, known) for name, known in conversations_by_source.items() if known), most):
-        row.faults += [f"cassette {name}: {fault}" for fault in filter(None, map(_misidentified, known))]
+        row.faults += [f"cassette {name}: {fault}" for fault in filter(None, map(_is_misidentified, known))]
         row.read += 1
         row.exchanges += len(known)
         try:
@@ -184,7 +184,7 @@ def check_cassettes(source: str, most: int | None, row: CassetteRow) -> None:
             row.faults.append(f"cassette {name}: nothing was said in it")
 
 
-def _misidentified(exchange: RecordedExchange) -> str | None:
+def _is_misidentified(exchange: RecordedExchange) -> str | None:
     """A wrongly recognised address. At a custom address, any provider may answer."""
     wire = wire_at(_url(exchange))
     if wire is None:

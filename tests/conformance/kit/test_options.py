@@ -58,7 +58,7 @@ NAMED_AS = {"thinking": ("thinking", "effort"), "effort": ("effort", "thinking")
 """Losses may have the name of a related option: to switch thinking off is the lowest effort."""
 
 ELSEWHERE = {"stream", "headers", "extra", "context", "strict_prefix"}
-"""Fields that do not ask for an answer: they say how the request is made and sent."""
+"""Fields that do not change the answer: they say how the request is made and sent."""
 
 
 def _models() -> Iterator[str]:
@@ -89,7 +89,7 @@ def _names(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _is_idle(adapter: Adapter, name: str, value: Any) -> bool:
-    """Whether nothing need be sent: the option asks for the default."""
+    """Whether the option requests the default, so that no field is needed."""
     abilities = adapter.capabilities
     if name in ("tool_choice", "parallel_tool_calls"):
         return not abilities.supports_tools
@@ -131,7 +131,7 @@ def test_all_options_at_once_make_a_request(model: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewerOptions(AdapterOptions):
-    """Options as a later version may have them."""
+    """Options of a later version."""
 
     novelty: float | None = None
     habits: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ Only this may differ:
 must alternate, and those on which tools' answers share a message with the user's next text, put neighbours of one role
 into one item; a single text may have been a string there and is the first text of a list now.
 
-- The user's text that asks a model to continue where it cannot be last, `CONTINUE_TEXT`, gives way to the real one.
+- The user's text that asks a model to continue where it cannot be last, `CONTINUE_TEXT`, is replaced by the real one.
 
 - So does the mark ``prefix`` on an assistant's message that the model has to continue, on the wires that have one.
 

@@ -36,7 +36,7 @@ def test_every_recorded_conversation_fits_every_other_wire(source: str, target: 
     """
     load_or_skip(source)
     _skip_without(source, target)
-    histories = _recorded(source)
+    histories = _recorded_histories(source)
     assert histories
     share = _SHARE if exhaustive else _SAMPLE
     turn = (list(ADAPTERS).index(source) + list(TARGETS).index(target)) % share
@@ -48,16 +48,16 @@ def test_every_recorded_conversation_fits_every_other_wire(source: str, target: 
 def test_faulty_sessions_fit_every_other_wire(source: str, target: str, exhaustive: bool) -> None:
     """Broken turns, orphans, double and look-alike ids, media everywhere: the request is still accepted."""
     _skip_without(source, target)
-    _assert_accepted(_generated(source)[: None if exhaustive else 5], target)
+    _assert_accepted(_generated_histories(source)[: None if exhaustive else 5], target)
 
 
 @cache
-def _recorded(source: str) -> tuple[History, ...]:
+def _recorded_histories(source: str) -> tuple[History, ...]:
     return tuple(recorded_histories(source, prefixes=True))
 
 
 @cache
-def _generated(source: str) -> tuple[History, ...]:
+def _generated_histories(source: str) -> tuple[History, ...]:
     mixed = recorded_messages(source) if (exchanges_folder() / f"{source}.jsonl.gz").is_file() else ()
     return tuple(generated_histories(source, _GENERATED, mixed=mixed))
 

@@ -1,4 +1,4 @@
-"""The prefix ledger: what becomes void if something before signed thinking changes, reported before it is sent."""
+"""The prefix ledger: signed thinking that is void after a change of earlier content is reported before it is sent."""
 
 import json
 from collections.abc import Sequence
@@ -108,7 +108,7 @@ def test_the_provider_is_asked_to_drop_void_thinking(conversation: SignedConvers
 
 
 def test_in_strict_mode_the_request_is_refused(conversation: SignedConversation) -> None:
-    """Naming the message, and before anything is sent."""
+    """The error names the message, and nothing is sent."""
     assert conversation.wire(strict_prefix=True).body
     conversation.tools = ()
     with pytest.raises(ProjectionError, match=conversation.messages[2].id):

@@ -36,7 +36,7 @@ def each_target() -> Iterator[Target]:
 
 
 def as_messages(projection: Projection) -> list[Message]:
-    """The turns as a history of their own."""
+    """The turns as a history."""
     return [
         Message(
             id=f"turn-{index}",
@@ -88,7 +88,7 @@ def test_projection_is_deterministic_and_leaves_the_history_alone(history: list[
 
 @given(history=histories())
 def test_projection_is_idempotent(history: list[Message]) -> None:
-    """What fits a model once fits it as it is."""
+    """A request that fits a model is not changed again."""
     for target in each_target():
         once = project(history, target)
         if joined_messages(once) and len({message.metadata.model for message in history}) > 1:

@@ -65,7 +65,7 @@ def test_caches_of_a_session_do_not_show(target: str, history: list[Message]) ->
 def test_a_swap_there_and_back_changes_nothing(
     target: str, history: list[Message], other: str, data: st.DataObject
 ) -> None:
-    """A model that gets its conversation back after another one had it receives the very same bytes."""
+    """After a swap to another model and back, the first model receives the same bytes."""
     note(f"by way of {other}")
     first = data.draw(st.integers(1, len(history)))
     stayed, left = (RequestContext(model=TARGETS[target]) for _ in range(2))
@@ -79,7 +79,7 @@ def test_a_swap_there_and_back_changes_nothing(
 @few
 @given(history=source_histories)
 def test_a_request_that_was_read_is_written_again_unchanged(target: str, history: list[Message]) -> None:
-    """What fits a model once fits it as it is."""
+    """A request that fits a model is not changed again."""
     body = encode_request(target, history)
     adapter = get_adapter(TARGETS[target])
     messages, tools, options = adapter.from_wire_request(body, RequestContext(model=TARGETS[target]))

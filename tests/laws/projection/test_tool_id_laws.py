@@ -52,7 +52,7 @@ def test_ids_are_injective_both_ways(issued: list[tuple[str, str]], target: str)
 
 @given(issued=calls, target=providers)
 def test_foreign_ids_are_legal_and_the_issuer_gets_its_own(issued: list[tuple[str, str]], target: str) -> None:
-    """The first call of an id goes back under it, whatever it looks like; all others get an id by the rule."""
+    """The first call with an id is sent back with it, in any form; all others get an id by the rule."""
     ids, canonical = received(issued)
     rule = RULES[target]
     returned: set[str] = set()

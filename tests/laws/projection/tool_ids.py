@@ -73,7 +73,7 @@ def id_sets(number: int, seed: int) -> Iterator[tuple[IdSet, IdSet]]:
 
 
 def issue_ids(issued: IdSet) -> tuple[ToolIdMap, list[str]]:
-    """The map of a session, and our ids for its calls."""
+    """The id map of a session, and our ids for its calls."""
     numbers = count(1)
     ids = ToolIdMap(lambda: f"tu_{format_ulid(next(numbers))}")
     return ids, [ids.receive(issuer, native) for issuer, native in issued]

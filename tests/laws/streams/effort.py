@@ -1,4 +1,4 @@
-"""How much is tried in a run: enough for the promised numbers, and no more than a minute of CPU."""
+"""The number of trials in a run: enough for the promised numbers, and at most a minute of CPU."""
 
 import os
 from functools import cache

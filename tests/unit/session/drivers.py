@@ -86,12 +86,14 @@ class Wire:
             return httpx.Response(200, headers={"content-type": "application/json"}, content=reply.body)
         kind = reply.content_type if isinstance(reply, Reply) else "text/event-stream"
         body = (
-            reply if isinstance(reply, Body) else Body(self._cut(reply.frames if isinstance(reply, Reply) else reply))
+            reply
+            if isinstance(reply, Body)
+            else Body(self._cut_frames(reply.frames if isinstance(reply, Reply) else reply))
         )
         self.bodies.append(body)
         return httpx.Response(200, headers={"content-type": kind}, stream=body)
 
-    def _cut(self, frames: Sequence[bytes]) -> list[bytes]:
+    def _cut_frames(self, frames: Sequence[bytes]) -> list[bytes]:
         if self.chunk is None:
             return list(frames)
         whole = b"".join(frames)

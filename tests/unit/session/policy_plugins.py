@@ -76,17 +76,17 @@ class RedactingPlugin(Plugin):
         if isinstance(block, ToolResultBlock):
             return block.model_copy(update={"content": tuple(map(self._hidden, block.content))})
         if hasattr(block, "input"):
-            return block.model_copy(update={"input": _replaced(block.input, self.word)})
+            return block.model_copy(update={"input": _replace(block.input, self.word)})
         return block
 
 
-def _replaced(value: Any, word: str) -> Any:
+def _replace(value: Any, word: str) -> Any:
     if isinstance(value, str):
         return value.replace(word, "***")
     if isinstance(value, dict):
-        return {key: _replaced(item, word) for key, item in value.items()}
+        return {key: _replace(item, word) for key, item in value.items()}
     if isinstance(value, list):
-        return [_replaced(item, word) for item in value]
+        return [_replace(item, word) for item in value]
     return value
 
 

@@ -80,7 +80,7 @@ def test_the_response_is_described(driver: Driver) -> None:
 
 
 def test_the_chosen_model_and_the_snapshot_that_served_are_kept(driver: Driver) -> None:
-    """The provider answers with the dated name of an alias: the message has the former, its routing record the latter."""
+    """The provider answers with the dated name of an alias: the message has that, its routing record the alias."""
     dated = replace(ANSWER, body=ANSWER.body.replace(b"claude-opus-5-5", b"claude-opus-5-5-20261001"))
     reply = driver.ask(driver.session({"anthropic": Wire([dated])}), "Hi")
     assert reply.message.metadata.model == f"{ANTHROPIC}-20261001"
@@ -155,7 +155,7 @@ def test_text_accumulates_async() -> None:
 def test_leaving_a_stream_cancels_it(driver: Driver) -> None:
     """The partial message is the reply, with status cancelled and a cost that is a lower bound."""
     session = driver.session({"anthropic": Wire([Body(ANSWER.frames)])})
-    reply = _left(driver, session)
+    reply = _leave_stream(driver, session)
     assert reply.message.metadata.status is MessageStatus.CANCELLED
     assert "It is blue.".startswith(reply.text)
     assert reply.text not in ("", "It is blue.")
@@ -163,7 +163,7 @@ def test_leaving_a_stream_cancels_it(driver: Driver) -> None:
     assert session.messages[-1] == reply.message
 
 
-def _left(driver: Driver, session: Any) -> Reply[str]:
+def _leave_stream(driver: Driver, session: Any) -> Reply[str]:
     """The reply of a stream that was left at its first text."""
     if isinstance(driver, SyncDriver):
         with session.stream("Hi") as stream:

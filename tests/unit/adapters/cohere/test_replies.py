@@ -13,7 +13,7 @@ from tests.unit.adapters.cohere.wire import Native, body_of, call, read, reply, 
 SOURCE = {"type": "document", "id": "doc:0", "document": {"id": "doc:0", "title": "facts", "text": "Matz made Ruby."}}
 
 
-def cited(**fields: Any) -> Native:
+def cited_reply(**fields: Any) -> Native:
     return {"start": 0, "end": 4, "text": "Matz", "sources": [SOURCE], "type": "TEXT_CONTENT", **fields}
 
 
@@ -93,18 +93,20 @@ def test_unknown_counts_are_none(counts: Any) -> None:
 def test_citations_belong_to_the_text_that_they_name() -> None:
     """The index counts all parts of the content; without one the first text is meant."""
     native = [{"type": "thinking", "thinking": "Hm."}, text("Matz made it."), text("Matz!")]
-    message = read(reply(content=native, citations=[cited(content_index=2), cited()]))
+    message = read(reply(content=native, citations=[cited_reply(content_index=2), cited_reply()]))
     first, second = (block for block in message.content if isinstance(block, TextBlock))
     (citation,) = second.citations
     assert (citation.title, citation.cited_text, citation.start, citation.end) == ("facts", "Matz made Ruby.", 0, 4)
-    assert [each.data for each in first.citations] == [cited()]
+    assert [each.data for each in first.citations] == [cited_reply()]
     body, _ = body_of([message])
-    assert sorted(map(str, body["messages"][0]["citations"])) == sorted(map(str, [cited(content_index=2), cited()]))
+    assert sorted(map(str, body["messages"][0]["citations"])) == sorted(
+        map(str, [cited_reply(content_index=2), cited_reply()])
+    )
 
 
 def test_citations_of_a_plan_are_kept() -> None:
     """The canonical form has no place for them."""
-    of_the_plan = cited(type="PLAN")
+    of_the_plan = cited_reply(type="PLAN")
     message = read(reply("TOOL_CALL", tool_plan="Matz", tool_calls=[call()], citations=[of_the_plan]))
     body, _ = body_of([message])
     assert body["messages"][0]["citations"] == [of_the_plan]

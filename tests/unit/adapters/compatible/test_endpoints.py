@@ -13,12 +13,12 @@ from dragoman.canonical.message import Message, StopReason
 from tests.unit.adapters.compatible.test_endpoint_row import adapter
 from tests.unit.adapters.openai_chat.wire import (
     DONE,
+    encode_request,
     handwritten_chunk,
     handwritten_reply,
     losses,
     read,
     reply_of,
-    sent,
     stream,
     streamed,
 )
@@ -82,17 +82,19 @@ def test_deepseek_gets_its_reasoning_back() -> None:
     foreign = reply_of("anthropic:claude-opus-5-5", [THOUGHT, CALL])
     for message, expected in ((own, "Hm"), (foreign, "")):
         history = [Message.user("?"), message, Message.tool(CALL.id, "1")]
-        assert sent(history, deepseek)[0]["messages"][1]["reasoning_content"] == expected
+        assert encode_request(history, deepseek)[0]["messages"][1]["reasoning_content"] == expected
     history = [Message.user("?"), foreign, Message.tool(CALL.id, "1")]
-    off, _ = sent(history, deepseek, thinking=False)
+    off, _ = encode_request(history, deepseek, thinking=False)
     assert off["thinking"] == {"type": "disabled"}
     assert "reasoning_content" not in off["messages"][1]
-    assert "reasoning_content" not in sent(history, adapter("deepseek", "deepseek-chat"))[0]["messages"][1]
+    assert "reasoning_content" not in encode_request(history, adapter("deepseek", "deepseek-chat"))[0]["messages"][1]
 
 
 def test_deepseek_promises_json_but_no_schema() -> None:
     """The schema is a loss."""
-    body, wire = sent([Message.user("Hi")], adapter("deepseek"), output_schema={"type": "object", "properties": {}})
+    body, wire = encode_request(
+        [Message.user("Hi")], adapter("deepseek"), output_schema={"type": "object", "properties": {}}
+    )
     assert body["response_format"] == {"type": "json_object"}
     assert losses(wire) == [("option", "output_schema")]
 
@@ -100,7 +102,7 @@ def test_deepseek_promises_json_but_no_schema() -> None:
 def test_perplexity_alternates_and_cites() -> None:
     """Neighbours of one role are one message; the searched pages become citations."""
     sonar = adapter("perplexity", "sonar")
-    body, wire = sent([Message.user("a"), Message.user([TextBlock(text="b")]), Message.user("c")], sonar)
+    body, wire = encode_request([Message.user("a"), Message.user([TextBlock(text="b")]), Message.user("c")], sonar)
     assert body["messages"] == [{"role": "user", "content": [{"type": "text", "text": text} for text in "abc"]}]
     assert losses(wire) == [("flattened", "neighbouring messages of one role are sent as one")] * 2
     results = [{"title": "T", "url": "https://a.test", "date": "2026-01-01"}]
@@ -116,7 +118,7 @@ def test_perplexity_alternates_and_cites() -> None:
 def test_perplexity_gets_calls_as_text() -> None:
     """Calls and answers become text, and its turns still alternate."""
     history = [Message.user("?"), reply_of("openai:gpt-5", [CALL]), Message.tool(CALL.id, "1"), Message.user("!")]
-    roles = [message["role"] for message in sent(history, adapter("perplexity", "sonar"))[0]["messages"]]
+    roles = [message["role"] for message in encode_request(history, adapter("perplexity", "sonar"))[0]["messages"]]
     assert roles == ["user", "assistant", "user"]
 
 
@@ -150,11 +152,11 @@ def test_xai_sources_and_ticks_are_read() -> None:
 def test_xai_models_have_effort_levels_of_their_own(model: str, effort: str, written: str | None) -> None:
     """Some have none and refuse the field; an unsupported level is a loss."""
     grok = adapter("xai", model)
-    body, wire = sent([Message.user("Hi")], grok, effort=effort)
+    body, wire = encode_request([Message.user("Hi")], grok, effort=effort)
     assert body.get("reasoning", {}).get("effort") == written
     assert bool(wire.losses) is (written != effort)
     chatted = [Message.user("Hi"), read(handwritten_reply({"content": "Hi"}), grok), Message.user("?")]
-    body, wire = sent(chatted, grok, effort=effort)
+    body, wire = encode_request(chatted, grok, effort=effort)
     assert body.get("reasoning_effort") == written
     assert bool(wire.losses) is (written != effort)
 
@@ -182,14 +184,14 @@ def test_a_custom_server_may_omit_fields() -> None:
 
 def test_writer_has_a_path_of_its_own() -> None:
     """Under the same base URL as all other paths."""
-    assert sent([Message.user("Hi")], adapter("writer"))[1].path == "/chat"
+    assert encode_request([Message.user("Hi")], adapter("writer"))[1].path == "/chat"
 
 
 def test_plain_text_documents_become_text() -> None:
     """Other files are left out, which is a loss."""
     text = DocumentBlock(source=MediaSource(kind="text", data="One"), title="a.txt")
     file = DocumentBlock(source=MediaSource(kind="base64", data="aGk="), media_type="application/pdf")
-    body, wire = sent([Message.user([text, file])], adapter("groq", "llama-3.3-70b-versatile"))
+    body, wire = encode_request([Message.user([text, file])], adapter("groq", "llama-3.3-70b-versatile"))
     first, second = body["messages"][0]["content"]
     assert first["text"] == "[document a.txt]\nOne"
     assert second["text"].startswith("[document left out")
@@ -210,7 +212,7 @@ def test_plain_text_documents_become_text() -> None:
 def test_model_families_are_known_at_every_endpoint(name: str, model: str, sees: bool) -> None:
     """Content that a family does not accept is left out with a loss, not sent and refused."""
     image = ImageBlock(source=MediaSource(kind="url", data="https://a.test/b.png"))
-    body, wire = sent([Message.user([image])], adapter(name, model))
+    body, wire = encode_request([Message.user([image])], adapter(name, model))
     content = body["messages"][0]["content"]
     assert (isinstance(content, list) and content[0]["type"] == "image_url") is sees
     assert ([kind for kind, _ in losses(wire)] == ["media"]) is not sees
@@ -219,8 +221,8 @@ def test_model_families_are_known_at_every_endpoint(name: str, model: str, sees:
 def test_prefill_has_a_field_of_its_own() -> None:
     """If the endpoint has such a field."""
     history = [Message.user("Hi"), Message.assistant("The answer")]
-    assert sent(history, adapter("moonshot", "kimi-k2.6"))[0]["messages"][-1]["partial"] is True
-    assert "partial" not in sent(history, adapter("groq"))[0]["messages"][-1]
+    assert encode_request(history, adapter("moonshot", "kimi-k2.6"))[0]["messages"][-1]["partial"] is True
+    assert "partial" not in encode_request(history, adapter("groq"))[0]["messages"][-1]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from dragoman_adapters.compatible import register_endpoint, user_file
 from dragoman_adapters.compatible.adapter import user_endpoints
 from dragoman_adapters.mistral.adapter import MistralAdapter
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
-from tests.unit.adapters.openai_chat.wire import sent
+from tests.unit.adapters.openai_chat.wire import encode_request
 
 Write = Callable[[str], Path]
 
@@ -74,7 +74,7 @@ def test_a_file_adds_an_endpoint(write: Write) -> None:
     assert adapter.capabilities.max_context_tokens == 4096
     assert not adapter.capabilities.supports_images
     assert get_adapter("house:large").capabilities.supports_images
-    body, _ = sent([Message.user("Hi")], adapter, max_output_tokens=5, top_k=3)
+    body, _ = encode_request([Message.user("Hi")], adapter, max_output_tokens=5, top_k=3)
     assert body == {"model": "small-1", "messages": [{"role": "user", "content": "Hi"}], "limit": 5, "top_k": 3}
 
 

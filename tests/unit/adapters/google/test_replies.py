@@ -82,7 +82,7 @@ def test_generated_media_become_blocks() -> None:
     assert [type(block) for block in message.content] == [ProviderBlock, ImageBlock, AudioBlock]
 
 
-def counted(**native: Any) -> TokenUsage:
+def usage_of(**native: Any) -> TokenUsage:
     found = decode_usage(native, {})
     assert found is not None
     return found
@@ -90,7 +90,7 @@ def counted(**native: Any) -> TokenUsage:
 
 def test_tokens_fall_into_disjoint_buckets() -> None:
     """Cached tokens are part of the prompt; thoughts and tools' prompts are counted separately."""
-    found = counted(
+    found = usage_of(
         promptTokenCount=100, cachedContentTokenCount=60, toolUsePromptTokenCount=7, candidatesTokenCount=20,
         thoughtsTokenCount=30, totalTokenCount=157, serviceTier="flex",
         promptTokensDetails=[{"modality": "TEXT", "tokenCount": 60}, {"modality": "AUDIO", "tokenCount": 40}],
@@ -107,7 +107,7 @@ def test_missing_counts_are_unknown() -> None:
     """Counts without the prompt's are discarded; media without a count are unknown, not zero."""
     assert decode_usage({"candidatesTokenCount": 5}, {}) is None
     assert decode_usage(None, {}) is None
-    found = counted(promptTokenCount=3)
+    found = usage_of(promptTokenCount=3)
     assert (found.audio_input_tokens, found.reasoning_tokens, found.reported_total) == (None, None, None)
     message = read({**handwritten_reply({"text": "Hi"}), "usageMetadata": {"candidatesTokenCount": 5}})
     assert message.usage is None
@@ -121,10 +121,10 @@ def test_missing_counts_are_unknown() -> None:
 )
 def test_the_traffic_type_gives_the_tier(traffic: Any, tier: str) -> None:
     """Under the names that requests use for tiers."""
-    assert counted(promptTokenCount=1, trafficType=traffic).service_tier == tier
+    assert usage_of(promptTokenCount=1, trafficType=traffic).service_tier == tier
 
 
-def grounded(*texts: str, **grounding: Any) -> Message:
+def grounded_reply(*texts: str, **grounding: Any) -> Message:
     reply = handwritten_reply(*({"text": text} for text in texts), groundingMetadata=grounding)
     return read(reply)
 
@@ -135,7 +135,7 @@ FILE = {"retrievedContext": {"title": "F", "text": "so it is"}}
 
 def test_citation_spans_are_counted_in_bytes() -> None:
     """An accented letter is two bytes and one character; the span lies in the block in which it begins."""
-    message = grounded(
+    message = grounded_reply(
         "Ünö. ", "Zwei.",
         groundingChunks=[WEB, FILE],
         groundingSupports=[
@@ -162,7 +162,7 @@ def test_citation_spans_are_counted_in_bytes() -> None:
 )
 def test_a_wrong_span_is_found_by_its_text(segment: dict[str, Any]) -> None:
     """Its numbers may count text that is not shown."""
-    message = grounded(
+    message = grounded_reply(
         "One, Two", groundingChunks=[WEB], groundingSupports=[{"segment": segment, "groundingChunkIndices": [0]}]
     )
     (block,) = message.content

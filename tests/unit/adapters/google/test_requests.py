@@ -168,15 +168,15 @@ values = st.recursive(
 @given(native=st.dictionaries(names, values, max_size=4), encoded=st.dictionaries(names, values, max_size=4))
 def test_a_diff_restores_any_part(native: dict[str, Any], encoded: dict[str, Any]) -> None:
     """However much our encoding differs from the original, the stored diff restores it."""
-    assert repr(_sorted(encode_blocks.apply_note(encoded, decode_blocks.note_part(native, encoded)))) == repr(
-        _sorted(native)
+    assert repr(_sort(encode_blocks.apply_note(encoded, decode_blocks.note_part(native, encoded)))) == repr(
+        _sort(native)
     )
 
 
-def _sorted(value: Any) -> Any:
+def _sort(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return [_sorted(item) for item in value] if isinstance(value, list) else value
+        return {key: _sort(value[key]) for key in sorted(value)}
+    return [_sort(item) for item in value] if isinstance(value, list) else value
 
 
 def test_media_are_distinguished_by_type() -> None:

@@ -20,11 +20,11 @@ from dragoman.canonical.message import Message, StopReason
 from dragoman_adapters.mistral.adapter import MistralAdapter
 from tests.unit.adapters.openai_chat.wire import (
     DONE,
+    encode_request,
     handwritten_call,
     handwritten_chunk,
     handwritten_reply,
     read,
-    sent,
     stream,
     streamed,
 )
@@ -43,7 +43,7 @@ def test_content_may_be_a_list() -> None:
     content = [THINKING, text("Hi")]
     message = read(handwritten_reply({"content": content}), ADAPTER)
     assert message.content == (ThinkingBlock(text="Hm"), TextBlock(text="Hi"))
-    assert sent([message, Message.user("?")], ADAPTER)[0]["messages"][0]["content"] == content
+    assert encode_request([message, Message.user("?")], ADAPTER)[0]["messages"][0]["content"] == content
 
 
 def test_references_are_citations_of_the_text_before_them() -> None:
@@ -52,7 +52,7 @@ def test_references_are_citations_of_the_text_before_them() -> None:
     message = read(handwritten_reply({"content": content}), ADAPTER)
     cited = Citation(kind="reference", data=REFERENCE)
     assert message.content == (TextBlock(text="Paris", citations=(cited, cited)), TextBlock(text=" is big"))
-    body, wire = sent([message, Message.user("?")], ADAPTER)
+    body, wire = encode_request([message, Message.user("?")], ADAPTER)
     assert body["messages"][0]["content"] == content
     assert not wire.losses
 
@@ -62,7 +62,7 @@ def test_a_reference_without_text_is_kept() -> None:
     content = [REFERENCE, text("Hi")]
     message = read(handwritten_reply({"content": content}), ADAPTER)
     assert [block.type for block in message.content] == ["provider", "text"]
-    assert sent([message, Message.user("?")], ADAPTER)[0]["messages"][0]["content"] == content
+    assert encode_request([message, Message.user("?")], ADAPTER)[0]["messages"][0]["content"] == content
 
 
 def test_a_stream_and_its_whole_reply_agree() -> None:

@@ -21,7 +21,7 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.mistral.adapter import MistralAdapter
-from tests.unit.adapters.openai_chat.wire import losses, reply_of, round_trip, sent
+from tests.unit.adapters.openai_chat.wire import encode_request, losses, reply_of, round_trip
 
 SMALL = MistralAdapter("mistral-small-latest")
 VOICE = MistralAdapter("voxtral-small-latest")
@@ -30,7 +30,7 @@ TOOLS = [ToolDefinition(name="weather", description="Weather")]
 
 
 def messages(history: list[Message], adapter: MistralAdapter = SMALL) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = sent(history, adapter)[0]["messages"]
+    found: list[dict[str, Any]] = encode_request(history, adapter)[0]["messages"]
     return found
 
 
@@ -52,7 +52,7 @@ def messages(history: list[Message], adapter: MistralAdapter = SMALL) -> list[di
 )
 def test_parameters_have_mistrals_names(options: dict[str, Any], written: dict[str, Any]) -> None:
     """And are read from them; a stream reports its usage without a request for it."""
-    body, wire = sent([Message.user("Hi")], SMALL, TOOLS, **options)
+    body, wire = encode_request([Message.user("Hi")], SMALL, TOOLS, **options)
     assert {name: value for name, value in body.items() if name not in ("model", "messages", "tools")} == written
     assert not wire.losses
     assert round_trip(body, SMALL) == body
@@ -60,7 +60,7 @@ def test_parameters_have_mistrals_names(options: dict[str, Any], written: dict[s
 
 def test_prompt_mode_travels_as_it_is() -> None:
     """It is Mistral's own field, and is merged into the body."""
-    body, _ = sent([Message.user("Hi")], SMALL, extra={"mistral": {"prompt_mode": "reasoning"}})
+    body, _ = encode_request([Message.user("Hi")], SMALL, extra={"mistral": {"prompt_mode": "reasoning"}})
     assert body["prompt_mode"] == "reasoning"
     assert round_trip(body, SMALL) == body
 
@@ -139,7 +139,7 @@ def test_thinking_returns_as_parts() -> None:
     own = reply_of("mistral:magistral-medium-2509", [thought, TextBlock(text="Hi")])
     assert messages([own, Message.user("?")])[0]["content"] == [part, {"type": "text", "text": "Hi"}]
     foreign = reply_of("anthropic:claude-opus-5-5", [thought, TextBlock(text="Hi")])
-    body, wire = sent([foreign, Message.user("?")], SMALL)
+    body, wire = encode_request([foreign, Message.user("?")], SMALL)
     assert body["messages"][0]["content"] == "Hi"
     assert [kind for kind, _ in losses(wire)] == ["thinking"]
 
@@ -147,7 +147,7 @@ def test_thinking_returns_as_parts() -> None:
 def test_malformed_arguments_are_not_sent() -> None:
     """A call whose arguments were cut off is sent without them, with a loss."""
     broken = ToolUseBlock(id=CALL.id, name="weather", raw_input='{"city": "Par')
-    body, wire = sent([reply_of("openai:gpt-5", [broken]), Message.tool(CALL.id, "no")], SMALL)
+    body, wire = encode_request([reply_of("openai:gpt-5", [broken]), Message.tool(CALL.id, "no")], SMALL)
     assert body["messages"][0]["tool_calls"][0]["function"]["arguments"] == "{}"
     assert ("invalid_input", "arguments that are no JSON object") in losses(wire)
 
@@ -175,7 +175,7 @@ MEDIA: list[tuple[ContentBlock, dict[str, Any]]] = [
 @pytest.mark.parametrize(("block", "part"), MEDIA)
 def test_media_are_parts_of_mistrals_kinds(block: ContentBlock, part: dict[str, Any]) -> None:
     """Documents by URL, also inline ones; such a part decodes to the same block."""
-    body, wire = sent([Message.user([block])], SMALL)
+    body, wire = encode_request([Message.user([block])], SMALL)
     assert body["messages"][0]["content"] == [part]
     assert not wire.losses
     assert round_trip(body, SMALL) == body

@@ -7,7 +7,7 @@ import pytest
 from dragoman.adapter.errors import ContentFilterError, DragomanError, MalformedReplyError, RateLimitError
 from dragoman.canonical.blocks import AudioBlock, ProviderBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Message
-from tests.unit.adapters.openai_chat.wire import adapter, handwritten_reply, losses, read, sent
+from tests.unit.adapters.openai_chat.wire import adapter, encode_request, handwritten_reply, losses, read
 
 CALL: dict[str, Any] = {
     "id": "call_1",
@@ -111,7 +111,7 @@ def test_a_reply_becomes_blocks_and_a_reason(
 def test_a_reply_is_sent_back_unchanged(message: dict[str, Any]) -> None:
     """The provider gets its own reply back unchanged, down to the white space of arguments."""
     reply = read(handwritten_reply(message))
-    body, _ = sent([Message.user("Hi"), reply])
+    body, _ = encode_request([Message.user("Hi"), reply])
     assert body["messages"][1] == {"role": "assistant", **message}
 
 
@@ -119,7 +119,7 @@ def test_reply_only_fields_are_not_sent_back() -> None:
     """An index, a null and fields of replies only are not sent; provider_raw keeps what no other field holds."""
     call = {**CALL, "index": 0, "note": None}
     reply = read(handwritten_reply({"content": None, "annotations": [], "padding": "x", "tool_calls": [call]}))
-    body, _ = sent([reply])
+    body, _ = encode_request([reply])
     assert body["messages"][0] == {"role": "assistant", "content": None, "tool_calls": [CALL]}
     assert reply.metadata.provider_raw is not None
     assert reply.metadata.provider_raw["message"] == {"padding": "x"}
@@ -148,7 +148,7 @@ def test_annotations_become_citations() -> None:
     assert (citation.kind, citation.url, citation.start, citation.end, citation.data) == (
         "url_citation", "https://a.test", 0, 2, source,
     )  # fmt: skip
-    body, wire = sent([reply])
+    body, wire = encode_request([reply])
     assert body["messages"][0]["content"] == "Hi"
     assert losses(wire) == [("citations", "the sources of a text are not sent")]
 
@@ -160,7 +160,7 @@ def test_generated_audio_returns_as_its_transcript() -> None:
     (block,) = reply.content
     assert isinstance(block, AudioBlock)
     assert (block.source.data, block.transcript) == ("QUJD", "Hello")
-    body, _ = sent([reply], adapter("gpt-audio"))
+    body, _ = encode_request([reply], adapter("gpt-audio"))
     assert body["messages"][0] == {"role": "assistant", "content": "Hello"}
 
 
@@ -169,7 +169,7 @@ def test_an_unknown_kind_of_call_is_kept_whole() -> None:
     call = {"id": "call_3", "type": "teleport", "teleport": {"to": "Oslo"}}
     reply = read(handwritten_reply({"content": None, "tool_calls": [call]}))
     assert reply.content == (ProviderBlock(provider="openai-chat", kind="teleport", data=call),)
-    body, _ = sent([reply])
+    body, _ = encode_request([reply])
     assert body["messages"][0]["tool_calls"] == [call]
 
 

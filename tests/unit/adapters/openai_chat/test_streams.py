@@ -31,11 +31,11 @@ from tests.unit.adapters.openai_chat.wire import (
     DONE,
     adapter,
     context,
+    encode_request,
     handwritten_call,
     handwritten_chunk,
     handwritten_reply,
     read,
-    sent,
     stream,
     streamed,
 )
@@ -109,7 +109,7 @@ def test_a_stream_and_its_whole_reply_agree() -> None:
     whole = read(handwritten_reply(message, "tool_calls", usage=usage))
     piecemeal = streamed(HANDWRITTEN_CALLS)
     assert piecemeal == whole
-    assert sent([piecemeal])[0] == sent([whole])[0]
+    assert encode_request([piecemeal])[0] == encode_request([whole])[0]
 
 
 HANDWRITTEN_DELTAS: list[tuple[str, list[dict[str, Any]], list[tuple[str, dict[str, Any], str | None]]]] = [
@@ -258,7 +258,7 @@ def test_a_refusal_streams_as_text() -> None:
         [handwritten_chunk({"refusal": "N"}), handwritten_chunk({"refusal": "o."}), handwritten_chunk({}, "stop"), DONE]
     )
     assert (message.text, message.stop_reason) == ("No.", StopReason.REFUSAL)
-    assert sent([message])[0]["messages"] == [{"role": "assistant", "content": None, "refusal": "No."}]
+    assert encode_request([message])[0]["messages"] == [{"role": "assistant", "content": None, "refusal": "No."}]
 
 
 def test_generated_audio_is_collected() -> None:
@@ -446,7 +446,7 @@ def test_parts_of_any_kind_stream() -> None:
     assert isinstance(used, ToolUseBlock)
     assert used.input == {"a": 1}
     assert [event.partial_json for event in events if isinstance(event, ToolUseInputDelta)] == ['{"a":1}']
-    message = sent([last.message])[0]["messages"][0]
+    message = encode_request([last.message])[0]["messages"][0]
     assert message["content"] == [{"type": "text", "text": "ab"}, smell]
     assert message["tool_calls"][0]["extra_content"] == {"signature": "s"}
 

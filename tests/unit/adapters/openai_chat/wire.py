@@ -29,7 +29,7 @@ def adapter(model: str = "gpt-4.1", **fields: Any) -> ChatAdapter:
     return found
 
 
-def able(chat: ChatAdapter, **abilities: Any) -> ChatAdapter:
+def adapter_with(chat: ChatAdapter, **abilities: Any) -> ChatAdapter:
     """The same adapter for a model with these abilities, whatever its table declares."""
     kind = type("AbleAdapter", (type(chat),), {"models": ModelTable({"default": abilities})})
     found: ChatAdapter = kind(chat.model)
@@ -90,7 +90,7 @@ def streamed(chunks: Iterable[bytes], chat: Adapter | None = None) -> Message:
     return last.message
 
 
-def sent(
+def encode_request(
     messages: Sequence[Message],
     chat: Adapter | None = None,
     tools: Sequence[ToolDefinition] = (),

@@ -16,13 +16,13 @@ from tests.unit.adapters.compatible.test_endpoint_row import adapter
 from tests.unit.adapters.openai_chat.wire import (
     DONE,
     context,
+    encode_request,
     handwritten_chunk,
     handwritten_reply,
     losses,
     read,
     reply_of,
     round_trip,
-    sent,
     stream,
 )
 
@@ -77,10 +77,10 @@ def test_replies_of_either_api_are_read(both: Adapter) -> None:
 def test_a_conversation_starts_in_the_first_api(both: Adapter, path: str) -> None:
     """It continues in its API, also if that is the second one."""
     begun = [Message.user("Hi")]
-    assert sent(begun, both)[1].path == path
-    assert sent([*begun, read(RESPONSE, both), Message.user("?")], both)[1].path == "/responses"
+    assert encode_request(begun, both)[1].path == path
+    assert encode_request([*begun, read(RESPONSE, both), Message.user("?")], both)[1].path == "/responses"
     chatted = [*begun, read(handwritten_reply({"content": "Hi"}), both), Message.user("?")]
-    assert sent(chatted, both)[1].path == "/chat/completions"
+    assert encode_request(chatted, both)[1].path == "/chat/completions"
 
 
 def test_streamed_replies_keep_their_api() -> None:
@@ -91,12 +91,12 @@ def test_streamed_replies_keep_their_api() -> None:
         assert isinstance(cut, ErrorEvent)
         assert cut.partial is not None
         for message in (whole.message, cut.partial):
-            assert sent([Message.user("Hi"), message, Message.user("?")], DEEPSEEK)[1].path == path
+            assert encode_request([Message.user("Hi"), message, Message.user("?")], DEEPSEEK)[1].path == path
 
 
 def test_native_items_go_back_in_their_api() -> None:
     """Reasoning and the provider's own calls unchanged."""
-    body, wire = sent([Message.user("Hi"), read(RESPONSE, GROK), Message.user("?")], GROK)
+    body, wire = encode_request([Message.user("Hi"), read(RESPONSE, GROK), Message.user("?")], GROK)
     assert body["input"][1:3] == [THOUGHT, SEARCH]
     assert not wire.losses
 
@@ -104,7 +104,9 @@ def test_native_items_go_back_in_their_api() -> None:
 def test_native_items_of_the_other_api_are_losses() -> None:
     """If a history comes from both, the earliest message decides, and native items of the other API are lost."""
     chatted = read(handwritten_reply({"content": "Hi"}), GROK)
-    body, wire = sent([Message.user("?"), chatted, Message.user("!"), read(RESPONSE, GROK), Message.user("?")], GROK)
+    body, wire = encode_request(
+        [Message.user("?"), chatted, Message.user("!"), read(RESPONSE, GROK), Message.user("?")], GROK
+    )
     assert wire.path == "/chat/completions"
     assert body["messages"][3] == {"role": "assistant", "content": "Hi"}
     assert ("native_block", "the web_search_call of xai's other API means nothing elsewhere") in losses(wire)
@@ -123,7 +125,7 @@ def test_requests_of_either_api_are_rewritten() -> None:
 def test_stored_state_belongs_to_one_api() -> None:
     """Only the Responses API can continue a stored response."""
     extra = {"deepseek": {"previous_response_id": "resp_1"}}
-    assert sent([Message.user("Hi")], DEEPSEEK, extra=extra)[1].path == "/responses"
+    assert encode_request([Message.user("Hi")], DEEPSEEK, extra=extra)[1].path == "/responses"
 
 
 def test_errors_are_the_same_in_both_apis() -> None:
@@ -161,7 +163,7 @@ def test_foreign_replies_are_sent_in_the_first_api() -> None:
     """A history of another provider decides nothing."""
     other = reply_of("openai:gpt-5", [ThinkingBlock(text="Hm"), TextBlock(text="Hi")])
     block = ProviderBlock(provider="openai", kind="web_search_call", data=SEARCH)
-    body, wire = sent([Message.user("?"), other, reply_of("openai:gpt-5", [block]), Message.user("!")], GROK)
+    body, wire = encode_request([Message.user("?"), other, reply_of("openai:gpt-5", [block]), Message.user("!")], GROK)
     assert wire.path == "/responses"
     assert "web_search_call" not in json.dumps(body)
 

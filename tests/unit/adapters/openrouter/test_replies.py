@@ -23,11 +23,11 @@ from dragoman_adapters.openrouter.adapter import OpenRouterAdapter
 from tests.unit.adapters.openai_chat.wire import (
     DONE,
     context,
+    encode_request,
     handwritten_chunk,
     handwritten_reply,
     read,
     round_trip,
-    sent,
     stream,
     streamed,
 )
@@ -121,7 +121,7 @@ def test_the_upstream_error_message_is_shown() -> None:
 def test_routing_fields_are_merged_into_the_request() -> None:
     """Routing, plugins and other fields are merged into the body, and decoded from it."""
     routing = {"provider": {"only": ["openai"]}, "models": ["openai/gpt-4o"], "plugins": [{"id": "web"}]}
-    body, _ = sent([Message.user("Hi")], ADAPTER, extra={"openrouter": routing, "openai": {"store": True}})
+    body, _ = encode_request([Message.user("Hi")], ADAPTER, extra={"openrouter": routing, "openai": {"store": True}})
     assert body == {
         "model": "openai/gpt-4o-mini",
         "messages": [{"role": "user", "content": "Hi"}],
@@ -133,11 +133,11 @@ def test_routing_fields_are_merged_into_the_request() -> None:
 def test_caching_is_requested_if_not_automatic() -> None:
     """Anthropic's models cache on request, with a given lifetime."""
     claude = OpenRouterAdapter("anthropic/claude-haiku-4.5")
-    assert sent([Message.user("Hi")], claude, prompt_cache="5m")[0]["cache_control"] == {"type": "ephemeral"}
-    longer = sent([Message.user("Hi")], claude, prompt_cache="1h")[0]
+    assert encode_request([Message.user("Hi")], claude, prompt_cache="5m")[0]["cache_control"] == {"type": "ephemeral"}
+    longer = encode_request([Message.user("Hi")], claude, prompt_cache="1h")[0]
     assert longer["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
     assert round_trip(longer, claude) == longer
-    assert "cache_control" not in sent([Message.user("Hi")], ADAPTER, prompt_cache="5m")[0]
+    assert "cache_control" not in encode_request([Message.user("Hi")], ADAPTER, prompt_cache="5m")[0]
 
 
 def test_cache_marks_on_single_parts_stay() -> None:

@@ -17,7 +17,7 @@ TEXT = {"contentType": "text/*"}
 NEEDED = {"contentType": "text/*", "required": True}
 
 
-def related() -> st.SearchStrategy[tuple[MessageBodySchema, MessageBodySchema]]:
+def related_schemas() -> st.SearchStrategy[tuple[MessageBodySchema, MessageBodySchema]]:
     """Two schemas that often have parts in common, so that compatible pairs are not rare."""
     return st.tuples(schemas, schemas, st.booleans()).map(
         lambda drawn: (drawn[0], MessageBodySchema((*drawn[1].parts, *drawn[0].parts)) if drawn[2] else drawn[1])
@@ -25,7 +25,7 @@ def related() -> st.SearchStrategy[tuple[MessageBodySchema, MessageBodySchema]]:
 
 
 @examples(EXAMPLES, deadline=None)
-@given(pair=related(), data=st.data())
+@given(pair=related_schemas(), data=st.data())
 def test_compatible_means_every_body(pair: tuple[MessageBodySchema, MessageBodySchema], data: st.DataObject) -> None:
     """What obeys the producer's schema obeys the consumer's."""
     producer, consumer = pair
@@ -37,7 +37,7 @@ def test_compatible_means_every_body(pair: tuple[MessageBodySchema, MessageBodyS
 
 
 @examples(EXAMPLES, deadline=None)
-@given(pair=related())
+@given(pair=related_schemas())
 def test_incompatible_comes_with_a_body_or_a_reason(pair: tuple[MessageBodySchema, MessageBodySchema]) -> None:
     """The body obeys the producer's schema and not the consumer's."""
     producer, consumer = pair

@@ -416,12 +416,12 @@ def test_a_session_without_a_policy_loads_none() -> None:
         "print(sorted(name for name in sys.modules if name.startswith('dragoman.policy') or name.endswith(late)))"
     )
 
-    def loaded(setup: str) -> str:
+    def loaded_modules(setup: str) -> str:
         command = [sys.executable, "-c", program.format(setup)]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
-    assert loaded("Session('anthropic:claude-opus-5-5')") == "[]"
-    with_policy = loaded(
+    assert loaded_modules("Session('anthropic:claude-opus-5-5')") == "[]"
+    with_policy = loaded_modules(
         "from dragoman.policy import Pipeline;"
         "Session('anthropic:claude-opus-5-5', policy=Pipeline([]));"
         "import_module('dragoman.session.middleware.stream_filter')"
