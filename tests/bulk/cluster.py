@@ -30,7 +30,7 @@ from tests.bulk.mock_provider import ROOT, mock_provider
 
 WORKERS = 2
 NODE_EVERY = 3
-"""One in so many kills is that of a node."""
+"""One of this many kills ends a node."""
 _TICK = 1 / os.sysconf("SC_CLK_TCK")
 
 

@@ -27,7 +27,7 @@ from tests.exchanges import exchanges_folder
 
 DEFAULT = 2_000
 _LEAST_GENERATED = 4
-"""One history in so many is generated even if the recordings alone would be enough."""
+"""One of this many histories is generated even if the recordings alone would be enough."""
 _WIDTH = 9
 
 

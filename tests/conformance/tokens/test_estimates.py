@@ -12,7 +12,7 @@ from tests.exchanges import load_or_skip
 
 _ENOUGH = 30
 _SAMPLE = 3
-"""The default run judges one request in so many."""
+"""The default run judges one of this many requests."""
 
 
 @pytest.mark.exchanges

@@ -47,7 +47,7 @@ def all_rules() -> dict[str, ToolIdRule]:
 
 
 def id_sets(number: int, seed: int) -> Iterator[tuple[IdSet, IdSet]]:
-    """So many sets, each with the calls that come after a restart."""
+    """``number`` sets, each with the calls that come after a restart."""
     dice = random.Random(seed)
     issuers = sorted(all_rules())
 

@@ -9,7 +9,7 @@ from tests.laws.streams.subjects import MODELS, SEED, missing_adapters, stream_s
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 
 REPLAYS = 105_000
-"""Re-chunked replays over all streams together; the smallest streams have not so many, so some are missing."""
+"""Re-chunked replays over all streams together; the smallest streams have fewer splits."""
 MUTATIONS = 20_000 if NIGHTLY else 2_000
 """Corrupt streams of each adapter."""
 SHARED = 1 if NIGHTLY else 4

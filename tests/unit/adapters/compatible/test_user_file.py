@@ -35,13 +35,13 @@ def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 def write(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Write:
     """Writes the file that the environment names."""
 
-    def written(text: str) -> Path:
+    def write_table(text: str) -> Path:
         path = tmp_path / "mine.toml"
         path.write_text(text)
         monkeypatch.setenv(user_file.VARIABLE, str(path))
         return path
 
-    return written
+    return write_table
 
 
 TABLE = """

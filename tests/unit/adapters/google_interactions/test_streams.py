@@ -21,7 +21,14 @@ from dragoman.canonical.events import (
 )
 from tests.conformance.validators.interactions import faults
 from tests.unit.adapters.google.wire import VERTEX, context
-from tests.unit.adapters.google_interactions.test_interactions import CREATED, GEMINI, delta, frames, start, streamed
+from tests.unit.adapters.google_interactions.test_interactions import (
+    CREATED,
+    GEMINI,
+    delta,
+    frames,
+    start,
+    stream_events,
+)
 
 CALL = start(0, type="function_call", id="c1", name="add", arguments={})
 END = {"event_type": "interaction.completed", "interaction": {"status": "requires_action"}}
@@ -32,14 +39,14 @@ def stop(index: int) -> dict[str, Any]:
 
 
 def partial(*events: dict[str, Any]) -> Message:
-    last = streamed(frames(*events))[-1]
+    last = stream_events(frames(*events))[-1]
     assert isinstance(last, ErrorEvent)
     assert last.partial is not None
     return last.partial
 
 
 def message(*events: dict[str, Any]) -> Message:
-    last = streamed(frames(*events))[-1]
+    last = stream_events(frames(*events))[-1]
     assert isinstance(last, MessageComplete), last
     return last.message
 
@@ -55,7 +62,7 @@ def test_an_unfinished_call_runs_nothing(given: dict[str, Any]) -> None:
 @pytest.mark.parametrize("opening", [[], [CREATED, CREATED]])
 def test_the_message_starts_once(opening: list[dict[str, Any]]) -> None:
     """Even if the first event is lost or repeated."""
-    first, *others = streamed(frames(*opening, CALL, stop(0), END))
+    first, *others = stream_events(frames(*opening, CALL, stop(0), END))
     assert isinstance(first, MessageStart)
     assert not any(isinstance(event, MessageStart) for event in others)
     assert isinstance(others[-1], MessageComplete)
@@ -64,7 +71,7 @@ def test_the_message_starts_once(opening: list[dict[str, Any]]) -> None:
 def test_a_second_interaction_is_malformed() -> None:
     """Two replies are not merged."""
     other = {"event_type": "interaction.created", "interaction": {"id": "v1_y", "model": GEMINI.model}}
-    last = streamed(frames(CREATED, other))[-1]
+    last = stream_events(frames(CREATED, other))[-1]
     assert isinstance(last, ErrorEvent)
     assert isinstance(last.error, errors.MalformedReplyError)
 
@@ -83,7 +90,7 @@ def test_a_second_interaction_is_malformed() -> None:
 )
 def test_events_of_closed_steps_are_malformed(events: list[dict[str, Any]]) -> None:
     """An event was lost or repeated: a typed error with the partial message."""
-    *before, last = streamed(frames(CREATED, *events))
+    *before, last = stream_events(frames(CREATED, *events))
     assert isinstance(last, ErrorEvent)
     assert isinstance(last.error, errors.MalformedReplyError)
     assert last.partial is not None
@@ -116,7 +123,7 @@ def test_content_in_a_step_start_is_emitted() -> None:
     """Texts and signatures that arrive without deltas."""
     thought = start(0, type="thought", summary=[{"type": "text", "text": "Hm."}], signature="c2ln")
     output = start(1, type="model_output", content=[{"type": "text", "text": "Yes"}])
-    events = streamed(frames(CREATED, thought, output, delta(1, type="text", text="."), stop(1), END))
+    events = stream_events(frames(CREATED, thought, output, delta(1, type="text", text="."), stop(1), END))
     deltas = [event for event in events if isinstance(event, (TextDelta, ThinkingDelta))]
     assert [(event.content_block_index, event.text) for event in deltas] == [(0, "Hm."), (1, "Yes"), (1, ".")]
     last = events[-1]
@@ -128,14 +135,14 @@ def test_steps_may_arrive_at_the_end() -> None:
     """If the stream had none before."""
     steps = [{"type": "function_call", "id": "c1", "name": "add", "arguments": {"x": 1}}]
     ended = {"event_type": "interaction.completed", "interaction": {"status": "requires_action", "steps": steps}}
-    events = streamed(frames(CREATED, ended))
+    events = stream_events(frames(CREATED, ended))
     assert [type(event) for event in events] == [MessageStart, ToolUseStart, ToolUseEnd, MessageComplete]
 
 
 def test_signatures_belong_to_their_step() -> None:
     """The signature of a call is sent back with it, and is not thinking."""
     signed = delta(0, type="thought_signature", signature="c2ln")
-    events = streamed(frames(CREATED, CALL, signed, stop(0), END))
+    events = stream_events(frames(CREATED, CALL, signed, stop(0), END))
     assert not any(isinstance(event, ThinkingDelta) for event in events)
     last = events[-1]
     assert isinstance(last, MessageComplete)
@@ -164,7 +171,7 @@ def test_usage_comes_with_any_event() -> None:
     """So a broken stream has usage too; a complete stream uses only the counts of its end."""
     counts = {"total_input_tokens": 5, "total_output_tokens": 2, "total_tokens": 7}
     counted = {**CREATED, "metadata": {"usage": counts}}
-    events = streamed(frames(counted, start(0, type="model_output")))
+    events = stream_events(frames(counted, start(0, type="model_output")))
     assert [event.usage.total_tokens for event in events if isinstance(event, UsageUpdate)] == [7]
     usage = partial(counted, start(0, type="model_output")).usage
     assert usage is not None
@@ -192,7 +199,7 @@ def test_usage_comes_with_any_event() -> None:
 def test_error_codes_have_their_class(code: str, kind: type[errors.ProviderError]) -> None:
     """The documented codes and those of Google's other errors, by HTTP and in streams."""
     error = {"error": {"code": code, "message": "Oops"}}
-    last = streamed(frames(CREATED, {"event_type": "error", **error}))[-1]
+    last = stream_events(frames(CREATED, {"event_type": "error", **error}))[-1]
     assert isinstance(last, ErrorEvent)
     assert type(last.error) is kind
     assert last.error.code == code or code == "invalid_request"
@@ -204,7 +211,7 @@ def test_an_input_that_is_too_long_has_its_own_class() -> None:
     """Although its code is that of every invalid request."""
     message_text = "The input token count (9) exceeds the maximum number of tokens allowed (8)."
     error = {"event_type": "error", "error": {"code": "invalid_request", "message": message_text}}
-    last = streamed(frames(CREATED, error))[-1]
+    last = stream_events(frames(CREATED, error))[-1]
     assert isinstance(last, ErrorEvent)
     assert isinstance(last.error, errors.ContextOverflowError)
 

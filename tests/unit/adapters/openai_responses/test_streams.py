@@ -53,7 +53,7 @@ WHOLE = [
 ]
 
 
-def finished(events: Sequence[StreamEvent]) -> Message:
+def complete_message(events: Sequence[StreamEvent]) -> Message:
     assert isinstance(events[-1], MessageComplete), events[-1]
     return events[-1].message
 
@@ -84,7 +84,7 @@ def test_a_stream_reports_each_change_once() -> None:
 def test_a_stream_and_its_whole_reply_agree() -> None:
     """They agree, including the raw fields; the signature is the one of the events."""
     events = stream(handwritten_whole)
-    message = finished(events)
+    message = complete_message(events)
     whole = read(response([REASONING, SEARCH, MESSAGE, CALL], usage=USAGE))
     assert message == whole
     assert message.metadata.provider_raw == whole.metadata.provider_raw
@@ -99,7 +99,7 @@ def test_the_deltas_add_up_to_the_message(events: list[Event], named: bool) -> N
     """In every dialect, with and without event names and a [DONE]: indexes never decrease, and no part is missing."""
     raw = sse(events, named=named) + b"data: [DONE]\n\n"
     found = list(ADAPTER.iter_stream([raw], context()))
-    content = finished(found).content
+    content = complete_message(found).content
     blocks = [block for block in content if not isinstance(block, ProviderBlock)]
     bare = [block.model_copy(update={"citations": ()}) if isinstance(block, TextBlock) else block for block in blocks]
     assert fold_deltas(found) == tuple(bare)
@@ -186,7 +186,7 @@ def test_late_reasoning_is_left_to_the_message() -> None:
     ]
     found = stream(events)
     assert indexes(found) == [1]
-    assert finished(found).content == (
+    assert complete_message(found).content == (
         ThinkingBlock(text="First\n\nthen", signature="gAAA-done"),
         TextBlock(text="Hi"),
     )
@@ -198,7 +198,7 @@ def test_a_call_without_complete_arguments_never_ends(arguments: str, status: st
     call = {**CALL, "arguments": arguments, "status": status}
     found = stream([STARTED, added(0, {**CALL, "arguments": ""}), done(0, call), completed([call])])
     assert not [given for given in found if isinstance(given, ToolUseEnd)]
-    assert finished(found).tool_uses[0].raw_input == arguments
+    assert complete_message(found).tool_uses[0].raw_input == arguments
 
 
 def test_an_incomplete_response_is_a_whole_message() -> None:
@@ -206,7 +206,7 @@ def test_an_incomplete_response_is_a_whole_message() -> None:
     why = {"reason": "max_output_tokens"}
     reply = response([text_item("Hi")], status="incomplete", incomplete_details=why)
     last = {"type": "response.incomplete", "response": reply}
-    assert finished(stream([STARTED, last])).stop_reason is StopReason.MAX_TOKENS
+    assert complete_message(stream([STARTED, last])).stop_reason is StopReason.MAX_TOKENS
 
 
 ERRORS: list[tuple[Event, type[errors.ProviderError]]] = [
@@ -248,7 +248,7 @@ def test_an_unknown_event_is_ignored_with_one_warning(caplog: pytest.LogCaptureF
     known = event("shell_call_command.delta", 0, delta="ls")
     with caplog.at_level(logging.WARNING, logger="dragoman.adapter"):
         found = stream([STARTED, unknown, known, unknown, completed([text_item("Hi")])])
-    assert finished(found).text == "Hi"
+    assert complete_message(found).text == "Hi"
     assert [record.message for record in caplog.records] == [
         "openai: the stream event 'response.telepathy.delta' is unknown to this version and passed over"
     ]

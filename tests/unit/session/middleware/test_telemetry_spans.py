@@ -59,7 +59,7 @@ class TelemetryRecorder:
 
     @property
     def tree(self) -> dict[str, list[str]]:
-        """The names of spans by that of their parent, in the order in which they began."""
+        """The names of spans by that of their parent, in the order in which they started."""
         names = {span.context.span_id: span.name for span in self.spans if span.context}
         found: dict[str, list[str]] = {}
         for span in sorted(self.spans, key=lambda span: span.start_time or 0):
