@@ -13,8 +13,8 @@ REPLAYS = 105_000
 MUTATIONS = 20_000 if NIGHTLY else 2_000
 """Corrupt streams of each adapter."""
 SHARED = 1 if NIGHTLY else 4
-"""Rows of a table share all of their code: each has one part in so many of the mutations, and is reset at one byte in
-so many. They are cut at every byte.
+"""Rows of a table share all of their code: each gets this fraction of the mutations, and is reset at this fraction of
+its bytes. They are cut at every byte.
 """
 
 

@@ -122,7 +122,7 @@ def test_no_candidate_left_is_an_error_with_every_reason() -> None:
 
 def test_an_empty_chain_is_an_error() -> None:
     """A router without defaults needs a request that names a model."""
-    with pytest.raises(NoModelError, match="none was asked for, and there is no default"):
+    with pytest.raises(NoModelError, match="none was requested, and there is no default"):
         router().choose(RouteRequest())
 
 

@@ -1,6 +1,6 @@
 """Worked examples that show a very small model what to do.
 
-Without them SmolLM2-135M fills in arguments that nobody gave and does not answer from a tool's result (measured); with
+Without them SmolLM2-135M fills in arguments that the user did not give and does not answer from a tool's result (measured); with
 them it copies, which it does well. None of them resembles a user's own tools.
 """
 

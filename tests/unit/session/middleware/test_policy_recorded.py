@@ -66,11 +66,11 @@ class ReplayTransport:
 
 def session(transport: ReplayTransport, *plugins: Any, tools: Any = ()) -> Session:
     client = httpx.Client(transport=httpx.MockTransport(transport))
-    id_ = model(transport.exchange)
-    key = {"bedrock": base64.b64encode(b"key of nobody").decode()}.get(transport.exchange.provider, "key-of-nobody")
+    model_id = model(transport.exchange)
+    key = {"bedrock": base64.b64encode(b"test key").decode()}.get(transport.exchange.provider, "test-key")
     settings: dict[str, Any] = {"client": client, "api_key": key, "base_url": "http://127.0.0.1:1"}
-    providers = {id_.partition(":")[0]: settings}
-    return Session(id_, providers=providers, policy=Pipeline(plugins), tools=tools, max_rounds=1)
+    providers = {model_id.partition(":")[0]: settings}
+    return Session(model_id, providers=providers, policy=Pipeline(plugins), tools=tools, max_rounds=1)
 
 
 def collect(chat: Session) -> tuple[list[Any], PolicyDeniedError | None]:
@@ -91,7 +91,7 @@ def visible_text(events: list[Any]) -> str:
 
 @pytest.mark.parametrize("window", [None, 16])
 def test_nothing_of_a_denied_stream_is_shown(provider: str, window: int | None) -> None:
-    """No text, no thought, no argument, not even the name of a tool; nothing is kept or run."""
+    """No text, no thinking, no argument, not even the name of a tool; nothing is kept or run."""
     for exchange, message in load_exchanges(provider, "tool_call"):
         transport = ReplayTransport(exchange)
         ran: list[str] = []
@@ -152,7 +152,7 @@ def test_content_that_no_plugin_can_see_is_denied(provider: str) -> None:
 
 
 def test_a_permissive_plugin_changes_nothing(provider: str) -> None:
-    """With and without a window the history holds what it would without a policy."""
+    """With and without a window, the history is the same as without a policy."""
     for exchange, message in load_exchanges(provider, "tool_call"):
         for window in (None, 16):
             chat = session(ReplayTransport(exchange), RecordingPlugin(hooks=[OUTPUT], window=window))
