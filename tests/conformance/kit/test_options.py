@@ -88,7 +88,7 @@ def _names(value: Any) -> Iterator[tuple[str, Any]]:
             yield from _names(inner)
 
 
-def _is_idle(adapter: Adapter, name: str, value: Any) -> bool:
+def _needs_no_field(adapter: Adapter, name: str, value: Any) -> bool:
     """Whether the option requests the default, so that no field is needed."""
     abilities = adapter.capabilities
     if name in ("tool_choice", "parallel_tool_calls"):
@@ -112,11 +112,11 @@ def test_an_option_is_sent_or_a_named_loss(model: str) -> None:
 def _is_sent_or_lost(adapter: Adapter, name: str, value: Any, wire_names: tuple[str, ...]) -> bool:
     without, _ = _body(adapter, **({"output_schema": None} if name == "output_schema" else {}))
     body, lost = _body(adapter, **{name: value})
-    said = any(reason.startswith(f"{each}: ") for reason in lost for each in NAMED_AS.get(name, (name,)))
+    is_loss = any(reason.startswith(f"{each}: ") for reason in lost for each in NAMED_AS.get(name, (name,)))
     plain = list(_names(without))
     changed = [field for field in _names(body) if field not in plain and field[0] in wire_names]
     left_out = (name, value) == ("tool_choice", "none") and "look_up" not in json.dumps(body)
-    return said or bool(changed) or left_out or _is_idle(adapter, name, value)
+    return is_loss or bool(changed) or left_out or _needs_no_field(adapter, name, value)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -156,7 +156,7 @@ def test_an_option_that_no_adapter_knows_is_a_loss(model: str) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_without_options_nothing_is_requested(model: str) -> None:
-    """No default of ours is sent, so nothing can be lost; except that some models cannot both call tools and reason."""
+    """No default is sent, so nothing can be lost; except that some models cannot both call tools and reason."""
     adapter = get_adapter(model)
     lost = _body(adapter)[1]
     assert [reason.partition(":")[0] for reason in lost] == ["effort"] * ("tools_effort" in adapter.capabilities.wire)
@@ -168,15 +168,15 @@ def test_prompt_caching_changes_markers_only(model: str) -> None:
     adapter = get_adapter(model)
     plain, _ = _body(adapter)
     marked, _ = _body(adapter, prompt_cache="1h")
-    assert _unmarked(marked) == _unmarked(plain)
+    assert _strip_markers(marked) == _strip_markers(plain)
 
 
-def _unmarked(value: Any) -> Any:
+def _strip_markers(value: Any) -> Any:
     if isinstance(value, dict):
-        kept = {name: _unmarked(inner) for name, inner in value.items() if name not in CACHES}
+        kept = {name: _strip_markers(inner) for name, inner in value.items() if name not in CACHES}
         return kept["text"] if kept.keys() == {"type", "text"} else kept
     if isinstance(value, list):
-        found = [each for each in map(_unmarked, value) if each != {}]
+        found = [each for each in map(_strip_markers, value) if each != {}]
         return found[0] if len(found) == 1 and isinstance(found[0], str) else found
     return value
 

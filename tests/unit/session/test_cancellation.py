@@ -129,7 +129,7 @@ class Open:
     """A stream whose iterator the caller keeps."""
 
     def __init__(self, driver: Driver, session: Any, prompt: str) -> None:
-        self._way = driver
+        self._driver = driver
         self._events: Iterator[Any] | AsyncIterator[Any] = session.stream(prompt)
 
     def read_one(self) -> None:
@@ -144,13 +144,13 @@ class Open:
         return seen
 
     def _next(self) -> Any:
-        if isinstance(self._way, SyncDriver):
+        if isinstance(self._driver, SyncDriver):
             return next(self._events, None)  # type: ignore[arg-type]
 
         async def step() -> Any:
             return await anext(self._events, None)  # type: ignore[arg-type]
 
-        return self._way.runner.run(step())
+        return self._driver.runner.run(step())
 
 
 def test_dropping_the_iterator_cancels_at_once() -> None:
@@ -166,7 +166,7 @@ def test_dropping_the_iterator_cancels_at_once() -> None:
 
 
 def test_the_next_async_turn_does_not_wait_for_the_garbage_collector() -> None:
-    """A loop left with break keeps its reply before the next turn is sent, without aclosing."""
+    """A loop left with break keeps its reply before the next turn is sent, without an explicit aclose()."""
     driver = AsyncDriver()
     wire = Wire([OK, AGAIN])
     session = driver.session({"anthropic": wire})
@@ -195,13 +195,13 @@ def test_a_keyboard_interrupt_cancels_the_reply() -> None:
     assert last_status(session) == (*CANCELLED, "All is w")
     assert wire.bodies[0].closed
 
-    def strike() -> None:
+    def interrupt() -> None:
         for event in session.stream("And?"):
             if event.type == "text_delta":
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        strike()
+        interrupt()
     assert last_status(session) == (*CANCELLED, "All ")
     assert len(session.messages) == 4
 
@@ -218,22 +218,22 @@ def test_an_interrupt_before_any_content_leaves_no_trace() -> None:
 def test_an_interrupted_tool_keeps_the_call() -> None:
     """The round is not answered, and the next request says that it was interrupted."""
 
-    def strike() -> None:
-        """Strike."""
+    def interrupt() -> None:
+        """Interrupt."""
         raise KeyboardInterrupt
 
     driver = SyncDriver()
-    wire = Wire([handwritten_anthropic(Call("t1", "strike")), OK])
-    session = driver.session({"anthropic": wire}, tools=[strike])
+    wire = Wire([handwritten_anthropic(Call("t1", "interrupt")), OK])
+    session = driver.session({"anthropic": wire}, tools=[interrupt])
     with pytest.raises(KeyboardInterrupt):
         session.ask("Go")
-    assert texts(session) == [("user", "Go"), ("assistant", "strike()")]
+    assert texts(session) == [("user", "Go"), ("assistant", "interrupt()")]
     assert session.ask("And?").text == "All is well."
 
 
 @pytest.mark.parametrize("frames", [0, 1, 3, 4], ids=["nothing", "opening", "empty block", "text"])
 def test_cancelling_the_task_keeps_the_partial_reply(frames: int) -> None:
-    """A task that waits for the next chunk is cancelled: the partial reply stays, the connection goes."""
+    """A task that waits for the next chunk is cancelled: the partial reply is kept, and the connection is closed."""
     driver = AsyncDriver()
     wire = Wire([Body(OK.frames[:frames], "stall"), AGAIN])
     session = driver.session({"anthropic": wire})
@@ -298,18 +298,18 @@ def test_two_tasks_cannot_ask_one_session_at_once() -> None:
 
 def test_sessions_are_context_managers() -> None:
     """Leaving the block releases the connections; the history stays readable."""
-    driver, async_way = SyncDriver(), AsyncDriver()
+    driver, async_driver = SyncDriver(), AsyncDriver()
     with driver.session({"anthropic": Wire([OK])}) as session:
         assert isinstance(session, Session)
         session.ask("Hi")
 
     async def main() -> AsyncSession:
-        async with async_way.session({"anthropic": Wire([OK])}) as other:
+        async with async_driver.session({"anthropic": Wire([OK])}) as other:
             await other.ask("Hi")
         return other
 
-    with async_way.runner:
-        assert async_way.runner.run(main()).messages == session.messages
+    with async_driver.runner:
+        assert async_driver.runner.run(main()).messages == session.messages
 
 
 def test_abandoned_streams_release_their_connections(driver: Driver) -> None:
