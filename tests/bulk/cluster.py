@@ -147,7 +147,7 @@ def run(nodes: Nodes, rows: Path, count: int, kills: int, chance: random.Random,
         assert process.stdout is not None
         summary = json.loads([b"{}", *process.stdout.read().splitlines()][-1])  # Ray prints what it has lost before it
         process.stdout.close()
-    faults = [*scale.check(rows, output), *scale.count_mismatch("rows that were asked", seen["rows"], count)]
+    faults = [*scale.check(rows, output), *scale.count_mismatch("requested rows", seen["rows"], count)]
     if here.code or not summary.get("finished") or summary.get("errors"):
         faults.append(f"the run ended with {here.code} and {summary}")
     faults += scale.count_mismatch("kills", killer.kills, kills)

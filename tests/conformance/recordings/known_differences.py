@@ -122,7 +122,7 @@ RULES: tuple[Rule, ...] = (
         Aspect.RESEND,
         frozenset({"google", "google-vertex"}),
         re.compile(r"\$\[\]\.inlineData left out|\$\[\]\.text added"),
-        "a model that only speaks takes no sound: a note stands for what it said",
+        "a text-to-speech model accepts no audio: a note replaces its own audio",
         _is_speech_model,
     ),
 )

@@ -43,7 +43,7 @@ class DenyingPlugin(Plugin):
 
     def check(self, step: Step) -> CheckResult:
         if any(self.word in (view.content or "") for view in step.views()):
-            return Violation("it holds a word that is not said here", code="word")
+            return Violation("it contains a forbidden word", code="word")
         return None
 
 
@@ -61,20 +61,22 @@ class RedactingPlugin(Plugin):
 
     def check(self, step: Step) -> CheckResult:
         message = step.message
-        content = tuple(map(self._hidden, message.content))
+        content = tuple(map(self._redact, message.content))
         if content == message.content:
             return None
         labelled = None
         if self.label is not None:
-            security = (step.extensions.security or _bare()).model_copy(update={"labels": frozenset({self.label})})
+            security = (step.extensions.security or _empty_security()).model_copy(
+                update={"labels": frozenset({self.label})}
+            )
             labelled = step.extensions.model_copy(update={"security": security})
         return PluginResult(message=message.model_copy(update={"content": content}), extensions=labelled)
 
-    def _hidden(self, block: Any) -> Any:
+    def _redact(self, block: Any) -> Any:
         if isinstance(block, (TextBlock, ThinkingBlock)):
             return block.model_copy(update={"text": block.text.replace(self.word, "***")})
         if isinstance(block, ToolResultBlock):
-            return block.model_copy(update={"content": tuple(map(self._hidden, block.content))})
+            return block.model_copy(update={"content": tuple(map(self._redact, block.content))})
         if hasattr(block, "input"):
             return block.model_copy(update={"input": _replace(block.input, self.word)})
         return block
@@ -90,7 +92,7 @@ def _replace(value: Any, word: str) -> Any:
     return value
 
 
-def _bare() -> Any:
+def _empty_security() -> Any:
     from dragoman.policy import SecurityExtension
 
     return SecurityExtension()
