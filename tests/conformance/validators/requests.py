@@ -357,7 +357,7 @@ VALIDATORS: dict[str, Callable[..., _Faults]] = {
     "openai-chat": chat,
     "ollama": ollama,
     **compatible.validators(chat, responses),
-    "google": google_rules.signed,
+    "google": google_rules.faults_with_signatures,
     "google-vertex": google_rules.faults,
     "google-interactions": interactions_rules.faults,
     "cohere": cohere_rules.faults,

@@ -27,7 +27,7 @@ from tests.laws.hardening.payloads import PAYLOADS
 from tests.sampling import sample
 from tests.unit.transport.drivers import BODY, PlainAdapter
 
-SAID = [Message.user("hi")]
+MESSAGES = [Message.user("hi")]
 PLAIN = "plain-model"
 NO_RETRY = RetryPolicy(max_retries=0)
 CARRIED = [name for name in providers() if adapter_class(name).transport == "http"]
@@ -45,7 +45,7 @@ def server() -> Any:
 def request_to(provider: str, model: str, *, stream: bool, **options: Any) -> WireRequest:
     context = RequestContext(model="any:thing")
     adapter = adapter_class(provider)(model)
-    return adapter.to_wire(SAID, [], AdapterOptions(stream=stream, max_output_tokens=9, context=context, **options))
+    return adapter.to_wire(MESSAGES, [], AdapterOptions(stream=stream, max_output_tokens=9, context=context, **options))
 
 
 def send_and_capture(

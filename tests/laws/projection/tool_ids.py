@@ -42,7 +42,7 @@ def declared_rules() -> dict[str, ToolIdRule]:
 
 
 def all_rules() -> dict[str, ToolIdRule]:
-    """Those that adapters declare, and the extremes that the laws invent, by owner."""
+    """The rules that adapters declare, and the extremes that the laws add, by owner."""
     return {**RULES, **declared_rules()}
 
 
@@ -105,7 +105,7 @@ def broken_law(issued: IdSet, later: IdSet, target: str, rule: ToolIdRule) -> st
 
 
 def digest(sets: Sequence[tuple[IdSet, IdSet]], rules: Mapping[str, ToolIdRule]) -> str:
-    """Of all ids that are sent for the sets, by every rule."""
+    """A digest of all ids that are sent for the sets, by every rule."""
     digest_so_far = hashlib.sha256()
     for issued, _ in sets:
         for target, rule in rules.items():

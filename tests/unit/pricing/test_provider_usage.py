@@ -18,7 +18,7 @@ from dragoman.pricing import reprice
 SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "x"}}
 OPEN = {"type": "web_search_call", "id": "ws_2", "status": "completed", "action": {"type": "open_page", "url": "u"}}
 BARE = {"type": "web_search_call", "id": "ws_3", "status": "completed"}
-SAID = {"type": "message", "id": "m_1", "role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]}
+MESSAGES = {"type": "message", "id": "m_1", "role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]}
 
 
 def read(model: str, reply: dict[str, Any]) -> Message:
@@ -35,7 +35,7 @@ def usage_of(model: str, reply: dict[str, Any]) -> Usage:
 def handwritten_response(*items: dict[str, Any], **fields: Any) -> dict[str, Any]:
     counts = {"input_tokens": 1000, "output_tokens": 100, "total_tokens": 1100}
     model = "gpt-4.1-2025-04-14"
-    return {"id": "r", "status": "completed", "model": model, "output": [*items, SAID], "usage": counts, **fields}
+    return {"id": "r", "status": "completed", "model": model, "output": [*items, MESSAGES], "usage": counts, **fields}
 
 
 @pytest.mark.parametrize(

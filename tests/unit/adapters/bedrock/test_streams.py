@@ -45,7 +45,7 @@ THOUGHT = [
     delta(0, reasoningContent={"signature": "c2ln"}),
     stopped(0),
 ]
-SAID = [delta(1, text="H"), delta(1, text=""), delta(1, text="i"), stopped(1)]
+MESSAGES = [delta(1, text="H"), delta(1, text=""), delta(1, text="i"), stopped(1)]
 CALLED = [
     started(2, toolUse={"toolUseId": "tooluse_1", "name": "weather", "type": "tool_use"}),
     delta(2, toolUse={"input": ""}),
@@ -67,7 +67,7 @@ def failure(events: list[StreamEvent]) -> ErrorEvent:
 
 def test_a_stream_has_the_content_of_its_events() -> None:
     """It agrees with its unstreamed twin."""
-    events = stream([START, *THOUGHT, *SAID, *CALLED, END])
+    events = stream([START, *THOUGHT, *MESSAGES, *CALLED, END])
     message = complete(events)
     assert [type(event) for event in events] == [
         MessageStart, ThinkingDelta, ThinkingDelta, ThinkingDelta, TextDelta, TextDelta,
@@ -89,7 +89,7 @@ def test_a_stream_has_the_content_of_its_events() -> None:
 
 def test_a_stream_without_its_usage_is_truncated() -> None:
     """Even after the message has stopped, because its cost is unknown. An unfinished call does not run."""
-    failed = failure(stream([START, *SAID, *CALLED[:3], STOP]))
+    failed = failure(stream([START, *MESSAGES, *CALLED[:3], STOP]))
     assert isinstance(failed.error, errors.StreamTruncatedError)
     assert failed.partial is not None
     assert failed.partial.text == "Hi"
@@ -116,7 +116,7 @@ EXCEPTIONS = [
 @pytest.mark.parametrize(("name", "kind"), EXCEPTIONS)
 def test_an_exception_in_mid_stream_is_typed(name: str, kind: type[errors.ProviderError]) -> None:
     """It has the class that it has by HTTP, with the partial message."""
-    failed = failure(stream([START, *SAID, frame(name, {"message": "It broke"}, kind="exception"), END]))
+    failed = failure(stream([START, *MESSAGES, frame(name, {"message": "It broke"}, kind="exception"), END]))
     assert type(failed.error) is kind
     assert "It broke" in str(failed.error)
     assert failed.partial is not None
@@ -125,15 +125,15 @@ def test_an_exception_in_mid_stream_is_typed(name: str, kind: type[errors.Provid
 
 BROKEN: list[list[bytes]] = [
     [END],
-    [*SAID],
+    [*MESSAGES],
     [START, START],
-    [START, *SAID, SAID[0]],
-    [START, *SAID, SAID[-1]],
+    [START, *MESSAGES, MESSAGES[0]],
+    [START, *MESSAGES, MESSAGES[-1]],
     [START, CALLED[2]],
     [START, CALLED[0], CALLED[0]],
     [START, CALLED[0], delta(2, text="Hi")],
-    [START, SAID[0], delta(1, reasoningContent={"text": "Hm."})],
-    [START, SAID[0], delta(1, toolResult=[])],
+    [START, MESSAGES[0], delta(1, reasoningContent={"text": "Hm."})],
+    [START, MESSAGES[0], delta(1, toolResult=[])],
     [START, METADATA],
     [frame("chunk", {"bytes": "!"})],
     [frame("chunk", {})],

@@ -171,7 +171,7 @@ def test_citations_return_to_their_issuer_only() -> None:
 
 
 def test_malformed_arguments_are_a_loss() -> None:
-    """A half call of another provider is sent without arguments; a critical one is not sent at all."""
+    """An incomplete call of another provider is sent without arguments; a critical one is not sent at all."""
     call = ToolUseBlock(id=CALL, name="look", raw_input='{"at":')
     body, losses = body_of([HI, foreign(call), Message.tool(CALL, "no")])
     assert body["input"][1]["arguments"] == "{}"
@@ -182,7 +182,7 @@ def test_malformed_arguments_are_a_loss() -> None:
 
 
 def test_a_tool_failure_is_a_loss() -> None:
-    """The wire has no flag for it; the text of our own interrupted results says it."""
+    """The wire has no flag for it. The text of an interrupted result says that it was interrupted."""
     failed = Message.tool(CALL, "no such file", is_error=True)
     body, losses = body_of([HI, foreign(ToolUseBlock(id=CALL, name="look")), failed])
     assert body["input"][2]["output"] == "no such file"
@@ -212,7 +212,7 @@ TOOLS: list[tuple[ToolDefinition, Item]] = [
 
 @pytest.mark.parametrize(("definition", "native"), TOOLS)
 def test_tools_are_flat_and_not_strict(definition: ToolDefinition, native: Item) -> None:
-    """Left out, strict would be tried, and optional arguments would become required."""
+    """Without the field, the provider would try strict mode, and optional arguments would become required."""
     body, _ = body_of([HI], [definition])
     assert body["tools"] == [native]
 

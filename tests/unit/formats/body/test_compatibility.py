@@ -1,4 +1,4 @@
-"""Compatibility of schemas: yes holds for every body, and no comes with a body that shows it."""
+"""Compatibility of schemas: a positive answer holds for every body, a negative one has a counterexample."""
 
 import os
 import time
@@ -154,7 +154,7 @@ def test_an_unsatisfiable_producer_is_refused_without_a_counterexample() -> None
 
 
 def test_the_scenarios_of_the_specification() -> None:
-    """Which agent may follow which."""
+    """The pairs of agents in which the second one can read the first one's messages."""
     wanted = {name: MessageBodySchema.from_json(parts) for name, (parts, _) in SCENARIOS.items()}
     followed = {(one, other) for one in wanted for other in wanted if is_compatible(wanted[one], wanted[other])}
     assert followed == {
