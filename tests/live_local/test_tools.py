@@ -104,12 +104,12 @@ def test_a_streamed_call_is_the_whole_one(ask: Asker) -> None:
     with ask.transport.stream(ask.adapter, wire) as reply:
         events = list(ask.adapter.iter_stream(reply.chunks, context))
 
-    async def streamed() -> list[StreamEvent]:
+    async def collect_async() -> list[StreamEvent]:
         async with AsyncLocalTransport().stream(ask.adapter, wire) as reply:
             return [event async for event in ask.adapter.stream_response(reply.chunks, context)]
 
     check_call(ask(messages, TOOLS), "read_file", {"path": "notes.txt"})
-    for stream_events in (events, asyncio.run(streamed())):
+    for stream_events in (events, asyncio.run(collect_async())):
         complete = stream_events[-1]
         assert isinstance(complete, MessageComplete)
         check_call(complete.message, "read_file", {"path": "notes.txt"})

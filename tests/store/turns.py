@@ -27,7 +27,7 @@ class Clock:
         return self.now
 
 
-def priced(cost: str = "0.000654") -> Usage:
+def priced_usage(cost: str = "0.000654") -> Usage:
     return Usage(
         input_tokens=8, output_tokens=42, cached_input_tokens=100, cache_creation_input_tokens=7, reasoning_tokens=30,
         cost_usd=Decimal(cost), cost_status=CostStatus.PRICED, pricing_version="2026-11-01/abc", latency_ms=1234,
@@ -36,7 +36,7 @@ def priced(cost: str = "0.000654") -> Usage:
 
 def reply(content: str, **fields: Any) -> Message:
     metadata = MessageMetadata(
-        model="anthropic:claude-opus-5-5", provider="anthropic", usage=priced(), user_id="usr_1", team_id="team_1"
+        model="anthropic:claude-opus-5-5", provider="anthropic", usage=priced_usage(), user_id="usr_1", team_id="team_1"
     )
     return Message.assistant(content, metadata=metadata.model_copy(update=fields))
 
@@ -65,13 +65,13 @@ def rows(store: Store, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
 
 
 def change(store: Store, statement: str, **parameters: Any) -> None:
-    """Changes rows by hand."""
+    """Executes a statement on the database, not through the store."""
     store._database.write(lambda connection: connection.execute(text(statement), parameters))
 
 
 TABLES = ("sessions", "messages", "attempts", "tool_calls", "tool_ids")
 
 
-def everything(store: Store) -> dict[str, list[tuple[Any, ...]]]:
+def all_rows(store: Store) -> dict[str, list[tuple[Any, ...]]]:
     """Every row of every table, to compare two states."""
     return {table: sorted(rows(store, f"SELECT * FROM {table}"), key=repr) for table in TABLES}

@@ -20,7 +20,7 @@ from tests.unit.adapters.openai_chat.wire import (
     read,
     reply_of,
     stream,
-    streamed,
+    stream_message,
 )
 
 CALL = ToolUseBlock(id="tu_00000000000000000000000001", name="f")
@@ -42,7 +42,7 @@ def test_azure_filter_results_are_kept() -> None:
     finished = json.loads(handwritten_chunk({}, "stop")[6:])
     finished["choices"][0]["content_filter_results"] = FILTERS
     chunks.insert(2, b"data: " + json.dumps(finished).encode() + b"\n\n")
-    for message in (read(native, azure), streamed(chunks, azure)):
+    for message in (read(native, azure), stream_message(chunks, azure)):
         raw = message.metadata.provider_raw or {}
         assert raw["reply"]["prompt_filter_results"] == [{"content_filter_results": FILTERS}]
         assert raw["choice"]["content_filter_results"] == FILTERS

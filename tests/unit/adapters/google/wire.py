@@ -53,7 +53,7 @@ def events(body: bytes, adapter: GoogleAdapter = GEMINI_3) -> list[StreamEvent]:
     return list(adapter.iter_stream([body], context(adapter)))
 
 
-def streamed(body: bytes, adapter: GoogleAdapter = GEMINI_3) -> Message:
+def stream_message(body: bytes, adapter: GoogleAdapter = GEMINI_3) -> Message:
     last = events(body, adapter)[-1]
     assert isinstance(last, MessageComplete), last
     return last.message

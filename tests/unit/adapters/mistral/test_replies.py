@@ -26,7 +26,7 @@ from tests.unit.adapters.openai_chat.wire import (
     handwritten_reply,
     read,
     stream,
-    streamed,
+    stream_message,
 )
 
 ADAPTER = MistralAdapter("mistral-medium-latest")
@@ -83,7 +83,7 @@ def test_a_stream_and_its_whole_reply_agree() -> None:
     whole = read(
         handwritten_reply({"content": [THINKING, text("Paris"), REFERENCE, REFERENCE, text(" is big")]}), ADAPTER
     )
-    assert streamed(chunks, ADAPTER) == whole
+    assert stream_message(chunks, ADAPTER) == whole
 
 
 @pytest.mark.parametrize("arguments", ['{"city": "Paris"}', {"city": "Paris"}])
@@ -91,7 +91,7 @@ def test_arguments_are_text_or_an_object(arguments: Any) -> None:
     """Whole and streamed."""
     call = {"id": "abcdefghi", "function": {"name": "weather", "arguments": arguments}, "index": 0}
     whole = read(handwritten_reply({"content": "", "tool_calls": [call]}, "tool_calls"), ADAPTER)
-    piecemeal = streamed(
+    piecemeal = stream_message(
         [handwritten_chunk(handwritten_call(arguments, id="abcdefghi", name="weather"), "tool_calls"), DONE], ADAPTER
     )
     for message in (whole, piecemeal):

@@ -26,7 +26,7 @@ from tests.unit.adapters.openai_chat.wire import (
     reply_of,
     round_trip,
     stream,
-    streamed,
+    stream_message,
 )
 
 CALL_ID = "tu_00000000000000000000000001"
@@ -151,7 +151,7 @@ def test_reasoning_in_parts_is_read() -> None:
     ]
     events = stream([*chunks, handwritten_chunk({"content": "Hi"}, "stop"), DONE], chat)
     assert [event.text for event in events if isinstance(event, ThinkingDelta)] == ["H", "m"]
-    piecemeal = streamed([*chunks, handwritten_chunk({"content": "Hi"}, "stop"), DONE], chat)
+    piecemeal = stream_message([*chunks, handwritten_chunk({"content": "Hi"}, "stop"), DONE], chat)
     assert piecemeal == whole
     for message in (whole, piecemeal):
         assert encode_request([message], chat)[0]["messages"] == [{"role": "assistant", "content": content}]
@@ -288,7 +288,7 @@ def test_a_dialect_is_data() -> None:
 def test_a_call_without_an_id_gets_one() -> None:
     """Endpoints that leave ids out are sent our ids, the same in call and answer."""
     chat = adapter("any")
-    reply = streamed([handwritten_chunk(handwritten_call("{}", None, id="", name="f"), "stop"), DONE], chat)
+    reply = stream_message([handwritten_chunk(handwritten_call("{}", None, id="", name="f"), "stop"), DONE], chat)
     answer = Message.tool(reply.tool_uses[0].id, "1")
     call, result = encode_request([reply, answer], chat)[0]["messages"]
     assert call["tool_calls"][0]["id"] == result["tool_call_id"] != ""

@@ -37,7 +37,7 @@ from tests.unit.adapters.openai_chat.wire import (
     handwritten_reply,
     read,
     stream,
-    streamed,
+    stream_message,
 )
 
 HANDWRITTEN_CALLS = [
@@ -94,7 +94,7 @@ def test_the_index_of_parallel_calls_never_goes_down(order: list[int]) -> None:
     assert indices == sorted(indices)
     ends = [event for event in events if isinstance(event, ToolUseEnd)]
     assert [end.final_input for end in ends] == [{"a": 1}] * 3
-    assert sorted(calls(streamed([*chunks, handwritten_chunk({}, "tool_calls"), DONE]))) == [
+    assert sorted(calls(stream_message([*chunks, handwritten_chunk({}, "tool_calls"), DONE]))) == [
         (f"tool_{number}", {"a": 1}, None) for number in range(3)
     ]
 
@@ -107,7 +107,7 @@ def test_a_stream_and_its_whole_reply_agree() -> None:
     ]}  # fmt: skip
     usage = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}
     whole = read(handwritten_reply(message, "tool_calls", usage=usage))
-    piecemeal = streamed(HANDWRITTEN_CALLS)
+    piecemeal = stream_message(HANDWRITTEN_CALLS)
     assert piecemeal == whole
     assert encode_request([piecemeal])[0] == encode_request([whole])[0]
 
@@ -216,7 +216,7 @@ def test_blocks_are_in_order_of_arrival() -> None:
 def test_reasoning_under_two_names_counts_once() -> None:
     """A reply with the same text under both names has it once."""
     both = {"reasoning": "Hm", "reasoning_content": "Hm", "content": None}
-    message = streamed(
+    message = stream_message(
         [handwritten_chunk(both), handwritten_chunk({"content": "Hi"}), handwritten_chunk({}, "stop"), DONE]
     )
     assert (message.thinking, message.text) == ("Hm", "Hi")
@@ -225,7 +225,7 @@ def test_reasoning_under_two_names_counts_once() -> None:
 def test_unknown_fields_are_collected() -> None:
     """Strings join, lists grow, other values are replaced; a further choice is kept separately."""
     deltas: list[dict[str, Any]] = [{"poem": "a", "marks": [1], "mood": 1}, {"poem": "b", "marks": [2], "mood": 2}]
-    message = streamed(
+    message = stream_message(
         [
             *(handwritten_chunk(delta, obfuscation="xyz") for delta in deltas),
             handwritten_chunk({"content": "other"}, "stop", index=1),
@@ -247,14 +247,14 @@ def test_logprobs_are_collected() -> None:
         {"delta": {"content": token}, "logprobs": {"content": [{"token": token}], "refusal": None}} for token in "ab"
     ]
     chunks = [b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n" for choice in choices]
-    raw = streamed([*chunks, handwritten_chunk({}, "stop"), DONE]).metadata.provider_raw
+    raw = stream_message([*chunks, handwritten_chunk({}, "stop"), DONE]).metadata.provider_raw
     assert raw is not None
     assert raw["choice"]["logprobs"] == {"content": [{"token": "a"}, {"token": "b"}]}
 
 
 def test_a_refusal_streams_as_text() -> None:
     """It is text, it is the stop reason, and it is sent back as a refusal."""
-    message = streamed(
+    message = stream_message(
         [handwritten_chunk({"refusal": "N"}), handwritten_chunk({"refusal": "o."}), handwritten_chunk({}, "stop"), DONE]
     )
     assert (message.text, message.stop_reason) == ("No.", StopReason.REFUSAL)
@@ -268,7 +268,7 @@ def test_generated_audio_is_collected() -> None:
         {"audio": {"data": "QU", "transcript": "He"}},
         {"audio": {"data": "JD", "transcript": "y"}},
     ]
-    message = streamed([*map(handwritten_chunk, deltas), handwritten_chunk({}, "stop"), DONE])
+    message = stream_message([*map(handwritten_chunk, deltas), handwritten_chunk({}, "stop"), DONE])
     (block,) = message.content
     assert isinstance(block, AudioBlock)
     assert (block.source.data, block.transcript) == ("QUJD", "Hey")
@@ -295,7 +295,7 @@ def test_the_last_usage_counts(places: list[int]) -> None:
 
 def test_a_stream_without_usage_has_none() -> None:
     """Unknown is None, never 0."""
-    assert streamed([handwritten_chunk({"content": "Hi"}, "stop"), DONE]).usage is None
+    assert stream_message([handwritten_chunk({"content": "Hi"}, "stop"), DONE]).usage is None
 
 
 def test_a_finish_reason_sent_twice_ends_once() -> None:
@@ -421,7 +421,7 @@ def test_a_stream_cut_anywhere_is_never_a_success(data: st.DataObject) -> None:
 def test_comments_and_blank_data_are_ignored() -> None:
     """Keep-alives in all their forms have no effect."""
     noise = [b": OPENROUTER PROCESSING\n\n", b"data:\n\n", b"\n\n", handwritten_chunk()]
-    assert streamed([*noise, handwritten_chunk({"content": "Hi"}, "stop"), *noise, DONE], adapter()).text == "Hi"
+    assert stream_message([*noise, handwritten_chunk({"content": "Hi"}, "stop"), *noise, DONE], adapter()).text == "Hi"
 
 
 def test_parts_of_any_kind_stream() -> None:

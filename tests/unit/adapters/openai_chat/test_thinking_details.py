@@ -20,7 +20,7 @@ from tests.unit.adapters.openai_chat.wire import (
     reply_of,
     round_trip,
     stream,
-    streamed,
+    stream_message,
 )
 
 TEXT = {"type": "reasoning.text", "text": "Hm", "signature": "s1", "format": "f", "index": 0}
@@ -96,7 +96,7 @@ def test_streamed_details_are_assembled() -> None:
         (1, "So", None),
     ]
     details = [TEXT, fragment(text="So"), SEALED, {**SEALED, "data": "y"}]
-    message = streamed(chunks, details_reply())
+    message = stream_message(chunks, details_reply())
     assert assistant(details_reply(), message) == {"role": "assistant", "content": "Hi", "reasoning_details": details}
     assert message == read(handwritten_reply({"content": "Hi", "reasoning_details": details}), details_reply())
 

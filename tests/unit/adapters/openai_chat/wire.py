@@ -84,7 +84,7 @@ def stream(chunks: Iterable[bytes], chat: Adapter | None = None) -> list[StreamE
     return list(chat.iter_stream(chunks, context(chat)))
 
 
-def streamed(chunks: Iterable[bytes], chat: Adapter | None = None) -> Message:
+def stream_message(chunks: Iterable[bytes], chat: Adapter | None = None) -> Message:
     last = stream(chunks, chat)[-1]
     assert isinstance(last, MessageComplete), last
     return last.message

@@ -17,7 +17,7 @@ from tests.unit.adapters.openai_chat.wire import (
     read,
     reply_of,
     round_trip,
-    streamed,
+    stream_message,
 )
 
 CLAUDE = OpenRouterAdapter("anthropic/claude-haiku-4.5")
@@ -82,7 +82,7 @@ def test_streamed_details_return_whole() -> None:
         handwritten_chunk({"reasoning": fragment.get("text"), "reasoning_details": [{**about, **fragment}]})
         for fragment in fragments
     ]
-    message = streamed([*chunks, handwritten_chunk({"content": "Hi"}, "stop"), DONE], CLAUDE)
+    message = stream_message([*chunks, handwritten_chunk({"content": "Hi"}, "stop"), DONE], CLAUDE)
     changed = message.model_copy(
         update={"metadata": message.metadata.model_copy(update={"model": "openrouter:anthropic/claude-haiku-4.5"})}
     )

@@ -29,7 +29,7 @@ from tests.unit.adapters.openai_chat.wire import (
     read,
     round_trip,
     stream,
-    streamed,
+    stream_message,
 )
 
 ADAPTER: Adapter = OpenRouterAdapter("openai/gpt-4o-mini")
@@ -68,7 +68,7 @@ def test_comments_keep_a_stream_alive() -> None:
     """Between frames and before the first."""
     comment = b": OPENROUTER PROCESSING\n\n"
     chunks = [comment, handwritten_chunk({"content": "Hi"}), comment, handwritten_chunk({}, "stop"), comment, DONE]
-    assert streamed(chunks, ADAPTER).text == "Hi"
+    assert stream_message(chunks, ADAPTER).text == "Hi"
 
 
 @pytest.mark.parametrize(

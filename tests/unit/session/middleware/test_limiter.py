@@ -108,11 +108,11 @@ def test_a_reply_without_a_limit_is_reserved_at_its_maximum(driver: Driver, monk
 
 
 def _recording(reserve: Any, acquired: list[int]) -> Any:
-    def recorded(limits: Limits, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Any:
+    def record(limits: Limits, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Any:
         acquired.append(output_tokens)
         return reserve(limits, model, input_tokens, output_tokens)
 
-    return recorded
+    return record
 
 
 @STREAMED

@@ -43,15 +43,15 @@ def record_settled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     settled: list[tuple[int, int]] = []
     settle = Limits.settle
 
-    def recorded(limits: Limits, grant: Any, usage: TokenUsage | None, *, requests: int = 1) -> None:
+    def record(limits: Limits, grant: Any, usage: TokenUsage | None, *, requests: int = 1) -> None:
         settled.append((0 if usage is None else usage.total_tokens, requests))
         settle(limits, grant, usage, requests=requests)
 
-    async def recorded_async(limits: Limits, grant: Any, usage: TokenUsage | None, *, requests: int = 1) -> None:
-        recorded(limits, grant, usage, requests=requests)
+    async def record_async(limits: Limits, grant: Any, usage: TokenUsage | None, *, requests: int = 1) -> None:
+        record(limits, grant, usage, requests=requests)
 
-    monkeypatch.setattr(Limits, "settle", recorded)
-    monkeypatch.setattr(Limits, "settle_async", recorded_async)
+    monkeypatch.setattr(Limits, "settle", record)
+    monkeypatch.setattr(Limits, "settle_async", record_async)
     return settled
 
 
