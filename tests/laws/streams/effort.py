@@ -13,8 +13,8 @@ REPLAYS = 105_000
 MUTATIONS = 20_000 if NIGHTLY else 2_000
 """Corrupt streams of each adapter."""
 SHARED = 1 if NIGHTLY else 4
-"""Rows of a table share all of their code: each gets this fraction of the mutations, and is reset at this fraction of
-its bytes. They are cut at every byte.
+"""Adapters that are rows of one table share all their code, so each gets one mutation in ``SHARED``, and its connection
+is reset at one byte in ``SHARED``. Its streams are still cut at every byte.
 """
 
 
@@ -32,6 +32,6 @@ def effort_for(provider: str, share: int = 1) -> Effort:
 
 @cache
 def _replays() -> int:
-    """For each stream the same number."""
+    """The number of replays for each stream."""
     streams = sum(len(stream_subjects(provider)) for provider, missing in missing_adapters().items() if not missing)
     return -(-REPLAYS // max(1, streams))

@@ -129,7 +129,7 @@ def test_native_answers_stay_where_they_are() -> None:
 
 
 def test_an_error_stays_an_error() -> None:
-    """As a result by its flag, as the user's text by its label."""
+    """A result shows it by its flag, an orphan by the label before its text."""
     failed = Message.tool("a", "broken", is_error=True)
     losses: list[Loss] = []
     turns = pair_calls([Turn.of(asks("a")), Turn.of(failed), Turn.of(failed)], losses)
@@ -150,21 +150,21 @@ def test_losses_name_the_message_and_the_block() -> None:
     ]
 
 
-def test_a_renamed_call_keeps_what_its_issuer_noted() -> None:
-    """Its block still comes from its place in the message."""
+def test_a_renamed_call_keeps_its_place_in_the_message() -> None:
+    """The issuer's raw fields are found by the place of the block."""
     losses: list[Loss] = []
     (turn, *_) = pair_calls([Turn.of(asks("a", "a"))], losses)
     assert turn.origins == (0, 1)
 
 
 def test_results_keep_their_places_in_the_message() -> None:
-    """Also those after an orphan: the issuer's raw fields are found by their place."""
+    """Results after an orphan keep theirs too."""
     turns = pair_calls([Turn.of(asks("a", "b")), Turn.of(answers("b", "x", "a"))], [])
     assert [turn.origins for turn in turns] == [(0, 1), (0, 2), (-1, -1)]
 
 
 def test_a_loss_of_a_block_that_is_in_no_message_names_no_type() -> None:
-    """There is no block that has a type."""
+    """The loss has no block index and no block type."""
     losses: list[Loss] = []
     pair_calls([Turn.synthetic(asks("a"), Role.TOOL, (result("x"),))], losses)
     assert [(loss.block_index, loss.block_type) for loss in losses] == [(-1, "")]
