@@ -1,5 +1,5 @@
-"""The workflows run commands that a person can run, for what pyproject.toml promises. actionlint and zizmor check the
-rest.
+"""The workflows run only commands that a person can run too, on all versions of Python that pyproject.toml promises.
+actionlint and zizmor check the rest.
 """
 
 import re
