@@ -10,7 +10,7 @@ from sqlalchemy import event
 from dragoman.canonical.message import Message
 from dragoman.store import Store, StoreError
 from tests.store.load import integrity
-from tests.store.turns import all_rows, reply, tool_turn
+from tests.store.turns import everything, reply, tool_turn
 
 
 class CrashError(Exception):
@@ -77,7 +77,7 @@ def prepare_store(store: Store) -> None:
 def test_a_failure_at_every_statement_leaves_the_old_state(store: Store, name: str, when: str) -> None:
     """The first, the second, and so on. Without a failure the new state is complete."""
     prepare_store(store)
-    before = all_rows(store)
+    before = everything(store)
     number = 0
     while True:
         number += 1
@@ -88,22 +88,22 @@ def test_a_failure_at_every_statement_leaves_the_old_state(store: Store, name: s
                 pass
             else:
                 break
-        assert all_rows(store) == before, seen[-1]
+        assert everything(store) == before, seen[-1]
     assert number > {"append": 5, "answer": 2, "annotate": 2, "delete": 1}.get(name, 4)
-    assert all_rows(store) != before
+    assert everything(store) != before
 
 
 @pytest.mark.parametrize(("number", "when"), [(1, "before"), (1, "after"), (2, "before"), (2, "after"), (0, "commit")])
 def test_a_turn_of_one_statement_is_stored_as_a_whole_or_not_at_all(store: Store, number: int, when: str) -> None:
     """PostgreSQL commits such a turn with its statement: a later failure has stored it."""
     prepare_store(store)
-    before = all_rows(store)
+    before = everything(store)
     turn = [Message.user("One."), reply("Two.")]
     with fail_at(store, number, when), suppress(CrashError):
         store.append("there", turn, expected_version=1)
     found = store.load("there")
     if found.version == 1:
-        assert all_rows(store) == before
+        assert everything(store) == before
     else:
         assert (found.version, [message.id for message in found.messages[-2:]]) == (2, [each.id for each in turn])
     assert integrity.faults(store) == []
@@ -113,12 +113,12 @@ def test_a_turn_of_one_statement_is_stored_as_a_whole_or_not_at_all(store: Store
 def test_a_failure_at_the_commit_leaves_the_old_state(store: Store, name: str) -> None:
     """The last moment at which nothing is stored yet."""
     prepare_store(store)
-    before = all_rows(store)
+    before = everything(store)
     with fail_at(store, 0, "commit"), pytest.raises(CrashError):
         WORKS[name](store)
-    assert all_rows(store) == before
+    assert everything(store) == before
     WORKS[name](store)
-    assert all_rows(store) != before
+    assert everything(store) != before
 
 
 def test_an_error_of_the_database_is_a_store_error(store: Store) -> None:

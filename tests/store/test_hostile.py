@@ -11,7 +11,7 @@ from dragoman.canonical.message import Message, MessageMetadata
 from dragoman.store import Store, StoreError, UnreadableError
 from dragoman.store.schema import MAX_ID
 from tests.sampling import sample
-from tests.store.turns import TABLES, all_rows, change, tool_turn
+from tests.store.turns import TABLES, change, everything, tool_turn
 
 _SEEDS = (
     "'; DROP TABLE sessions; --", '" OR 1=1 --', "' OR ''='", "1); DELETE FROM messages; --", "\\'; SELECT 1; --",
@@ -77,7 +77,7 @@ def test_hostile_strings_stay_data(lasting_store: Store) -> None:
 def test_an_id_that_no_index_can_hold_is_refused(store: Store, name: str) -> None:
     """Before anything is written, with the store's own error."""
     session = store.create(session_id="there")
-    before = all_rows(store)
+    before = everything(store)
     calls: list[Any] = [
         lambda: store.create(session_id=name), lambda: store.create(user_id=name), lambda: store.load(name),
         lambda: store.delete(name), lambda: store.fork(name), lambda: store.fork(session.id, new_session_id=name),
@@ -87,7 +87,7 @@ def test_an_id_that_no_index_can_hold_is_refused(store: Store, name: str) -> Non
     for call in calls:
         with pytest.raises(StoreError):
             call()
-    assert all_rows(store) == before
+    assert everything(store) == before
 
 
 @pytest.mark.parametrize("name", ["\ud800", "a\udfffb"])

@@ -21,7 +21,7 @@ from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 from dragoman.canonical.message import Message
 from dragoman.store import Store, StoreBusyError, StoreError, StoreVersionError
 from dragoman.store.schema import HEAD, SEARCH_TABLE, VERSION_TABLE, metadata
-from tests.store.turns import all_rows, change, rows, tool_turn
+from tests.store.turns import change, everything, rows, tool_turn
 
 
 def test_the_migrations_end_at_the_current_tables(place: str) -> None:
@@ -62,9 +62,9 @@ def test_reopening_finds_the_content(lasting_place: str) -> None:
     """And changes nothing."""
     with Store(lasting_place) as store:
         session = store.create(messages=[Message.user("hi")])
-        before = all_rows(store)
+        before = everything(store)
     with Store(lasting_place) as store:
-        assert all_rows(store) == before
+        assert everything(store) == before
         assert store.load(session.id).messages[0].text == "hi"
 
 

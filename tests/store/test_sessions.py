@@ -13,7 +13,7 @@ from dragoman.canonical.message import Message
 from dragoman.store import ConflictError, SessionNotFoundError, Store, StoreError, StoreVersionError, UnreadableError
 from dragoman.testing import strategies
 from tests.sampling import examples
-from tests.store.turns import TABLES, Clock, all_rows, reply, rows, tool_turn
+from tests.store.turns import TABLES, Clock, everything, reply, rows, tool_turn
 
 
 def test_a_session_is_created_with_its_first_turn(store: Store) -> None:
@@ -180,7 +180,7 @@ def test_deleting_removes_everything(store: Store) -> None:
     assert {hit.session_id for hit in store.search("findable")} == {"kept", fork.id}
     store.delete(fork.id)
     assert store.list().sessions == (kept,)
-    assert {table: len(found) for table, found in all_rows(store).items()} == {
+    assert {table: len(found) for table, found in everything(store).items()} == {
         "sessions": 1, "messages": 1, "attempts": 0, "tool_calls": 0, "tool_ids": 0,
     }  # fmt: skip
 

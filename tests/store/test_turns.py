@@ -14,7 +14,7 @@ from dragoman.canonical.message import Message, MessageStatus, read_message, wri
 from dragoman.store import ConflictError, SessionNotFoundError, Store, StoreError
 from dragoman.testing import strategies
 from tests.sampling import examples
-from tests.store.turns import all_rows, reply, rows, tool_turn
+from tests.store.turns import everything, reply, rows, tool_turn
 
 
 def of(session_id: str, messages: list[Message]) -> tuple[Message, ...]:
@@ -52,12 +52,12 @@ def test_a_turn_on_an_old_version_is_a_conflict(store: Store) -> None:
     """Two programs continued from the same version: the second gets an error, and nothing is overwritten."""
     session = store.create()
     store.append(session.id, [Message.user("first")], expected_version=0)
-    before = all_rows(store)
+    before = everything(store)
     for stale in (0, 2, -1, 2**63, -(2**70)):
         with pytest.raises(ConflictError, match="is at version 1") as refused:
             store.append(session.id, [Message.user("second")], expected_version=stale)
         assert (refused.value.expected, refused.value.found) == (stale, 1)
-    assert all_rows(store) == before
+    assert everything(store) == before
 
 
 def test_without_an_expected_version_a_turn_is_appended(store: Store) -> None:
@@ -71,12 +71,12 @@ def test_the_same_message_twice_is_a_conflict(store: Store) -> None:
     session = store.create()
     message = Message.user("once")
     store.append(session.id, [message], expected_version=None)
-    before = all_rows(store)
+    before = everything(store)
     with pytest.raises(ConflictError, match="already"):
         store.append(session.id, [Message.user("more"), message], expected_version=None)
     with pytest.raises(ConflictError, match="same id"):
         store.append(session.id, [Message.user("a", id="1"), Message.user("b", id="1")], expected_version=None)
-    assert all_rows(store) == before
+    assert everything(store) == before
 
 
 def test_a_missing_session_is_named(store: Store) -> None:
@@ -189,13 +189,13 @@ def test_a_map_that_contradicts_the_stored_one_is_a_conflict(store: Store) -> No
     """An id that a provider has seen never changes, so the whole turn is refused."""
     turn = tool_turn()
     session = store.create(messages=turn.messages, tool_ids=turn.tool_ids)
-    before = all_rows(store)
+    before = everything(store)
     other = {"issued": {turn.call: ["anthropic", "toolu_2"]}, "sent": {}}
     with pytest.raises(ConflictError, match="another native id"):
         store.append(session.id, [Message.user("x")], expected_version=1, tool_ids=other)
     with pytest.raises(StoreError, match="not a dump"):
         store.append(session.id, [Message.user("x")], expected_version=1, tool_ids={"issued": {"a": 1}})
-    assert all_rows(store) == before
+    assert everything(store) == before
 
 
 def test_a_map_grows_by_its_new_ids(store: Store) -> None:

@@ -72,6 +72,6 @@ def change(store: Store, statement: str, **parameters: Any) -> None:
 TABLES = ("sessions", "messages", "attempts", "tool_calls", "tool_ids")
 
 
-def all_rows(store: Store) -> dict[str, list[tuple[Any, ...]]]:
+def everything(store: Store) -> dict[str, list[tuple[Any, ...]]]:
     """Every row of every table, to compare two states."""
     return {table: sorted(rows(store, f"SELECT * FROM {table}"), key=repr) for table in TABLES}

@@ -23,7 +23,7 @@ async def _once(client: Client, base: str, shape: str) -> None:
         raise SystemExit(f"{shape}: not what was sent, but {found[:80]!r}")
 
 
-async def _time_call(client: Client, base: str, order: dict[str, Any]) -> dict[str, float]:
+async def _timed(client: Client, base: str, order: dict[str, Any]) -> dict[str, float]:
     wall, cpu = time.perf_counter(), time.process_time()
     for _ in range(order["repeat"]):
         if order["together"] == 1:
@@ -47,7 +47,7 @@ async def _main(name: str, wire: str, base: str) -> None:
     answers.write(json.dumps({"import": time.process_time() - started}) + "\n")
     answers.flush()
     while line := await asyncio.to_thread(sys.stdin.readline):
-        answers.write(json.dumps(await _time_call(client, base, json.loads(line))) + "\n")
+        answers.write(json.dumps(await _timed(client, base, json.loads(line))) + "\n")
         answers.flush()
 
 

@@ -20,7 +20,7 @@ _SAMPLE = 3
 def test_half_of_the_estimates_are_within_a_tenth(
     provider: str, caplog: pytest.LogCaptureFixture, exhaustive: bool
 ) -> None:
-    """The aim is 10 % (docs/reference/contract.md#estimates); what a provider adds unseen keeps some further away."""
+    """The aim is 10 % (docs/reference/contract.md#estimates). Text that a provider adds makes some estimates worse."""
     load_or_skip(provider)
     caplog.set_level(logging.CRITICAL)
     found = errors(provider, every=1 if exhaustive else _SAMPLE)

@@ -22,7 +22,7 @@ from tests.store.cluster.sharding import (
 )
 from tests.store.databases import SKIP_REASON, postgres_url
 from tests.store.load import integrity
-from tests.store.turns import all_rows, change, reply, rows, tool_turn
+from tests.store.turns import change, everything, reply, rows, tool_turn
 
 SESSIONS = tuple(f"sess_{number}" for number in range(12))
 
@@ -167,9 +167,9 @@ def test_each_database_is_a_store_by_itself(apart: tuple[Store, Store, str]) -> 
     assert there == {session_id for session_id in SESSIONS if nodes_with_rows(store, session_id) == {"node1"}}
     assert [other.load(session_id) for session_id in there] == [store.load(session_id) for session_id in there]
     assert integrity.faults(other) == integrity.faults(store) == []
-    before = all_rows(other)
+    before = everything(other)
     use_session(store, next(f"sess_x{number}" for number in count() if _home(store, f"sess_x{number}") == "node0"))
-    assert all_rows(other) == before
+    assert everything(other) == before
 
 
 def test_sessions_of_one_database_need_no_other(apart: tuple[Store, Store, str]) -> None:

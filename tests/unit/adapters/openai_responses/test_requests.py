@@ -16,7 +16,7 @@ USER: Item = {"role": "user", "content": "Hi"}
 OUTPUT: Item = {"type": "function_call_output", "call_id": "call_1", "output": "Sunny."}
 CUSTOM: Item = {"type": "custom_tool_call", "call_id": "call_2", "name": "sh", "input": "ls"}
 CUSTOM_OUTPUT: Item = {"type": "custom_tool_call_output", "call_id": "call_2", "output": "a.txt"}
-MESSAGES: Item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello"}]}
+ASSISTANT: Item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello"}]}
 REASONING: Item = {"type": "reasoning", "id": "rs_1", "summary": []}
 PNG = "data:image/png;base64,iVBORw0="
 PDF = "data:application/pdf;base64,JVBERi0="
@@ -49,22 +49,22 @@ handwritten_inputs: list[Any] = [
     [{"role": "system", "content": "Be brief."}, USER],
     [{"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]}, USER],
     [USER, {"role": "system", "content": "In French."}, USER],
-    [USER, MESSAGES, USER],
+    [USER, ASSISTANT, USER],
     [USER, {"role": "assistant", "content": "Hello"}, USER],
     [USER, {"role": "assistant", "content": ""}, USER],
-    [USER, {"role": "assistant", "content": "Hello", "phase": "commentary"}, MESSAGES, USER],
+    [USER, {"role": "assistant", "content": "Hello", "phase": "commentary"}, ASSISTANT, USER],
     [USER, {"role": "assistant", "content": [{"type": "input_text", "text": "odd"}]}],
     [USER, REASONING, call_item(), OUTPUT],
     [USER, call_item(), call_item(call_id="call_3", id="fc_2"), {**OUTPUT, "call_id": "call_3"}, OUTPUT],
-    [USER, call_item(), CUSTOM, CUSTOM_OUTPUT, OUTPUT, MESSAGES],
-    [USER, call_item(), CUSTOM, OUTPUT, CUSTOM_OUTPUT, MESSAGES],
+    [USER, call_item(), CUSTOM, CUSTOM_OUTPUT, OUTPUT, ASSISTANT],
+    [USER, call_item(), CUSTOM, OUTPUT, CUSTOM_OUTPUT, ASSISTANT],
     [USER, call_item(), {**OUTPUT, "output": [{"type": "input_image", "image_url": PNG}], "status": "completed"}],
     [USER, call_item(), {**OUTPUT, "output": [{"type": "input_text", "text": "x", "odd": 1}]}],
     [USER, call_item(), {**OUTPUT, "output": ""}],
     [USER, call_item(), {**OUTPUT, "output": None}],
     [USER, {"type": "item_reference", "id": "fc_1"}, OUTPUT],
     [USER, {"id": "fc_1"}, OUTPUT],
-    [USER, MESSAGES, {"type": "configuration_update", "reasoning": {"effort": "high"}}, USER],
+    [USER, ASSISTANT, {"type": "configuration_update", "reasoning": {"effort": "high"}}, USER],
     [{"type": "additional_tools", "role": "developer", "tools": []}, USER],
     [{"type": "compaction", "id": "cmp_1", "encrypted_content": "gA"}, USER],
     [USER, {"type": "mcp_approval_request", "id": "mcpr_1"}, {"type": "mcp_approval_response", "approve": True}],
@@ -132,7 +132,7 @@ def read(*items: Any) -> list[Any]:
 def test_neighbouring_items_of_the_assistant_are_one_message() -> None:
     """Reasoning, text and calls of one turn are one message; each output is a separate tool message."""
     second = call_item(call_id="call_3", id="fc_2")
-    messages = read(USER, REASONING, MESSAGES, call_item(), second, OUTPUT, {**OUTPUT, "call_id": "call_3"}, MESSAGES)
+    messages = read(USER, REASONING, ASSISTANT, call_item(), second, OUTPUT, {**OUTPUT, "call_id": "call_3"}, ASSISTANT)
     assert [message.role for message in messages] == [
         Role.USER, Role.ASSISTANT, Role.TOOL, Role.TOOL, Role.ASSISTANT,
     ]  # fmt: skip
