@@ -94,7 +94,7 @@ def pytester(_numpy: None, pytester: pytest.Pytester) -> pytest.Pytester:
 
 @pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.exhaustive)], ids=["sample", "all"])
 def exhaustive(request: pytest.FixtureRequest) -> bool:
-    """Whether everything is tried. A test with this fixture runs twice: on a sample by default, and exhaustively."""
+    """Whether to try everything. A test with this fixture runs twice: on a sample by default, and exhaustively."""
     return bool(request.param)
 
 

@@ -105,7 +105,7 @@ def _missing_locale(variation: Variation) -> str:
 
 
 def _unwritable(folder: Path) -> str:
-    """A home that nobody can write to. Root may write anywhere, except below a path that is no folder."""
+    """A home folder that is not writable. Root may write anywhere, except below a path that is not a folder."""
     if os.geteuid() == 0:
         return "/dev/null/home"
     folder.chmod(0o500)

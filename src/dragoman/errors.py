@@ -1,4 +1,4 @@
-"""All errors. A class stands for one meaning, whether it came as an HTTP status or inside a stream.
+"""All errors. Each class has one meaning, whether the error came as an HTTP status or inside a stream.
 
 DragomanError
 ├── ConfigurationError              the program is set up wrongly
@@ -11,15 +11,15 @@ DragomanError
 │   ├── CriticalLossError           a block marked critical would be lost
 │   ├── SwapRefusedError            the model to swap to cannot carry the history
 │   └── CompactionError             a summary cannot make the history fit
-├── NoModelError                    no model that was asked for can take the turn; it did not start
-├── RequestError                    an argument that no request can carry
+├── NoModelError                    no candidate can answer the turn; it did not start
+├── RequestError                    an argument that a request cannot contain
 │   └── FetchError                  media at a URL was not fetched
-├── EventError                      something that is no event of the catalogue
-│   └── EventOverflowError          a handler is so far behind that it missed an event
-├── BatchPendingError               the answers of a batch that has not ended were asked for
-├── TurnLimitError                  the rounds of tool calls that a turn may take are used up
+├── EventError                      an object that is not an event of the catalogue
+│   └── EventOverflowError          a handler was too slow and missed an event
+├── BatchPendingError               the answers of a batch were requested before it ended
+├── TurnLimitError                  a turn used all its allowed rounds of tool calls
 ├── BudgetExceededError             a request could cost more than a budget has left; it was not sent
-│   └── UnpricedModelError          a budget in dollars, and nobody knows what the model costs
+│   └── UnpricedModelError          a budget in dollars, and a model without a known price
 ├── LimitsUnavailableError          the server that holds the counts of limits does not answer
 ├── PolicyError                     a policy refused, or a plugin broke its rules
 │   ├── PolicyDeniedError           a plugin refused a step: nothing was sent, run or shown
@@ -39,22 +39,22 @@ DragomanError
 ├── CassetteMissError               a cassette has no exchange left for a request
 ├── NetworkBlockedError             a connection was opened while a test blocks the network
 ├── ScriptError                     a conversation left the script of a `ScriptedProvider`
-└── ProviderError                   the provider, or the way to it, failed
+└── ProviderError                   the provider failed, or the connection to it
     ├── AuthenticationError         401: the key is wrong or missing
-    │   └── PermissionDeniedError   403: the key may not do this
-    ├── BillingError                402: nothing left to pay with
+    │   └── PermissionDeniedError   403: the key lacks the permission
+    ├── BillingError                402: the account has no credit
     ├── RateLimitError              429: too many requests
     │   ├── OverloadedError         529, 503: the provider has no capacity
     │   └── LimitReachedError       one of your own limits is used up; nothing was sent
     ├── ContextOverflowError        the request is larger than the model's window
     ├── InvalidRequestError         400, 422: the provider rejects the request
-    │   └── NotFoundError           404: no such model or path
+    │   └── NotFoundError           404: the model or path does not exist
     ├── ContentFilterError          the provider's filter blocked the request
     ├── ServerError                 5xx
-    ├── NetworkError                no answer, or half of one
-    │   ├── RequestTimeoutError     408, or nothing came in time
+    ├── NetworkError                no reply, or a part of one
+    │   ├── RequestTimeoutError     408, or no data in time
     │   └── StreamTruncatedError    the stream ended without its terminal event
-    ├── MalformedReplyError         the reply is not what the provider's protocol says
+    ├── MalformedReplyError         the reply does not follow the provider's protocol
     │   └── FrameTooLargeError      one frame, or the whole body, is over the cap
     ├── RequestCancelledError       the caller cancelled
     └── UnclassifiedError           none of the above

@@ -8,10 +8,11 @@ from dragoman.canonical.message import (
     MessageStatus,
     Role,
     StopReason,
+    read_message,
+    write_message,
 )
 from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
 from dragoman.canonical.rules import check
-from dragoman.canonical.serialization import read_message, write_message
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 
 __all__ = [

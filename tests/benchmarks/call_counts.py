@@ -26,7 +26,7 @@ Work = Callable[[], object]
 
 
 def calls_of(work: Work) -> int:
-    """How many functions, with Python's own, the work calls; it has run once before, so caches are warm."""
+    """The number of function calls in the work, built-ins included. The work runs once before, to fill the caches."""
     work()
     total = 0
 
@@ -44,7 +44,7 @@ def calls_of(work: Work) -> int:
 
 
 def works(wire: MockWire) -> dict[str, Work]:
-    """The pieces of work of one wire, without a network below."""
+    """The pieces of work of one wire, none of which needs a network."""
     adapter = get_adapter(wire.model)
     body = json.dumps(wire.text_reply(SENTENCE)).encode()
     question = [Message.user("What is the capital of France?")]
@@ -106,22 +106,24 @@ session = Session("anthropic:claude-sonnet-4-6", providers={"anthropic": {"clien
 assert session.ask("What is the capital of France?").text == SENTENCE
 """,
 }
-"""What a fresh process does before its modules are counted."""
+"""The code that a fresh process runs before its modules are counted."""
 
 
 def modules_of(code: str) -> tuple[list[str], list[str]]:
-    """Our modules that a fresh process has loaded after it ran the code, and third-party packages."""
-    tell = """
+    """The modules of Dragoman that a fresh process has loaded after it ran the code, and the third-party packages."""
+    print_modules = """
 import sys
-house = sorted(name for name in sys.modules if name.partition(".")[0].startswith("dragoman"))
+own = sorted(name for name in sys.modules if name.partition(".")[0].startswith("dragoman"))
 known = {*sys.stdlib_module_names, *sys.builtin_module_names, "tests"}
-named = {name.partition(".")[0] for name in sys.modules if not name.startswith("dragoman")}
+packages = {name.partition(".")[0] for name in sys.modules if not name.startswith("dragoman")}
 import json
-print(json.dumps([house, sorted(name for name in named - known if not name.startswith("_"))]))
+print(json.dumps([own, sorted(name for name in packages - known if not name.startswith("_"))]))
 """
-    done = subprocess.run([sys.executable, "-c", code + tell], capture_output=True, text=True, check=True, cwd=ROOT)
-    house, others = json.loads(done.stdout)
-    return house, others
+    done = subprocess.run(
+        [sys.executable, "-c", code + print_modules], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    own, others = json.loads(done.stdout)
+    return own, others
 
 
 def budgets() -> dict[str, Any]:
@@ -150,9 +152,9 @@ def main() -> None:
         for name, counted in calls[version].items():
             lines += [f'[calls."{version}".{name}]', *(f'"{what}" = {number}' for what, number in counted.items()), ""]
     for stage, code in STAGES.items():
-        house, others = modules_of(code)
-        lines += [f'[modules."{stage}"]', f"others = {json.dumps(others)}", "house = ["]
-        lines += [*(f'  "{name}",' for name in house), "]", ""]
+        own, others = modules_of(code)
+        lines += [f'[modules."{stage}"]', f"others = {json.dumps(others)}", "own = ["]
+        lines += [*(f'  "{name}",' for name in own), "]", ""]
     BUDGETS.write_text("\n".join(lines), "utf-8")
     sys.stdout.write(f"{BUDGETS.name} is written for Python {VERSION}\n")
 

@@ -30,7 +30,7 @@ def _whole() -> bytes:
     return json.dumps(_START | {"content": [{"type": "text", "text": ANSWER}], "stop_reason": "end_turn"}).encode()
 
 
-def _streamed() -> bytes:
+def _stream() -> bytes:
     events: list[dict[str, Any]] = [
         {"type": "message_start", "message": _START | {"content": [], "stop_reason": None}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
@@ -42,7 +42,7 @@ def _streamed() -> bytes:
     return b"".join(b"event: %s\ndata: %s\n\n" % (each["type"].encode(), json.dumps(each).encode()) for each in events)
 
 
-WHOLE, STREAMED = _whole(), _streamed()
+WHOLE, STREAMED = _whole(), _stream()
 
 
 def _answer(request: httpx.Request) -> httpx.Response:

@@ -40,8 +40,8 @@ assert httpx.Client().post(sys.argv[1] + "/v1/messages", json=body).json()["cont
     "anthropic": """
 import sys, anthropic
 client = anthropic.Anthropic(base_url=sys.argv[1], api_key="none")
-asked = [{"role": "user", "content": "Hi!"}]
-assert client.messages.create(model="claude-sonnet-4-6", max_tokens=9, messages=asked).content[0].text
+prompt = [{"role": "user", "content": "Hi!"}]
+assert client.messages.create(model="claude-sonnet-4-6", max_tokens=9, messages=prompt).content[0].text
 """,
     "ours": """
 import sys

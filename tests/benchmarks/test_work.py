@@ -38,7 +38,7 @@ def test_the_work_for_fragments_of_arguments_is_linear(name: str) -> None:
 def test_only_the_budgeted_modules_are_loaded(stage: str) -> None:
     """An import, a session and a first answer load their listed modules, and no other package."""
     budget = budgets()["modules"][stage]
-    house, others = modules_of(STAGES[stage])
+    own, others = modules_of(STAGES[stage])
     hint = "newly loaded; if that is meant: python -m tests.benchmarks.call_counts"
     assert not set(others) - set(budget["others"]), hint
-    assert not set(house) - set(budget["house"]), hint
+    assert not set(own) - set(budget["own"]), hint

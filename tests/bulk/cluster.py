@@ -30,7 +30,7 @@ from tests.bulk.mock_provider import ROOT, mock_provider
 
 WORKERS = 2
 NODE_EVERY = 3
-"""One in so many kills is that of a node."""
+"""One of this many kills ends a node."""
 _TICK = 1 / os.sysconf("SC_CLK_TCK")
 
 
@@ -147,7 +147,7 @@ def run(nodes: Nodes, rows: Path, count: int, kills: int, chance: random.Random,
         assert process.stdout is not None
         summary = json.loads([b"{}", *process.stdout.read().splitlines()][-1])  # Ray prints what it has lost before it
         process.stdout.close()
-    faults = [*scale.check(rows, output), *scale.count_mismatch("rows that were asked", seen["rows"], count)]
+    faults = [*scale.check(rows, output), *scale.count_mismatch("requested rows", seen["rows"], count)]
     if here.code or not summary.get("finished") or summary.get("errors"):
         faults.append(f"the run ended with {here.code} and {summary}")
     faults += scale.count_mismatch("kills", killer.kills, kills)
@@ -155,7 +155,7 @@ def run(nodes: Nodes, rows: Path, count: int, kills: int, chance: random.Random,
 
 
 class Killer:
-    """Watches the workers, and kills one each time that some more rows were asked."""
+    """Watches the workers, and kills one after every few rows."""
 
     def __init__(
         self, nodes: Nodes, url: str, count: int, kills: int, chance: random.Random, usage: WorkerUsage

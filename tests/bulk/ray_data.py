@@ -2,7 +2,7 @@
 
 The same rows, on the same two nodes, through `map_batches` with an asynchronous actor, whose workers are killed twice
 with signal 9. It prints how many rows were paid for when the first answer came back to the program, which could record
-none of them before, and how many were asked again, next to how many were in flight in both workers at a kill.
+none of them before, and how many were requested again, next to how many were in flight in both workers at a kill.
 """
 
 import argparse
@@ -78,7 +78,9 @@ def main() -> int:
         ray.shutdown()
     print(f"{came:,} of {rows:,} rows came back in {time.monotonic() - began:.0f} s")
     print(f"{paid:,} requests were paid for when the first of them did")
-    print(f"{len(in_flight)} kills: {again:,} rows asked again, and {sum(in_flight):,} were under way in both workers")
+    print(
+        f"{len(in_flight)} kills: {again:,} rows requested again, and {sum(in_flight):,} were under way in both workers"
+    )
     return 0 if came == rows else 1
 
 

@@ -126,7 +126,7 @@ def run_disturbed(
     if result.code:
         faults.append(f"the last process ended with {result.code}")
     faults += check(rows, output)
-    faults += count_mismatch("rows that were asked", counted["rows"], count)
+    faults += count_mismatch("requested rows", counted["rows"], count)
     gone = lost_estimates(manifest or f"sqlite:///{output}.manifest")
     twice = counted["requests"] - count
     if twice > len(gone):

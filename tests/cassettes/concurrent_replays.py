@@ -21,7 +21,7 @@ from dragoman.testing.cassettes.file import dump_exchanges
 AT_ONCE = 64
 ROUNDS = 1_000
 SAME = 8
-"""So many of the requests mean the same as another one: they share its replies, each of which is played once."""
+"""The number of requests that repeat another one: they share its replies, each of which is played once."""
 URL = "http://replayed.invalid/v1/messages"
 
 
@@ -34,7 +34,7 @@ def question(number: int) -> int:
 
 
 def write_cassette(path: Path) -> Path:
-    """As many exchanges as there are requests; the last ones repeat questions, with replies of their own."""
+    """As many exchanges as requests; the last ones repeat questions, with different replies."""
     exchanges = [
         Exchange(
             RecordedRequest("POST", "/v1/messages", json.dumps(body(question(number))).encode()),
@@ -50,14 +50,14 @@ def expected() -> Counter[tuple[int, int]]:
     return Counter((question(number), number) for number in range(AT_ONCE))
 
 
-def threads(order: list[int], pool: ThreadPoolExecutor, client: httpx.Client) -> Counter[tuple[int, int]]:
+def ask_in_threads(order: list[int], pool: ThreadPoolExecutor, client: httpx.Client) -> Counter[tuple[int, int]]:
     def ask(number: int) -> tuple[int, int]:
         return number, int(client.post(URL, json=body(number)).json()["reply"])
 
     return Counter(pool.map(ask, order))
 
 
-async def tasks(order: list[int], client: httpx.AsyncClient) -> Counter[tuple[int, int]]:
+async def ask_in_tasks(order: list[int], client: httpx.AsyncClient) -> Counter[tuple[int, int]]:
     async def ask(number: int) -> tuple[int, int]:
         await asyncio.sleep(0)
         return number, int((await client.post(URL, json=body(number))).json()["reply"])
@@ -70,15 +70,15 @@ async def main(rounds: int = ROUNDS) -> int:
     rng = random.Random(1)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE) as pool, httpx.Client() as client:
         path = write_cassette(Path(folder) / "c.yaml")
-        async with httpx.AsyncClient() as awaited:
+        async with httpx.AsyncClient() as async_client:
             for number in range(rounds):
                 order = list(map(question, range(AT_ONCE)))
                 rng.shuffle(order)
                 with cassette(path) as recorder:
                     if number % 2:
-                        found = await tasks(order, awaited)
+                        found = await ask_in_tasks(order, async_client)
                     else:
-                        found = threads(order, pool, client)
+                        found = ask_in_threads(order, pool, client)
                 wrong += found != expected() or recorder.unplayed > 0 or bool(recorder.misses)
     print(f"{rounds} rounds of {AT_ONCE} requests at once, threads and tasks in turn: {wrong} were not as expected")
     return 1 if wrong else 0

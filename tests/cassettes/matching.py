@@ -35,7 +35,7 @@ Body = dict[str, Any]
 Rewrite = Callable[[Body, random.Random, str], Body]
 
 
-def recorded(provider: str) -> list[exchanges.RecordedExchange]:
+def recorded_requests(provider: str) -> list[exchanges.RecordedExchange]:
     return [each for each in exchanges.load(provider) if isinstance(each.request, dict) and each.request]
 
 
@@ -56,7 +56,7 @@ def hits(recorded_request: RecordedRequest, wanted: RecordedRequest) -> bool:
 
 
 def reorder_keys(value: Any, rng: random.Random) -> Any:
-    """The keys of every object in another order."""
+    """Reorders the keys of every object."""
     if isinstance(value, dict):
         pairs = [(key, reorder_keys(each, rng)) for key, each in value.items()]
         rng.shuffle(pairs)
@@ -65,7 +65,7 @@ def reorder_keys(value: Any, rng: random.Random) -> Any:
 
 
 def replace_ids(body: Body, rng: random.Random, _: str) -> Body:
-    """Every generated id is another one, the same wherever it occurred."""
+    """Replaces every generated id consistently."""
     names: dict[str, str] = {}
 
     def named(value: Any, key: str | None = None) -> Any:
@@ -84,7 +84,7 @@ def replace_ids(body: Body, rng: random.Random, _: str) -> Body:
 
 
 def remove_cache_hints(body: Body, _: random.Random, __: str) -> Body:
-    """Without cache hints."""
+    """Removes all cache hints."""
 
     def bare(value: Any) -> Any:
         if isinstance(value, dict):
@@ -98,7 +98,7 @@ def remove_cache_hints(body: Body, _: random.Random, __: str) -> Body:
 
 
 def add_cache_hint(body: Body, rng: random.Random, provider: str) -> Body:
-    """With a new cache hint."""
+    """Adds a cache hint."""
     if provider == "anthropic" and isinstance(body.get("messages"), list):
         for message in body["messages"]:
             content = message.get("content")
@@ -111,7 +111,7 @@ def add_cache_hint(body: Body, rng: random.Random, provider: str) -> Body:
 
 
 def rewrite_parts(body: Body, rng: random.Random, provider: str) -> Body:
-    """A text as a list of one part, or the other way round."""
+    """Rewrites a text as a list of one part, or the other way round."""
     kind = "text" if "messages" in body else "input_text"
     turns = body.get("messages") if "messages" in body else body.get("input")
     if provider in ("ollama", "bedrock", "cohere", "mistral") or not isinstance(turns, list):
@@ -132,7 +132,7 @@ def rewrite_parts(body: Body, rng: random.Random, provider: str) -> Body:
 
 
 def rewrite_numbers(body: Body, _: random.Random, __: str) -> Body:
-    """1.0 for 1 and 1 for 1.0."""
+    """Writes 1.0 for 1, and 1 for 1.0."""
     for key in ("temperature", "top_p", "presence_penalty"):
         value = body.get(key)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and float(value).is_integer():
@@ -141,7 +141,7 @@ def rewrite_numbers(body: Body, _: random.Random, __: str) -> Body:
 
 
 def add_nulls(body: Body, _: random.Random, provider: str) -> Body:
-    """A null for an absent field, and `stream` with its default value."""
+    """Adds a null for an absent field, and `stream` with its default value."""
     if provider in ("openai-chat", "groq", "deepseek", "openai-responses", "openrouter"):
         body.setdefault("user", None)
     if provider in ("anthropic", "openai-chat", "openai-responses", "groq", "cohere") and body.get("stream") is None:
@@ -150,7 +150,7 @@ def add_nulls(body: Body, _: random.Random, provider: str) -> Body:
 
 
 def respace_arguments(body: Body, rng: random.Random, _: str) -> Body:
-    """Tool arguments that are JSON as text, with other white space."""
+    """Changes the white space of tool arguments that are JSON text."""
     for turn in body.get("messages", []):
         for call in turn.get("tool_calls") or () if isinstance(turn, dict) else ():
             function = call.get("function", {})
@@ -240,9 +240,9 @@ def means_the_same(exchange: exchanges.RecordedExchange, body: bytes, place: tup
 
 
 def trial(count: int, seed: int) -> Iterator[tuple[str, str, bool, str]]:
-    """``provider, rewrite or edit, whether it had the required result, what was tried`` for that many of both kinds."""
+    """Yield (provider, rewrite or edit, whether the result was right, description) for that many of each kind."""
     rng = random.Random(seed)
-    stock = {provider: recorded(provider) for provider in PROVIDERS}
+    stock = {provider: recorded_requests(provider) for provider in PROVIDERS}
     done: Counter[str] = Counter()
     while min(done["rewrite"], done["edit"]) < count:
         provider = rng.choice(PROVIDERS)

@@ -26,7 +26,7 @@ Style = Callable[[list[RecordedExchange]], bytes]
 
 
 def sample_recordings(limit: int) -> Iterator[tuple[str, list[RecordedExchange]]]:
-    """So many recordings per provider, each with all of its exchanges in order; none of the largest."""
+    """At most ``limit`` recordings per provider, each with all of its exchanges in order; the largest are left out."""
     for provider in HOSTS:
         genuine = [each for each in exchanges.load(provider) if each.is_genuine and isinstance(each.request, dict)]
         groups = (list(group) for _, group in groupby(genuine, lambda each: each.source))
@@ -74,7 +74,7 @@ def vcrpy_json(group: list[RecordedExchange]) -> bytes:
 
 
 def vcrpy_compressed(group: list[RecordedExchange]) -> bytes:
-    """vcrpy without `decode_compressed_response`: bodies as they came."""
+    """vcrpy without `decode_compressed_response`: bodies as received."""
     pairs = []
     for each in group:
         response = _response(each, gzip.compress(each.body))

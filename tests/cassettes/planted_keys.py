@@ -124,7 +124,7 @@ def _form(secret: str) -> bytes:
     return f'--b\r\nContent-Disposition: form-data; name="note"\r\n\r\n{secret}\r\n--b--\r\n'.encode()
 
 
-def _escaped(secret: str) -> bytes:
+def _escape(secret: str) -> bytes:
     """The key in another spelling of JSON: every character by its number."""
     spelt = "".join(f"\\u{ord(c):04x}" for c in secret)
     return json.dumps(_reply("@")).replace("@", spelt).encode()
@@ -148,7 +148,7 @@ PLACES: dict[str, Place] = {
     "a form": lambda k: (_record_request(_form(k), "https://api.openai.com/v1/files"), _record_response()),
     "a reply's header": lambda k: (_record_request(), _record_response(headers={**_JSON, "request-id": k})),
     "a reply": lambda k: (_record_request(), _record_response(_reply(f"It is {k}."))),
-    "an escaped reply": lambda k: (_record_request(), _record_response(_escaped(k))),
+    "an escaped reply": lambda k: (_record_request(), _record_response(_escape(k))),
     "an error": lambda k: (_record_request(), _record_response(f"Incorrect API key provided: {k}".encode(), 401, {})),
     "an event": lambda k: (
         _record_request(_prompt(stream=True)),
@@ -171,4 +171,4 @@ DROPPED: dict[str, Place] = {
     "the key's argument": lambda k: (_record_request(url=f"{URL}?key={k}"), _record_response()),
     "the address": lambda k: (_record_request(url=f"https://me:{k}@api.anthropic.com/v1/messages"), _record_response()),
 }
-"""Places that are never recorded, so a key there harms nobody."""
+"""Places that are never recorded, so a key there is harmless."""

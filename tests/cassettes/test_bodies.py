@@ -107,7 +107,7 @@ def test_recorded_bodies_come_back() -> None:
     ],
 )
 def test_malformed_cassettes_are_refused(text: str) -> None:
-    """With an error of ours, without a traceback of YAML's."""
+    """With our own error, without a traceback of the YAML library."""
     with pytest.raises(ConfigurationError, match="this is not a cassette"):
         load_exchanges(text)
 

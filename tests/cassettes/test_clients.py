@@ -110,7 +110,7 @@ def test_one_recording_serves_two_clients(tmp_path: Path) -> None:
 
 
 def test_a_miss_is_remembered(tmp_path: Path) -> None:
-    """Whatever a client, or the code above it, makes of the error."""
+    """Even if the client, or the code above it, swallows the error."""
     with cassette(tmp_path / "c.yaml") as recorder, pytest.raises(CassetteMissError, match="there is no recording"):
         with_openai("http://nowhere.invalid")
     assert len(recorder.misses) == 1

@@ -23,7 +23,7 @@ def run(*words: str | Path) -> tuple[int, str]:
 
 
 def dirty(path: Path) -> Path:
-    """A file into which somebody put a key by hand."""
+    """A file that contains a key."""
     exchange = Exchange(RecordedRequest("POST", "/v1/messages", b'{"a":"@"}'), RecordedResponse(200, b"{}"))
     path.write_text(dump_exchanges([exchange], server="s").replace("'@'", SECRET), encoding="utf-8")
     return path
@@ -94,6 +94,6 @@ def test_import_writes_our_format(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [("list", "nowhere"), ("show", "nowhere"), ("check", "nowhere")])
 def test_a_missing_file_is_an_error(words: tuple[str, ...]) -> None:
-    """And not reported as clean."""
+    """It is not reported as clean."""
     done = CliRunner().invoke(app, ["cassette", *words])
     assert done.exit_code != 0

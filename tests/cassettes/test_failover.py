@@ -61,7 +61,7 @@ def test_the_next_model_answers_and_names_the_failed_one(cassettes: dict[str, Ca
 
 
 def test_without_another_candidate_the_failure_is_raised(cassettes: dict[str, Cassette]) -> None:
-    """No model answers that nobody asked for."""
+    """No unrequested model answers."""
     with ExitStack() as stack:
         chat = session(stack, cassettes, Router())
         with pytest.raises(OverloadedError):

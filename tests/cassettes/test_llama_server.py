@@ -1,4 +1,4 @@
-"""Each of the three wires that llama-server speaks, plain and streamed, with and without tools.
+"""Each of the three wires that llama-server supports, plain and streamed, with and without tools.
 
 Replayed by default. `pytest tests/cassettes --record-mode=rewrite` records again from a server at LLAMA_SERVER (by
 default http://127.0.0.1:8931); see cassettes/README.md.
@@ -74,7 +74,7 @@ def test_a_streamed_call_and_its_answer(provider: str) -> None:
 
 @pytest.mark.parametrize("provider", WIRES, ids=lambda provider: f"{provider}-async")
 def test_an_async_answer(provider: str) -> None:
-    """The async driver speaks the same wire."""
+    """The async driver uses the same wire."""
     import asyncio
 
     async def answer() -> str:

@@ -123,7 +123,7 @@ def test_the_boundary_of_a_form_does_not_count() -> None:
 
 
 def test_each_exchange_is_played_once_in_any_order() -> None:
-    """Equal ones in the order of their recording; then a miss says how many there were."""
+    """Equal exchanges are played in the order of their recording; the miss after them states their number."""
     texts = ["a", "b", "a"]
     tape = Cassette(
         "s",

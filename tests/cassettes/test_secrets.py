@@ -80,7 +80,7 @@ def test_keys_in_dropped_headers_are_not_refused(place: str, tmp_path: Path, log
 
 
 def test_a_key_without_a_format_is_known_by_its_use(tmp_path: Path) -> None:
-    """A reply that repeats the key that was sent is refused."""
+    """A reply that repeats the sent key is refused."""
     plain = "correcthorsebatterystaple"
 
     def answer(request: httpx.Request) -> httpx.Response:

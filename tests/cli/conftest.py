@@ -1,4 +1,4 @@
-"""What the commands print depends on the terminal: these tests set theirs, whatever runs them."""
+"""The output of commands depends on the terminal, so these tests set its size."""
 
 import pytest
 

@@ -142,7 +142,7 @@ def test_a_message_body_is_one_message(tmp_path: Path, history: Path) -> None:
     ],
 )
 def test_errors_of_conversions_are_reported(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
-    """As an error of ours; nothing is written."""
+    """As our own error; nothing is written."""
     named = [word.replace("{dump}", str(DUMPS / "langchain_chat_dumpd.json")) for word in words]
     named[1] = str(tmp_path / named[1])
     error = convert(*named).exception

@@ -13,8 +13,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError, RequestError
-from dragoman.canonical.message import Message, MessageMetadata
-from dragoman.canonical.serialization import write_message
+from dragoman.canonical.message import Message, MessageMetadata, write_message
 from dragoman.canonical.usage import TokenUsage, Usage
 from dragoman.cli.app import app
 from dragoman.pricing import price_table

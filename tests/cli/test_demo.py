@@ -64,7 +64,7 @@ def test_the_demo_runs_to_its_end_without_key_or_network(monkeypatch: pytest.Mon
 
 
 def test_the_demo_reports_how_long_the_model_took_to_load(scripted: Script) -> None:
-    """Before the model is asked, so the time is explained."""
+    """Before the first request, so that the wait is explained."""
     runtime = scripted(CALL, "It is 8081.")
     shown = run("demo").stdout
     check_replayed(shown)

@@ -115,7 +115,7 @@ def test_the_page_overwrites_no_other_file(session: Path, tmp_path: Path) -> Non
     ],
 )
 def test_errors_of_views_are_reported(source: str, expected: str, tmp_path: Path) -> None:
-    """As an error of ours; nothing is written."""
+    """As our own error; nothing is written."""
     (tmp_path / "other.json").write_text('{"a": 1}')
     named = source.format(folder=tmp_path, other=tmp_path / "other.json")
     error = view(named, "-o", tmp_path / "page.html").exception

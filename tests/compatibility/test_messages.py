@@ -1,4 +1,4 @@
-"""Messages of schema version 1 load for ever, without loss."""
+"""Messages of schema version 1 load forever, without loss."""
 
 import hashlib
 import json
@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 
 from dragoman.canonical.blocks import ThinkingBlock, UnknownBlock
-from dragoman.canonical.message import SCHEMA_VERSION, Message, MessageStatus, Role, StopReason
-from dragoman.canonical.serialization import read_message, write_message
+from dragoman.canonical.message import (
+    SCHEMA_VERSION,
+    Message,
+    MessageStatus,
+    Role,
+    StopReason,
+    read_message,
+    write_message,
+)
 
 FOLDER = Path(__file__).parent / "messages" / "v1"
 DIGESTS = {

@@ -1,4 +1,4 @@
-"""Price tables of earlier versions load for ever, with unchanged prices."""
+"""Price tables of earlier versions load forever, with unchanged prices."""
 
 import hashlib
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Stores and exported sessions of every version open for ever, without loss."""
+"""Stores and exported sessions of every version open forever, without loss."""
 
 import hashlib
 import json
@@ -13,8 +13,7 @@ from sqlalchemy import create_engine
 
 from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ThinkingBlock, UnknownBlock
-from dragoman.canonical.message import Message, MessageStatus
-from dragoman.canonical.serialization import write_message
+from dragoman.canonical.message import Message, MessageStatus, write_message
 from dragoman.store import Store
 from dragoman.store.schema import HEAD, VERSION_TABLE
 from tests.compatibility.test_messages import is_contained

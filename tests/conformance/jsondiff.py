@@ -7,7 +7,7 @@ from tests.conformance.outcomes import Difference, shorten
 
 
 def differences(theirs: Any, ours: Any, path: str = "$") -> Iterator[Difference]:
-    """Each difference once, at the deepest path that names it; ``[]`` stands for any index."""
+    """Each difference once, at the deepest path that names it; ``[]`` is any index."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for key in theirs:
             if key not in ours:

@@ -25,7 +25,7 @@ ADAPTERS: dict[str, str] = {
     "cohere": "cohere",
     "bedrock": "bedrock",
 }
-"""The adapter that speaks each recorded provider's wire."""
+"""The adapter for the wire of each recorded provider."""
 
 _UPSTREAMS = {
     "chatgpt": "openai",
@@ -86,7 +86,7 @@ def adapter_name(exchange: RecordedExchange) -> str:
 
 
 def wire_name(exchange: RecordedExchange) -> str:
-    """The recorded provider whose wire an exchange is in: copies of OpenAI's APIs speak one of the two."""
+    """The recorded provider whose wire an exchange is in: copies of OpenAI's APIs use one of the two."""
     if _GENERATION[exchange.provider] is not _EITHER_OF_OPENAIS:
         return exchange.provider
     return "openai-responses" if exchange.url_path.partition("?")[0].endswith("/responses") else "openai-chat"

@@ -13,7 +13,7 @@ import pytest
 from pytest_examples import CodeExample, EvalExample
 
 from dragoman import errors
-from dragoman.adapter import sources
+from dragoman.adapter import registry
 from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequest, json_reply, sse_reply
 from tests.compatibility.api.documented import parse_api_page
 from tests.docs.snippets import PAGES, ROOT, snippets
@@ -23,15 +23,15 @@ from tests.tables import each_row
 from tests.unit.batch.handwritten_provider import Provider, serve_provider
 
 SERVED = ("index.md", "batches.md", "bulk.md", "migrating.md")
-"""Pages whose snippets speak to providers: they run beside hand-written ones."""
+"""Pages whose snippets send requests to providers. They run against hand-written replies."""
 FIRST_READ = (ROOT / "README.md", ROOT / "docs" / "index.md", ROOT / "docs" / "migrating.md")
 LOCAL_SESSION = 'Session("local:smollm2-135m"'
 
 
 @pytest.fixture
 def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a page registers is known to that page alone."""
-    monkeypatch.setattr(sources, "_registered", {})
+    """The registrations of a page apply to that page only."""
+    monkeypatch.setattr(registry, "_registered", {})
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ LIVE = [example for example in SNIPPETS if LOCAL_SESSION in example.source]
 @pytest.mark.usefixtures("_own_registry")
 @pytest.mark.parametrize("example", [each for each in SNIPPETS if each not in LIVE], ids=str)
 def test_a_snippet_runs_and_prints_what_it_says(example: CodeExample, eval_example: EvalExample) -> None:
-    """A page that does not run is wrong."""
+    """A snippet that does not run is wrong."""
     if "workspace=folder" in example.source and not READS_FILES:
         pytest.skip("this system refuses every file of a workspace")
     eval_example.set_config(line_length=120)
@@ -73,7 +73,7 @@ def test_a_snippet_runs_and_prints_what_it_says(example: CodeExample, eval_examp
 @pytest.mark.live_local
 @pytest.mark.parametrize("example", LIVE, ids=str)
 def test_a_snippet_with_the_embedded_model_runs(example: CodeExample, eval_example: EvalExample) -> None:
-    """And prints what it says it prints, in whatever words the model is asked."""
+    """It prints what the page shows, however the prompts are worded."""
     eval_example.set_config(line_length=120)
     eval_example.run_print_check(dataclasses.replace(example, source=reword_within(example.source)))
 
@@ -114,7 +114,7 @@ def _sse(*events: dict[str, Any]) -> HttpReply:
 
 
 def _reply(request: ReceivedRequest) -> HttpReply:
-    """The wire is known by its path. Who offers a tool is told to call it, until its result is there."""
+    """The path identifies the wire. If the request offers a tool, the reply calls it until its result is there."""
     if request.path.endswith("/responses"):
         return _sse({"type": "response.completed", "response": HANDWRITTEN_RESPONSE})
     if request.path.endswith("/chat/completions"):
@@ -141,13 +141,13 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 @pytest.mark.parametrize("example", snippets(*FIRST_READ), ids=str)
 def test_what_is_read_first_runs(example: CodeExample, eval_example: EvalExample) -> None:
-    """A tool, a preview, a swap, a stream and the cost; and what each peer's program becomes."""
+    """A tool, a preview, a swap, a stream and the cost; and the programs for users of other libraries."""
     eval_example.set_config(line_length=120)
     eval_example.run(example)
 
 
 def test_the_error_tree_of_the_docs_names_every_class() -> None:
-    """A class that nobody can look up helps nobody: the page draws the tree of the module."""
+    """The page draws the tree of the module, so that every class can be looked up."""
     page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
     tree = re.search(r"^DragomanError\n.*(?=\n\nMessages)", errors.__doc__ or "", re.MULTILINE | re.DOTALL)
     assert tree is not None
@@ -155,7 +155,7 @@ def test_the_error_tree_of_the_docs_names_every_class() -> None:
 
 
 DEEP = ("dragoman.canonical", "dragoman.adapter", "dragoman.session.")
-"""Where programs do not import from; middlewares import `dragoman.session.effects`."""
+"""Modules that programs do not import from; only middlewares import `dragoman.session.effects`."""
 
 
 @each_row("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
@@ -187,7 +187,7 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 
 
 def test_the_page_on_batches_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eval_example: EvalExample) -> None:
-    """A batch is handed in by one snippet and fetched by the next, from a provider written by hand."""
+    """One snippet submits a batch and the next one fetches it, from a handwritten provider."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
     with serve_provider(Provider()) as url:
@@ -198,7 +198,7 @@ def test_the_page_on_batches_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_page_on_bulk_runs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eval_example: EvalExample) -> None:
-    """The second snippet goes on with the run of the first, so the model that has answered is not asked again."""
+    """The second snippet continues the run of the first, so a model that has answered gets no second request."""
 
     def answer(request: ReceivedRequest) -> HttpReply:
         payload = json.loads(request.body)

@@ -34,8 +34,8 @@ def test_a_name_has_one_tier(tmp_path: Path) -> None:
 
 def test_the_tiers_are_explained() -> None:
     """The page has each tier, and is linked from where readers begin."""
-    told = (ROOT / "docs" / "stability.md").read_text(encoding="utf-8")
-    assert all(f"| {tier.lower()} |" in told for tier in TIERS)
+    page = (ROOT / "docs" / "stability.md").read_text(encoding="utf-8")
+    assert all(f"| {tier.lower()} |" in page for tier in TIERS)
     for page, link in (
         ("README.md", "docs/stability.md"),
         ("docs/index.md", "stability.md"),

@@ -12,9 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from dragoman.canonical.blocks import READING, ContentBlock, ToolUseBlock
 from dragoman.canonical.guard import copy_json
-from dragoman.canonical.message import Message, MessageMetadata, Role
+from dragoman.canonical.message import Message, MessageMetadata, Role, read_message, write_message
 from dragoman.canonical.rules import check
-from dragoman.canonical.serialization import read_message, write_message
 from dragoman.testing.strategies import BLOCKS_BY_KIND, histories, json_objects, json_values, messages
 
 _any_block: TypeAdapter[ContentBlock] = TypeAdapter(ContentBlock)
@@ -159,5 +158,5 @@ def test_checking_a_history_never_raises(history: list[Message]) -> None:
 
 
 def test_empty_metadata_are_valid() -> None:
-    """Without any field they are complete, and of nobody."""
+    """Without any field they are complete, and have no user."""
     assert MessageMetadata().model_dump(exclude_none=True) == {"status": "complete", "critical": False}

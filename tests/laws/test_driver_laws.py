@@ -1,4 +1,4 @@
-"""The law of both drivers: whatever happens in a turn, Session and AsyncSession tell and keep the same."""
+"""The law of both drivers: whatever happens in a turn, Session and AsyncSession report and store the same."""
 
 import tempfile
 from collections.abc import Iterator
@@ -84,7 +84,7 @@ scenarios = st.builds(
 MEASURED = {"wall_time_seconds", "latency_ms", "elapsed_ms", "request_id"}
 """Fields of events that differ from run to run."""
 LAST = handwritten_anthropic("The end.")
-"""What the provider says when the script is over."""
+"""The reply of the provider after the end of the script."""
 CUTTABLE = handwritten_anthropic(Thought("Hm."), "It is blue.", Call("toolu_9", "add", {"a": 4}))
 MOST_REPLIES = 40
 
@@ -158,7 +158,7 @@ def play(driver: Driver, scenario: Scenario) -> Result:
         except DragomanError as raised:
             error = (type(raised).__name__, str(raised))
         assert bus.flush(10)
-        stored = [] if store is None or not session.messages else _stored(store)
+        stored = [] if store is None or not session.messages else _stored_session(store)
     return Result(
         events=seen,
         history=session.dump(),
@@ -192,7 +192,7 @@ def _stream(driver: Driver, session: Any, seen: list[Any], leave_after: int | No
     driver.runner.run(main())
 
 
-def _stored(store: Store) -> list[str]:
+def _stored_session(store: Store) -> list[str]:
     found = store.load(SESSION_ID)
     return [message.model_dump_json() for message in (*found.messages, *found.attempts)]
 

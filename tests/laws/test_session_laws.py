@@ -43,7 +43,7 @@ rounds: st.SearchStrategy[list[Part]] = st.tuples(answers, st.lists(calls, min_s
 turns = st.tuples(st.lists(rounds, max_size=2), answers).map(lambda t: [*t[0], t[1]])
 """The replies of one turn: rounds of tools, then an answer."""
 scripts = st.lists(st.tuples(st.sampled_from([ANTHROPIC, OLLAMA]), turns), min_size=1, max_size=3)
-"""Which model answers each turn, and how."""
+"""The model of each turn, and whether it streams."""
 
 Script = list[tuple[str, list[list[Part]]]]
 
@@ -69,7 +69,7 @@ def play_script(
 
 @given(scripts)
 def test_ask_and_stream_give_equal_histories(script: Script) -> None:
-    """The result of a turn does not depend on whether its caller watched."""
+    """The result of a turn does not depend on whether it is streamed."""
     asked_session, ask_wires = play_script(SyncDriver(), script, streamed=False)
     streamed_session, streamed_wires = play_script(SyncDriver(), script, streamed=True)
     assert asked_session.messages == streamed_session.messages
@@ -141,7 +141,9 @@ def test_an_abandoned_stream_leaves_what_its_events_reported(script: Script, aft
     for driver in (SyncDriver(), AsyncDriver()):
         wire = Wire([write_reply(model, parts) for parts in turn_parts])
         session = driver.session({provider: wire}, model, tools=[add, fail])
-        seen = asyncio.run(_left(session, after)) if isinstance(driver, AsyncDriver) else _left_sync(session, after)
+        seen = (
+            asyncio.run(_leave_after(session, after)) if isinstance(driver, AsyncDriver) else _left_sync(session, after)
+        )
         complete = [event.message for event in seen if event.type == "message_complete"]
         kept = [m for m in session.messages if m.role == "assistant" and m.metadata.status == "complete"]
         assert kept == complete
@@ -172,7 +174,7 @@ def _left_sync(session: Any, after: int) -> list[Any]:
     return seen
 
 
-async def _left(session: Any, after: int) -> list[Any]:
+async def _leave_after(session: Any, after: int) -> list[Any]:
     events = session.stream("Go")
     seen: list[Any] = []
     while len(seen) < after and (event := await anext(events, None)) is not None:

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.live_local
 
 SUMMARY = "The sky is blue."
 FORCED = AdapterOptions(extra={"local": {"output_schema": forced_schema(SUMMARY)}})
-"""A summary is free text, and may be empty, which is no summary: so the grammar allows only these."""
+"""A free text could be empty, which is no summary, so the grammar allows only this text."""
 
 
 def test_a_long_conversation_is_compacted_and_continues() -> None:

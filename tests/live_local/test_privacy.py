@@ -1,4 +1,4 @@
-"""Nothing leaves this process."""
+"""The embedded model sends nothing out of this process."""
 
 import os
 import subprocess

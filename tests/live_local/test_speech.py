@@ -60,14 +60,14 @@ def test_streams_and_the_whole_reply_agree(ask: Asker, text: str) -> None:
     with ask.transport.stream(ask.adapter, wire) as reply:
         events = list(ask.adapter.iter_stream(reply.chunks, context))
 
-    async def streamed() -> list[StreamEvent]:
+    async def collect_async() -> list[StreamEvent]:
         async with AsyncLocalTransport().stream(ask.adapter, wire) as reply:
             return [event async for event in ask.adapter.stream_response(reply.chunks, context)]
 
     whole = ask(reword(QUESTION), **options)
     assert json.loads(whole.text) == text
     assert whole.stop_reason is StopReason.END_TURN
-    for stream_events in (events, asyncio.run(streamed())):
+    for stream_events in (events, asyncio.run(collect_async())):
         complete = stream_events[-1]
         assert isinstance(complete, MessageComplete)
         assert complete.message.content == whole.content
@@ -118,7 +118,7 @@ def test_a_schema_binds_the_answer(ask: Asker) -> None:
 
 
 def test_an_abandoned_generation_ends(ask: Asker) -> None:
-    """The runtime learns at its next piece that nobody reads, and leaves the other four hundred words unwritten."""
+    """At its next piece the runtime detects that the caller left, and does not write the other four hundred words."""
     wire = ask.adapter.to_wire([Message.user(reword(QUESTION))], [], AdapterOptions(output_schema=forced_schema(LONG)))
     lines: list[dict[str, Any]] = []
     unwanted = 0

@@ -78,7 +78,7 @@ def test_a_forced_call_obeys_its_schema(ask: Asker, choice: object) -> None:
     ],
 )
 def test_the_model_calls_if_the_prompt_asks_for_it(ask: Asker, words: str, path: str) -> None:
-    """With tool_choice left open, a message about a tool's object is answered by a call of it.
+    """Without a tool_choice, a message about a tool's subject is answered by a call.
 
     The tool is found by words, and the grammar offers one path: the only one of the message.
     """
@@ -108,12 +108,12 @@ def test_a_streamed_call_is_the_whole_one(ask: Asker) -> None:
     with ask.transport.stream(ask.adapter, wire) as reply:
         events = list(ask.adapter.iter_stream(reply.chunks, context))
 
-    async def streamed() -> list[StreamEvent]:
+    async def collect_async() -> list[StreamEvent]:
         async with AsyncLocalTransport().stream(ask.adapter, wire) as reply:
             return [event async for event in ask.adapter.stream_response(reply.chunks, context)]
 
     check_call(ask(messages, TOOLS), "read_file", {"path": "notes.txt"})
-    for stream_events in (events, asyncio.run(streamed())):
+    for stream_events in (events, asyncio.run(collect_async())):
         complete = stream_events[-1]
         assert isinstance(complete, MessageComplete)
         check_call(complete.message, "read_file", {"path": "notes.txt"})

@@ -16,8 +16,8 @@ def test_each_prompt_has_equally_many_wordings_and_is_used() -> None:
     assert {len(others) for others in table().values()} == {2}
     script = ROOT / "src" / "dragoman" / "cli" / "demo_script.py"
     users = [*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "docs").glob("*.md"), script]
-    asked = "\n".join(path.read_text(encoding="utf-8") for path in users)
-    assert [prompt for prompt in table() if f'"{prompt}"' not in asked] == []
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in users)
+    assert [prompt for prompt in table() if f'"{prompt}"' not in sources] == []
 
 
 @pytest.mark.parametrize("prompt", [prompt for prompt in table() if find_pieces("path", prompt)])

@@ -1,4 +1,4 @@
-"""What users install, tried out: `python -m tests.packaging` builds, installs and runs it in fresh environments.
+"""Tests what users install: `python -m tests.packaging` builds, installs and runs it in fresh environments.
 
 The wheel and the sdist are built twice, in two places, and must be the same bytes. The wheel is installed with the
 required packages only: importing it has no side effects, its data is found, and the command line names its extra. Then
@@ -61,10 +61,10 @@ def steps(folder: Path, *, live: bool, released: Path | None) -> Iterator[tuple[
     if released is not None:
         yield "the files of the release", lambda: compare(first, released)
     built_wheel = next(first.glob("*.whl"))
-    yield "what the wheel holds", lambda: check_contents(built_wheel)
-    yield "required packages alone", lambda: install(environment, str(built_wheel), fresh=True)
+    yield "content of the wheel", lambda: check_contents(built_wheel)
+    yield "only the required packages", lambda: install(environment, str(built_wheel), fresh=True)
     yield (
-        "import touches nothing",
+        "import without side effects",
         lambda: run_program(environment, programs.WATCHED) or "no socket, no process, no key",
     )
     yield "every adapter, and the data", lambda: run_program(environment, programs.INSTALLED)
@@ -87,7 +87,7 @@ def build_twice(first: Path, second: Path, elsewhere: Path) -> str:
         if one.read_bytes() != other.read_bytes():
             differing = sorted(wheel.names(one) ^ wheel.names(other))
             raise PackagingError(
-                f"two builds of {one.name} differ, {f'in {differing}' if differing else 'in bytes alone'}"
+                f"two builds of {one.name} differ, {f'in {differing}' if differing else 'only in their content'}"
             )
     return f"the same bytes: {', '.join(f'{path.stat().st_size:,}' for path in here)}"
 
@@ -98,7 +98,7 @@ def compare(ours: Path, released: Path) -> str:
     if names != sorted(path.name for path in released.iterdir() if not path.name.startswith(".")):
         raise PackagingError(f"{released} does not hold exactly {' and '.join(names)}")
     if differing := [name for name in names if (ours / name).read_bytes() != (released / name).read_bytes()]:
-        raise PackagingError(f"{' and '.join(differing)} in {released} are other bytes than the builds here")
+        raise PackagingError(f"{' and '.join(differing)} in {released} differ from the builds")
     return f"the same bytes as {' and '.join(names)}"
 
 
@@ -125,14 +125,14 @@ def install(environment: Path, *what: str, fresh: bool = False) -> str:
     ).stdout.splitlines()  # fmt: skip
     here = {line.split("==")[0].split(" ")[0] for line in listed}
     if fresh and (missing := REQUIRED - here):
-        raise PackagingError(f"{sorted(missing)} did not come along")
+        raise PackagingError(f"{sorted(missing)} were not installed")
     if stray := sorted(path.name for path in environment.rglob("*.pth") if not path.name.startswith("_virtualenv")):
-        raise PackagingError(f"{stray} came along, which run at every start")
+        raise PackagingError(f"{stray} were installed, and would run at every start of Python")
     return f"{len(here)} packages"
 
 
 def run_program(environment: Path, program: str, *arguments: str, cwd: Path | None = None) -> str:
-    """The output of a program, run on the installed package only: no variable that names a key, no path of ours."""
+    """The output of a program that runs on the installed package only, without key variables and without our paths."""
     done = subprocess.run(
         [programs.python(environment), "-I", "-W", "error", "-c", program, *arguments],
         capture_output=True, text=True, check=False, cwd=cwd or environment, env=bare_environment(environment),
@@ -143,7 +143,7 @@ def run_program(environment: Path, program: str, *arguments: str, cwd: Path | No
 
 
 def bare_environment(environment: Path) -> dict[str, str]:
-    """Almost no variables, and a home of its own."""
+    """Almost no variables, and a separate home folder."""
     home = environment / "home"
     home.mkdir(exist_ok=True)
     return {"PATH": os.defpath, "HOME": str(home), "COLUMNS": "120"}
@@ -166,7 +166,7 @@ def run_demo(environment: Path, *, live: bool) -> str:
     wanted = ["cost there", "the embedded model, live", *(["loaded smollm2-135m in"] if live else [])]
     missing = [each for each in wanted if each not in output]
     if missing or ("The live part was left out" in output) == live:
-        raise PackagingError(f"the demo's output is not what it should be; missing: {missing}\n{output}")
+        raise PackagingError(f"the demo's output is wrong; missing: {missing}\n{output}")
     return f"{len(output.splitlines())} lines{', the last model live' if live else ''}"
 
 

@@ -30,7 +30,7 @@ def test_links_lead_to_files(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_names_no_address(page: str) -> None:
-    """Nobody's mail is written down: reports go through the forge."""
+    """Pages have no mail address: reports go through the forge."""
     assert re.findall(r"\b[\w.+-]+@[\w-]+\.\w+", read(page)) == []
 
 

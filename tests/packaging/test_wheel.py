@@ -14,14 +14,14 @@ pytest.importorskip("editables", reason="the lint group is not installed")
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path,) = wheel.build(wheel.ROOT, tmp_path_factory.mktemp("dist"), "wheel")
     return path
 
 
-def test_the_wheel_holds_the_packages_and_their_data(built: Path) -> None:
+def test_the_wheel_holds_the_packages_and_their_data(built_wheel: Path) -> None:
     """Every file of a package, prices and cassettes; no test, no .pth, nothing else; py.typed in each package."""
-    assert wheel.faults(built) == []
+    assert wheel.faults(built_wheel) == []
 
 
 @pytest.mark.parametrize(
@@ -36,9 +36,9 @@ def test_the_wheel_holds_the_packages_and_their_data(built: Path) -> None:
         "dragoman_adapters/compatible/endpoints.toml",
     ],
 )
-def test_data_is_in_the_wheel(built: Path, needed: str) -> None:
+def test_data_is_in_the_wheel(built_wheel: Path, needed: str) -> None:
     """Everything that is read at run time and is no Python: tables, templates, recordings, migrations."""
-    assert any(name.startswith(needed) for name in wheel.names(built))
+    assert any(name.startswith(needed) for name in wheel.names(built_wheel))
 
 
 @pytest.mark.parametrize(
@@ -50,10 +50,10 @@ def test_data_is_in_the_wheel(built: Path, needed: str) -> None:
         ("notes.txt", "no file of a package"),
     ],
 )
-def test_unexpected_files_are_reported(built: Path, tmp_path: Path, name: str, message: str) -> None:
+def test_unexpected_files_are_reported(built_wheel: Path, tmp_path: Path, name: str, message: str) -> None:
     """The check itself finds each kind."""
-    other = tmp_path / built.name
-    with zipfile.ZipFile(built) as packed, zipfile.ZipFile(other, "w") as copy:
+    other = tmp_path / built_wheel.name
+    with zipfile.ZipFile(built_wheel) as packed, zipfile.ZipFile(other, "w") as copy:
         for each in packed.infolist():
             copy.writestr(each, packed.read(each))
         copy.writestr(name, "")
@@ -61,19 +61,19 @@ def test_unexpected_files_are_reported(built: Path, tmp_path: Path, name: str, m
 
 
 @pytest.mark.parametrize("name", ["dragoman/py.typed", "dragoman_adapters/py.typed", "dragoman/canonical/message.py"])
-def test_missing_files_are_reported(built: Path, tmp_path: Path, name: str) -> None:
+def test_missing_files_are_reported(built_wheel: Path, tmp_path: Path, name: str) -> None:
     """The check itself finds them."""
-    other = tmp_path / built.name
-    with zipfile.ZipFile(built) as packed, zipfile.ZipFile(other, "w") as copy:
+    other = tmp_path / built_wheel.name
+    with zipfile.ZipFile(built_wheel) as packed, zipfile.ZipFile(other, "w") as copy:
         for each in packed.infolist():
             if each.filename != name:
                 copy.writestr(each, packed.read(each))
     assert f"the wheel lacks {name}" in wheel.faults(other)
 
 
-def test_importing_from_the_wheel_has_no_side_effects(built: Path, tmp_path: Path) -> None:
+def test_importing_from_the_wheel_has_no_side_effects(built_wheel: Path, tmp_path: Path) -> None:
     """No socket, no process, no key: the program that tries the installed wheel, on the wheel's own files."""
-    with zipfile.ZipFile(built) as packed:
+    with zipfile.ZipFile(built_wheel) as packed:
         packed.extractall(tmp_path)
     place = repr(str(tmp_path))
     program = f"""import sys; sys.path.insert(0, {place})

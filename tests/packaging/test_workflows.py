@@ -1,5 +1,5 @@
-"""The workflows run commands that a person can run, for what pyproject.toml promises. actionlint and zizmor check the
-rest.
+"""The workflows run only commands that a person can run too, on all versions of Python that pyproject.toml promises.
+actionlint and zizmor check the rest.
 """
 
 import re
@@ -28,7 +28,7 @@ def steps(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def test_all_workflows_are_there() -> None:
-    """A renamed one would no longer be trusted to publish, nor be called by another one."""
+    """A renamed workflow would lose its permission to publish, and could not be called by another one."""
     assert [path.stem for path in WORKFLOWS] == ["api", "cassettes", "ci", "docs", "prices", "propose", "release"]
 
 

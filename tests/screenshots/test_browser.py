@@ -9,7 +9,7 @@ import pytest
 
 from dragoman import Message
 from dragoman.canonical.blocks import ImageBlock, MediaSource
-from dragoman.canonical.serialization import read_message
+from dragoman.canonical.message import read_message
 from dragoman.view import page
 from tests.screenshots.chromium import Browser, browser, find_chromium
 from tests.unit.formats.documents import everything
@@ -136,7 +136,7 @@ class _RecordingHandler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Ignores the message."""
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ import pytest
 from dragoman.canonical.message import Message
 from dragoman.store import ConflictError, SessionNotFoundError, Store, StoreError
 
-SAID = [Message.user("one", id="m1"), Message.user("two", id="m2")]
+MESSAGES = [Message.user("one", id="m1"), Message.user("two", id="m2")]
 
 
 def test_annotations_of_a_message_are_replaced(store: Store) -> None:
     """In a new version; the messages and the other annotations stay."""
-    store.create("ollama:x", SAID, session_id="s1", extensions={"m1": {"a": 1}, "m2": {"b": 2}})
+    store.create("ollama:x", MESSAGES, session_id="s1", extensions={"m1": {"a": 1}, "m2": {"b": 2}})
     assert store.annotate("s1", "m2", {"c": [3]}, expected_version=1) == 2
     found = store.load("s1")
     assert found.extensions == {"m1": {"a": 1}, "m2": {"c": [3]}}
@@ -20,7 +20,7 @@ def test_annotations_of_a_message_are_replaced(store: Store) -> None:
 
 def test_an_invalid_annotation_changes_nothing(store: Store) -> None:
     """Another version, a missing message or a missing session."""
-    store.create("ollama:x", SAID, session_id="s1", extensions={"m2": {"b": 2}})
+    store.create("ollama:x", MESSAGES, session_id="s1", extensions={"m2": {"b": 2}})
     with pytest.raises(ConflictError):
         store.annotate("s1", "m2", {"c": 3}, expected_version=0)
     with pytest.raises(StoreError, match="no message"):

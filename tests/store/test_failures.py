@@ -63,7 +63,7 @@ WORKS: dict[str, Work] = {
 }
 
 
-def prepared(store: Store) -> None:
+def prepare_store(store: Store) -> None:
     turn = tool_turn(native="toolu_0")
     waiting = turn.messages[1].model_copy(
         update={"content": (turn.messages[1].tool_uses[0].model_copy(update={"id": "waiting"}),)}
@@ -75,8 +75,8 @@ def prepared(store: Store) -> None:
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("name", WORKS)
 def test_a_failure_at_every_statement_leaves_the_old_state(store: Store, name: str, when: str) -> None:
-    """The first, the second, and so on until none is left; then all of it is there."""
-    prepared(store)
+    """The first, the second, and so on. Without a failure the new state is complete."""
+    prepare_store(store)
     before = everything(store)
     number = 0
     while True:
@@ -96,7 +96,7 @@ def test_a_failure_at_every_statement_leaves_the_old_state(store: Store, name: s
 @pytest.mark.parametrize(("number", "when"), [(1, "before"), (1, "after"), (2, "before"), (2, "after"), (0, "commit")])
 def test_a_turn_of_one_statement_is_stored_as_a_whole_or_not_at_all(store: Store, number: int, when: str) -> None:
     """PostgreSQL commits such a turn with its statement: a later failure has stored it."""
-    prepared(store)
+    prepare_store(store)
     before = everything(store)
     turn = [Message.user("One."), reply("Two.")]
     with fail_at(store, number, when), suppress(CrashError):
@@ -112,7 +112,7 @@ def test_a_turn_of_one_statement_is_stored_as_a_whole_or_not_at_all(store: Store
 @pytest.mark.parametrize("name", WORKS)
 def test_a_failure_at_the_commit_leaves_the_old_state(store: Store, name: str) -> None:
     """The last moment at which nothing is stored yet."""
-    prepared(store)
+    prepare_store(store)
     before = everything(store)
     with fail_at(store, 0, "commit"), pytest.raises(CrashError):
         WORKS[name](store)
@@ -123,7 +123,7 @@ def test_a_failure_at_the_commit_leaves_the_old_state(store: Store, name: str) -
 
 def test_an_error_of_the_database_is_a_store_error(store: Store) -> None:
     """With the message of the database, and without data of others."""
-    prepared(store)
+    prepare_store(store)
     with store._database.engine.begin() as connection:
         connection.exec_driver_sql("DROP TABLE tool_ids")
     with pytest.raises(StoreError, match="tool_ids") as failed:

@@ -27,11 +27,11 @@ class Expected:
     tool_ids: ToolIdMap = field(default_factory=ToolIdMap)
 
 
-def owned(message: Message, session_id: str) -> Message:
+def with_session(message: Message, session_id: str) -> Message:
     return message if message.session_id else message.model_copy(update={"session_id": session_id})
 
 
-def moved(message: Message, old: str, new: str) -> Message:
+def move_to(message: Message, old: str, new: str) -> Message:
     return message.model_copy(update={"session_id": new}) if message.session_id == old else message
 
 
@@ -45,14 +45,14 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.store = _shared(self.url)
+        self.store = _shared_rows(self.url)
         self.expected: dict[str, Expected] = {}
 
     @rule(target=sessions, model=st.none() | strategies.texts, added=turns, broken=turns)
     def create(self, model: str | None, added: list[Message], broken: list[Message]) -> str:
         made = self.store.create(model, added, attempts=broken)
-        messages = [owned(message, made.id) for message in added]
-        attempts = [owned(message, made.id) for message in broken]
+        messages = [with_session(message, made.id) for message in added]
+        attempts = [with_session(message, made.id) for message in broken]
         self.expected[made.id] = Expected(1 if added or broken else 0, model, messages, attempts)
         return made.id
 
@@ -81,8 +81,8 @@ class Machine(RuleBasedStateMachine):
             return
         state.version = self.store.append(session_id, added, model="m", **arguments)
         state.model, state.tool_ids = "m", ids
-        state.messages += [owned(message, session_id) for message in added]
-        state.attempts += [owned(message, session_id) for message in broken]
+        state.messages += [with_session(message, session_id) for message in added]
+        state.attempts += [with_session(message, session_id) for message in broken]
 
     @rule(target=sessions, session_id=sessions, share=st.floats(0, 1))
     def fork(self, session_id: str, share: float) -> str:
@@ -91,7 +91,7 @@ class Machine(RuleBasedStateMachine):
             return session_id
         count = 1 + int(share * (len(state.messages) - 1))
         made = self.store.fork(session_id, state.messages[count - 1].id)
-        kept = [moved(message, session_id, made.id) for message in state.messages[:count]]
+        kept = [move_to(message, session_id, made.id) for message in state.messages[:count]]
         self.expected[made.id] = replace(
             state, version=0, messages=kept, attempts=[], inherited=count,
             tool_ids=ToolIdMap.load(state.tool_ids.dump()),
@@ -107,7 +107,7 @@ class Machine(RuleBasedStateMachine):
             self.store.delete(session_id)
 
     @rule(target=sessions, session_id=sessions)
-    def carry(self, session_id: str) -> str:
+    def export_and_import(self, session_id: str) -> str:
         state = self.expected.get(session_id)
         if state is not None:
             lines = list(self.store.export(session_id))
@@ -152,7 +152,7 @@ class Machine(RuleBasedStateMachine):
 _stores: dict[str, Store] = {}
 
 
-def _shared(url: str) -> Store:
+def _shared_rows(url: str) -> Store:
     """One store for all examples: each leaves it empty."""
     if url not in _stores:
         _stores[url] = Store(url)

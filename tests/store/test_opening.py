@@ -200,7 +200,7 @@ def _named_connections(place: str) -> URL:
 
 
 def _cut(store: Store) -> None:
-    """Closes pooled connections as a restart of the server or a proxy does. They are gone on return."""
+    """Closes pooled connections as a restart of the server or a proxy does. They are closed on return."""
     url = store._database.url
     engine = create_engine(url.update_query_dict({"application_name": "other"}), poolclass=NullPool)
     with engine.connect() as connection:

@@ -49,7 +49,7 @@ def test_a_list_is_paged_by_last_use(place: str) -> None:
 
 
 def test_sessions_of_one_moment_are_paged_once_each(place: str) -> None:
-    """A clock that stands still loses none."""
+    """A clock that does not advance loses none."""
     with Store(place, clock=lambda: datetime(2026, 11, 21, tzinfo=UTC)) as store:
         made = {store.create().id for _ in range(10)}
         first = store.list(limit=4)

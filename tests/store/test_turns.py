@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolUseBlock
-from dragoman.canonical.message import Message, MessageStatus
-from dragoman.canonical.serialization import read_message, write_message
+from dragoman.canonical.message import Message, MessageStatus, read_message, write_message
 from dragoman.store import ConflictError, SessionNotFoundError, Store, StoreError
 from dragoman.testing import strategies
 from tests.sampling import examples
@@ -162,7 +161,7 @@ def test_attempts_are_stored_outside_the_history(store: Store) -> None:
 
 
 def test_extensions_come_back_with_their_messages(store: Store) -> None:
-    """They are stored with the message, and are no part of it."""
+    """They are stored with the message, but not inside it."""
     message = Message.user("Labelled.")
     session = store.create(messages=[message], extensions={message.id: {"labels": ["secret"], "n": {"a\0": [1.5]}}})
     assert store.load(session.id).extensions == {message.id: {"labels": ["secret"], "n": {"a\0": [1.5]}}}

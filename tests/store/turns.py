@@ -17,7 +17,7 @@ START = datetime(2026, 11, 21, 8, tzinfo=UTC)
 
 
 class Clock:
-    """A second later each time."""
+    """Each reading is a second later."""
 
     def __init__(self) -> None:
         self.now = START
@@ -27,7 +27,7 @@ class Clock:
         return self.now
 
 
-def priced(cost: str = "0.000654") -> Usage:
+def priced_usage(cost: str = "0.000654") -> Usage:
     return Usage(
         input_tokens=8, output_tokens=42, cached_input_tokens=100, cache_creation_input_tokens=7, reasoning_tokens=30,
         cost_usd=Decimal(cost), cost_status=CostStatus.PRICED, pricing_version="2026-11-01/abc", latency_ms=1234,
@@ -36,7 +36,7 @@ def priced(cost: str = "0.000654") -> Usage:
 
 def reply(content: str, **fields: Any) -> Message:
     metadata = MessageMetadata(
-        model="anthropic:claude-opus-5-5", provider="anthropic", usage=priced(), user_id="usr_1", team_id="team_1"
+        model="anthropic:claude-opus-5-5", provider="anthropic", usage=priced_usage(), user_id="usr_1", team_id="team_1"
     )
     return Message.assistant(content, metadata=metadata.model_copy(update=fields))
 
@@ -65,7 +65,7 @@ def rows(store: Store, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
 
 
 def change(store: Store, statement: str, **parameters: Any) -> None:
-    """Changes rows by hand."""
+    """Executes a statement on the database, not through the store."""
     store._database.write(lambda connection: connection.execute(text(statement), parameters))
 
 

@@ -1,4 +1,4 @@
-"""A third party's way: `python -m tests.third_party`, from the tutorial to a passed kit in a fresh environment.
+"""The path of a third party: `python -m tests.third_party`, from the tutorial to a passed kit in a fresh environment.
 
 The package consists of the blocks of docs/adapters.md only. uv installs it with this checkout's wheel into an empty
 environment, from its cache if possible; then it is found by its entry point, tried by `dragoman conform` and by pytest,

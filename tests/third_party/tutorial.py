@@ -11,7 +11,7 @@ _BLOCK = re.compile(r'^```\w+ title="(?P<name>[^"]+)"\n(?P<text>.*?)^```$', re.M
 
 
 def tutorial_files() -> dict[str, str]:
-    """By their names."""
+    """Their names are promised."""
     return {found["name"]: found["text"] for found in _BLOCK.finditer(PAGE.read_text(encoding="utf-8"))}
 
 

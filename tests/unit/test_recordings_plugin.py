@@ -53,7 +53,7 @@ def test_skips_without_the_recordings_are_one_line(
 def test_skips_in_spite_of_recordings_fail(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The folder is there, so a test that reads nothing of it would hide something."""
+    """The folder exists, so a test that reads nothing from it would hide a fault."""
     monkeypatch.setenv(exchanges.VARIABLE, str(tmp_path))
     result = run_tests(pytester)
     assert result.parseoutcomes().keys() <= {"failed", "errors"}

@@ -56,7 +56,7 @@ def test_an_expression_has_these_mutants(source: str, changes: list[str]) -> Non
     ],
 )
 def test_a_statement_has_these_mutants(source: str, changes: list[str]) -> None:
-    """A statement with an effect is dropped; an assertion is for types alone."""
+    """A statement with an effect is dropped; assertions serve type checkers, so they stay."""
     mutants = list_mutants(f"class C:\n  def f(self, a: int = None) -> None:\n    {source}\n")
     assert [mutant.change for mutant in mutants] == changes
     assert {(mutant.where, mutant.in_function) for mutant in mutants} <= {("C.f", True)}
@@ -78,7 +78,7 @@ def test_each_mutant_is_one_change() -> None:
 
 
 def test_the_data_names_what_exists() -> None:
-    """Every file, test and explained change; an explanation of a change that is gone is deleted."""
+    """Every file, test and explained change; an explanation whose change no longer exists must be deleted."""
     settings = read_settings()
     paths = {*settings.tests, *(test for tests in settings.tests.values() for test in tests)}
     assert [path for path in sorted(paths) if not (ROOT / path).is_file()] == []
@@ -108,7 +108,7 @@ for test in ("tests/unit/session/test_history.py", "tests/unit/pricing/test_matc
 @pytest.mark.exhaustive
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_mutant_is_killed_by_a_test_that_concerns_it() -> None:
-    """And survives another one, whether a function is replaced or the module is imported with the change."""
+    """It survives an unrelated test. Both hold for a replaced function and for a changed module."""
     result = subprocess.run([sys.executable, "-c", _PROGRAM], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert sorted(result.stdout.splitlines()) == [
         "test_history.py History killed",

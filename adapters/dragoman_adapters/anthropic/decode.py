@@ -88,14 +88,16 @@ def decode_usage(native: dict[str, Any] | None) -> TokenUsage | None:
     compacted = [each for each in iterations if each.get("type") == "compaction"]
     advisor_calls = sum(each.get("type") == "advisor_message" for each in iterations)
 
-    def billed(name: str, total: int) -> int:
+    def with_compactions(name: str, total: int) -> int:
         return total + sum(count.count_at(f"iterations.{name}", each.get(name)) for each in compacted)
 
     return TokenUsage(
-        input_tokens=billed("input_tokens", count("input_tokens")),
-        output_tokens=billed("output_tokens", count.required("output_tokens")),
-        cached_input_tokens=billed("cache_read_input_tokens", count("cache_read_input_tokens")),
-        cache_creation_input_tokens=billed("cache_creation_input_tokens", count("cache_creation_input_tokens")),
+        input_tokens=with_compactions("input_tokens", count("input_tokens")),
+        output_tokens=with_compactions("output_tokens", count.required("output_tokens")),
+        cached_input_tokens=with_compactions("cache_read_input_tokens", count("cache_read_input_tokens")),
+        cache_creation_input_tokens=with_compactions(
+            "cache_creation_input_tokens", count("cache_creation_input_tokens")
+        ),
         cache_creation_1h_input_tokens=count.optional("cache_creation.ephemeral_1h_input_tokens"),
         reasoning_tokens=count.optional("output_tokens_details.thinking_tokens"),
         server_tools=count.counts_by_name("server_tool_use") | ({"advisor": advisor_calls} if advisor_calls else {}),

@@ -52,13 +52,13 @@ class BlockAccumulator:
         if self.kind == "image":
             return {"image": {**self.start["image"], **self.image}}
         if self.kind == "reasoningContent":
-            return {"reasoningContent": self._thought(text)}
+            return {"reasoningContent": self._reasoning_content(text)}
         if self.citations:
             cited: Native = {"citations": self.citations}
             return {"citationsContent": {"content": [{"text": text}], **cited} if text else cited}
         return self.start or {"text": text}
 
-    def _thought(self, text: str) -> Native:
+    def _reasoning_content(self, text: str) -> Native:
         if self.redacted:
             return {"redactedContent": _join_base64(self.redacted)}
         signature = "".join(self.signatures)

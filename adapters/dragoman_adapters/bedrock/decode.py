@@ -9,19 +9,24 @@ from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (
+    AudioBlock,
     Citation,
     ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    MediaSource,
     ProviderBlock,
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
+    VideoBlock,
 )
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
-from dragoman_adapters.bedrock import decode_blocks, encode, encode_blocks
+from dragoman_adapters.bedrock import encode, encode_blocks
 from dragoman_adapters.bedrock.body_formats import PROVIDER, BodyFormat
 
 Native = dict[str, Any]
@@ -66,6 +71,39 @@ def _decode_stop_reason(native: str | None, status: MessageStatus) -> StopReason
     if status is MessageStatus.ERROR:
         return StopReason.ERROR
     return STOP_REASONS.get(native, StopReason.END_TURN) if native else None
+
+
+def _decode_media(kind: str, native: Mapping[str, Any], provider: str) -> ContentBlock | None:
+    """Decode a media block; None if the canonical form does not support its kind of source."""
+    source = _decode_media_source(native.get("source") or {}, provider)
+    if source is None:
+        return None
+    media_type = encode_blocks.MEDIA_TYPES[kind].get(native.get("format") or "")
+    match kind:
+        case "image":
+            return ImageBlock(source=source, media_type=media_type)
+        case "document":
+            return DocumentBlock(
+                source=source, media_type=media_type, title=native.get("name"), context=native.get("context")
+            )
+        case "video":
+            return VideoBlock(source=source, media_type=media_type)
+        case _:
+            return AudioBlock(source=source, media_type=media_type)
+
+
+def _decode_media_source(native: Mapping[str, Any], provider: str) -> MediaSource | None:
+    match native:
+        case {"bytes": str(data)}:
+            return MediaSource(kind="base64", data=data)
+        case {"text": str(text)}:
+            return MediaSource(kind="text", data=text)
+        case {"content": list(parts)} if all(isinstance(part.get("text"), str) for part in parts):
+            return MediaSource(kind="text", data="\n".join(part["text"] for part in parts))
+        case {"s3Location": {"uri": str(uri)}}:  # only this provider can read it, and for its owner alone
+            return MediaSource(kind="file_id", data=uri, provider=provider)
+        case _:
+            return None
 
 
 def decode_usage(native: Mapping[str, Any]) -> TokenUsage | None:
@@ -146,7 +184,7 @@ def decode_block(native: Native, tool_use_id: str) -> ContentBlock:
         case "citationsContent" if value.get("content"):
             text = "".join(part["text"] for part in value["content"])
             return TextBlock(text=text, citations=tuple(map(_decode_citation, value.get("citations") or ())))
-        case "image" | "document" | "video" | "audio" if medium := decode_blocks.decode_media(kind, value, PROVIDER):
+        case "image" | "document" | "video" | "audio" if medium := _decode_media(kind, value, PROVIDER):
             return medium
         case _:
             return ProviderBlock(provider=PROVIDER, kind=kind, data=native)

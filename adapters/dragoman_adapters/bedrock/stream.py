@@ -138,7 +138,7 @@ class BedrockStreamDecoder(StreamDecoder):
                 case "toolUse":
                     yield from self._input(position, block, value["input"])
                 case "reasoningContent":
-                    yield from self._thought(position, block, value)
+                    yield from self._add_thinking(position, block, value)
                 case "citation":
                     block.require_kind("text")
                     block.citations.append(value)
@@ -158,7 +158,7 @@ class BedrockStreamDecoder(StreamDecoder):
             tool_use_id = self._reply.call_id(position, call["toolUseId"])
             yield ToolUseInputDelta(self._reply.message_id, position, tool_use_id, fragment)
 
-    def _thought(self, position: int, block: BlockAccumulator, delta: Native) -> Iterator[StreamEvent]:
+    def _add_thinking(self, position: int, block: BlockAccumulator, delta: Native) -> Iterator[StreamEvent]:
         block.require_kind("reasoningContent")
         if "redactedContent" in delta:
             block.redacted.append(delta["redactedContent"])

@@ -22,10 +22,31 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman_adapters.cohere import decode, errors
-from dragoman_adapters.cohere.accumulator import PieceAccumulator
 from dragoman_adapters.cohere.encode import Piece
 
 DONE = b"[DONE]"
+
+
+class _PieceAccumulator:
+    """Accumulates a piece of the message: a content part, the plan or a call."""
+
+    __slots__ = ("ended", "field", "fragments", "native")
+
+    def __init__(self, field: str, native: dict[str, Any]) -> None:
+        self.field = field
+        self.native = native
+        self.fragments: list[str] = []
+        self.ended = False
+
+    def piece(self) -> Piece:
+        joined = "".join(self.fragments)
+        if self.field == "tool_plan":
+            return self.field, joined
+        if self.field == "tool_calls":
+            function = {**(self.native.get("function") or {}), "arguments": joined}
+            return self.field, {**self.native, "function": function}
+        kind = self.native.get("type")
+        return self.field, {**self.native, kind: joined} if kind in ("text", "thinking") else self.native
 
 
 class CohereStreamDecoder(StreamDecoder):
@@ -39,7 +60,7 @@ class CohereStreamDecoder(StreamDecoder):
         self._reply = ReplyBuilder(context, provider)
         self._model = context.model
         self._native: dict[str, Any] = {}
-        self._parts: list[PieceAccumulator] = []
+        self._parts: list[_PieceAccumulator] = []
         self._positions: dict[tuple[str, Any], int] = {}
         self._citations: list[dict[str, Any]] = []
 
@@ -100,10 +121,10 @@ class CohereStreamDecoder(StreamDecoder):
         if (field, index) in self._positions:
             raise ValueError(f"{field} {index} starts twice")
         position = self._positions[field, index] = len(self._parts)
-        self._parts.append(PieceAccumulator(field, native))
+        self._parts.append(_PieceAccumulator(field, native))
         return position
 
-    def _open(self, field: str, index: Any) -> tuple[int, PieceAccumulator]:
+    def _open(self, field: str, index: Any) -> tuple[int, _PieceAccumulator]:
         """Return an open piece. Raises ValueError if it has ended: events are missing or repeated."""
         position = self._positions[field, index]
         if self._parts[position].ended:

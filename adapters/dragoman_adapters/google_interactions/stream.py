@@ -62,7 +62,7 @@ class InteractionsStreamDecoder(StreamDecoder):
             case "interaction.created":
                 return self._begin(data["interaction"])
             case "interaction.completed":
-                return self._completed(data["interaction"])
+                return self._complete(data["interaction"])
             case "interaction.status_update":
                 return ()
             case "error":
@@ -187,7 +187,7 @@ class InteractionsStreamDecoder(StreamDecoder):
             if call.raw_input is None:
                 yield ToolUseEnd(self._reply.message_id, step.first_block, step.call, call.input)
 
-    def _completed(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
+    def _complete(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
         yield from self._begin(native)
         if native.get("error"):
             raise errors.decode_error(native, ErrorContext(self.provider, self._model))

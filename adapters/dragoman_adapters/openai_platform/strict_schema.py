@@ -7,9 +7,9 @@ A value that is valid for the stricter schema is valid for the original one.
 from collections.abc import Mapping
 from typing import Any
 
-_NAMED = ("properties", "$defs", "definitions")
-_LISTED = ("anyOf", "allOf")
-_UNKNOWN = ("oneOf", "not", "if", "patternProperties", "dependentRequired", "dependentSchemas")
+_SCHEMA_MAPS = ("properties", "$defs", "definitions")
+_SCHEMA_LISTS = ("anyOf", "allOf")
+_UNSUPPORTED = ("oneOf", "not", "if", "patternProperties", "dependentRequired", "dependentSchemas")
 _ANNOTATIONS = {"title", "description", "default", "examples"}
 
 
@@ -28,7 +28,7 @@ def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _make_strict(schema: Any) -> dict[str, Any]:
-    if not isinstance(schema, dict) or any(keyword in schema for keyword in _UNKNOWN):
+    if not isinstance(schema, dict) or any(keyword in schema for keyword in _UNSUPPORTED):
         raise _NoStrictFormError
     strict = dict(schema)
     if "$ref" in schema:
@@ -42,10 +42,10 @@ def _make_strict(schema: Any) -> dict[str, Any]:
             raise _NoStrictFormError
         strict["additionalProperties"] = False
         strict["required"] = list(properties)
-    for key in _NAMED:
+    for key in _SCHEMA_MAPS:
         if key in schema:
             strict[key] = {name: _make_strict(inner) for name, inner in schema[key].items()}
-    for key in _LISTED:
+    for key in _SCHEMA_LISTS:
         if key in schema:
             strict[key] = [_make_strict(inner) for inner in schema[key]]
     if "items" in schema:

@@ -86,7 +86,7 @@ class ResponsesStreamDecoder(StreamDecoder):
                 position = data.get("content_index") or 0
                 return self._thinking(self._item(data, "reasoning"), "content", position, data["delta"])
             case "response.output_item.added":
-                return self._added(data["item"], data.get("output_index"))
+                return self._add_item(data["item"], data.get("output_index"))
             case "response.output_item.done":
                 return self._done(data["item"], data.get("output_index"))
             case "response.content_part.added":
@@ -99,7 +99,7 @@ class ResponsesStreamDecoder(StreamDecoder):
             case "response.created" | "response.queued" | "response.in_progress":
                 return self._begin(data["response"])
             case "response.completed" | "response.incomplete":
-                return self._completed(data["response"])
+                return self._complete(data["response"])
             case "response.failed":
                 self._native |= _without_output(data["response"])
                 failed = errors.find_embedded_error({**data["response"], "status": "failed"}) or {}
@@ -149,7 +149,7 @@ class ResponsesStreamDecoder(StreamDecoder):
             return named[-1] if named else None
         return next(item for item in (*named, *same_kind) if not item.closed)
 
-    def _added(self, native: dict[str, Any], index: int | None) -> Iterator[StreamEvent]:
+    def _add_item(self, native: dict[str, Any], index: int | None) -> Iterator[StreamEvent]:
         yield from self._begin({})
         item = self._open(native, index)
         if item.kind == "function_call":
@@ -201,7 +201,7 @@ class ResponsesStreamDecoder(StreamDecoder):
         """Finish an item. An item that no event announced starts here."""
         item = self._find_item(native, index)
         if item is None:
-            yield from self._added(native, index)
+            yield from self._add_item(native, index)
             item = self._items[-1]
         if not item.closed:
             yield from self._close(item, native)
@@ -252,7 +252,7 @@ class ResponsesStreamDecoder(StreamDecoder):
         self._block = event.content_block_index
         return True
 
-    def _completed(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
+    def _complete(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
         """Handle the final object. Its items may be missing although they were streamed."""
         yield from self._begin(native)
         output = native.get("output") or [item.to_native() for item in self._items]

@@ -1,6 +1,6 @@
 """The root of all errors, and the errors of requests and replies; `dragoman.errors` has those of all packages.
 
-A class stands for one meaning, whether it came as an HTTP status or inside a stream.
+Each class has one meaning, whether the error came as an HTTP status or inside a stream.
 
 DragomanError
 ├── ConfigurationError          the program is set up wrongly
@@ -12,29 +12,29 @@ DragomanError
 │   ├── CriticalLossError       a block marked critical would be lost
 │   ├── SwapRefusedError        the model to swap to cannot carry the history
 │   └── CompactionError         a summary cannot make the history fit
-├── NoModelError                no model that was asked for can take the turn; it did not start
-├── RequestError                an argument that no request can carry
-├── EventError                  something that is no event of the catalogue
-│   └── EventOverflowError      a handler is so far behind that it missed an event
-├── BatchPendingError           the answers of a batch that has not ended were asked for
-├── TurnLimitError              the rounds of tool calls that a turn may take are used up
+├── NoModelError                no candidate can answer the turn; it did not start
+├── RequestError                an argument that a request cannot contain
+├── EventError                  an object that is not an event of the catalogue
+│   └── EventOverflowError      a handler was too slow and missed an event
+├── BatchPendingError           the answers of a batch were requested before it ended
+├── TurnLimitError              a turn used all its allowed rounds of tool calls
 ├── BudgetExceededError         a request could cost more than a budget has left; it was not sent
-│   └── UnpricedModelError      a budget in dollars, and nobody knows what the model costs
-└── ProviderError               the provider, or the way to it, failed
+│   └── UnpricedModelError      a budget in dollars, and a model without a known price
+└── ProviderError               the provider failed, or the connection to it
     ├── AuthenticationError     401: the key is wrong or missing
-    │   └── PermissionDeniedError   403: the key may not do this
-    ├── BillingError            402: nothing left to pay with
+    │   └── PermissionDeniedError   403: the key lacks the permission
+    ├── BillingError            402: the account has no credit
     ├── RateLimitError          429: too many requests
     │   └── OverloadedError     529, 503: the provider has no capacity
     ├── ContextOverflowError    the request is larger than the model's window
     ├── InvalidRequestError     400, 422: the provider rejects the request
-    │   └── NotFoundError       404: no such model or path
+    │   └── NotFoundError       404: the model or path does not exist
     ├── ContentFilterError      the provider's filter blocked the request
     ├── ServerError             5xx
-    ├── NetworkError            no answer, or half of one
-    │   ├── RequestTimeoutError     408, or nothing came in time
+    ├── NetworkError            no reply, or a part of one
+    │   ├── RequestTimeoutError     408, or no data in time
     │   └── StreamTruncatedError    the stream ended without its terminal event
-    ├── MalformedReplyError     the reply is not what the provider's protocol says
+    ├── MalformedReplyError     the reply does not follow the provider's protocol
     │   └── FrameTooLargeError      one frame, or the whole body, is over the cap
     ├── RequestCancelledError   the caller cancelled
     └── UnclassifiedError       none of the above
@@ -141,7 +141,7 @@ class NoModelError(DragomanError):
         super().__init__(
             "no model can take this turn; considered were:\n  " + "\n  ".join(lines)
             if lines
-            else "no model can take this turn: none was asked for, and there is no default"
+            else "no model can take this turn: none was requested, and there is no default"
         )
 
     @property
@@ -186,7 +186,7 @@ class BudgetExceededError(DragomanError):
         self.spent = spent
         self.needed = needed
         super().__init__(
-            f"the budget per {per} is {_amount(limit, unit)}, of which {_amount(spent, unit)} are spent or held back:"
+            f"the budget per {per} is {_amount(limit, unit)}, of which {_amount(spent, unit)} are spent or reserved:"
             f" the request could take {_amount(needed, unit)}. A lower max_output_tokens makes that less"
         )
 

@@ -1,20 +1,29 @@
 """Adapters by name. All of them, third parties' included, are found through the entry points ``dragoman.adapters``.
 
-A program may register others, and so may the user's configuration; see `sources`.
+Others are registered by the program (`register_adapter`), or named in the user's configuration: a package that makes
+adapters from a configuration registers a callable under the entry-point group ``dragoman.adapter_sources``. It returns
+adapters by provider name, and is called only for names that are unknown.
 """
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from dragoman.adapter import sources
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
 from dragoman.canonical.ids import ModelId
 
 GROUP = "dragoman.adapters"
+SOURCES_GROUP = "dragoman.adapter_sources"
+
+AdapterKind = type[Adapter] | Callable[[], type[Adapter]]
+"""An adapter class, or a callable that returns one when it is first needed."""
+
+AdapterSource = Callable[[], Mapping[str, AdapterKind]]
+
+_registered: dict[str, AdapterKind] = {}
 
 
 def get_adapter(model: str) -> Adapter:
@@ -31,22 +40,22 @@ def get_adapter(model: str) -> Adapter:
 
 def providers() -> tuple[str, ...]:
     """Return the names of all providers, sorted."""
-    return tuple(sorted({*_entries(), *sources.extra_adapters()}))
+    return tuple(sorted({*_entries(), *_extra_adapters()}))
 
 
 def is_provider(name: str) -> bool:
     """Whether there is a provider of that name."""
-    return name in _entries() or name in sources.extra_adapters()
+    return name in _entries() or name in _extra_adapters()
 
 
-def register_adapter(name: str, adapter: sources.AdapterKind) -> None:
-    """Register a provider in this process: an adapter class, or a callable that returns one when it is first needed.
+def register_adapter(name: str, adapter: AdapterKind) -> None:
+    """Register a provider in this process. It replaces one that was registered under that name before.
 
     Raises ConfigurationError if a provider of that name is installed: its key must not go elsewhere.
     """
     if name in _entries():
         raise ConfigurationError(f"the provider {name!r} is installed: choose another name")
-    sources.register(name, adapter)
+    _registered[name] = adapter
     adapter_class.cache_clear()
 
 
@@ -58,7 +67,7 @@ def adapter_class(provider: str) -> type[Adapter]:
     """
     if entry := _entries().get(provider):
         return _load_adapter_class(provider, entry.value, entry.load)
-    known = sources.extra_adapters()
+    known = _extra_adapters()
     if provider not in known:
         raise UnknownProviderError(_unknown_provider_message(provider, {*_entries(), *known}))
     adapter = known[provider]
@@ -80,6 +89,28 @@ def _load_adapter_class(provider: str, place: str, load: Callable[[], Any]) -> t
 @cache
 def _entries() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+def _extra_adapters() -> dict[str, AdapterKind]:
+    """Return the adapters that are not installed, by name. Registered ones override configured ones.
+
+    Raises ConfigurationError if a configuration cannot be read.
+    """
+    configured: dict[str, AdapterKind] = {}
+    for source in _load_sources():
+        configured |= source()
+    return configured | _registered
+
+
+@cache
+def _load_sources() -> tuple[AdapterSource, ...]:
+    found: list[AdapterSource] = []
+    for entry in entry_points(group=SOURCES_GROUP):
+        try:
+            found.append(entry.load())
+        except Exception as error:
+            raise ConfigurationError(f"the adapters of {entry.value} cannot be loaded: {error}") from error
+    return tuple(found)
 
 
 def _unknown_provider_message(provider: str, known: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.bulk.rate_limit_headers import remaining_requests
+from dragoman.limits.rate_limit_headers import remaining_requests
 from dragoman.transport import Timing
 
 _PROBE = 1.0

@@ -18,7 +18,7 @@ _RUN_RETRY = RetryPolicy(max_retries=4, max_retry_after=600.0)
 
 
 class WorkerLostError(NetworkError):
-    """The worker that sent the request was lost: nobody knows whether the request was answered."""
+    """The worker that sent the request was lost: it is unknown whether the request was answered."""
 
 
 class RowReply(NamedTuple):

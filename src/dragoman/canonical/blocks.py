@@ -1,7 +1,7 @@
 """Content blocks: the closed set of things that a message is made of.
 
 Every block is frozen. A misspelt field is an error on construction. *Reading* a block of a newer version keeps unknown
-fields and unknown kinds (see `serialization`). Source: docs/reference/canonical.md#blocks.
+fields and unknown kinds (see `versions`). Source: docs/reference/canonical.md#blocks.
 """
 
 import copy
@@ -28,7 +28,7 @@ MAX_NESTED_RESULTS = 16
 """How deeply tool results may be nested in tool results."""
 
 READING = {"reading": True}
-"""The validation context under which unknown kinds of blocks are kept (see `serialization`)."""
+"""The validation context under which unknown kinds of blocks are kept (see `versions`)."""
 
 
 class FrozenModel(BaseModel):

@@ -1,7 +1,7 @@
 """Messages as HTML for notebooks.
 
 The renderer is registered as ``html`` under the entry-point group ``dragoman.renderers``, so that the canonical form
-imports nothing of it. IPython calls ``_repr_html_``: https://ipython.readthedocs.io/en/stable/config/integrating.html.
+does not import it. IPython calls ``_repr_html_``: https://ipython.readthedocs.io/en/stable/config/integrating.html.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def render_html(messages: Sequence[Any]) -> str | None:
-    """Return the messages as an HTML fragment; None if the renderer or what it needs is not installed."""
+    """Return the messages as an HTML fragment; None if the renderer or one of its requirements is not installed."""
     renderer = _renderer()
     return None if renderer is None else renderer(messages)
 

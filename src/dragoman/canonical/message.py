@@ -1,158 +1,50 @@
 """Message: one message of the canonical conversation. Source: docs/reference/canonical.md#messages."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import Field, field_validator, model_validator
-from pydantic_core import PydanticCustomError
-
-from dragoman.canonical import guard
-from dragoman.canonical.blocks import (
-    SINGLE_VALUES,
-    Content,
-    ContentBlock,
-    FrozenModel,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-)
+from dragoman.canonical.blocks import SINGLE_VALUES, ContentBlock, TextBlock, ToolResultBlock
 from dragoman.canonical.display import render_html
-from dragoman.canonical.guard import Count, JsonObject, Text
-from dragoman.canonical.ids import new_message_id
-from dragoman.canonical.routing import RoutingDecisionRecord
-from dragoman.canonical.usage import Usage
+from dragoman.canonical.message_fields import (
+    SCHEMA_VERSION,
+    Channel,
+    InputTransformation,
+    MessageFields,
+    MessageMetadata,
+    MessageStatus,
+    Role,
+    StopReason,
+)
+from dragoman.canonical.versions import Upgrade, read_as
 
 if TYPE_CHECKING:
-    from dragoman.canonical.extensions.extensions import Extensions
+    from dragoman.canonical.extensions.slots import BaseExtensions
     from dragoman.canonical.message_view.parts import CalledTool
     from dragoman.canonical.message_view.view import MessageView
 
-SCHEMA_VERSION = 1
-
-
-class Role(StrEnum):
-    USER = "user"
-    ASSISTANT = "assistant"
-    SYSTEM = "system"
-    DEVELOPER = "developer"
-    TOOL = "tool"
-
-
-class Channel(StrEnum):
-    ANALYSIS = "analysis"
-    COMMENTARY = "commentary"
-    FINAL = "final"
-
-
-class MessageStatus(StrEnum):
-    COMPLETE = "complete"
-    PARTIAL = "partial"
-    CANCELLED = "cancelled"
-    ERROR = "error"
-
-
-class StopReason(StrEnum):
-    END_TURN = "end_turn"
-    TOOL_USE = "tool_use"
-    MAX_TOKENS = "max_tokens"
-    STOP_SEQUENCE = "stop_sequence"
-    REFUSAL = "refusal"
-    CONTEXT_OVERFLOW = "context_overflow"
-    PAUSE = "pause"
-    CANCELLED = "cancelled"
-    ERROR = "error"
-
-
-class InputTransformation(FrozenModel):
-    """A change that the provider made to a request before the model read it, as reported with the reply.
-
-    ``kind`` and ``reason`` are the provider's words, such as thinking_dropped and prefix_binding_mismatch. ``where`` is
-    the path in the request, or the id of the item.
-    """
-
-    kind: Text
-    reason: Text | None = None
-    where: Text | None = None
-
-
-class MessageMetadata(FrozenModel):
-    """Everything about a message except its content. Source: docs/reference/canonical.md#metadata.
-
-    ``model`` is the full id (``provider:name``). ``provider_raw`` belongs to the adapter that wrote it: nothing
-    else reads it, and it counts neither for equality nor for the hash.
-    """
-
-    model: Text | None = None
-    provider: Text | None = None
-    routing: RoutingDecisionRecord | None = None
-    usage: Usage | None = None
-    parent_tool_use_id: Text | None = None
-    status: MessageStatus = MessageStatus.COMPLETE
-    stop_reason: StopReason | None = None
-    input_transformations: tuple[InputTransformation, ...] | None = None
-    provider_raw: JsonObject | None = None
-    user_id: Text | None = None
-    team_id: Text | None = None
-    critical: bool | tuple[Count, ...] = False
-    """The indexes of the blocks that no projection may lose; True means all blocks."""
-    summary_of: tuple[Text, ...] | None = None
-    """For a summary: the ids of the earlier messages that it replaces, which may be summaries themselves."""
-
+__all__ = [
+    "SCHEMA_VERSION",
+    "Channel",
+    "InputTransformation",
+    "Message",
+    "MessageMetadata",
+    "MessageStatus",
+    "Role",
+    "StopReason",
+    "read_message",
+    "write_message",
+]
 
 _MAX_REPR = 60
 """Characters of the text that the repr of a message shows."""
 
 
-class Message(FrozenModel):
+class Message(MessageFields):
     """A role and an ordered tuple of blocks. Immutable: change one with `model_copy(update=...)`.
 
     Raises pydantic.ValidationError, with the path, for lone surrogates, NaN, infinity, more than 128 levels
     or more than 64 MiB. `rules.check` checks the invariants of the role.
     """
-
-    id: Text = Field(default_factory=new_message_id)
-    session_id: Text = ""
-    role: Role
-    content: Content = ()
-    channel: Channel | None = None
-    metadata: MessageMetadata = Field(default_factory=MessageMetadata)
-    created_at: datetime = Field(default_factory=lambda: datetime.now(UTC))
-    schema_version: int = Field(default=SCHEMA_VERSION, ge=SCHEMA_VERSION, le=SCHEMA_VERSION)
-
-    @field_validator("created_at")
-    @classmethod
-    def _to_utc(cls, value: datetime) -> datetime:
-        if value.tzinfo is None:
-            raise PydanticCustomError("naive_time", "created_at needs a time zone, such as UTC")
-        try:
-            return value.astimezone(UTC)
-        except OverflowError:
-            raise PydanticCustomError("time_out_of_range", "created_at must be in the years 1 to 9999 in UTC") from None
-
-    @model_validator(mode="after")
-    def _check_size(self) -> Self:
-        size = 0
-        for index, block in enumerate(self.content):
-            size += guard.json_size(block)
-            if size > guard.MAX_BODY_BYTES:
-                raise PydanticCustomError(
-                    "too_large",
-                    "content[{index}] makes the message larger than {limit} bytes",
-                    {"index": index, "limit": guard.MAX_BODY_BYTES},
-                )
-        return self
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Copy as all canonical data. If the content changes, the provider's raw copy of the content is dropped."""
-        changed = super().model_copy(update=update, deep=deep)
-        raw = changed.metadata.provider_raw
-        if raw is None or changed.content == self.content or raw != self.metadata.provider_raw:
-            return changed
-        metadata = changed.metadata.model_copy(update={"provider_raw": None})
-        return super(Message, changed).model_copy(update={"metadata": metadata})
 
     @classmethod
     def user(cls, content: str | Iterable[ContentBlock], **fields: Any) -> Self:
@@ -187,7 +79,7 @@ class Message(FrozenModel):
     def iter_views(
         self,
         hook: str | None = None,
-        extensions: "Extensions | None" = None,
+        extensions: "BaseExtensions | None" = None,
         *,
         calls: "Mapping[str, CalledTool] | None" = None,
     ) -> "Iterator[MessageView]":
@@ -212,31 +104,6 @@ class Message(FrozenModel):
     def _repr_html_(self) -> str | None:
         return render_html([self])
 
-    @property
-    def text(self) -> str:
-        """The text blocks, joined without a separator."""
-        return "".join(block.text for block in self.content if isinstance(block, TextBlock))
-
-    @property
-    def thinking(self) -> str:
-        return "".join(block.text for block in self.content if isinstance(block, ThinkingBlock))
-
-    @property
-    def tool_uses(self) -> tuple[ToolUseBlock, ...]:
-        return tuple(block for block in self.content if isinstance(block, ToolUseBlock))
-
-    @property
-    def tool_results(self) -> tuple[ToolResultBlock, ...]:
-        return tuple(block for block in self.content if isinstance(block, ToolResultBlock))
-
-    @property
-    def usage(self) -> Usage | None:
-        return self.metadata.usage
-
-    @property
-    def stop_reason(self) -> StopReason | None:
-        return self.metadata.stop_reason
-
 
 def _to_content(content: str | Iterable[ContentBlock]) -> Any:
     """Return the content as a tuple of blocks. Anything else is left to the validation, which names the fault."""
@@ -245,3 +112,17 @@ def _to_content(content: str | Iterable[ContentBlock]) -> Any:
     if isinstance(content, (tuple, list)):
         return tuple(content)
     return tuple(content) if isinstance(content, Iterable) and not isinstance(content, SINGLE_VALUES) else content
+
+
+def read_message(data: Mapping[str, Any] | str | bytes, *, upgrades: Mapping[int, Upgrade] | None = None) -> Message:
+    """Read a message from JSON of any version.
+
+    Raises pydantic.ValidationError if it is not a message, and ValueError if the JSON is malformed or unsafe
+    (see `guard`), or if its schema version is too old to upgrade or newer than this version can read.
+    """
+    return read_as(Message, data, upgrades=upgrades)
+
+
+def write_message(message: Message) -> bytes:
+    """Return the message as JSON, including provider_raw and unknown fields."""
+    return message.model_dump_json(exclude_none=True).encode()

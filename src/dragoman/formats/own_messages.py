@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from dragoman.canonical.message import Message
-from dragoman.canonical.serialization import read_message
+from dragoman.canonical.message import Message, read_message
 from dragoman.formats.conversion import Conversion
 from dragoman.formats.document import iter_entries, parse_json_or_lines, validating
 from dragoman.formats.errors import FormatError

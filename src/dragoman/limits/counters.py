@@ -90,7 +90,7 @@ class LocalCounters:
         """Replace the claimed time by the used time, for a request that started at ``at``.
 
         If less was used, the bucket gets time back, but not the time between that start and the last start of any
-        request: nobody can start in the past.
+        request: no request can start in the past.
         """
         with self._lock:
             now = self._now()

@@ -73,7 +73,7 @@ class Limits:
         `settle`. Raises LimitReachedError if the request would wait longer than ``max_wait``, or if its input alone is
         larger than a limit. Raises LimitsUnavailableError.
         """
-        reserved = self._required(model, input_tokens, output_tokens)
+        reserved = self._required_amounts(model, input_tokens, output_tokens)
         if not reserved:
             return Grant(model, 0, 0.0, 0)
         claims, max_wait_us = [bucket.claim(count) for bucket, count in reserved], self._max_wait_us
@@ -88,7 +88,7 @@ class Limits:
         """As `reserve`, without blocking the event loop."""
         if self._local_counters is not None:
             return self.reserve(model, input_tokens, output_tokens)
-        reserved = self._required(model, input_tokens, output_tokens)
+        reserved = self._required_amounts(model, input_tokens, output_tokens)
         if not reserved:
             return Grant(model, 0, 0.0, 0)
         claims = [bucket.claim(count) for bucket, count in reserved]
@@ -168,7 +168,7 @@ class Limits:
     def _max_wait_us(self) -> int:
         return int(min(self.max_wait, 1e9) * 1_000_000) + _ROUNDING_US
 
-    def _required(self, model: str, input_tokens: int, output_tokens: int) -> tuple[tuple[Bucket, int], ...]:
+    def _required_amounts(self, model: str, input_tokens: int, output_tokens: int) -> tuple[tuple[Bucket, int], ...]:
         reserved = []
         for bucket in self._buckets(model):
             if bucket.unit == "tokens" and input_tokens > bucket.amount:

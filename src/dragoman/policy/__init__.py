@@ -6,15 +6,15 @@ These are the names that most plugins and programs need. `dragoman.policy.extens
 `dragoman.policy.plugins` has the plugins that come with the library.
 """
 
-from dragoman.canonical.extensions.extensions import (
+from dragoman.canonical.extensions.extensions import Extensions
+from dragoman.canonical.extensions.security import (
     DataPolicy,
-    Extensions,
-    HttpExtension,
     ObjectSecurityProfile,
     SecurityExtension,
     SubjectExtension,
     SubjectType,
 )
+from dragoman.canonical.extensions.slots import HttpExtension
 from dragoman.canonical.message_view.view import MessageView, iter_views
 from dragoman.policy.errors import DeclassificationError, PolicyDeniedError, PolicyError, TierViolation
 from dragoman.policy.labels import Declassification

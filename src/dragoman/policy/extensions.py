@@ -3,31 +3,27 @@
 `filter_extensions` leaves what a plugin may read, and `merge_extensions` applies what it may change.
 """
 
-from dragoman.canonical.extensions.extensions import (
-    AgentExtension,
-    CompletionExtension,
-    CompletionStopReason,
-    CompletionTokens,
-    ConversationContext,
+from dragoman.canonical.extensions.delegation import DelegationExtension, DelegationHop
+from dragoman.canonical.extensions.extensions import AgentExtension, ConversationContext, Extensions
+from dragoman.canonical.extensions.mcp import MCPExtension, PromptMetadata, ResourceMetadata, ToolMetadata
+from dragoman.canonical.extensions.security import (
     DataPolicy,
-    DelegationExtension,
-    DelegationHop,
-    Extensions,
-    FrameworkExtension,
-    HttpExtension,
-    LLMExtension,
-    MCPExtension,
-    MetaExtension,
     ObjectSecurityProfile,
-    PromptMetadata,
-    ProvenanceExtension,
-    RequestExtension,
-    ResourceMetadata,
     RetentionPolicy,
     SecurityExtension,
     SubjectExtension,
     SubjectType,
-    ToolMetadata,
+)
+from dragoman.canonical.extensions.slots import (
+    CompletionExtension,
+    CompletionStopReason,
+    CompletionTokens,
+    FrameworkExtension,
+    HttpExtension,
+    LLMExtension,
+    MetaExtension,
+    ProvenanceExtension,
+    RequestExtension,
 )
 from dragoman.policy.filtering import filter_extensions
 from dragoman.policy.merging import merge_extensions

@@ -13,7 +13,7 @@ _DATE = re.compile(r"[-@]\d{8}|-\d{4}-\d{2}-\d{2}")
 _COMPACT_DATE = re.compile(r"-(20\d{2})(\d{2})(\d{2})(?=[-:]|$)")
 
 
-def _dated(name: str, stem: str) -> bool:
+def _has_date(name: str, stem: str) -> bool:
     return name.startswith(stem) and _DATE.fullmatch(name, len(stem)) is not None
 
 
@@ -26,7 +26,7 @@ RULE_KINDS: Mapping[str, Callable[[str, str], bool]] = {
     "starts_with": str.startswith,
     "ends_with": str.endswith,
     "contains": str.__contains__,
-    "dated": _dated,
+    "dated": _has_date,
     "regex": _regex,
 }
 

@@ -33,9 +33,9 @@ class Transports(Generic[TransportT]):
         return self._open[provider]
 
     def new_retries(self, adapter: Adapter) -> RetryState:
-        """Return the attempts of one request.
+        """Return the retry state of one request.
 
-        A transport that decides on no retries, such as a test's, gets none after a failure, only after a broken reply.
+        A transport without retries of its own, such as a test's, is used again only after a broken reply.
         """
         try:
             make: Any = getattr(self.get(adapter), "new_retries", None)

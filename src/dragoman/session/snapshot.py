@@ -8,8 +8,7 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.errors import ConfigurationError, MalformedReplyError
 from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
 from dragoman.adapter.requests.tool_ids import ToolIdMap
-from dragoman.canonical.message import Message
-from dragoman.canonical.serialization import read_message
+from dragoman.canonical.message import Message, read_message
 
 VERSION = 1
 """Version of the format. Every version ever written stays readable."""

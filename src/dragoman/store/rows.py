@@ -7,8 +7,7 @@ from pydantic_core import from_json
 from sqlalchemy import RowMapping
 
 from dragoman.adapter import wirejson
-from dragoman.canonical.message import SCHEMA_VERSION, Message
-from dragoman.canonical.serialization import read_message, write_message
+from dragoman.canonical.message import SCHEMA_VERSION, Message, read_message, write_message
 from dragoman.store.columns import (
     MALFORMED_DATA_ERRORS,
     decode_json,

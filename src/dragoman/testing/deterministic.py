@@ -53,8 +53,8 @@ class Deterministic:
 
 
 _CLOCKED_MODULES = (
-    "canonical.message", "canonical.extensions.delegation", "adapter.context", "session.config", "policy.labels",
-    "events.bus", "routing.router", "store.store",
+    "canonical.message_fields", "canonical.extensions.delegation", "adapter.context", "session.config",
+    "policy.labels", "events.bus", "routing.router", "store.store",
 )  # fmt: skip
 """Modules that read the current time unless they are given a clock."""
 _ALWAYS_LOADED = 4

@@ -104,7 +104,7 @@ def _payload_start(message: bytes) -> int:
 
 
 def require_text(body: bytes, what: str) -> None:
-    """Replace the line ends. Raises ConfigurationError if the stream has no lines."""
+    """Raise ConfigurationError if the stream has no lines."""
     if not detect_framing(body).is_text:
         raise ConfigurationError(f"{what} fits only into a stream of lines, but this one is binary")
 

@@ -46,15 +46,15 @@ def partial_stream_faults(events: Events, whole: Events, *, early: bool, network
                     yield f"the partial message is not the beginning of the {kind.__name__}s"
 
 
-def _differs_in_usage_only(last: MessageComplete, due: StreamEvent) -> bool:
+def _differs_in_usage_only(last: MessageComplete, expected: StreamEvent) -> bool:
     """Return whether a message equals the expected one except for its usage, which is unknown.
 
     If the stop reason ends a stream, the counts may be missing.
     """
-    if not isinstance(due, MessageComplete) or last.message.usage is not None:
+    if not isinstance(expected, MessageComplete) or last.message.usage is not None:
         return False
-    same_end = last.message.stop_reason == due.message.stop_reason
-    return same_end and last.message.content == due.message.content
+    same_end = last.message.stop_reason == expected.message.stop_reason
+    return same_end and last.message.content == expected.message.content
 
 
 def protocol_faults(events: Events) -> Iterator[str]:
@@ -164,7 +164,10 @@ def matches_expected(result: ReplyContent, expected: ReplyContent) -> bool:
     if result[:2] != expected[:2] or len(result[2]) != len(expected[2]):
         return False
     pairs = zip(result[2], expected[2], strict=True)
-    return all(name == due and given in (None, expected_input) for (name, given), (due, expected_input) in pairs)
+    return all(
+        name == expected_name and value in (None, expected_value)
+        for (name, value), (expected_name, expected_value) in pairs
+    )
 
 
 def _parse_input(text: str) -> Any:

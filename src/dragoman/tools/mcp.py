@@ -23,11 +23,10 @@ from dragoman.canonical.blocks import (
     ResourceRefBlock,
     TextBlock,
 )
-from dragoman.canonical.extensions.extensions import ProvenanceExtension
 from dragoman.canonical.extensions.mcp import MCPExtension, PromptMetadata, ResourceMetadata, ToolMetadata
+from dragoman.canonical.extensions.slots import ProvenanceExtension
 from dragoman.canonical.ids import new_ulid
-from dragoman.canonical.message import Message, Role
-from dragoman.canonical.serialization import read_message
+from dragoman.canonical.message import Message, Role, read_message
 from dragoman.tools import mcp_decode
 from dragoman.tools.tool import Tool
 

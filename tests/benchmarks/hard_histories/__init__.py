@@ -1,1 +1,1 @@
-"""Histories that are hard to hand over, through other libraries and through Dragoman. See README.md."""
+"""Histories that are hard to send to another provider, through other libraries and through Dragoman. See README.md."""

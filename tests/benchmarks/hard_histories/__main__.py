@@ -33,9 +33,9 @@ def main(folder: Path) -> None:
         python = _environment(name, folder)
         columns[title] = {}
         for message_format in formats:
-            taken = _run(python, name, message_format, folder)
-            versions |= taken["versions"]
-            _keep_best(columns[title], taken["cases"])
+            results = _run(python, name, message_format, folder)
+            versions |= results["versions"]
+            _keep_best(columns[title], results["cases"])
     _print(columns, versions)
 
 
@@ -53,7 +53,7 @@ def _environment(name: str, folder: Path) -> Path:
 
 
 def _run(python: Path, name: str, message_format: str, folder: Path) -> dict[str, Any]:
-    """Whatever the library prints goes to stderr: stdout is for the table."""
+    """Run the cases of a library. Its output goes to stderr, because stdout is for the table."""
     out = folder / f"{name}.json"
     subprocess.run(
         [str(python), "-m", f"tests.benchmarks.hard_histories.{name}_case", str(out)],
@@ -66,9 +66,9 @@ def _run(python: Path, name: str, message_format: str, folder: Path) -> dict[str
     return found
 
 
-def _keep_best(verdicts: Verdicts, taken: list[dict[str, Any]]) -> None:
+def _keep_best(verdicts: Verdicts, results: list[dict[str, Any]]) -> None:
     histories = {history.name: history for history in HISTORIES}
-    for case in taken:
+    for case in results:
         key = case["history"], case["target"]
         verdict = judge(case, histories[case["history"]])
         if key not in verdicts or verdict.kind.value < verdicts[key].kind.value:
@@ -83,14 +83,14 @@ def _print(columns: dict[str, Verdicts], versions: dict[str, str]) -> None:
         cells = [verdicts[history.name, target].text for verdicts in columns.values()]
         print(f"| {history.title if history.title != title else ''} | {target} | {' | '.join(cells)} |")
         title = history.title
-    for kind, what in (
+    for kind, description in (
         (Kind.ACCEPTED, "accepted, and nothing lost or changed silently"),
         (Kind.SILENT, "accepted, but something lost or changed silently"),
         (Kind.REJECTED, "rejected by the provider's rules"),
         (Kind.RAISES, "raises before it sends"),
     ):
         counts = [sum(verdict.kind is kind for verdict in verdicts.values()) for verdicts in columns.values()]
-        print(f"| **sum** | {what} | {' | '.join(str(count) for count in counts)} |")
+        print(f"| **sum** | {description} | {' | '.join(str(count) for count in counts)} |")
     print("\nVersions: " + ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) + ".")
 
 

@@ -86,7 +86,7 @@ def run(packages: Sequence[str], send: Send) -> None:
                     "body": bodies[0] if bodies else None,
                     "error": error,
                     "losses": losses or [],
-                    "said": [*logged.lines, *(str(each.message) for each in warned)],
+                    "reported": [*logged.lines, *(str(each.message) for each in warned)],
                 }
             )
     versions = {name: version(name) for name in packages}

@@ -12,7 +12,7 @@ os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "AWS_EC2_METADATA_DISABLE
 
 import litellm  # it reads its settings while it is imported
 
-# Documented for requests that a provider would refuse otherwise: it may change the messages, and leave options out.
+# LiteLLM documents both for requests that a provider would refuse: it may change messages and leave options out.
 litellm.modify_params = True
 litellm.drop_params = True
 
@@ -60,9 +60,9 @@ def _reply(step: Step, issuer: str) -> dict[str, Any]:
 
 
 def send(history: History, target: str, url: str) -> None:
-    where: dict[str, Any] = {"api_base": url}
+    endpoint: dict[str, Any] = {"api_base": url}
     if target == "bedrock":
-        where = {
+        endpoint = {
             "aws_bedrock_runtime_endpoint": url,
             "aws_access_key_id": "none",
             "aws_secret_access_key": "none",
@@ -75,7 +75,7 @@ def send(history: History, target: str, url: str) -> None:
         max_tokens=1000,
         api_key=None if target == "bedrock" else "none",
         num_retries=0,
-        **where,
+        **endpoint,
     )
 
 

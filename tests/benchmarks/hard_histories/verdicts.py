@@ -113,7 +113,7 @@ def _report_of(case: dict[str, Any], what: str) -> str:
     """How a loss is reported: by the list of losses, by a log record or warning about dropping it, or not."""
     if any(re.match(what, loss) for loss in case["losses"]):
         return "named"
-    if any(re.search(rf"dropp?(ing|ed)\b.*({what})", line, re.IGNORECASE | re.DOTALL) for line in case["said"]):
+    if any(re.search(rf"dropp?(ing|ed)\b.*({what})", line, re.IGNORECASE | re.DOTALL) for line in case["reported"]):
         return "logged"
     return _SILENT
 

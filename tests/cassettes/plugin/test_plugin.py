@@ -186,7 +186,7 @@ def test_old(): ask("q")
 
 RECORDED = """
 def answer(request):
-    return httpx.Response(200, json={"echo": SAID})
+    return httpx.Response(200, json={"echo": MESSAGES})
 
 @pytest.mark.cassette
 def test_recorded():
@@ -197,7 +197,7 @@ def test_recorded():
 
 def test_a_test_is_recorded_and_then_replayed(pytester: pytest.Pytester) -> None:
     """`once` writes what is missing, with date and versions; after that, there is no network access."""
-    suite(pytester, f"SAID = 'yes'\n{RECORDED}")
+    suite(pytester, f"MESSAGES = 'yes'\n{RECORDED}")
     path = pytester.path / "cassettes" / "test_it" / "test_recorded.yaml"
     run(pytester, "--record-mode=once").assert_outcomes(passed=1)
     recording = loads(path.read_text(encoding="utf-8"))
@@ -206,7 +206,7 @@ def test_a_test_is_recorded_and_then_replayed(pytester: pytest.Pytester) -> None
     assert recording.recorded is not None
     assert set(recording.adapters) == {"anthropic"}
     assert "whatever" not in path.read_text(encoding="utf-8")
-    suite(pytester, f"SAID = 'no'\n{RECORDED}")
+    suite(pytester, f"MESSAGES = 'no'\n{RECORDED}")
     written = path.read_bytes()
     run(pytester).assert_outcomes(passed=1)
     run(pytester, "--record-mode=once").assert_outcomes(passed=1)
@@ -220,7 +220,7 @@ def test_a_secret_is_not_recorded(pytester: pytest.Pytester) -> None:
     """The run fails, and neither the file nor the output contains it."""
     secret = key("Anthropic", 3)
     half = len(secret) // 2
-    suite(pytester, f"SAID = {secret[:half]!r} + {secret[half:]!r}\n{RECORDED}")
+    suite(pytester, f"MESSAGES = {secret[:half]!r} + {secret[half:]!r}\n{RECORDED}")
     done = run(pytester, "--record-mode=once", "--showlocals", "-vv")
     assert done.ret == 1
     done.stdout.fnmatch_lines(["*SecretFoundError: the cassette is not written*"])

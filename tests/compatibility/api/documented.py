@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = "dragoman"
 
-_ROW = re.compile(r"^\| (?P<names>`[^|]+) \| (?P<told>[^|]+) \|$")
+_ROW = re.compile(r"^\| (?P<names>`[^|]+) \| (?P<text>[^|]+) \|$")
 _NAME = re.compile(r"`(\w+)`")
 _MODULE = re.compile(r"`(dragoman(?:\.\w+)+)`")
 
@@ -27,4 +27,4 @@ def parse_api_page(page: Path = ROOT / "docs" / "api.md") -> dict[str, tuple[str
 def _rows(text: str) -> Iterator[tuple[str, str]]:
     for line in text.splitlines():
         if (row := _ROW.match(line)) is not None:
-            yield row["names"].strip(), row["told"]
+            yield row["names"].strip(), row["text"]

@@ -54,7 +54,7 @@ def _exported(module: Member, also: Iterable[str]) -> Iterator[tuple[str, Member
 
 
 def _resolve(member: Member) -> griffe.Object | None:
-    """The definition of a name, or None if only running the code would tell.
+    """The definition of a name, or None if only running the code would show it.
 
     If a module holds a name of its own name, the package exports the latter.
     """

@@ -24,7 +24,7 @@ from dragoman.bulk.run import RunConfig
 from dragoman.bulk.state.records import LossReason, State
 from dragoman.bundled import bundled_path
 from dragoman.canonical.blocks import ProviderBlock, UnknownBlock
-from dragoman.canonical.serialization import read_message
+from dragoman.canonical.message import read_message
 from dragoman.events.umf import history_to_umf
 from dragoman.limits import Limit, Limits
 from dragoman.policy import Hook

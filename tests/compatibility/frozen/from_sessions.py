@@ -68,16 +68,16 @@ def look(at: str) -> str:
 @hook("cmf.llm_input", capabilities=["append_labels", "write_headers"])
 def label(step: Step) -> Any:
     """Labels secrets, and refuses what is forbidden."""
-    said = " ".join(view.content or "" for view in step.views())
-    if _FORBIDDEN in said:
+    text = " ".join(view.content or "" for view in step.views())
+    if _FORBIDDEN in text:
         return Violation(_FORBIDDEN, code=_FORBIDDEN)
-    return with_labels(step.extensions, [_SECRET]) if _SECRET in said else None
+    return with_labels(step.extensions, [_SECRET]) if _SECRET in text else None
 
 
 @cache
 def record_session() -> Records:
-    """A session over two providers: with tools that answer, fail and are called wrongly, a policy, labels that come and
-    go, a fallback, a reply that breaks off, an abandoned one, and a refused request.
+    """A session over two providers: with tools that answer, fail and get invalid calls, a policy, labels that are added
+    and removed, a fallback, a broken reply, an abandoned one, and a refused request.
     """
     exporter, reader = InMemorySpanExporter(), InMemoryMetricReader()
     tracers = TracerProvider()

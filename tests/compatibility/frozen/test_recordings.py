@@ -22,9 +22,9 @@ from tests.exchanges import RecordedExchange, load_or_skip
 
 pytestmark = pytest.mark.exchanges
 
-ADVICE = f"""If the cell {RECORDED} differs, the recordings are not those that the digests are of. Else find the
-exchanges that differ: `{COMMAND} --help` says how.
-If this is meant, list the differences in the commit's message, and accept them:
+ADVICE = f"""If the cell {RECORDED} differs, the digests belong to other recordings. Otherwise find the exchanges that
+differ: `{COMMAND} --help` says how.
+If you intend the change, list the differences in the commit message, and accept them:
     {COMMAND} --write"""
 
 
@@ -68,7 +68,7 @@ def test_the_kept_digests_cover_all_providers() -> None:
 
 
 def test_differences_name_the_cell() -> None:
-    """With what was removed, added and changed."""
+    """With removed, added and changed parts."""
     before, now = {"a: x": "1 aa", "a: y": "1 bb"}, {"a: x": "1 cc", "a: z": "2 dd"}
     assert differences(before, now) == ["a: x: 1 aa -> 1 cc", "a: y: 1 bb -> nothing", "a: z: nothing -> 2 dd"]
     assert differences(before, json.loads(json.dumps(before))) == []

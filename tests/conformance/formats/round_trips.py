@@ -107,12 +107,12 @@ def check_conversation(row: FormatRow, name: str, history: list[Message]) -> Non
     written = to(history)
     row.losses.update(f"{loss.kind} ({loss.severity})" for loss in written.losses)
     back = of(written.data if row.name == "chatml" else json.dumps(written.data), history)
-    unsaid = RoundTrip(
+    unreported = RoundTrip(
         list(iterate_blocks(history)), [block for _, block in iterate_blocks(back)], written.losses
     ).unreported
-    if unsaid or (row.name in WHOLE and back != history):
+    if unreported or (row.name in WHOLE and back != history):
         row.unnamed += 1
-        row.faults.append(f"{row.name} {name}: came back changed, {str(unsaid)[:300]}")
+        row.faults.append(f"{row.name} {name}: changed in the round trip, {str(unreported)[:300]}")
     if to(back).data != written.data:
         row.rewritten += 1
         row.faults.append(f"{row.name} {name}: was not written again as it was")
@@ -171,7 +171,7 @@ def check_cassettes(source: str, most: int | None, row: CassetteRow) -> None:
         name: list(filter(_is_conversation, exchanges)) for name, exchanges in recordings.items()
     }
     for name, known in islice(((name, known) for name, known in conversations_by_source.items() if known), most):
-        row.faults += [f"cassette {name}: {fault}" for fault in filter(None, map(_misidentified, known))]
+        row.faults += [f"cassette {name}: {fault}" for fault in filter(None, map(_is_misidentified, known))]
         row.read += 1
         row.exchanges += len(known)
         try:
@@ -181,10 +181,10 @@ def check_cassettes(source: str, most: int | None, row: CassetteRow) -> None:
             continue
         row.conversations += len(found)
         if not found:
-            row.faults.append(f"cassette {name}: nothing was said in it")
+            row.faults.append(f"cassette {name}: it has no conversation")
 
 
-def _misidentified(exchange: RecordedExchange) -> str | None:
+def _is_misidentified(exchange: RecordedExchange) -> str | None:
     """A wrongly recognised address. At a custom address, any provider may answer."""
     wire = wire_at(_url(exchange))
     if wire is None:

@@ -34,6 +34,6 @@ def test_patterns_match_the_same() -> None:
 
 @pytest.mark.parametrize("difference", DIFFERENCES, ids=lambda each: each.what)
 def test_intended_differences_still_exist(difference: Difference) -> None:
-    """One that is gone has to leave the table."""
+    """A difference that no longer exists must be removed from the table."""
     ours, theirs = difference.shown()
     assert ours != theirs

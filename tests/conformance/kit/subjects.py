@@ -51,7 +51,7 @@ def _wires(provider: str, wires: tuple[Wire, ...]) -> tuple[Wire, ...]:
 
 
 def _with_reasoning(wire: Wire) -> Wire:
-    """Thinking under another name than DeepSeek's."""
+    """Rename the field of the thinking, which has DeepSeek's name in the shared wire."""
 
     def rename(body: bytes) -> bytes:
         return body.replace(b'"reasoning_content":', b'"reasoning":')

@@ -57,7 +57,7 @@ NAMED_AS = {"thinking": ("thinking", "effort"), "effort": ("effort", "thinking")
 """Losses may have the name of a related option: to switch thinking off is the lowest effort."""
 
 ELSEWHERE = {"stream", "headers", "extra", "context", "strict_prefix"}
-"""Fields that do not ask for an answer: they say how the request is made and sent."""
+"""Fields that do not change the answer: they say how the request is made and sent."""
 
 
 def _models() -> Iterator[str]:
@@ -87,8 +87,8 @@ def _names(value: Any) -> Iterator[tuple[str, Any]]:
             yield from _names(inner)
 
 
-def _is_idle(adapter: Adapter, name: str, value: Any) -> bool:
-    """Whether nothing need be sent: the option asks for the default."""
+def _needs_no_field(adapter: Adapter, name: str, value: Any) -> bool:
+    """Whether the option requests the default, so that no field is needed."""
     abilities = adapter.capabilities
     if name in ("tool_choice", "parallel_tool_calls"):
         return not abilities.supports_tools
@@ -111,11 +111,11 @@ def test_an_option_is_sent_or_a_named_loss(model: str) -> None:
 def _is_sent_or_lost(adapter: Adapter, name: str, value: Any, wire_names: tuple[str, ...]) -> bool:
     without, _ = _body(adapter, **({"output_schema": None} if name == "output_schema" else {}))
     body, lost = _body(adapter, **{name: value})
-    said = any(reason.startswith(f"{each}: ") for reason in lost for each in NAMED_AS.get(name, (name,)))
+    is_loss = any(reason.startswith(f"{each}: ") for reason in lost for each in NAMED_AS.get(name, (name,)))
     plain = list(_names(without))
     changed = [field for field in _names(body) if field not in plain and field[0] in wire_names]
     left_out = (name, value) == ("tool_choice", "none") and "look_up" not in json.dumps(body)
-    return said or bool(changed) or left_out or _is_idle(adapter, name, value)
+    return is_loss or bool(changed) or left_out or _needs_no_field(adapter, name, value)
 
 
 @each_row("model", MODELS)
@@ -130,7 +130,7 @@ def test_all_options_at_once_make_a_request(model: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewerOptions(AdapterOptions):
-    """Options as a later version may have them."""
+    """Options of a later version."""
 
     novelty: float | None = None
     habits: tuple[str, ...] = ()
@@ -155,7 +155,7 @@ def test_an_option_that_no_adapter_knows_is_a_loss(model: str) -> None:
 
 @each_row("model", MODELS)
 def test_without_options_nothing_is_requested(model: str) -> None:
-    """No default of ours is sent, so nothing can be lost; except that some models cannot both call tools and reason."""
+    """No default is sent, so nothing can be lost; except that some models cannot both call tools and reason."""
     adapter = get_adapter(model)
     lost = _body(adapter)[1]
     assert [reason.partition(":")[0] for reason in lost] == ["effort"] * ("tools_effort" in adapter.capabilities.wire)
@@ -167,22 +167,22 @@ def test_prompt_caching_changes_markers_only(model: str) -> None:
     adapter = get_adapter(model)
     plain, _ = _body(adapter)
     marked, _ = _body(adapter, prompt_cache="1h")
-    assert _unmarked(marked) == _unmarked(plain)
+    assert _strip_markers(marked) == _strip_markers(plain)
 
 
-def _unmarked(value: Any) -> Any:
+def _strip_markers(value: Any) -> Any:
     if isinstance(value, dict):
-        kept = {name: _unmarked(inner) for name, inner in value.items() if name not in CACHES}
+        kept = {name: _strip_markers(inner) for name, inner in value.items() if name not in CACHES}
         return kept["text"] if kept.keys() == {"type", "text"} else kept
     if isinstance(value, list):
-        found = [each for each in map(_unmarked, value) if each != {}]
+        found = [each for each in map(_strip_markers, value) if each != {}]
         return found[0] if len(found) == 1 and isinstance(found[0], str) else found
     return value
 
 
 @each_row("model", MODELS)
 def test_support_for_schemas_is_declared(model: str) -> None:
-    """Native: the wire takes it; emulated: the model is prompted, as nobody can read a tool's input here."""
+    """Native: the wire has a field; emulated: the model is prompted, because the answers here have no tool input."""
     adapter = get_adapter(model)
     abilities = adapter.capabilities
     body, lost = _body(adapter, output_schema=SCHEMA)

@@ -29,13 +29,13 @@ class Rule:
     when: Callable[[RecordedExchange], bool] = _always
 
 
-def _unpaired(exchange: RecordedExchange) -> bool:
+def _has_unpaired_call(exchange: RecordedExchange) -> bool:
     """Whether the recorded body itself has a call without its result, or a result without its call."""
     faults = VALIDATORS[adapter_name(exchange)](exchange.request, foreign=False)
     return any("answer" in fault for fault in faults)
 
 
-def _rejected(exchange: RecordedExchange) -> bool:
+def _was_rejected(exchange: RecordedExchange) -> bool:
     return exchange.status in (400, 422)
 
 
@@ -81,7 +81,7 @@ RULES: tuple[Rule, ...] = (
         _EVERY,
         re.compile(r"\$\.(messages|input|contents|tools|system)\b.*|raised RequestError"),
         "the provider rejected this body: it is repaired, or refused with a typed error",
-        _rejected,
+        _was_rejected,
     ),
     Rule(
         Aspect.REQUEST,
@@ -95,7 +95,7 @@ RULES: tuple[Rule, ...] = (
         _EVERY,
         re.compile(r"\$\.(messages|input|contents)\b.*"),
         "calls and results do not pair in this body: the projection pairs them, as every provider demands",
-        _unpaired,
+        _has_unpaired_call,
     ),
     Rule(
         Aspect.RESEND,
@@ -122,7 +122,7 @@ RULES: tuple[Rule, ...] = (
         Aspect.RESEND,
         frozenset({"google", "google-vertex"}),
         re.compile(r"\$\[\]\.inlineData left out|\$\[\]\.text added"),
-        "a model that only speaks takes no sound: a note stands for what it said",
+        "a text-to-speech model accepts no audio: a note replaces its own audio",
         _is_speech_model,
     ),
 )

@@ -14,11 +14,11 @@ from tests.conformance.scope import model_name
 from tests.exchanges import RecordedExchange
 
 STREAMED_BY_PATH = frozenset({"google", "google-vertex", "bedrock"})
-"""Providers whose path says whether a stream comes back, so the body cannot tell."""
+"""Providers whose path says whether the reply streams, so the body does not show it."""
 
 
 def judge(exchange: RecordedExchange) -> Outcome:
-    """The recorded body against the body that the adapter makes from what it read."""
+    """Compare the recorded body with the adapter's own encoding of the decoded request."""
     try:
         ours, complaints = _return_trip(exchange)
     except Exception as error:
@@ -38,7 +38,7 @@ def _return_trip(exchange: RecordedExchange) -> tuple[Any, tuple[Difference, ...
 
 
 def _envelope_differences(exchange: RecordedExchange, method: str, path: str, *, stream: bool) -> Iterator[Difference]:
-    """The envelope: it must be posted to the recorded path, and say itself whether a stream comes back."""
+    """Check that the request is a POST to the recorded path, with the recorded stream flag."""
     recorded = unquote(exchange.url_path.partition("?")[0])
     if method != "POST" or not recorded.endswith(unquote(path.partition("?")[0])):
         yield Difference("envelope", f"{exchange.method} {recorded} -> {method} {path}")

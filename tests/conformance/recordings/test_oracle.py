@@ -58,7 +58,7 @@ def test_recorded_failures_are_found(read: list[tuple[RecordedExchange, Expected
 
 
 def test_stop_reasons_fit_the_reply(read: list[tuple[RecordedExchange, Expected | Failure]]) -> None:
-    """A turn that ends for its calls has some; a truncated reply is marked as such."""
+    """A reply that ends with ``tool_use`` has calls, and only a truncated one ends with ``max_tokens``."""
     for exchange, expected in read:
         if isinstance(expected, Expected):
             if expected.stop_reason == "tool_use":
@@ -70,8 +70,8 @@ def test_stop_reasons_fit_the_reply(read: list[tuple[RecordedExchange, Expected 
 def _is_misread(exchange: RecordedExchange) -> bool:
     """Whether the recordings' features miss something in a reply, or count too much.
 
-    They were not looked for in Nova's own bodies, and not all of them in interactions; they count the calls that
-    Bedrock answers itself, and the empty ones next to every reply of Snowflake's.
+    The features of Nova's own format and of interactions are incomplete. Those of Bedrock include the calls that it
+    answers itself; those of Snowflake include an empty call next to every reply.
     """
     if exchange.upstream == "snowflake" or exchange.provider == "google-interactions":
         return True

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.exchanges
 
 RANDOM_CUTTINGS = 200
 STEP = 41
-"""The default run cuts at one byte in so many, with another start in each stream."""
+"""The default run cuts at one of this many bytes, with another start in each stream."""
 
 
 @pytest.fixture(params=list(ADAPTERS))

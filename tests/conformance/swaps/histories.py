@@ -1,4 +1,4 @@
-"""Handing the history of one provider to another: the histories, and how validators judge the requests."""
+"""The history of one provider, sent to another: the histories, and the judgement of the requests by validators."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ _TOOLS = [ToolDefinition(name=name, description="A tool.", input_schema=_SCHEMA)
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A conversation to hand over. ``issuer`` is the adapter of the model that produced it."""
+    """A conversation to send to another provider. ``issuer`` is the adapter of the model that produced it."""
 
     name: str
     issuer: str

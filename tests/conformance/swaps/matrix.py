@@ -27,13 +27,13 @@ from tests.exchanges import exchanges_folder
 
 DEFAULT = 2_000
 _LEAST_GENERATED = 4
-"""One history in so many is generated even if the recordings alone would be enough."""
+"""One of this many histories is generated even if the recordings alone would be enough."""
 _WIDTH = 9
 
 
 @dataclass(slots=True)
 class MatrixCell:
-    """One source handed to one target."""
+    """All histories of one source, sent to one target."""
 
     source: str
     target: str
@@ -80,9 +80,9 @@ def format_table(cells: Sequence[MatrixCell]) -> str:
     targets = list(dict.fromkeys(cell.target for cell in cells))
     lines = [f"{'source':<18}{'tried each':>11}" + "".join(f"{target[: _WIDTH - 1]:>{_WIDTH}}" for target in targets)]
     for source in sources:
-        check_row = [by_pair[source, target] for target in targets]
-        tried = min(cell.tried for cell in check_row)
-        lines.append(f"{source:<18}{tried:>11}" + "".join(f"{cell.rejected:>{_WIDTH}}" for cell in check_row))
+        row = [by_pair[source, target] for target in targets]
+        tried = min(cell.tried for cell in row)
+        lines.append(f"{source:<18}{tried:>11}" + "".join(f"{cell.rejected:>{_WIDTH}}" for cell in row))
     whole, rejected = sum(cell.tried for cell in cells), sum(cell.rejected for cell in cells)
     return "\n".join([*lines, f"{whole} requests of {len(cells)} pairs, {rejected} rejected"])
 
@@ -93,8 +93,8 @@ def kinds(cells: Iterable[MatrixCell], shown: int) -> Iterator[str]:
     example: dict[tuple[str, str], str] = {}
     for cell in cells:
         for fault in cell.faults:
-            what = "".join("#" if letter.isdigit() else letter for letter in fault.partition(": ")[2])[:90]
-            key = (cell.target, what)
+            pattern = "".join("#" if letter.isdigit() else letter for letter in fault.partition(": ")[2])[:90]
+            key = (cell.target, pattern)
             counted[key] += 1
             example.setdefault(key, fault)
     for key, times in counted.most_common(shown):
@@ -131,7 +131,7 @@ def main() -> int:
 
 
 def check_row(source: str, targets: Sequence[str], count: int, number: int) -> list[MatrixCell]:
-    """One source for all targets, in one process: its histories are made once."""
+    """One source for all targets, in one process: so that its histories are generated once."""
     return [check_cell(source, target, count, number) for target in targets]
 
 

@@ -12,11 +12,11 @@ Only this may differ:
 must alternate, and those on which tools' answers share a message with the user's next text, put neighbours of one role
 into one item; a single text may have been a string there and is the first text of a list now.
 
-- The user's text that asks a model to continue where it cannot be last, `CONTINUE_TEXT`, gives way to the real one.
+- The user's text that asks a model to continue where it cannot be last, `CONTINUE_TEXT`, is replaced by the real one.
 
 - So does the mark ``prefix`` on an assistant's message that the model has to continue, on the wires that have one.
 
-- Converse refuses a history of calls without the tools that it calls. If none are offered, these are named, and the
+- Converse refuses a history with calls of tools that the request lacks. If none are offered, they are named, and the
 list of their names grows with the calls; if calls are forbidden, which Converse cannot express, the tools come in with
 the first call.
 """
@@ -35,13 +35,13 @@ _PRELUDE = ("system", "systemInstruction", "system_instruction", "instructions",
 _INSTRUCTING = (Role.SYSTEM, Role.DEVELOPER)
 
 _API = "api"
-"""Identified by the name of its list."""
+"""The key for the API of a request, which the name of its list identifies."""
 
 RequestParts = tuple[dict[str, Any], list[Any]]
 
 
 def split_request(body: bytes) -> RequestParts:
-    """What precedes the conversation, and its items; each is in the body byte for byte."""
+    """The fields before the conversation, and its items; the body contains the items byte for byte."""
     whole = json.loads(body)
     (listed,) = (whole[name] for name in _LISTS if name in whole)
     items = listed if isinstance(listed, list) else [listed]
@@ -77,7 +77,7 @@ def prefix_fault(shorter: RequestParts, longer: RequestParts) -> str | None:
 
 
 def _without_named_tools(prelude: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
-    """What precedes the conversation, with tools that are only named as they are named later."""
+    """The fields before the conversation. Tools that the later request only names are added."""
     before, after = ((each["toolConfig"] or {}).get("tools", []) for each in (prelude, later))
     added = after[len(before) :]
     only_named = not before or all(tool.get("toolSpec", {}).keys() == {"name", "inputSchema"} for tool in added)

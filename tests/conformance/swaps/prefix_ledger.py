@@ -1,8 +1,8 @@
 """The ledger of the prefix law: `python -m tests.conformance.swaps.prefix_ledger`, every conversation on every wire.
 
-All recorded conversations, and as many generated ones as ``--generated`` says, are handed to each target prefix by
+All recorded conversations, and the number of generated ones in ``--generated``, are sent to each target prefix by
 prefix, with one context that grows as a session's does. Each request must start with the one before it, as `prefix_law`
-says, and have the very bytes that a fresh context gives. A sample of the conversations is sent by two other processes
+defines, and have the same bytes as with a fresh context. A sample of the conversations is sent by two other processes
 as well, with other hash seeds. A row is a target: its conversations, their steps (requests that follow another one of
 the same conversation), the steps that break the law, and the requests whose bytes depend on anything but the history.
 """
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 
 from dragoman import AdapterOptions, RequestContext, ToolDefinition
 from dragoman.adapter.registry import get_adapter
-from dragoman.canonical.serialization import read_message, write_message
+from dragoman.canonical.message import read_message, write_message
 from tests.conformance.swaps.histories import (
     TARGETS,
     History,
@@ -34,13 +34,13 @@ from tests.exchanges import exchanges_folder
 
 DEFAULT = 10_000
 SAMPLE = 12
-"""One conversation in so many is sent by other processes too, among those with options that any request has."""
+"""One of this many generated conversations is sent by other processes too."""
 _SEEDS = ("1", "2")
 
 
 @dataclass(slots=True)
 class PrefixRow:
-    """One target. ``unlike``: requests that differ from the bytes of a fresh context, or of another process."""
+    """One target. ``differing`` counts requests whose bytes differ in a fresh context or another process."""
 
     target: str
     conversations: int = 0
@@ -86,7 +86,7 @@ def check_growth(history: History, target: str, row: PrefixRow) -> None:
 
 
 def conversations(source: str, count: int, number: int = 0) -> tuple[list[History], list[History]]:
-    """The recorded conversations of a source, and so many generated ones."""
+    """The recorded conversations of a source, and ``count`` generated ones."""
     has_recordings = (exchanges_folder() / f"{source}.jsonl.gz").is_file()
     recorded_ones = list(recorded_histories(source, prefixes=False)) if has_recordings else []
     mixed = recorded_messages(source) if has_recordings else ()
@@ -94,7 +94,7 @@ def conversations(source: str, count: int, number: int = 0) -> tuple[list[Histor
 
 
 def check_source(source: str, count: int, number: int, targets: Sequence[str]) -> list[PrefixRow]:
-    """One source on all targets, in one process: its conversations are made once."""
+    """One source on all targets, in one process, so that its conversations are generated once."""
     logging.getLogger("dragoman").setLevel(logging.CRITICAL)  # losses are expected here
     recorded_ones, generated_ones = conversations(source, count, number)
     found = [PrefixRow(target) for target in targets]
@@ -139,7 +139,7 @@ def digests(histories: Sequence[History], targets: Sequence[str]) -> dict[str, l
 
 
 def write(history: History) -> dict[str, object]:
-    """A generated history as JSON, with options that any request has."""
+    """A generated history as JSON. Its options are the defaults."""
     return {
         "name": history.name,
         "issuer": history.issuer,
@@ -155,12 +155,12 @@ def read(given: dict[str, list[str]]) -> History:
 
 
 def format_table(found: Sequence[PrefixRow]) -> Iterator[str]:
-    yield f"{'target':<22}{'conversations':>14}{'steps':>10}{'broken':>8}{'unlike':>8}"
+    yield f"{'target':<22}{'conversations':>14}{'steps':>10}{'broken':>8}{'differing':>10}"
     total = PrefixRow("all")
     for row in found:
         total.add(row)
     for row in (*found, total):
-        yield f"{row.target:<22}{row.conversations:>14}{row.steps:>10}{row.broken:>8}{row.differing:>8}"
+        yield f"{row.target:<22}{row.conversations:>14}{row.steps:>10}{row.broken:>8}{row.differing:>10}"
 
 
 def main() -> int:

@@ -36,7 +36,7 @@ def test_requests_only_grow(target: str) -> None:
 
 
 def test_allowed_differences_are_told_from_others() -> None:
-    """The measure itself: items grow at their end, a stand-in gives way, and nothing else changes."""
+    """The check itself: items may grow at their end, placeholders may be replaced, nothing else may change."""
 
     def request_parts(*items: object, system: str | None = None) -> tuple[dict[str, object], list[object]]:
         return {"system": system, "toolConfig": None}, list(items)

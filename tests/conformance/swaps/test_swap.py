@@ -21,7 +21,7 @@ from tests.exchanges import exchanges_folder, load_or_skip
 
 SOURCES = (*ADAPTERS, "local")
 _SHARE, _SAMPLE = 2, 30
-"""One recorded history in so many goes to a target, exhaustively and by default."""
+"""One of this many recorded histories is sent to a target, exhaustively and by default."""
 _GENERATED = 20
 """For each pair of a source and a target; `python -m tests.conformance.swaps.matrix` tries thousands."""
 
@@ -35,7 +35,7 @@ def test_every_recorded_conversation_fits_every_other_wire(source: str, exhausti
     other target; `python -m tests.conformance.swaps.matrix` hands all of them to all.
     """
     load_or_skip(source)
-    histories = _recorded(source)
+    histories = _recorded_histories(source)
     assert histories
     share = _SHARE if exhaustive else _SAMPLE
     first = list(ADAPTERS).index(source)
@@ -45,17 +45,17 @@ def test_every_recorded_conversation_fits_every_other_wire(source: str, exhausti
 @pytest.mark.parametrize("source", SOURCES)
 def test_faulty_sessions_fit_every_other_wire(source: str, exhaustive: bool) -> None:
     """Broken turns, orphans, double and look-alike ids, media everywhere: the request is still accepted."""
-    histories = _generated(source)[: None if exhaustive else 5]
+    histories = _generated_histories(source)[: None if exhaustive else 5]
     _assert_accepted(source, lambda _: histories)
 
 
 @cache
-def _recorded(source: str) -> tuple[History, ...]:
+def _recorded_histories(source: str) -> tuple[History, ...]:
     return tuple(recorded_histories(source, prefixes=True))
 
 
 @cache
-def _generated(source: str) -> tuple[History, ...]:
+def _generated_histories(source: str) -> tuple[History, ...]:
     mixed = recorded_messages(source) if (exchanges_folder() / f"{source}.jsonl.gz").is_file() else ()
     return tuple(generated_histories(source, _GENERATED, mixed=mixed))
 

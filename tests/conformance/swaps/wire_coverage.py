@@ -85,7 +85,7 @@ def _missing(block: ContentBlock, sent_text: str, calls: list[tuple[str, Any]], 
 
 
 def _encodings(block: Media) -> Iterator[str]:
-    """A medium as it is, in the other alphabet of base64, which Google's own clients write, and a text as such."""
+    """A medium unchanged, in the URL-safe base64 of Google's own clients, and text as it is."""
     data = block.source.data
     yield data
     yield data.translate(str.maketrans("+/", "-_")).rstrip("=")
@@ -106,7 +106,7 @@ def _answers(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _values(answers: Sequence[dict[str, Any]]) -> Iterator[Any]:
-    """The only value under a name that means a plain answer."""
+    """The only value, if its name means a plain answer."""
     for answer in answers:
         if len(answer) == 1:
             yield from answer.values()
@@ -166,7 +166,7 @@ def _calls(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _input(arguments: Any) -> Any:
-    """Arguments as an object; a text that is none stands for itself."""
+    """Arguments as an object; text that is not an object is kept as text."""
     try:
         return json.loads(arguments) if isinstance(arguments, str) else arguments
     except ValueError:

@@ -142,7 +142,7 @@ def format_table(errors: Mapping[str, Sequence[float]]) -> str:
 
 def errors(provider: str, every: int = 1) -> list[float]:
     """The errors of the judged requests, of one in ``every``, with the adapter's model rows."""
-    return [sample.error(_declared(sample.model)) for sample in recorded_samples(provider, every)]
+    return [sample.error(_declared_models(sample.model)) for sample in recorded_samples(provider, every)]
 
 
 def cross_validate() -> dict[str, list[float]]:
@@ -153,13 +153,13 @@ def cross_validate() -> dict[str, list[float]]:
         weights = fit_weights(sample for _, sample in everything if sample.fold != fold)
         for provider, sample in everything:
             if sample.fold == fold:
-                rule = _declared(sample.model).image
+                rule = _declared_models(sample.model).image
                 found[provider].append(sample.error(Weights(**{**weights[sample.tokenizer], "image": rule})))
     return found
 
 
 @cache
-def _declared(model: str) -> Weights:
+def _declared_models(model: str) -> Weights:
     return weights_for(model, create_adapter(model).capabilities.token_estimate)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 _ROUNDS = 40
 _LEAST = 0.02
-"""Relative errors below it count the same: a fit should not chase single tokens."""
+"""Smaller relative errors count the same: single tokens should not influence the fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,33 +23,33 @@ class Sample:
 
 
 def fit(samples: Sequence[Sample], start: Sequence[float], reach: Sequence[float], pull: float) -> list[float]:
-    """The weights. ``reach`` is the scale of the distance from ``start`` for each; ``pull`` is its weight."""
+    """Return the weights. ``reach`` is the scale of the distance from ``start`` for each; ``pull`` is its influence."""
     weights = list(start)
     rows = [
         ([(place, value / sample.tokens) for place, value in enumerate(sample.features) if value], sample.times**0.5)
         for sample in samples
     ]
-    drawn = [pull / far**2 for far in reach]
-    for turn in range(_ROUNDS):
-        least = max(_LEAST, 0.5 * 0.8**turn)
+    pulls = [pull / distance**2 for distance in reach]
+    for number in range(_ROUNDS):
+        least = max(_LEAST, 0.5 * 0.8**number)
         matrix = [[0.0] * len(start) for _ in start]
-        target = [draw * at for draw, at in zip(drawn, start, strict=True)]
-        for place, draw in enumerate(drawn):
-            matrix[place][place] = draw
-        for row, times in rows:
+        target = [strength * weight for strength, weight in zip(pulls, start, strict=True)]
+        for place, strength in enumerate(pulls):
+            matrix[place][place] = strength
+        for row, frequency in rows:
             ratio = sum(weights[place] * value for place, value in row)
-            counts = times / (max(abs(ratio - 1), least) * max(ratio, 1))
+            row_weight = frequency / (max(abs(ratio - 1), least) * max(ratio, 1))
             for place, value in row:
-                target[place] += counts * value
+                target[place] += row_weight * value
                 line = matrix[place]
-                for other, value_there in row:
-                    line[other] += counts * value * value_there
+                for other, other_value in row:
+                    line[other] += row_weight * value * other_value
         weights = _not_negative(matrix, target)
     return weights
 
 
 def _not_negative(matrix: Sequence[Sequence[float]], target: Sequence[float]) -> list[float]:
-    """The solution of the equations; negative values are set to 0, and the rest is solved again."""
+    """Solve the equations; negative values are set to 0, and the others are solved again."""
     kept = list(range(len(target)))
     while True:
         found = _solve([[matrix[row][column] for column in kept] for row in kept], [target[row] for row in kept])
@@ -62,7 +62,7 @@ def _not_negative(matrix: Sequence[Sequence[float]], target: Sequence[float]) ->
 
 
 def _solve(matrix: list[list[float]], target: list[float]) -> list[float]:
-    """Gauss; the matrix is symmetric and positive definite, so no pivoting is needed."""
+    """Solve by Gaussian elimination; the matrix is symmetric and positive definite, so no pivoting is needed."""
     size = len(target)
     for pivot in range(size):
         for row in range(pivot + 1, size):

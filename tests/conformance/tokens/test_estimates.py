@@ -12,7 +12,7 @@ from tests.exchanges import load_or_skip
 
 _ENOUGH = 30
 _SAMPLE = 3
-"""The default run judges one request in so many."""
+"""The default run judges one of this many requests."""
 
 
 @pytest.mark.exchanges
@@ -20,7 +20,7 @@ _SAMPLE = 3
 def test_half_of_the_estimates_are_within_a_tenth(
     provider: str, caplog: pytest.LogCaptureFixture, exhaustive: bool
 ) -> None:
-    """The aim is 10 % (docs/reference/contract.md#estimates); what a provider adds unseen keeps some further away."""
+    """The aim is 10 % (docs/reference/contract.md#estimates). Text that a provider adds makes some estimates worse."""
     load_or_skip(provider)
     caplog.set_level(logging.CRITICAL)
     found = errors(provider, every=1 if exhaustive else _SAMPLE)

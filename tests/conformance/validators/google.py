@@ -9,7 +9,7 @@ _Faults = Iterator[str]
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
-"""In either alphabet."""
+"""In the standard and in the URL-safe alphabet."""
 _FLAGS = {"thought", "thoughtSignature", "mediaResolution", "videoMetadata", "partMetadata"}
 _FOREIGN = {
     "user": {"text", "inlineData", "fileData", "functionResponse"},
@@ -25,13 +25,13 @@ _FIELDS = {
 
 def faults(body: dict[str, Any], *, foreign: bool) -> _Faults:
     """All faults of a body; ``foreign``: another provider produced the history."""
-    body = _camel(body)
+    body = _to_camel_case(body)
     yield from (f"{name} is no parameter" for name in body if name not in _FIELDS)
     yield from _tools(body)
     instruction = body.get("systemInstruction") or {"parts": [{"text": ""}]}
     for part in _parts(instruction):
         if not isinstance(part.get("text"), str):
-            yield "the instruction holds something that is no text"
+            yield "the instruction has a part that is not text"
     contents = body.get("contents")
     if not contents:
         yield "contents is empty"
@@ -51,10 +51,10 @@ def faults(body: dict[str, Any], *, foreign: bool) -> _Faults:
     yield from _pairs(contents)
 
 
-def signed(body: dict[str, Any], *, foreign: bool) -> _Faults:
+def faults_with_signatures(body: dict[str, Any], *, foreign: bool) -> _Faults:
     """As Gemini 3 requires: the first call of every step carries a signature."""
     yield from faults(body, foreign=foreign)
-    for content in _camel(body).get("contents") or ():
+    for content in _to_camel_case(body).get("contents") or ():
         calls = [part for part in _parts(content) if "functionCall" in part]
         if foreign and calls and "thoughtSignature" not in calls[0]:
             yield "the first call of a step has no signature"
@@ -81,10 +81,10 @@ def _part(role: str, part: dict[str, Any], *, foreign: bool) -> _Faults:
             yield "an empty text of foreign origin"
     match kind:
         case "text" if not isinstance(part.get("text", ""), str):
-            yield "a text that is none"
+            yield "a text that is not a string"
         case "inlineData":
             if not (part[kind].get("mimeType") and is_base64(part[kind].get("data", ""))):
-                yield "inline data without a type, or that is no base64"
+                yield "inline data without a type, or that is not base64"
         case "fileData" if not part[kind].get("fileUri"):
             yield "a file without a URI"
         case "functionCall":
@@ -147,17 +147,17 @@ def _tools(body: dict[str, Any]) -> _Faults:
 _TOOLS_OWN = {"args", "response", "parameters", "parametersJsonSchema", "responseSchema", "responseJsonSchema"}
 
 
-def _camel(value: Any) -> Any:
-    """Names in camelCase, except those that belong to a tool or a schema."""
+def _to_camel_case(value: Any) -> Any:
+    """Convert names to camelCase, except those that belong to a tool or a schema."""
     if isinstance(value, list):
-        return [_camel(item) for item in value]
+        return [_to_camel_case(item) for item in value]
     if not isinstance(value, dict):
         return value
     named = {re.sub("_([a-z])", lambda found: found[1].upper(), name): inner for name, inner in value.items()}
-    return {name: inner if name in _TOOLS_OWN else _camel(inner) for name, inner in named.items()}
+    return {name: inner if name in _TOOLS_OWN else _to_camel_case(inner) for name, inner in named.items()}
 
 
 def is_base64(text: str) -> bool:
     """Whether a text can be base64, as far as recordings show it."""
-    # Recordings truncate long base64 anywhere, with a mark that is none: only the alphabet can be checked.
+    # Recordings truncate long base64 anywhere and add a mark that is not base64: only the alphabet can be checked.
     return _BASE64.fullmatch(text.removesuffix("...TRIMMED")) is not None

@@ -325,7 +325,7 @@ def _openai_tool(function: dict[str, Any]) -> _Faults:
 
 
 def _openai_call(call_id: Any, name: Any, arguments: Any, *, foreign: bool) -> _Faults:
-    """A model's own malformed arguments are accepted as they are; from elsewhere they must be an object."""
+    """A model's own malformed arguments are accepted as they are; foreign ones must be an object."""
     yield from _call(call_id, name, re.compile(rf".{{1,{_OPENAI_ID_LENGTH}}}"), _OPENAI_NAME)
     try:
         is_object = isinstance(json.loads(arguments), dict)
@@ -357,7 +357,7 @@ VALIDATORS: dict[str, Callable[..., _Faults]] = {
     "openai-chat": chat,
     "ollama": ollama,
     **compatible.validators(chat, responses),
-    "google": google_rules.signed,
+    "google": google_rules.faults_with_signatures,
     "google-vertex": google_rules.faults,
     "google-interactions": interactions_rules.faults,
     "cohere": cohere_rules.faults,

@@ -35,7 +35,7 @@ NEWER: dict[str, dict[str, str]] = {
 
 @cache
 def validators() -> dict[str, Callable[[dict[str, Any]], _Faults]]:
-    """By adapter; the SDKs are imported when first asked for."""
+    """By adapter; each SDK is imported when it is first needed."""
     from anthropic.types.message_create_params import MessageCreateParamsNonStreaming, MessageCreateParamsStreaming
     from openai.types.chat import completion_create_params as chat
     from openai.types.responses import response_create_params as responses
@@ -53,7 +53,7 @@ def validators() -> dict[str, Callable[[dict[str, Any]], _Faults]]:
 
 
 def faults(adapter: str, body: dict[str, Any]) -> _Faults:
-    """How a body violates the types of a provider's SDK; nothing if there is no official type of it."""
+    """How a body violates the types of a provider's SDK; nothing if the SDK has no type for it."""
     judge = validators().get(adapter)
     return judge(body) if judge else iter(())
 

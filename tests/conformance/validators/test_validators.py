@@ -20,7 +20,7 @@ ACCEPTED = 0.99
 WITHOUT_RESULTS = ("google-interactions",)
 """Providers of which no recorded request holds both a call and its result."""
 
-_OF_THE_TARGET = ("is no parameter", "the last message is the assistant's")
+_FAULTS_OF_SOME_MODELS = ("is no parameter", "the last message is the assistant's")
 
 
 @pytest.fixture(params=list(ADAPTERS))
@@ -36,7 +36,7 @@ def accepted(request: pytest.FixtureRequest) -> list[RecordedExchange]:
 def _faults(adapter: str, body: dict[str, Any]) -> list[str]:
     """Faults that hold for any model of the provider."""
     found = VALIDATORS[adapter](body, foreign=False)
-    return [fault for fault in found if not any(mark in fault for mark in _OF_THE_TARGET)]
+    return [fault for fault in found if not any(mark in fault for mark in _FAULTS_OF_SOME_MODELS)]
 
 
 def test_accepted_requests_have_no_fault(accepted: list[RecordedExchange]) -> None:
@@ -73,7 +73,7 @@ def _signs_for_others(exchange: RecordedExchange) -> bool:
     return bool(found) and set(found) == {NO_SIGNATURE}
 
 
-_KEPT = ("previous_response_id", "previous_interaction_id", "conversation")
+_STORED_HISTORY = ("previous_response_id", "previous_interaction_id", "conversation")
 _RESULTS = ("function_call_output", "function_result")
 
 
@@ -85,7 +85,7 @@ def _without_results(body: dict[str, Any]) -> dict[str, Any] | None:
     """The body without its tool results; None if it has none, or if the provider stores their calls."""
     broken = copy.deepcopy(body)
     if "input" in broken:
-        if not isinstance(broken["input"], list) or any(name in broken for name in _KEPT):
+        if not isinstance(broken["input"], list) or any(name in broken for name in _STORED_HISTORY):
             return None
         broken["input"] = [item for item in broken["input"] if item.get("type") not in _RESULTS]
     elif "contents" in broken:

@@ -1,6 +1,6 @@
 """The hardening tables: how many cases are promised, how many there are, and whether their tests pass.
 
-`python -m tests.laws --tables`. Cases made by a loop are counted where they happen, by the name of what happens.
+`python -m tests.laws --tables`. Where a test tries its cases in a loop, the rounds of the loop are counted.
 """
 
 import inspect
@@ -150,7 +150,7 @@ def check_tables() -> Iterator[TableResult]:
 def lines(rows: list[TableResult]) -> Iterator[str]:
     yield f"{'table':<20}{'promised':>9}{'cases':>8}{'tests':>8}{'failed':>8}{'seconds':>9}"
     for row in rows:
-        short = "" if row.enough else "  NOT ENOUGH"
+        short = "" if row.enough else "  TOO FEW OR FAILED"
         yield (
             f"{row.table.name:<20}{row.table.promised:>9}{row.cases:>8}{row.passed + row.failed:>8}{row.failed:>8}"
             f"{row.seconds:>9.1f}{short}"

@@ -16,8 +16,7 @@ from dragoman.adapter.registry import adapter_class, get_adapter, providers
 from dragoman.adapter.replies.error_context import Failure
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.blocks import ToolUseBlock
-from dragoman.canonical.message import Message
-from dragoman.canonical.serialization import read_message
+from dragoman.canonical.message import Message, read_message
 from dragoman.testing.faults.server import FaultyServer, ReceivedRequest, json_reply
 from dragoman.tools import calls
 from dragoman.tools.toolbox import Toolbox
@@ -29,7 +28,7 @@ from tests.sampling import sample
 from tests.tables import each_row
 from tests.unit.transport.drivers import BODY, PlainAdapter
 
-SAID = [Message.user("hi")]
+MESSAGES = [Message.user("hi")]
 PLAIN = "plain-model"
 NO_RETRY = RetryPolicy(max_retries=0)
 CARRIED = [name for name in providers() if adapter_class(name).transport == "http"]
@@ -47,7 +46,7 @@ def server() -> Any:
 def request_to(provider: str, model: str, *, stream: bool, **options: Any) -> WireRequest:
     context = RequestContext(model="any:thing")
     adapter = adapter_class(provider)(model)
-    return adapter.to_wire(SAID, [], AdapterOptions(stream=stream, max_output_tokens=9, context=context, **options))
+    return adapter.to_wire(MESSAGES, [], AdapterOptions(stream=stream, max_output_tokens=9, context=context, **options))
 
 
 def send_and_capture(

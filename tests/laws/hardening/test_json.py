@@ -17,8 +17,7 @@ from dragoman.adapter.errors import ConfigurationError, DragomanError, Malformed
 from dragoman.adapter.registry import adapter_class
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete
-from dragoman.canonical.message import Message
-from dragoman.canonical.serialization import read_message, write_message
+from dragoman.canonical.message import Message, read_message, write_message
 from dragoman.canonical.usage import TokenUsage
 from dragoman.pricing import PriceTable
 from dragoman.session import Session
@@ -95,7 +94,7 @@ def test_the_wires_are_as_the_adapters_read_them(wire: WireTemplate) -> None:
 
 @every_wire
 def test_a_bomb_in_a_whole_reply(wire: WireTemplate, exhaustive: bool) -> None:
-    """As the body and at every place of it, it is a message or a DragomanError."""
+    """As the body, and at every place in the body: the result is a message or a DragomanError."""
     adapter = adapter_class(wire.provider)("m")
     for bomb, place in bomb_places(wire, "body", exhaustive):
         body = bomb.value if place == "body" else wire.reply(place, bomb.value)

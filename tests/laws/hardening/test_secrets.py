@@ -1,4 +1,4 @@
-"""One key in every place where people put keys, and no text of ours that shows it."""
+"""One key in every place where people put keys, and no text of the library that shows it."""
 
 # ruff: noqa: PT017 -- most cases may end either way, and an error is judged where it is caught.
 
@@ -25,7 +25,7 @@ from dragoman.transport.credentials import Credentials
 from tests.unit.transport.drivers import ADAPTER, BODY
 
 CANARY = "sk-canary-7b1e0c5d9f3a4468"
-"""It looks like a key: it is masked even if nobody declared it as one."""
+"""It looks like a key, so it is masked even if it is not declared as one."""
 ADAPTERS = [kind("m") for name in providers() if (kind := adapter_class(name)).transport == "http"]
 ECHOES = [
     HttpReply(status=401, body=f'{{"error":{{"message":"Incorrect API key provided: {CANARY}."}}}}'.encode()),

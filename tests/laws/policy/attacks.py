@@ -107,7 +107,7 @@ def _delete(shown: Extensions, path: Path, value: Value) -> Any:
 
 
 def _force_attribute(shown: Extensions, path: Path, value: Value) -> Any:
-    """Around the guards of models and containers."""
+    """Bypasses the guards of models and containers."""
     holder, name, new = _holder(shown, path, value)
     if isinstance(holder, FrozenModel):
         object.__setattr__(holder, name, new)
@@ -134,7 +134,7 @@ def _state(shown: Extensions, path: Path, value: Value) -> Any:
 
 
 def _rebuild(build: Callable[[FrozenModel, dict[str, Any]], Any]) -> Attack:
-    """Every model on the path is made again, with the change inside."""
+    """Rebuilds every model on the path, with the change inside."""
 
     def attack(shown: Extensions, path: Path, value: Value) -> Any:
         new = value(value_at(shown, path))
@@ -152,7 +152,7 @@ def _rebuild(build: Callable[[FrozenModel, dict[str, Any]], Any]) -> Attack:
 
 
 def _unfreeze(shown: Extensions, path: Path, value: Value) -> Any:
-    """Every model on the path becomes one of a mutable class."""
+    """Replaces every model on the path by one of a mutable class."""
 
     def build(holder: FrozenModel, change: dict[str, Any]) -> Any:
         loose: Any = type("Loose", (type(holder),), {"model_config": {"frozen": False}, "__module__": __name__})

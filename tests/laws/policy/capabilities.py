@@ -61,13 +61,13 @@ def _error_texts(shown: Extensions, granted: frozenset[Capability]) -> str:
 
 
 @cache
-def _forged(index: int) -> dict[str, Any]:
+def _forge(index: int) -> dict[str, Any]:
     made = Extensions.model_validate(FORGERIES[index])
     return {name: getattr(made, name) for name in made.model_fields_set}
 
 
 def _valid(forgery: dict[str, Any]) -> dict[str, Any]:
-    return _forged(FORGERIES.index(forgery))
+    return _forge(FORGERIES.index(forgery))
 
 
 WAYS: dict[str, Callable[[Extensions, frozenset[Capability]], str]] = {

@@ -1,4 +1,4 @@
-"""Histories as one provider's models leave them: its ids, its thinking, its native blocks, and all that can go wrong.
+"""Histories as one provider's models leave them: its ids, its thinking, its native blocks, and all possible faults.
 
 A `Source` describes a provider's own messages. `histories_of` combines scenes of them: whole and broken turns, answers
 that are missing, double or orphans, ids that repeat or look alike, media everywhere.
@@ -253,7 +253,7 @@ def _scenes(source: Source) -> SearchStrategy[list[Message]]:
 
 @st.composite
 def histories_of(draw: st.DrawFn, source: Source, max_scenes: int = 6) -> list[Message]:
-    """A history that one provider's model took part in, as bad as possible. It is never empty."""
+    """A history with one provider's model, with any faults. It is never empty."""
     scenes = draw(st.lists(_scenes(source), min_size=1, max_size=max_scenes))
     messages = [message for scene in scenes for message in scene]
     return [message.model_copy(update={"id": f"{index:026d}"}) for index, message in enumerate(messages)]

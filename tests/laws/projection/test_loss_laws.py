@@ -18,7 +18,7 @@ targets = pytest.mark.parametrize("target", list(TARGETS))
 
 @st.composite
 def two_model_histories(draw: st.DrawFn, target: str) -> list[Message]:
-    """Histories of two models, one of them often the target's own: whole and broken turns, media, channels."""
+    """Histories of two models, often with the target's own model: whole and broken turns, media, channels."""
     own = target_adapter(target)
     names = st.sampled_from(sorted(SOURCES))
     first, second = (draw(names | st.just(own) if own in SOURCES else names) for _ in range(2))
@@ -32,7 +32,7 @@ def two_model_histories(draw: st.DrawFn, target: str) -> list[Message]:
 def test_no_loss_exactly_if_everything_comes_back(target: str, history: list[Message]) -> None:
     """A difference without a loss would be silent; a loss without a difference would be a false alarm.
 
-    Additions that a wire requires, such as a word that stands for a missing signature, are no difference.
+    Additions that a wire requires, such as a placeholder for a missing signature, are no difference.
     """
     trip = RoundTrip.of(get_adapter(TARGETS[target]), history)
     assert trip.unchanged == (not [loss for loss in trip.losses if loss.message_id]), trip

@@ -1,4 +1,4 @@
-"""The prefix ledger: what becomes void if something before signed thinking changes, reported before it is sent."""
+"""The prefix ledger: signed thinking that is void after a change of earlier content is reported before it is sent."""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from dragoman import (
 )
 from dragoman.adapter.errors import CriticalLossError, ProjectionError
 from dragoman.adapter.losses import LossKind
-from dragoman.canonical.serialization import read_message, write_message
+from dragoman.canonical.message import read_message, write_message
 
 MODEL = "anthropic:claude-opus-5-5"
 TOOL = ToolDefinition(name="read_file", description="Reads.")
@@ -108,7 +108,7 @@ def test_the_provider_is_asked_to_drop_void_thinking(conversation: SignedConvers
 
 
 def test_in_strict_mode_the_request_is_refused(conversation: SignedConversation) -> None:
-    """Naming the message, and before anything is sent."""
+    """The error names the message, and nothing is sent."""
     assert conversation.wire(strict_prefix=True).body
     conversation.tools = ()
     with pytest.raises(ProjectionError, match=conversation.messages[2].id):
@@ -136,7 +136,7 @@ def test_models_without_prefix_binding_are_not_watched() -> None:
 
 
 def test_a_swap_to_another_model_and_back_voids_nothing(conversation: SignedConversation) -> None:
-    """What another provider said in between comes after the signed thinking."""
+    """The other provider's replies come after the signed thinking."""
     conversation.messages.append(
         Message.assistant(
             [ThinkingBlock(text="Hm", signature="theirs"), TextBlock(text="4.")],

@@ -23,8 +23,7 @@ from dragoman.canonical.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from dragoman.canonical.message import Message, Role
-from dragoman.canonical.serialization import write_message
+from dragoman.canonical.message import Message, Role, write_message
 from dragoman.testing.strategies import histories
 from tests.laws.projection.targets import TARGETS
 
@@ -37,7 +36,7 @@ def each_target() -> Iterator[Target]:
 
 
 def as_messages(projection: Projection) -> list[Message]:
-    """The turns as a history of their own."""
+    """The turns as a history."""
     return [
         Message(
             id=f"turn-{index}",
@@ -89,7 +88,7 @@ def test_projection_is_deterministic_and_leaves_the_history_alone(history: list[
 
 @given(history=histories())
 def test_projection_is_idempotent(history: list[Message]) -> None:
-    """What fits a model once fits it as it is."""
+    """A request that fits a model is not changed again."""
     for target in each_target():
         once = project(history, target)
         if joined_messages(once) and len({message.metadata.model for message in history}) > 1:
@@ -223,7 +222,7 @@ def is_renamed_result(original: ContentBlock, sent: ContentBlock | None) -> bool
 
 @given(history=histories())
 def test_a_longer_history_only_appends(history: list[Message]) -> None:
-    """Only placeholder turns at the very end (an interrupted result, a request to continue) give way to what comes
+    """Only placeholder turns at the very end (an interrupted result, a request to continue) are replaced by what comes
     later.
 
     A message of the assistant that joins the one before it makes that one longer.

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dragoman import AdapterOptions, Message, RequestContext, ToolDefinition
 from dragoman.adapter.registry import get_adapter
-from dragoman.canonical.serialization import write_message
+from dragoman.canonical.message import write_message
 from tests.conformance.swaps.histories import TARGETS
 from tests.conformance.swaps.prefix_law import prefix_fault, prefixes, split_request
 from tests.laws.projection.sources import SOURCES, histories_of
@@ -65,7 +65,7 @@ def test_caches_of_a_session_do_not_show(target: str, history: list[Message]) ->
 def test_a_swap_there_and_back_changes_nothing(
     target: str, history: list[Message], other: str, data: st.DataObject
 ) -> None:
-    """A model that gets its conversation back after another one had it receives the very same bytes."""
+    """After a swap to another model and back, the first model receives the same bytes."""
     note(f"by way of {other}")
     first = data.draw(st.integers(1, len(history)))
     stayed, left = (RequestContext(model=TARGETS[target]) for _ in range(2))
@@ -79,7 +79,7 @@ def test_a_swap_there_and_back_changes_nothing(
 @few
 @given(history=source_histories)
 def test_a_request_that_was_read_is_written_again_unchanged(target: str, history: list[Message]) -> None:
-    """What fits a model once fits it as it is."""
+    """A request that fits a model is not changed again."""
     body = encode_request(target, history)
     adapter = get_adapter(TARGETS[target])
     messages, tools, options = adapter.from_wire_request(body, RequestContext(model=TARGETS[target]))
@@ -89,7 +89,7 @@ def test_a_request_that_was_read_is_written_again_unchanged(target: str, history
 
 PROGRAM = """
 import hashlib, json, sys
-from dragoman.canonical.serialization import read_message
+from dragoman.canonical.message import read_message
 from tests.laws.projection.test_swap_laws import TARGETS, encode_request
 histories = [[read_message(message) for message in history] for history in json.load(sys.stdin)]
 requests = [encode_request(target, each) for target in TARGETS for each in histories]

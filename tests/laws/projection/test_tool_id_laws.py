@@ -22,7 +22,7 @@ calls = st.lists(st.tuples(providers, natives), max_size=12)
 """The issuer of a call and its id: empty and repeated ones included."""
 
 
-def received(issued: list[tuple[str, str]]) -> tuple[ToolIdMap, list[str]]:
+def receive_all(issued: list[tuple[str, str]]) -> tuple[ToolIdMap, list[str]]:
     ids = ToolIdMap()
     return ids, [ids.receive(provider, native) for provider, native in issued]
 
@@ -45,15 +45,15 @@ def test_sets_of_ids_are_the_same_in_other_processes() -> None:
 @given(issued=calls, target=providers)
 def test_ids_are_injective_both_ways(issued: list[tuple[str, str]], target: str) -> None:
     """Two calls never share an id, neither ours nor that of a target."""
-    ids, canonical = received(issued)
+    ids, canonical = receive_all(issued)
     sent = [ids.id_for(one, target, RULES[target]) for one in canonical]
     assert len(set(canonical)) == len(set(sent)) == len(issued)
 
 
 @given(issued=calls, target=providers)
 def test_foreign_ids_are_legal_and_the_issuer_gets_its_own(issued: list[tuple[str, str]], target: str) -> None:
-    """The first call of an id goes back under it, whatever it looks like; all others get an id by the rule."""
-    ids, canonical = received(issued)
+    """The first call with an id is sent back with it, in any form; all others get an id by the rule."""
+    ids, canonical = receive_all(issued)
     rule = RULES[target]
     returned: set[str] = set()
     for one, (issuer, native) in zip(canonical, issued, strict=True):
@@ -74,7 +74,7 @@ def test_an_id_never_changes_once_sent(
 
     It belongs to its call for good: calls after the restart get others.
     """
-    ids, canonical = received(issued)
+    ids, canonical = receive_all(issued)
     sent = {one: ids.id_for(one, target, RULES[target]) for one in canonical}
     restored = ToolIdMap.load(json.loads(json.dumps(ids.dump())))
     new = [restored.receive(provider, native) for provider, native in later]
@@ -88,7 +88,7 @@ def test_an_id_never_changes_once_sent(
 @given(issued=calls, target=providers)
 def test_a_generated_id_needs_no_memory(issued: list[tuple[str, str]], target: str) -> None:
     """An id that is generated follows from the canonical id only: losing the map is harmless."""
-    ids, canonical = received([call for call in issued if call[0] != target])
+    ids, canonical = receive_all([call for call in issued if call[0] != target])
     for one in canonical:
         assert ids.id_for(one, target, RULES[target]) == ToolIdMap().id_for(one, target, RULES[target])
 
@@ -96,7 +96,7 @@ def test_a_generated_id_needs_no_memory(issued: list[tuple[str, str]], target: s
 @given(native=natives.filter(bool), repeats=st.integers(2, 5))
 def test_a_repeated_id_means_another_call(native: str, repeats: int) -> None:
     """A provider that reuses its ids, as some count from zero in every reply, gets two separate calls."""
-    ids, canonical = received([("mistral", native)] * repeats)
+    ids, canonical = receive_all([("mistral", native)] * repeats)
     assert len(set(canonical)) == repeats
     assert ids.find("mistral", native) == canonical[-1]
     assert [ids.native_id(one, "mistral") for one in canonical] == [native] * repeats
@@ -113,7 +113,7 @@ def test_a_native_id_is_reserved_for_its_call() -> None:
 
 def test_an_empty_id_is_no_id() -> None:
     """A call without an id is sent with a generated one, and is not found by the empty text."""
-    ids, (first, second) = received([("ollama", ""), ("ollama", "")])
+    ids, (first, second) = receive_all([("ollama", ""), ("ollama", "")])
     assert first != second
     assert ids.find("ollama", "") is None
     assert ids.native_id(first, "ollama") is None

@@ -42,12 +42,12 @@ def declared_rules() -> dict[str, ToolIdRule]:
 
 
 def all_rules() -> dict[str, ToolIdRule]:
-    """Those that adapters declare, and the extremes that the laws invent, by owner."""
+    """The rules that adapters declare, and the extremes that the laws add, by owner."""
     return {**RULES, **declared_rules()}
 
 
 def id_sets(number: int, seed: int) -> Iterator[tuple[IdSet, IdSet]]:
-    """So many sets, each with the calls that come after a restart."""
+    """``number`` sets, each with the calls that come after a restart."""
     dice = random.Random(seed)
     issuers = sorted(all_rules())
 
@@ -73,7 +73,7 @@ def id_sets(number: int, seed: int) -> Iterator[tuple[IdSet, IdSet]]:
 
 
 def issue_ids(issued: IdSet) -> tuple[ToolIdMap, list[str]]:
-    """The map of a session, and our ids for its calls."""
+    """The id map of a session, and our ids for its calls."""
     numbers = count(1)
     ids = ToolIdMap(lambda: f"tu_{format_ulid(next(numbers))}")
     return ids, [ids.receive(issuer, native) for issuer, native in issued]
@@ -105,7 +105,7 @@ def broken_law(issued: IdSet, later: IdSet, target: str, rule: ToolIdRule) -> st
 
 
 def digest(sets: Sequence[tuple[IdSet, IdSet]], rules: Mapping[str, ToolIdRule]) -> str:
-    """Of all ids that are sent for the sets, by every rule."""
+    """A digest of all ids that are sent for the sets, by every rule."""
     digest_so_far = hashlib.sha256()
     for issued, _ in sets:
         for target, rule in rules.items():

@@ -1,4 +1,4 @@
-"""How much work something is, counted and not timed: a loaded machine makes no difference."""
+"""Counts the work of a function instead of timing it, so that a loaded machine makes no difference."""
 
 import sys
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def calls_of(work: Callable[[], object]) -> int:
-    """How many functions were called, with Python's own."""
+    """The number of called functions, including built-in ones."""
     count = 0
 
     def watch(frame: FrameType, event: str, argument: Any) -> None:
@@ -23,7 +23,7 @@ def calls_of(work: Callable[[], object]) -> int:
 
 
 def bytes_touched(work: Callable[[], object]) -> int:
-    """How many bytes the methods of bytes objects were called on: repeated searches of a growing buffer show here."""
+    """The bytes on which methods of bytes objects were called. Repeated searches of a growing buffer increase it."""
     touched = 0
 
     def watch(frame: FrameType, event: str, argument: Any) -> None:

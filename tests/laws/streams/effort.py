@@ -1,4 +1,4 @@
-"""How much is tried in a run: enough for the promised numbers, and no more than a minute of CPU."""
+"""The number of trials in a run: enough for the promised numbers, and at most a minute of CPU."""
 
 import os
 from functools import cache
@@ -9,12 +9,12 @@ from tests.laws.streams.subjects import MODELS, SEED, missing_adapters, stream_s
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 
 REPLAYS = 105_000
-"""Re-chunked replays over all streams together; the smallest streams have not so many, so some are missing."""
+"""Re-chunked replays over all streams together; the smallest streams have fewer splits."""
 MUTATIONS = 20_000 if NIGHTLY else 2_000
 """Corrupt streams of each adapter."""
 SHARED = 1 if NIGHTLY else 4
-"""Rows of a table share all of their code: each has one part in so many of the mutations, and is reset at one byte in
-so many. They are cut at every byte.
+"""Adapters that are rows of one table share all their code, so each gets one mutation in ``SHARED``, and its connection
+is reset at one byte in ``SHARED``. Its streams are still cut at every byte.
 """
 
 
@@ -32,6 +32,6 @@ def effort_for(provider: str, share: int = 1) -> Effort:
 
 @cache
 def _replays() -> int:
-    """For each stream the same number."""
+    """The number of replays for each stream."""
     streams = sum(len(stream_subjects(provider)) for provider, missing in missing_adapters().items() if not missing)
     return -(-REPLAYS // max(1, streams))

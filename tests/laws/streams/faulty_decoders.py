@@ -12,7 +12,7 @@ from tests.unit.adapter.toy_adapter import ToyAdapter, ToyDecoder
 
 
 class CompletesAtEndOfBytes(ToyDecoder):
-    """Takes the end of the bytes for the end of the reply."""
+    """Treats the end of the bytes as the end of the reply."""
 
     def end(self) -> Iterable[StreamEvent]:
         return (MessageComplete(self._message(MessageStatus.COMPLETE)),)
@@ -47,7 +47,7 @@ class RaisesUntypedErrors(ToyDecoder):
 
 
 class DropsADelta(ToyDecoder):
-    """Shows less than the message."""
+    """Emits less than the message contains."""
 
     def read(self, frame: Frame) -> Iterator[StreamEvent]:
         for event in super().read(frame):
@@ -56,7 +56,7 @@ class DropsADelta(ToyDecoder):
 
 
 class InventsText(ToyDecoder):
-    """Invents what was lost."""
+    """Invents the missing text."""
 
     def _message(self, status: MessageStatus) -> Message:
         if len(self._texts) == 1 and status is MessageStatus.COMPLETE:
@@ -74,7 +74,7 @@ class EmitsAfterTheEnd(ToyDecoder):
 
 
 class AddsToPartial(ToyDecoder):
-    """The partial message of a broken stream holds more than had arrived."""
+    """The partial message of a broken stream has more content than arrived."""
 
     def partial(self, status: MessageStatus) -> Message | None:
         self._texts.append("and so on")
@@ -101,4 +101,4 @@ FAULTY_DECODERS = [
     (_adapter(EmitsAfterTheEnd), "foldings"),
     (_adapter(AddsToPartial), "resets"),
 ]
-"""Each with a law that it breaks."""
+"""The law that each one breaks."""

@@ -41,7 +41,7 @@ WIRES: dict[str, tuple[Wire, ...]] = {
     "ollama": (handwritten_ollama.WIRE,),
     "openai": (handwritten_responses.WIRE,),
 }
-"""By provider. Any other adapter speaks one of OpenAI's wires, or one that is unknown here."""
+"""By provider. Any other adapter uses one of OpenAI's wires, or one that is unknown here."""
 
 MODELS = {
     "anthropic": "claude-sonnet-4-6",
@@ -80,7 +80,7 @@ def create_adapter(provider: str) -> Adapter:
 
 
 def wires_for(adapter: Adapter) -> tuple[Wire, ...]:
-    """The wires that an adapter reads, by its provider; several if the shape of what arrives tells them apart."""
+    """The wires that an adapter reads, by its provider; several if only the shape of the data distinguishes them."""
     if adapter.provider in WIRES:
         return WIRES[adapter.provider]
     speakers = adapter.apis.values() if isinstance(adapter, DualApiAdapter) else (type(adapter),)

@@ -68,7 +68,7 @@ def decode(decoder: Decoder, chunks: Iterable[bytes]) -> list[Frame]:
     return frames + decoder.finish()
 
 
-def cut(data: bytes, positions: Iterable[int]) -> Iterator[bytes]:
+def cut_at(data: bytes, positions: Iterable[int]) -> Iterator[bytes]:
     """The data in pieces; a position that occurs twice gives an empty one."""
     start = 0
     for position in sorted(positions):
@@ -107,7 +107,7 @@ def test_any_split_gives_the_frames_of_the_grammar(
 ) -> None:
     """Empty chunks, a cut between CR and LF, inside the byte order mark or inside a character."""
     expected = slow(data)
-    assert decode(make(), cut(data, positions)) == expected
+    assert decode(make(), cut_at(data, positions)) == expected
     assert decode(make(), (data[i : i + 1] for i in range(len(data)))) == expected
 
 
@@ -140,11 +140,11 @@ def test_any_split_of_an_array_gives_its_elements(
 ) -> None:
     """Brackets, quotes and commas inside strings end nothing; a truncated array is never reported as closed."""
     data = start + json.dumps(elements, indent=indent, ensure_ascii=False).encode()
-    for chunks in (list(cut(data, positions)), [data[i : i + 1] for i in range(len(data))]):
+    for chunks in (list(cut_at(data, positions)), [data[i : i + 1] for i in range(len(data))]):
         whole, short = JsonArrayDecoder(), JsonArrayDecoder()
         assert [json.loads(frame.data) for frame in decode(whole, chunks)] == elements
         assert whole.closed
-        decode(short, cut(data[:-1], positions))
+        decode(short, cut_at(data[:-1], positions))
         assert not short.closed
 
 
@@ -169,7 +169,7 @@ def test_caps_apply_at_the_same_place_for_any_split(
 ) -> None:
     """The frames before an oversized frame or body come out first, then the same error."""
     whole = outcome(make(frame_cap, body_cap), [data])
-    assert outcome(make(frame_cap, body_cap), cut(data, positions)) == whole
+    assert outcome(make(frame_cap, body_cap), cut_at(data, positions)) == whole
     assert outcome(make(frame_cap, body_cap), (data[i : i + 1] for i in range(len(data)))) == whole
     assert all(len(frame.data) <= frame_cap for frame in whole[0])
     if len(data) > body_cap:

@@ -260,14 +260,14 @@ def test_events_abandoned_by_a_sync_caller(
 
 
 async def cancelled(transport: AsyncHttpTransport) -> None:
-    await _cancelled(transport, times=1)
+    await _cancel_stream(transport, times=1)
 
 
 async def cancelled_twice(transport: AsyncHttpTransport) -> None:
-    await _cancelled(transport, times=2)
+    await _cancel_stream(transport, times=2)
 
 
-async def _cancelled(transport: AsyncHttpTransport, *, times: int) -> None:
+async def _cancel_stream(transport: AsyncHttpTransport, *, times: int) -> None:
     async def read() -> None:
         async with transport.stream(ADAPTER, STREAM) as reply:
             async for _ in ADAPTER.stream_response(reply.chunks, context()):

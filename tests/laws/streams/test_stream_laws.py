@@ -35,7 +35,7 @@ REPLIES = 200
 """Replies generated for each wire."""
 
 SAMPLE = 100
-"""The default run tries one replay in so many."""
+"""The default run tries one of this many replays."""
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ def _end(sample: SampleReply) -> dict[str, Any]:
 
 
 def _text(sample: SampleReply) -> tuple[str, ...]:
-    """It shows no thinking of its own: that is text."""
+    """Its thinking is text."""
     return (*sample.thinking, *sample.text)
 
 

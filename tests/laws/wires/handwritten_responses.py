@@ -96,7 +96,7 @@ def _inside(sample: SampleReply, item: dict[str, Any], place: dict[str, Any]) ->
         yield {"type": "response.function_call_arguments.done", **place, "arguments": call.arguments}
 
 
-def _failed(code: str) -> bytes:
+def _failure_event(code: str) -> bytes:
     response = {"id": "resp_1", "status": "failed", "error": {"code": code, "message": "It broke"}}
     return sse({"type": "response.failed", "response": {**response, "output": []}}, "response.failed")
 
@@ -106,7 +106,7 @@ ERRORS: tuple[tuple[bytes, type[ProviderError]], ...] = (
         sse({"type": "error", "code": "rate_limit_exceeded", "message": "Slow down", "param": None}, "error"),
         RateLimitError,
     ),
-    (_failed("server_error"), ServerError),
+    (_failure_event("server_error"), ServerError),
 )
 
 WIRE = Wire(

@@ -215,7 +215,7 @@ def _home(store: Store, session_id: str) -> str:
     ids=["list", "list of a user", "search", "bills"],
 )
 def test_only_lists_and_searches_use_every_node(spread_store: Store, ask: Callable[[Store], Any]) -> None:
-    """They are about sessions that nobody has named."""
+    """Only these concern sessions that are not named."""
     for session_id in SESSIONS[:6]:
         use_session(spread_store, session_id)
     with record_statements(spread_store, plans=True) as statements:

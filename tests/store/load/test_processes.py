@@ -90,5 +90,5 @@ def test_the_history_checker_finds_faults(session: StoredSession, notes: list[Tu
 
 
 def test_a_turn_of_a_missing_session_is_strange() -> None:
-    """Nobody deletes sessions there."""
+    """Sessions are never deleted there."""
     assert find_anomalies([A], {}) == ["strange: a turn of s, which is not there"]

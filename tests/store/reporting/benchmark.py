@@ -91,7 +91,7 @@ def sum_replies(source: Source) -> list[CostLine]:
     return list(source.lines(BY, Repricing()))
 
 
-def _attached(url: str) -> list[CostLine] | None:
+def _attached_report(url: str) -> list[CostLine] | None:
     """None if DuckDB has no extension for it."""
     try:
         return sum_replies(AttachedStore(url))
@@ -122,7 +122,7 @@ def compare_reports(replies: int) -> tuple[list[dict[str, Any]], bool]:
             "export, one day changed": export_again,
             "report of the store": lambda: sum_replies(StoreReplies(url)),
             "report of the files": lambda: sum_replies(ExportedReplies(folder)),
-            "report of the store, attached": lambda: _attached(url),
+            "report of the store, attached": lambda: _attached_report(url),
             "one day of the store": lambda: sum_replies(StoreReplies(url, day)),
             "one day of the files": lambda: sum_replies(ExportedReplies(folder, day)),
         }

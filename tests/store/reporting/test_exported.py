@@ -96,7 +96,7 @@ def test_the_text_is_exported_on_request(store: Store, folder: Path) -> None:
 
 
 def test_a_repeated_export_writes_the_same_bytes_or_nothing(store: Store, folder: Path) -> None:
-    """An unchanged day is left alone, and written byte for byte as before on request."""
+    """An unchanged day is not written again; on request it is written with the same bytes."""
     fill(store)
     store.export_replies(folder)
     before = contents(folder)
@@ -150,7 +150,7 @@ def test_an_interrupted_export_changes_no_day(store: Store, folder: Path, monkey
 
 
 def test_foreign_files_are_not_removed(store: Store, folder: Path) -> None:
-    """A damaged one of ours is written again."""
+    """A damaged file that the export wrote is written again."""
     fill(store)
     store.export_replies(folder)
     day_path(folder, DAYS[0]).write_bytes(b"PAR1 no more")

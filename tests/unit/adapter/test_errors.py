@@ -1,4 +1,4 @@
-"""Errors: the tree as drawn, what they say, and what they never say."""
+"""Errors: the tree as drawn, their messages, and what messages never contain."""
 
 import pickle
 import re
@@ -35,7 +35,7 @@ from tests.tables import each_row
 
 
 def parse_drawn_tree() -> dict[str, str]:
-    """Each class of the drawing with the class that it hangs from."""
+    """Each class of the drawing with its base class."""
     found: dict[str, str] = {}
     above: list[tuple[int, str]] = []
     for line in (errors.__doc__ or "").splitlines():
@@ -83,7 +83,7 @@ def samples() -> Iterator[DragomanError]:
 
 @each_row("error", list(samples()), ids=lambda error: type(error).__name__)
 def test_every_error_can_be_pickled(error: DragomanError) -> None:
-    """With all it knows: errors travel between processes."""
+    """With all attributes: errors travel between processes."""
     error.add_note("seen")
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is type(error)
@@ -137,7 +137,7 @@ def test_a_class_has_its_error_word(kind: type[ProviderError], word: str, retrya
     ],
 )  # fmt: skip
 def test_an_error_shows_only_what_it_knows(error: DragomanError, expected: str) -> None:
-    """And nothing of what it does not know."""
+    """Unknown facts are left out."""
     assert str(error) == expected
 
 
@@ -173,7 +173,7 @@ def test_keys_are_masked_everywhere(secret: str, around: str) -> None:
     ],
 )
 def test_named_secrets_are_masked(text: str, masked: str) -> None:
-    """Keys without a shape of their own are known by their name."""
+    """Keys without a known format are found by their name."""
     assert mask_secrets(text) == masked
 
 
@@ -185,7 +185,7 @@ def test_named_secrets_are_masked(text: str, masked: str) -> None:
     ],
 )  # fmt: skip
 def test_plain_words_are_not_masked(text: str) -> None:
-    """A message stays readable where it holds no key."""
+    """A message without a key stays readable."""
     assert mask_secrets(text) == text
 
 

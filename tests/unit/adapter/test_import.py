@@ -54,7 +54,7 @@ def test_importing_has_no_side_effects() -> None:
 
 
 def test_importing_loads_no_vendor_and_nothing_heavy() -> None:
-    """Adapters, transports and the command line are imported when they are asked for."""
+    """Adapters, transports and the command line are imported on first use."""
     modules = {name.partition(".")[0] for name in import_library()["modules"]}
     assert modules & VENDORS == set()
     assert modules & HEAVY == set()

@@ -1,11 +1,11 @@
-"""Adapters are found by name, ours and others' alike; a name that is not known is answered with near ones."""
+"""Adapters are found by name, ours and third parties' alike; the error for an unknown name suggests near ones."""
 
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 
 import pytest
 
-from dragoman.adapter import registry, sources
+from dragoman.adapter import registry
 from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
 from dragoman.adapter.registry import GROUP, adapter_class, get_adapter, providers
 from tests.tables import each_row
@@ -32,7 +32,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         )
 
     monkeypatch.setattr(registry, "entry_points", installed)
-    monkeypatch.setattr(sources, "_registered", {})
+    monkeypatch.setattr(registry, "_registered", {})
     registry._entries.cache_clear()
     adapter_class.cache_clear()
     yield
@@ -42,7 +42,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_our_adapters_are_found_by_entry_point() -> None:
-    """The core knows them through their entry points alone."""
+    """The core finds them only through their entry points."""
     assert set(providers()) >= OURS
     assert list(providers()) == sorted(providers())
     assert GROUP == "dragoman.adapters"
@@ -70,7 +70,7 @@ def test_a_third_party_adapter_is_found() -> None:
     ],
 )
 def test_an_unknown_provider_lists_near_names(model: str, hint: str) -> None:
-    """Or with all of them, where none is near."""
+    """It lists all names if none is near."""
     with pytest.raises(UnknownProviderError) as caught:
         get_adapter(model)
     assert hint in str(caught.value)
@@ -94,12 +94,12 @@ def test_a_malformed_id_names_the_format(model: str) -> None:
     ],
 )
 def test_a_faulty_installation_is_named(name: str, pattern: str) -> None:
-    """Which distribution's fault it is shows in the path of the entry point."""
+    """The path of the entry point shows which distribution is at fault."""
     with pytest.raises(ConfigurationError, match=pattern):
         get_adapter(f"{name}:m")
 
 
 @each_row("provider", sorted(OURS))
 def test_each_of_our_adapters_loads(provider: str) -> None:
-    """And is known under the name that it is installed by."""
+    """Each has the name under which it is installed."""
     assert adapter_class(provider).provider == provider

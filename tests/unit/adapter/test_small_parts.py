@@ -1,4 +1,4 @@
-"""The small parts of the adapter floor: turns, texts for blocks, residues, losses, JSON, headers."""
+"""The small parts of the adapter package: turns, texts for blocks, diffs, losses, JSON, headers."""
 
 import logging
 import pickle
@@ -41,19 +41,19 @@ class TestTurns:
         assert (turn.role, turn.blocks, turn.origins) == (Role.ASSISTANT, (self.a, self.b), (0, 1))
 
     def test_a_changed_block_loses_its_origin(self) -> None:
-        """A kept one keeps it; one may become none or several."""
+        """An unchanged block keeps its origin; a block may become none or several."""
         changes: dict[TextBlock, tuple[ContentBlock, ...]] = {self.a: (), self.b: (self.b, self.c)}
         turn = Turn.of(self.noted).map_blocks(lambda block, _: changes[block])  # type: ignore[index]
         assert turn.blocks == (self.b, self.c)
         assert turn.origins == (1, SYNTHETIC)
 
     def test_an_unchanged_turn_is_the_same_turn(self) -> None:
-        """Nothing is copied for nothing."""
+        """An unchanged turn is not copied."""
         turn = Turn.of(self.noted)
         assert turn.map_blocks(lambda block, _: (block,)) is turn
 
     def test_notes_are_read_by_their_writer_only(self) -> None:
-        """Another adapter sees none, and neither does a block that was changed."""
+        """Another adapter gets none, and a changed block has none."""
         turn = Turn.of(self.noted)
         assert turn.raw("p")["by"] == "p"
         assert turn.raw("q") == {}
@@ -82,7 +82,7 @@ class TestTurns:
     ],
 )  # fmt: skip
 def test_blocks_without_a_wire_form_become_text(block: ContentBlock, text: str) -> None:
-    """With a label that says what it was."""
+    """With a label that names the block."""
     assert flatten_block(block) == TextBlock(text=text)
 
 
@@ -94,7 +94,7 @@ def test_blocks_with_a_wire_form_stay() -> None:
 class TestResidue:
     @given(native=json_objects, encoded=json_objects)
     def test_the_diff_restores_the_native_object(self, native: dict[str, Any], encoded: dict[str, Any]) -> None:
-        """Whatever our encoder would write: the difference laid over it is what the provider sent."""
+        """For any encoding: applying the difference gives what the provider sent."""
         restored = apply_diff(encoded, diff_objects(native, encoded))
         assert restored == native
         assert wirejson.dumps({key: restored[key] for key in native}) == wirejson.dumps(native)
@@ -136,19 +136,19 @@ class TestJson:
         [b"", b"{", b"NaN", b"[Infinity]", b"{'a':1}", b'{"a":1,}', b"\xff", b'"\\ud800"', b"[" * 300, b"1" * 5000],
     )
     def test_text_that_is_not_json_is_malformed(self, data: bytes) -> None:
-        """One typed error for all of it."""
+        """Every such text raises the same typed error."""
         with pytest.raises(MalformedReplyError, match="the reply is not valid JSON"):
             wirejson.loads(data)
 
     def test_anything_but_an_object_is_named(self) -> None:
-        """Anything else is named for what it is."""
+        """The error names the type of any other value."""
         assert wirejson.loads_object(b'{"a": 1}') == {"a": 1}
         with pytest.raises(MalformedReplyError, match="the price list is a JSON list, not an object"):
             wirejson.loads_object(b"[]", what="the price list")
 
     @pytest.mark.parametrize("value", [float("nan"), {"a": [1e999]}, "\ud800", object(), {"a": -1e999, "b": "NaN"}])
     def test_values_outside_json_are_not_written(self, value: Any) -> None:
-        """Other writers put NaN or null in its place."""
+        """Other JSON writers replace them with NaN or null."""
         with pytest.raises(RequestError, match="the request cannot be written as JSON"):
             wirejson.dumps(value)
 
@@ -192,14 +192,14 @@ def test_header_names_ignore_case() -> None:
 
 
 def test_a_single_stop_sequence_is_one_text() -> None:
-    """Its letters would end a reply nearly at once."""
+    """It is not split into letters."""
     assert AdapterOptions(stop_sequences="END").stop_sequences == ("END",)  # type: ignore[arg-type]
     assert AdapterOptions(stop_sequences=("a", "b")).stop_sequences == ("a", "b")
 
 
 @pytest.mark.parametrize("model", ["claude", "", ":x", "anthropic:", 5])
 def test_a_context_needs_a_full_model_id(model: Any) -> None:
-    """The same error as where its adapter is looked for."""
+    """The error is the one of a search for its adapter."""
     for look_up in (RequestContext.for_model, get_adapter):
         with pytest.raises(UnknownProviderError, match="provider:"):
             look_up(model)

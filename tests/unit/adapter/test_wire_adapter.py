@@ -1,4 +1,4 @@
-"""The template: an adapter that declares its models and a path, and says how to encode and decode, is complete."""
+"""The template: an adapter that declares its models and a path, and implements encoding and decoding, is complete."""
 
 import json
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ CONTEXT = RequestContext(model="small:m")
 
 
 def test_a_request_is_written_and_read_back() -> None:
-    """The caller's own fields are merged where the class says so."""
+    """The caller's own fields are merged into the fields that the class lists."""
     extra = {"small": {"how": {"loud": True}}}
     wire = ADAPTER.to_wire([Message.user("Hi")], [], AdapterOptions(temperature=0.5, extra=extra))
     assert (wire.method, wire.path, wire.losses) == ("POST", "/say", ())
@@ -65,7 +65,7 @@ def test_a_request_is_written_and_read_back() -> None:
 
 
 def test_options_that_the_encoder_did_not_take_are_losses() -> None:
-    """Nothing is declared for that."""
+    """This needs no declaration."""
     wire = ADAPTER.to_wire([Message.user("Hi")], [], AdapterOptions(temperature=0.5, seed=7, effort="low"))
     assert [loss.reason for loss in wire.losses] == [
         "seed: the wire has no such option",
@@ -82,7 +82,7 @@ def test_each_request_begins_with_unused_options() -> None:
 
 
 def test_a_reply_is_decoded_and_a_failure_raised() -> None:
-    """By status, and if the body is not what the protocol says."""
+    """By its status, or because its body does not fit the protocol."""
     assert ADAPTER.from_wire_response(WireResponse(200, b'{"text": "So"}'), CONTEXT).text == "So"
     with pytest.raises(RateLimitError, match="too fast"):
         ADAPTER.from_wire_response(WireResponse(429, b'{"oops": "too fast"}'), CONTEXT)
@@ -93,7 +93,7 @@ def test_a_reply_is_decoded_and_a_failure_raised() -> None:
 
 
 def test_facts_come_from_the_table() -> None:
-    """And the names that the provider goes by."""
+    """So do the provider's names."""
     assert SmallAdapter.listed_models == ("m", "n")
     assert ADAPTER.capabilities == SmallAdapter.models.capabilities("m")
     assert SmallAdapter.telemetry_name == "small"

@@ -1,4 +1,4 @@
-"""The smallest adapter there can be: JSON lines of texts, and a line that says that this was all."""
+"""The smallest possible adapter: JSON lines of texts, and a final line."""
 
 import builtins
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from dragoman.canonical.tools import ToolDefinition
 
 
 class ToyDecoder(StreamDecoder):
-    """``{"text": ...}`` is said, ``{"done": true}`` ends, ``{"error": ...}`` fails, ``{"crash": name}`` is a bug."""
+    """``{"text": ...}`` is content, ``{"done": true}`` ends, ``{"error": ...}`` fails, ``{"crash": name}`` is a bug."""
 
     def __init__(self, context: RequestContext) -> None:
         super().__init__("toy", NdjsonDecoder(context.frame_cap, context.body_cap))

@@ -40,7 +40,7 @@ LOST = {
 
 @pytest.mark.parametrize(("model", "paths"), SENT.items(), ids=SENT)
 def test_penalties_are_sent_and_read_back(model: str, paths: tuple[str, str]) -> None:
-    """The typed options come back, and nothing of them is left to ``extra``."""
+    """They are decoded to the typed options, and none is left in ``extra``."""
     adapter = get_adapter(model)
     wire = adapter.to_wire([Message.user("Hi")], [], PENALTIES)
     body = json.loads(wire.body)
@@ -52,7 +52,7 @@ def test_penalties_are_sent_and_read_back(model: str, paths: tuple[str, str]) ->
 
 @pytest.mark.parametrize(("model", "reason"), LOST.items(), ids=LOST)
 def test_penalties_are_losses_elsewhere(model: str, reason: str) -> None:
-    """The body is as without them."""
+    """The body is the same as without them."""
     adapter = get_adapter(model)
     wire = adapter.to_wire([Message.user("Hi")], [], PENALTIES)
     assert wire.body == adapter.to_wire([Message.user("Hi")], [], AdapterOptions()).body

@@ -46,7 +46,7 @@ def wire_packages(provider: str) -> list[str]:
 
 @each_row("provider", ENTRIES)
 def test_an_entry_point_is_a_folder_with_an_adapter(provider: str) -> None:
-    """And facts about its models."""
+    """It also has facts about its models."""
     folder = folder_of(provider)
     assert (folder / "adapter.py").is_file()
     assert (folder / "models.toml").is_file()
@@ -71,7 +71,7 @@ def test_the_same_job_has_the_same_name(provider: str) -> None:
 
 
 def test_every_folder_with_an_adapter_has_an_entry_point() -> None:
-    """None is left unregistered."""
+    """No adapter is unregistered."""
     registered = {folder_of(provider).name for provider in ENTRIES}
     assert {path.parent.name for path in FOLDERS.glob("*/adapter.py")} == registered
 

@@ -1,4 +1,4 @@
-"""Handwritten cases that recordings hardly have: each adapter reads or refuses them as its page says."""
+"""Handwritten cases that recordings rarely have: each adapter decodes or refuses them as its page says."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ def read_stream(model: str, events: Iterable[Mapping[str, Any]], kind: str = "ty
 
 @pytest.mark.parametrize("model", ["anthropic:claude-opus-5-5", INTERACTIONS, "ollama:qwen3"])
 def test_an_unknown_effort_is_a_loss(model: str) -> None:
-    """A level that the provider does not have is named and not sent."""
+    """A level that the provider does not have is a loss and not sent."""
     wire = get_adapter(model).to_wire([Message.user("Hi")], [], AdapterOptions(effort="boundless"))
     (loss,) = wire.losses
     assert loss.kind is LossKind.OPTION
@@ -106,7 +106,7 @@ def test_responses_deltas_of_another_shape() -> None:
 
 
 def test_responses_calls_lose_their_id_with_their_reasoning() -> None:
-    """An item that followed reasoning which is not sent goes without its id, and so does a call."""
+    """An item or call after reasoning that is not sent loses its id."""
     adapter, context = get_adapter(RESPONSES), RequestContext.for_model(RESPONSES)
     output = [
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "abc"},

@@ -9,7 +9,7 @@ REQUEST = b"POST / HTTP/1.1\r\ncontent-length: %d\r\n\r\n%s" % (len(BODY), BODY)
 
 
 def test_connections_of_the_mock_provider_end_before_its_loop() -> None:
-    """Also one whose answer is still due, and one that has sent nothing."""
+    """A connection that waits for its reply ends too, and so does one that has sent nothing."""
 
     async def main() -> None:
         counts = RequestCounts(seconds=3600.0)

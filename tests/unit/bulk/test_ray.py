@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not ins
 
 
 def test_the_command_runs_on_a_local_cluster(tmp_path: Path) -> None:
-    """All rows are answered, each asked once."""
+    """All rows are answered, each with one request."""
     scale.write_rows(tmp_path / "rows.jsonl", 60)
     with mock_provider() as url:
         command = [sys.executable, "-c", "from dragoman.cli import main; main()", "bulk", str(tmp_path / "rows.jsonl")]
@@ -32,7 +32,7 @@ def test_the_command_runs_on_a_local_cluster(tmp_path: Path) -> None:
 
 
 def test_killed_workers_lose_no_row(tmp_path: Path) -> None:
-    """Signal 9: no row is missing, and each row that was asked twice is recorded with its cost."""
+    """Signal 9: no row is missing, and each row that was requested twice is recorded with its cost."""
     with cluster.cluster() as nodes:
         result = cluster.run(nodes, tmp_path / "rows.jsonl", 600, 2, random.Random(3), 0.05)
     lost_costs = scale.lost_estimates(f"sqlite:///{tmp_path / 'rows.answers.jsonl'}.manifest")

@@ -1,4 +1,4 @@
-"""Runs: each row is asked once, whatever happens, and what was paid is known."""
+"""Runs: each row is requested once, whatever happens, and the cost is known."""
 
 import asyncio
 import json
@@ -73,7 +73,7 @@ def test_a_finished_run_asks_nothing_again(tmp_path: Path) -> None:
 
 
 def test_rows_added_at_the_end_are_asked(tmp_path: Path) -> None:
-    """The others are not asked again."""
+    """The others are not requested again."""
     provider = Provider()
     run(provider, prompts(5), tmp_path / "m")
     report = run(provider, prompts(8), tmp_path / "m")
@@ -255,7 +255,7 @@ def _by_model(one: Provider, other: Provider) -> Any:
 
 
 def test_a_model_can_be_added_later(tmp_path: Path) -> None:
-    """Models that have answered a row are not asked again."""
+    """A row is not requested again from a model that has answered it."""
     provider = Provider()
     run(provider, prompts(4), tmp_path / "m")
     report = run(provider, prompts(4), tmp_path / "m", model=[SONNET, HAIKU])
@@ -285,7 +285,7 @@ def test_one_process_at_a_time_works_on_a_run(tmp_path: Path) -> None:
 
 
 def test_a_row_without_the_column_is_an_error_of_that_row() -> None:
-    """The other rows are asked."""
+    """The other rows are requested."""
     provider = Provider()
     report = run(provider, [{"prompt": "a 1"}, {"other": "b"}, {"prompt": None}, {"prompt": " "}, "c 2"])
     assert [row["error"] is None for row in answer_rows(report)] == [True, False, False, False, True]
@@ -335,7 +335,7 @@ def test_limits_apply_as_well() -> None:
 
 
 def test_a_cancelled_run_waits_for_requests_in_flight(tmp_path: Path) -> None:
-    """They are paid for, so nothing of them is lost; the rest is asked later."""
+    """They are billed, so their answers are recorded; the other rows are requested later."""
     provider = Provider()
 
     async def cancel_midway() -> None:

@@ -51,7 +51,7 @@ def all_answered(report: BulkReport, count: int) -> bool:
 
 
 def test_workers_answer_all_rows(actors: list[Actor]) -> None:
-    """Each worker takes part; rows keep their order, each is asked once, with its cost."""
+    """Each worker takes part; rows keep their order, each is requested once, with its cost."""
 
     async def main() -> None:
         async with provider(0.001) as (settings, seen):
@@ -66,7 +66,7 @@ def test_workers_answer_all_rows(actors: list[Actor]) -> None:
 
 @pytest.mark.parametrize("for_good", [False, True])
 def test_a_lost_worker_loses_no_row(actors: list[Actor], monkeypatch: pytest.MonkeyPatch, for_good: bool) -> None:
-    """Its requests in flight are recorded with at most their cost, and asked again."""
+    """Its requests in flight are recorded with an upper bound of their cost, and repeated."""
 
     async def main() -> tuple[BulkReport, int]:
         async with provider(0.005) as (settings, seen):
@@ -198,7 +198,7 @@ def test_a_row_that_kills_its_workers_is_given_up(actors: list[Actor], monkeypat
 
 
 def test_an_error_of_every_worker_ends_the_run(actors: list[Actor], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is asked: a missing key, or a worker that cannot start."""
+    """Before the first request: a missing key, or a worker that cannot start."""
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     with pytest.raises(MissingKeyError):
         asyncio.run(on_cluster({}, 1))

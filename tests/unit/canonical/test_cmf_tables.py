@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import pytest
 from pydantic import AwareDatetime, BaseModel
 
-from dragoman.canonical.extensions import extensions
-from dragoman.canonical.extensions.extensions import CompletionStopReason, SubjectType
+from dragoman.canonical.extensions.security import SubjectType
+from dragoman.canonical.extensions.slots import CompletionStopReason
 from dragoman.canonical.message import Channel, Role
 from dragoman.canonical.message_view.kinds import ViewKind
 from dragoman.canonical.message_view.view import MessageView
 from dragoman.formats.cmf import models as cmf_model
-from dragoman.policy import Hook, Mode, PluginResult, Violation
+from dragoman.policy import Hook, Mode, PluginResult, Violation, extensions
 from tests.tables import each_row
 
 WORDS = {str: "str", int: "int", float: "float", bool: "bool", Any: "any", type(None): "None", datetime: "datetime",

@@ -285,7 +285,7 @@ def test_handlers_end_with_their_loop(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_loop_may_end_before_its_handlers_start() -> None:
-    """Nothing waits for ever, and later events do not pile up."""
+    """Nothing waits forever, and later events do not accumulate."""
     bus = EventBus(strict=True, capacity=1)
 
     async def handler(event: Event) -> None: ...
@@ -386,7 +386,7 @@ def test_a_child_process_emits_its_own_events_only() -> None:
 
 
 def test_unknown_words_are_refused_at_once() -> None:
-    """Not later in the emitting thread, and not in a file that nobody can read."""
+    """Not later in the emitting thread, and not as an unreadable line of a file."""
     with EventBus() as bus:
         with pytest.raises(EventError, match="unknown sensitivity 'public': use one of private, "):
             bus.subscribe(print, max_sensitivity="public")

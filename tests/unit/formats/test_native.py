@@ -15,7 +15,7 @@ from tests.unit.formats.hostile import HANDWRITTEN_NATIVE
 
 @pytest.mark.parametrize("provider", list(HANDWRITTEN_NATIVE))
 def test_a_list_is_rewritten_unchanged(provider: str) -> None:
-    """As its users keep it, whoever spoke last."""
+    """In its own format, whichever role is last."""
     whole = HANDWRITTEN_NATIVE[provider]
     for end in range(1, len(whole) + 1):
         written = to_native(provider, from_native(provider, json.dumps(whole[:end])))
@@ -91,7 +91,7 @@ def test_an_unknown_provider_is_named() -> None:
 
 
 def test_a_list_without_a_model_belongs_to_an_unnamed_one() -> None:
-    """Its provider still gets its thinking back, and nobody else does."""
+    """Only its provider gets its thinking back."""
     thought = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
     listed = [
         {"role": "user", "content": "Hi."},

@@ -23,7 +23,7 @@ from dragoman.formats.errors import FormatError, MessageBodyError
     ],
 )
 def test_a_glob_becomes_a_pattern_of_the_answer_schema(pattern: str, fits: str, fits_not: str) -> None:
-    """Every way to write a star: names that fit the glob fit the regular expression that the model is held to."""
+    """Every way to write a star: names that match the glob match the regular expression of the answer schema."""
     schema = MessageBodySchema((MessageBodySchemaPart(name=pattern, content_type="text/plain", required=True),))
     shapes = schema.json_schema()["properties"]["parts"]["items"]["anyOf"]
     patterns = [shape["properties"]["name"]["pattern"] for shape in shapes]

@@ -115,7 +115,7 @@ def test_a_turn_is_checked_in_each_round(driver: Driver) -> None:
 
 @pytest.mark.parametrize("budget", [Budget(usd=1), Budget(usd=1, per="turn"), Budget(usd=1, per="user")], ids=str)
 def test_an_unpriced_model_is_refused_under_a_limit_in_money(driver: Driver, budget: Budget) -> None:
-    """Nobody could tell when it is reached. It may be allowed, and a limit in tokens needs no price."""
+    """It is unknown when the limit is reached. An option allows such models, and a limit in tokens needs no price."""
     provider = wire("One.", "Two.")
     session = driver.session(provider, UNPRICED, budgets=[budget], options=SMALL)
     with pytest.raises(UnpricedModelError, match="claude-unheard-of"):
@@ -178,14 +178,14 @@ def test_a_failed_request_releases_its_reservation(driver: Driver) -> None:
     assert session.attempts == ()
 
 
-def broken(frames: int) -> tuple[bytes, ...]:
+def broken_stream(frames: int) -> tuple[bytes, ...]:
     """A stream that reports its input, and some text or none, before the provider fails."""
     return (*handwritten_anthropic("One, two.", usage=(1000, 100)).frames[:frames], handwritten_overloaded())
 
 
 def test_a_retry_pays_for_the_attempt_before_it(driver: Driver) -> None:
     """A broken stream that reported its usage was billed: it counts in the cost, and in the budget of the turn."""
-    provider = {"anthropic": Wire([broken(2), handwritten_anthropic("One.", usage=(1000, 100))])}
+    provider = {"anthropic": Wire([broken_stream(2), handwritten_anthropic("One.", usage=(1000, 100))])}
     budget = Budget(tokens=10_000, per="user")
     session = driver.session(provider, budgets=[budget], options=SMALL, fake_time=FakeTime())
     driver.stream(session, "Hi")
@@ -204,7 +204,7 @@ def test_a_retry_pays_for_the_attempt_before_it(driver: Driver) -> None:
 
 def test_a_broken_reply_that_was_seen_is_paid_for(driver: Driver) -> None:
     """The turn fails and the history is as before, but the cost counts."""
-    session = driver.session({"anthropic": Wire([broken(5)])}, budgets=[Budget(tokens=10_000)], options=SMALL)
+    session = driver.session({"anthropic": Wire([broken_stream(5)])}, budgets=[Budget(tokens=10_000)], options=SMALL)
     with pytest.raises(ProviderError):
         driver.stream(session, "Hi")
     assert session.messages == ()
@@ -243,7 +243,7 @@ def test_a_reply_abandoned_before_its_first_word_is_paid_for() -> None:
 
 def test_attempts_are_stored(driver: Driver) -> None:
     """A budget per session has them when it is loaded again; a session without a budget is stored as before."""
-    session = driver.session({"anthropic": Wire([broken(5)])}, options=SMALL)
+    session = driver.session({"anthropic": Wire([broken_stream(5)])}, options=SMALL)
     assert b"attempts" not in session.dump()
     with pytest.raises(ProviderError):
         driver.stream(session, "Hi")

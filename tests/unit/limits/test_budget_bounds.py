@@ -27,7 +27,7 @@ def estimate(*tools: ToolDefinition) -> int:
     return get_adapter(ANTHROPIC).estimate_input_tokens([Message.user("Hi")], tools)
 
 
-def refused(driver: Driver, budget: Budget, **settings: Any) -> BudgetExceededError:
+def refuse(driver: Driver, budget: Budget, **settings: Any) -> BudgetExceededError:
     """The error of a request that this budget refuses."""
     session = driver.session({"anthropic": Wire([])}, budgets=[budget], **settings)
     with pytest.raises(BudgetExceededError) as caught:
@@ -35,7 +35,7 @@ def refused(driver: Driver, budget: Budget, **settings: Any) -> BudgetExceededEr
     return caught.value
 
 
-def answered(driver: Driver, budget: Budget, **settings: Any) -> None:
+def ask_once(driver: Driver, budget: Budget, **settings: Any) -> None:
     """Ask once; the reply counts 1,000 and 100 tokens."""
     wire = Wire([handwritten_anthropic("One.", usage=(1000, 100))])
     driver.ask(driver.session({"anthropic": wire}, budgets=[budget], options=SMALL, **settings), "Hi")
@@ -44,16 +44,16 @@ def answered(driver: Driver, budget: Budget, **settings: Any) -> None:
 def test_a_budget_may_be_used_up_to_its_last_token(driver: Driver) -> None:
     """A request that needs exactly what is left is sent; one token less refuses it."""
     needed = estimate() + OUTPUT
-    answered(driver, Budget(tokens=needed))
-    assert refused(driver, Budget(tokens=needed - 1), options=SMALL).needed == needed
+    ask_once(driver, Budget(tokens=needed))
+    assert refuse(driver, Budget(tokens=needed - 1), options=SMALL).needed == needed
 
 
 def test_a_budget_may_be_used_up_to_its_last_cent(driver: Driver) -> None:
     """The same in dollars."""
     needed = price_table().price(ANTHROPIC, TokenUsage(input_tokens=estimate(), output_tokens=OUTPUT), NOW).cost_usd
     assert needed
-    answered(driver, Budget(usd=needed))
-    assert refused(driver, Budget(usd=needed - Decimal("1e-12")), options=SMALL).needed == needed
+    ask_once(driver, Budget(usd=needed))
+    assert refuse(driver, Budget(usd=needed - Decimal("1e-12")), options=SMALL).needed == needed
 
 
 @pytest.mark.parametrize(
@@ -67,16 +67,16 @@ def test_a_budget_may_be_used_up_to_its_last_cent(driver: Driver) -> None:
 def test_input_that_is_cached_is_reserved_at_the_price_of_writing_it(
     driver: Driver, cache: Literal["5m", "1h"] | None, buckets: tuple[str, ...]
 ) -> None:
-    """Writing it costs more than plain input, for an hour still more, and the provider may write all of it."""
+    """A cache write costs more than plain input, a one-hour write even more, and the whole input may be written."""
     usage = TokenUsage.model_validate(dict.fromkeys(buckets, estimate()) | {"output_tokens": OUTPUT})
     options = AdapterOptions(max_output_tokens=OUTPUT, prompt_cache=cache)
-    assert refused(driver, Budget(usd=0), options=options).needed == price_table().price(ANTHROPIC, usage, NOW).cost_usd
+    assert refuse(driver, Budget(usd=0), options=options).needed == price_table().price(ANTHROPIC, usage, NOW).cost_usd
 
 
 def test_a_schema_is_reserved_like_a_tool(driver: Driver) -> None:
     """Providers count it much like one."""
     options = AdapterOptions(max_output_tokens=OUTPUT, output_schema=SCHEMA)
-    needed = refused(driver, Budget(tokens=0), options=options).needed
+    needed = refuse(driver, Budget(tokens=0), options=options).needed
     assert needed == estimate(ToolDefinition(name="answer", input_schema=SCHEMA)) + OUTPUT
 
 
@@ -84,7 +84,7 @@ def test_a_team_has_one_account(driver: Driver) -> None:
     """The users of a team share it, and their own names have none."""
     budget = Budget(tokens=10_000, per="team")
     for user in ("ann", "bob"):
-        answered(driver, budget, user_id=user, team_id="red")
+        ask_once(driver, budget, user_id=user, team_id="red")
     assert [budget.spend_of(name).tokens for name in ("red", "ann", "bob", None)] == [2200, 0, 0, 0]
 
 

@@ -40,7 +40,7 @@ def test_a_request_waits_for_its_turn_and_no_longer() -> None:
 
 
 def test_a_wait_that_would_be_too_long_is_refused_and_takes_nothing() -> None:
-    """The error says after how many seconds there is room, and then there is."""
+    """The error says after how many seconds there is room, and a request at that time succeeds."""
     clock = Clock()
     limits = Limits(Limit(requests=2, burst=0.01), max_wait=5, timing=clock.timing)
     limits.acquire(GPT)
@@ -184,7 +184,7 @@ def test_headers_reduce_room_and_never_add_any() -> None:
     ],
 )
 def test_invalid_headers_are_ignored(headers: dict[str, str], expected: dict[str, int]) -> None:
-    """A value that is no number says nothing."""
+    """A value that is not a number is ignored."""
     assert read_remaining(headers) == expected
 
 

@@ -23,7 +23,7 @@ GPT = "openai:gpt-6.1-sol"
 
 @pytest.fixture
 def shared() -> tuple[str, str]:
-    """The URL of the server, and a name that nobody else uses."""
+    """The URL of the server, and a unique name."""
     return redis_url(), own_name()
 
 

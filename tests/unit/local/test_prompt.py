@@ -158,7 +158,7 @@ def test_a_guided_chat_is_left_alone() -> None:
     ],
 )
 def test_unsupported_requests_are_refused(request_body: Json) -> None:
-    """A model is not asked for what it cannot do."""
+    """A request for something that the model cannot do fails."""
     with pytest.raises(LocalRequestError) as caught:
         build_prompt(request_body)
     assert caught.value.status == 400

@@ -30,7 +30,7 @@ def in_pieces(text: str, cuts: list[int]) -> list[str]:
     return [text[start:end] for start, end in pairwise(places)]
 
 
-def split(pieces: list[str], *, finds_calls: bool = True) -> list[dict[str, Any]]:
+def read_pieces(pieces: list[str], *, finds_calls: bool = True) -> list[dict[str, Any]]:
     splitter = Splitter(calls=finds_calls)
     lines = [line for piece in pieces for line in splitter.feed(piece)] + splitter.finish()
     content: list[dict[str, Any]] = merge_lines([{"type": "start", "model": "m"}, *lines, END])["content"]
@@ -41,8 +41,8 @@ def split(pieces: list[str], *, finds_calls: bool = True) -> list[dict[str, Any]
 def test_text_and_calls_are_told_apart_for_any_pieces(parts: list[object], cuts: list[int]) -> None:
     """Each call is found with its own arguments, in order."""
     text = "".join(part if isinstance(part, str) else call_text(*part) for part in parts)  # type: ignore[misc]
-    found = split(in_pieces(text, cuts))
-    assert found == split([text])
+    found = read_pieces(in_pieces(text, cuts))
+    assert found == read_pieces([text])
     called = [(part["name"], part["arguments"]) for part in found if part["type"] == "call"]
     assert called == [part for part in parts if isinstance(part, tuple)]
 
@@ -51,13 +51,13 @@ def test_text_and_calls_are_told_apart_for_any_pieces(parts: list[object], cuts:
 def test_without_allowed_calls_everything_is_text(prefix: str, cuts: list[int]) -> None:
     """A model that may only answer may also write tags."""
     text = prefix + call_text("read_file", {"path": "a"})
-    assert split(in_pieces(text, cuts), finds_calls=False) == [{"type": "text", "text": text}]
+    assert read_pieces(in_pieces(text, cuts), finds_calls=False) == [{"type": "text", "text": text}]
 
 
 def test_line_feeds_between_calls_are_dropped() -> None:
     """The grammar separates calls with them; they are not the model's text."""
     one = call_text("add", {"a": 1})
-    assert [part["type"] for part in split([f"Well.\n{one}\n{one}\n"])] == ["text", "call", "call"]
+    assert [part["type"] for part in read_pieces([f"Well.\n{one}\n{one}\n"])] == ["text", "call", "call"]
 
 
 def test_a_truncated_call_keeps_its_arguments_as_text() -> None:
@@ -73,7 +73,7 @@ def test_a_truncated_call_keeps_its_arguments_as_text() -> None:
 
 def test_a_call_truncated_before_its_arguments_is_text() -> None:
     """There is no call without a name, and nothing is dropped."""
-    assert split(['<tool_call>{"name": "rea']) == [{"type": "text", "text": '<tool_call>{"name": "rea'}]
+    assert read_pieces(['<tool_call>{"name": "rea']) == [{"type": "text", "text": '<tool_call>{"name": "rea'}]
 
 
 def test_a_call_without_its_closing_tag_is_whole() -> None:

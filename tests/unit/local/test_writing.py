@@ -39,7 +39,7 @@ def ask(**options: Any) -> Message:
 
 
 def test_a_model_is_loaded_with_one_precision(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same on every CPU, unless the environment names another; an invalid value has an error of its own."""
+    """The model loads with the same precision on every CPU. An invalid number of threads is an error."""
     runtime = script("Hello.", "Hello.")
     ask()
     ask()
@@ -65,7 +65,7 @@ def test_a_temperature_turns_sampling_on(script: Script) -> None:
 
 @pytest.mark.parametrize("seed", [-1, 1 << 64])
 def test_an_invalid_seed_is_refused(script: Script, seed: int) -> None:
-    """In words, and before anything is written."""
+    """Before the model writes anything, with an error that says which seeds are valid."""
     runtime = script()
     with pytest.raises(InvalidRequestError, match="a seed must be a whole number of at least 0"):
         ask(temperature=1.0, seed=seed)

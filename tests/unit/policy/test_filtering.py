@@ -69,7 +69,7 @@ def test_extensions_without_capabilities() -> None:
 
 
 def test_an_unregistered_slot_is_hidden() -> None:
-    """A host may add slots; nobody sees them until the table says who may."""
+    """A host may add slots; they are hidden until the table says who may see them."""
 
     class Wider(Extensions):
         vault: str | None = None

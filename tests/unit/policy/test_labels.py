@@ -15,7 +15,7 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 KNOWN = {"security.labels.one", "security.labels.two"}
 
 
-def labelled(*labels: str) -> Extensions:
+def labelled_extensions(*labels: str) -> Extensions:
     return Extensions(security=SecurityExtension(labels=frozenset(labels)))
 
 
@@ -30,17 +30,19 @@ def without(extensions: Extensions, *labels: str, records: list[Declassification
 def test_labels_are_added() -> None:
     """To existing ones; everything else stays, and without a new label the same object is returned."""
     assert labels_of(None) == labels_of(Extensions()) == frozenset()
-    assert with_labels(None, ["PII"]) == labelled("PII")
+    assert with_labels(None, ["PII"]) == labelled_extensions("PII")
     assert labels_of(with_labels(full(), ["PII"])) == {*KNOWN, "PII"}
     assert with_labels(full(), ["PII"]).model_copy(update={"security": full().security}) == full()
-    for extensions in (full(), labelled("PII"), Extensions()):
+    for extensions in (full(), labelled_extensions("PII"), Extensions()):
         assert with_labels(extensions, labels_of(extensions)) is extensions
     assert labels_of(with_labels(None, "PII")) == {"PII"}
 
 
 def test_derived_data_have_the_labels_of_all_sources() -> None:
     """In addition to their own."""
-    made = inherit_labels(labelled("own"), labelled("a", "b"), None, Extensions(), labelled("b", "c"))
+    made = inherit_labels(
+        labelled_extensions("own"), labelled_extensions("a", "b"), None, Extensions(), labelled_extensions("b", "c")
+    )
     assert labels_of(made) == {"own", "a", "b", "c"}
     assert inherit_labels(None) == Extensions()
 

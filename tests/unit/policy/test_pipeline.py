@@ -139,7 +139,7 @@ def test_a_failing_plugin_denies(run: Run, kind: str) -> None:
 
 @pytest.mark.parametrize("mode", ["sequential", "transform", "audit", "concurrent"])
 def test_failing_open_has_to_be_declared(run: Run, mode: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Then the step goes on without the plugin, and a warning says so; in every mode that is waited for."""
+    """Then the step continues without the plugin, with a warning, in every mode that delays the step."""
 
     def broken(step: Step) -> None:
         raise ValueError("hunter2")
@@ -244,7 +244,7 @@ def test_fire_and_forget_delays_nobody(caplog: pytest.LogCaptureFixture) -> None
     ],
 )
 def test_a_mode_limits_what_a_plugin_may_do(run: Run, mode: str, answer: Any, code: str) -> None:
-    """A violation of it is a fault of the plugin, which denies as any other."""
+    """Exceeding the mode is a fault of the plugin, which denies as any fault does."""
 
     @hook("evaluate", mode=mode)
     def overreaching(step: Step) -> Any:

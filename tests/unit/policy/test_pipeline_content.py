@@ -173,7 +173,7 @@ def test_data_are_labelled_on_entry(run: Run) -> None:
 
 
 def test_any_policy_may_refuse_an_action() -> None:
-    """Denied goes before allowed, None allows the rest, an empty list nothing."""
+    """Denied takes precedence over allowed, None allows the others, an empty list nothing."""
     denying, allowing = DataPolicy(denied_actions=["export"]), DataPolicy(allowed_actions=["read"])
     assert check_data_use(["forward"], [denying]) is None
     assert check_data_use(["read"], [denying, allowing]) is None

@@ -256,7 +256,7 @@ class TestFaultsOfTheReference:
         assert SLOTS["http"].tier is Tier.GUARDED
 
     def test_a4_classification_is_protected(self) -> None:
-        """There it is missing in the table, so nobody notices a change."""
+        """The specification's table lacks it, so a change goes unnoticed."""
         original = Extensions(security=SecurityExtension(classification="secret"))
         returned = Extensions(security=SecurityExtension(classification="public"))
         with pytest.raises(TierViolation, match=r"security\.classification is immutable"):
@@ -287,7 +287,7 @@ class TestFaultsOfTheReference:
             Extensions.model_validate({"agent": {"conversation": {"history": ["Hi"]}}})
 
     def test_a4_a_forbidden_change_is_reported(self) -> None:
-        """There merging drops it silently, so a plugin's author never learns of it."""
+        """The specification's merging drops it silently, so a plugin's author gets no report."""
         changed = Extensions.model_validate({"http": {"headers": {"A": "b"}}})
         with pytest.raises(TierViolation, match="changing it requires write_headers"):
             merge_extensions(Extensions(), changed, [])
@@ -364,7 +364,7 @@ class TestFaultsOfTheReference:
 
 
 def test_finding_14_nothing_changes_in_place_in_a_pipeline() -> None:
-    """Each plugin has its own copies, so its changes to them are seen by nobody else."""
+    """Each plugin has its own copies, so no other plugin sees its changes."""
     seen: list[Any] = []
 
     @hook("evaluate", capabilities=["write_headers"])

@@ -143,7 +143,7 @@ def test_many_digits_stay_exact(tmp_path: Path) -> None:
 
 
 def test_a_model_may_have_a_fee_and_no_rate(edges: PriceTable) -> None:
-    """The fee is a lower bound: the tokens have no price. A row without any price says that nothing is known."""
+    """The fee is a lower bound: the tokens have no price. A row without any price means that the price is unknown."""
     usage = TokenUsage(input_tokens=1)
     priced = edges.price("acme:fee-only", usage, NOW)
     assert (priced.cost_usd, priced.cost_status) == (Decimal("0.005"), PARTIAL)
@@ -200,7 +200,7 @@ def test_a_difference_is_logged_under_the_name_of_prices(table: PriceTable, capl
 
 
 def test_a_table_reprices_like_it_prices(table: PriceTable) -> None:
-    """As a single request, if nothing says that it was a batch."""
+    """As a single request, unless it is marked as a batch."""
     usage = TokenUsage(input_tokens=1000, output_tokens=100)
     assert table.reprice("acme:full", usage, NOW) == table.price("acme:full", usage, NOW)
     assert table.reprice("acme:full", usage, NOW).pricing_mode is None

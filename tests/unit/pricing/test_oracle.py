@@ -26,7 +26,7 @@ PROVIDERS = {provider.id: provider for provider in data.providers}
 CORRECTED_WHY = {
     "deepseek:deepseek-flash": "its peak hours have no first day and no weekdays in the source",
     "deepseek:deepseek-v4": "its peak hours have no first day and no weekdays in the source",
-    "mistral:mistral-large-latest": "the name has moved on to another model than the source prices it as",
+    "mistral:mistral-large-latest": "the name now means another model than the one that the source prices",
     "openai:omni-moderation": "free, which the source does not say",
 }
 CORRECTED = tuple(CORRECTED_WHY)

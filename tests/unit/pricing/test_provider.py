@@ -40,7 +40,7 @@ def test_ollamas_hosted_models_are_not_free() -> None:
 
 
 def test_a_router_charges_the_price_of_the_named_provider() -> None:
-    """Hugging Face passes prices on; nobody knows beforehand which provider serves a plain name."""
+    """Hugging Face passes prices on; with a plain name, the provider is not known in advance."""
     table = price_table()
     routed = table.price("huggingface:meta-llama/Llama-3.3-70B-Instruct:groq", USAGE, NOW)
     assert routed.cost_usd == Decimal("0.59") + Decimal("0.79")

@@ -45,7 +45,7 @@ def test_a_higher_layer_goes_first() -> None:
 
 
 def test_a_models_own_source_goes_before_that_of_its_file() -> None:
-    """And so does the day on which it was checked."""
+    """The same applies to the day on which it was checked."""
     own = {"source": "https://acme.example/m", "checked": date(2026, 11, 11)}
     prices = ProviderPrices("acme", [{**SOURCE, "model": [model("m", "1", **own), model("n", "1")]}])
     rows = [found.rows[0] for found in prices.all_models()]

@@ -18,7 +18,7 @@ from dragoman.pricing import reprice
 SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "x"}}
 OPEN = {"type": "web_search_call", "id": "ws_2", "status": "completed", "action": {"type": "open_page", "url": "u"}}
 BARE = {"type": "web_search_call", "id": "ws_3", "status": "completed"}
-SAID = {"type": "message", "id": "m_1", "role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]}
+MESSAGES = {"type": "message", "id": "m_1", "role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]}
 
 
 def read(model: str, reply: dict[str, Any]) -> Message:
@@ -26,7 +26,7 @@ def read(model: str, reply: dict[str, Any]) -> Message:
     return get_adapter(model).from_wire_response(response, RequestContext.for_model(model))
 
 
-def used(model: str, reply: dict[str, Any]) -> Usage:
+def usage_of(model: str, reply: dict[str, Any]) -> Usage:
     usage = read(model, reply).usage
     assert usage is not None
     return usage
@@ -35,7 +35,7 @@ def used(model: str, reply: dict[str, Any]) -> Usage:
 def handwritten_response(*items: dict[str, Any], **fields: Any) -> dict[str, Any]:
     counts = {"input_tokens": 1000, "output_tokens": 100, "total_tokens": 1100}
     model = "gpt-4.1-2025-04-14"
-    return {"id": "r", "status": "completed", "model": model, "output": [*items, SAID], "usage": counts, **fields}
+    return {"id": "r", "status": "completed", "model": model, "output": [*items, MESSAGES], "usage": counts, **fields}
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,8 @@ def handwritten_response(*items: dict[str, Any], **fields: Any) -> dict[str, Any
 def test_searches_in_the_output_are_charged(
     items: tuple[dict[str, Any], ...], fields: dict[str, Any], searches: int
 ) -> None:
-    """The reply's own count goes first; without one each search counts, but no opened page."""
-    usage = used("openai:gpt-4.1", handwritten_response(*items, **fields))
+    """The reply's own count takes precedence; without one each search counts, but no opened page."""
+    usage = usage_of("openai:gpt-4.1", handwritten_response(*items, **fields))
     assert usage.server_tools == ({"web_search": searches} if searches else {})
     assert usage.cost_usd == Decimal("0.0028") + searches * Decimal("0.01")
 
@@ -62,7 +62,7 @@ def test_xais_own_count_goes_before_the_output() -> None:
     """It lists every tool, unused ones too."""
     counts = {"input_tokens": 10, "output_tokens": 1, "total_tokens": 11}
     counted = {**counts, "server_side_tool_usage_details": {"web_search_calls": 0, "x_search_calls": 1}}
-    usage = used("openai:gpt-4.1", handwritten_response(SEARCH, usage=counted))
+    usage = usage_of("openai:gpt-4.1", handwritten_response(SEARCH, usage=counted))
     assert usage.server_tools == {"x_search": 1}
 
 
@@ -73,7 +73,7 @@ def handwritten_gemini(**counts: Any) -> dict[str, Any]:
 
 def test_cached_audio_has_its_own_rate() -> None:
     """70 x 0.30 + 30 x 1.00 + 60 x 0.03 + 40 x 0.10 + 10 x 2.50: text and audio, new and cached, and the answer."""
-    usage = used(
+    usage = usage_of(
         "google:gemini-2.5-flash",
         handwritten_gemini(
             promptTokenCount=200, cachedContentTokenCount=100, candidatesTokenCount=10, totalTokenCount=210,
@@ -94,7 +94,7 @@ def test_an_interaction_counts_its_media_alike() -> None:
     }  # fmt: skip
     steps = [{"type": "model_output", "content": [{"type": "text", "text": "Hi"}]}]
     reply = {"id": "i", "status": "completed", "model": "gemini-2.5-flash", "steps": steps, "usage": counts}
-    usage = used("google-interactions:gemini-2.5-flash", reply)
+    usage = usage_of("google-interactions:gemini-2.5-flash", reply)
     assert (usage.audio_input_tokens, usage.cached_audio_input_tokens) == (30, 40)
     assert usage.cost_usd == Decimal("0.0000818")
 
@@ -102,7 +102,7 @@ def test_an_interaction_counts_its_media_alike() -> None:
 def test_a_total_that_differs_from_its_parts_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     """A warning with both and the field; the buckets stay as reported."""
     with caplog.at_level(logging.WARNING, "dragoman.adapter"):
-        usage = used(
+        usage = usage_of(
             "google:gemini-2.5-flash",
             handwritten_gemini(promptTokenCount=5, candidatesTokenCount=5, totalTokenCount=99),
         )
@@ -113,7 +113,7 @@ def test_a_total_that_differs_from_its_parts_is_reported(caplog: pytest.LogCaptu
 def test_an_invalid_count_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     """By name, once per reply; the reply itself is returned."""
     with caplog.at_level(logging.WARNING, "dragoman.adapter"):
-        usage = used("openai:gpt-4.1", handwritten_response(usage={"input_tokens": 1000, "output_tokens": -3}))
+        usage = usage_of("openai:gpt-4.1", handwritten_response(usage={"input_tokens": 1000, "output_tokens": -3}))
     assert (usage.input_tokens, usage.output_tokens, usage.unread) == (1000, 0, ("output_tokens",))
     assert (usage.cost_usd, usage.cost_status) == (Decimal("0.002"), CostStatus.PARTIAL)
     assert caplog.text.count("the usage holds no count at output_tokens") == 1
@@ -123,7 +123,7 @@ def test_more_cached_than_prompt_tokens_make_the_cost_partial() -> None:
     """Cached tokens are a part of the prompt, so more of them are a contradiction."""
     counts = {"prompt_tokens": 10, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 50}}
     choice = {"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}
-    usage = used("openai-chat:gpt-4.1", {"id": "x", "model": "gpt-4.1", "choices": [choice], "usage": counts})
+    usage = usage_of("openai-chat:gpt-4.1", {"id": "x", "model": "gpt-4.1", "choices": [choice], "usage": counts})
     assert (usage.input_tokens, usage.cached_input_tokens) == (0, 10)
     assert usage.cost_status is CostStatus.PARTIAL
 

@@ -96,7 +96,7 @@ def test_a_window_has_two_times(tmp_path: Path, window: str) -> None:
 
 
 def test_a_row_has_its_own_price_of_a_tool() -> None:
-    """It goes before that of the provider."""
+    """It takes precedence over that of the provider."""
     common: dict[str, Any] = {
         "provider": "acme",
         "model": "m",

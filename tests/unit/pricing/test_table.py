@@ -99,7 +99,7 @@ def test_a_bundled_overlay_is_part_of_the_table(tmp_path: Path) -> None:
 
 
 def test_a_section_of_an_overlay_has_its_own_day(tmp_path: Path) -> None:
-    """It goes before the day of the whole overlay."""
+    """It takes precedence over the day of the whole overlay."""
     own_day = OVERLAY.replace("[acme]", "[acme]\nchecked = 2026-11-16")
     table = write_table(tmp_path, overlay=own_day)
     days = {name: row.checked.day for name in ("acme:plain", "own:mine") if (row := table.find(name, NOW))}
@@ -224,7 +224,7 @@ def test_an_overlay_may_be_a_string_path(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_an_index_is_no_table(tmp_path: Path) -> None:
-    """It could not tell which prices it has."""
+    """Its prices would be unknown."""
     with pytest.raises(ConfigurationError, match=r"index\.toml"):
         _ = PriceTable(tmp_path).version
     (tmp_path / "index.toml").write_text("", encoding="utf-8")
@@ -292,7 +292,7 @@ def test_the_data_folders_are_found() -> None:
 
 
 def test_an_installed_package_uses_its_own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder inside the package goes before a folder next to it."""
+    """The folder inside the package takes precedence over a folder next to it."""
     package = tmp_path / "src" / "dragoman"
     inside = package / "_bundled" / "pricing"
     inside.mkdir(parents=True)

@@ -28,8 +28,8 @@ def archive(tmp_path: Path) -> tuple[Path, str, str]:
     return folder, older.version, newer.version
 
 
-def test_a_version_gives_the_same_cost_for_ever(archive: tuple[Path, str, str]) -> None:
-    """Each of two versions gives its own cost with its own name, however often it is asked."""
+def test_a_version_gives_the_same_cost_forever(archive: tuple[Path, str, str]) -> None:
+    """Each of two versions gives its own cost and name, however often it is called."""
     folder, older, newer = archive
     for version, amount in ((older, 22), (newer, 18), (older, 22)):
         (usage,) = reprice([SPENT], price_table(version, folder))

@@ -19,7 +19,7 @@ class Facts:
     default_output_tokens: int = 1_000
 
 
-def _able(**fields: Any) -> AdapterCapabilities:
+def _capabilities(**fields: Any) -> AdapterCapabilities:
     everything = {
         "supports_images": NATIVE,
         "supports_tools": NATIVE,
@@ -31,17 +31,17 @@ def _able(**fields: Any) -> AdapterCapabilities:
 
 
 MODELS = {
-    "north:able": _able(),
-    "north:large": _able(max_context_tokens=1_000_000),
-    "north:third": _able(),
-    "south:able": _able(),
-    "south:emulating": _able(supports_tools=EMULATED, supports_structured_output=EMULATED),
-    "east:blind": _able(supports_images=ABSENT),
-    "east:toolless": _able(supports_tools=ABSENT),
-    "east:unprompted": _able(supports_system_prompt=ABSENT),
-    "east:formless": _able(supports_structured_output=ABSENT),
-    "west:small": _able(max_context_tokens=1_000),
-    "west:nothing": _able(
+    "north:able": _capabilities(),
+    "north:large": _capabilities(max_context_tokens=1_000_000),
+    "north:third": _capabilities(),
+    "south:able": _capabilities(),
+    "south:emulating": _capabilities(supports_tools=EMULATED, supports_structured_output=EMULATED),
+    "east:blind": _capabilities(supports_images=ABSENT),
+    "east:toolless": _capabilities(supports_tools=ABSENT),
+    "east:unprompted": _capabilities(supports_system_prompt=ABSENT),
+    "east:formless": _capabilities(supports_structured_output=ABSENT),
+    "west:small": _capabilities(max_context_tokens=1_000),
+    "west:nothing": _capabilities(
         supports_images=ABSENT,
         supports_tools=ABSENT,
         supports_system_prompt=ABSENT,

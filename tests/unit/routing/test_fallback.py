@@ -85,13 +85,13 @@ def test_an_error_that_no_model_can_fix_is_raised(error: DragomanError) -> None:
 
 
 def test_a_seen_reply_has_no_fallback() -> None:
-    """Once the caller saw any of it, no other model takes over."""
+    """After the caller saw any part, no other model takes over."""
     routed, first = three_candidates()
     assert routed.choose_fallback(first, ServerError("it broke"), seen=True) is None
 
 
 def test_fallbacks_follow_the_chain_to_its_end() -> None:
-    """Each candidate has its turn, and the last error tells what happened to all."""
+    """Each candidate is tried once, and the last error describes all attempts."""
     routed = router(workspace_default="north:large", global_default="south:able")
     request = RouteRequest(sticky="north:able")
     decision: RouteDecision | None = routed.choose(request)

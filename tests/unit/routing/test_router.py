@@ -98,7 +98,7 @@ def test_all_policies_at_once() -> None:
 
 
 def test_no_candidate_left_is_an_error_with_every_reason() -> None:
-    """The turn does not start, and no model that nobody proposed takes it."""
+    """The turn does not start, and no unlisted model answers it."""
     routed, request = proposing(
         {
             RoutingPolicy.MANUAL_STICKY: KEYLESS,
@@ -123,7 +123,7 @@ def test_no_candidate_left_is_an_error_with_every_reason() -> None:
 
 def test_an_empty_chain_is_an_error() -> None:
     """A router without defaults needs a request that names a model."""
-    with pytest.raises(NoModelError, match="none was asked for, and there is no default"):
+    with pytest.raises(NoModelError, match="none was requested, and there is no default"):
         router().choose(RouteRequest())
 
 
@@ -159,7 +159,7 @@ def test_an_unknown_argument_does_not_start_the_turn() -> None:
 
 
 def test_a_model_without_a_key_is_not_configured() -> None:
-    """That is no typo, so the chain goes on, and the record says so."""
+    """It is not a typo, so the next candidate is tried, and the record says so."""
     decision = router(global_default="north:able").choose(RouteRequest(text=f"@{KEYLESS} hello"))
     assert decision.model == "north:able"
     assert decision.candidates[0].reasons == ("not_configured",)

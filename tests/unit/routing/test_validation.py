@@ -70,7 +70,7 @@ def test_every_refusal_is_reported() -> None:
 
 
 def test_each_model_counts_for_itself() -> None:
-    """Models count differently, and each is asked once at most."""
+    """Models count differently, and each one counts at most once."""
     models_counted: list[str] = []
 
     def estimate(model: str) -> int:

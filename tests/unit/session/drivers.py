@@ -1,4 +1,4 @@
-"""Who plays in the tests of sessions: providers that answer by a script, below the real transport, and two ways to ask.
+"""The doubles of the tests of sessions: providers that answer by a script, below the real transport, and two drivers.
 
 Ids and time are counted, so that two runs of a script give equal histories.
 """
@@ -33,7 +33,7 @@ def counted_ids() -> Callable[[], str]:
 
 
 class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A streamed body: its chunks, then what ``ending`` says. It knows whether the client has released it."""
+    """A streamed body: its chunks, then the effect of ``ending``. It records whether the client has released it."""
 
     def __init__(self, chunks: Iterable[bytes], ending: BaseException | str | None = None) -> None:
         self._chunks = list(chunks)
@@ -63,7 +63,7 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
 
 @dataclass
 class Wire:
-    """A provider that gives its replies in turn, whole or streamed as it is asked, and keeps the requests.
+    """A provider that returns its replies in turn, whole or streamed as requested, and records the requests.
 
     A reply may also be raw frames, a `Body`, a failing response, or an exception.
     """
@@ -86,12 +86,14 @@ class Wire:
             return httpx.Response(200, headers={"content-type": "application/json"}, content=reply.body)
         kind = reply.content_type if isinstance(reply, Reply) else "text/event-stream"
         body = (
-            reply if isinstance(reply, Body) else Body(self._cut(reply.frames if isinstance(reply, Reply) else reply))
+            reply
+            if isinstance(reply, Body)
+            else Body(self._cut_frames(reply.frames if isinstance(reply, Reply) else reply))
         )
         self.bodies.append(body)
         return httpx.Response(200, headers={"content-type": kind}, stream=body)
 
-    def _cut(self, frames: Sequence[bytes]) -> list[bytes]:
+    def _cut_frames(self, frames: Sequence[bytes]) -> list[bytes]:
         if self.chunk is None:
             return list(frames)
         whole = b"".join(frames)

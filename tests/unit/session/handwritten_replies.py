@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """``raw`` stands in place of the arguments where they are no JSON."""
+    """``raw`` replaces the arguments if they are not JSON."""
 
     id: str
     name: str

@@ -1,4 +1,4 @@
-"""Plugins that the tests of policies play with."""
+"""Plugins for the tests of policies."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,7 +10,7 @@ SECRET = "hunter2"
 
 
 class RecordingPlugin(Plugin):
-    """Lets everything pass, and notes what it saw: the hook, the role, and all that can be searched."""
+    """Lets everything pass, and records the hook, the role and the searchable text."""
 
     name = "noting"
     hooks: Iterable[Hook | str] = tuple(Hook)
@@ -27,12 +27,12 @@ class RecordingPlugin(Plugin):
         return None
 
     def at(self, hook: str) -> list[str]:
-        """What was said at that hook, in order."""
+        """The texts at that hook, in order."""
         return [text for seen, _, text in self.seen if seen == hook]
 
 
 class DenyingPlugin(Plugin):
-    """Denies what holds a word; everything where the word is empty."""
+    """Denies content with a word; everything if the word is empty."""
 
     name = "denying"
     hooks: Iterable[Hook | str] = tuple(Hook)
@@ -43,12 +43,12 @@ class DenyingPlugin(Plugin):
 
     def check(self, step: Step) -> CheckResult:
         if any(self.word in (view.content or "") for view in step.views()):
-            return Violation("it holds a word that is not said here", code="word")
+            return Violation("it contains a forbidden word", code="word")
         return None
 
 
 class RedactingPlugin(Plugin):
-    """Writes *** in the place of a word, in texts, thoughts, arguments and answers."""
+    """Replaces a word with ***, in texts, thinking, arguments and answers."""
 
     name = "hiding"
     mode = Mode.TRANSFORM
@@ -61,36 +61,38 @@ class RedactingPlugin(Plugin):
 
     def check(self, step: Step) -> CheckResult:
         message = step.message
-        content = tuple(map(self._hidden, message.content))
+        content = tuple(map(self._redact, message.content))
         if content == message.content:
             return None
         labelled = None
         if self.label is not None:
-            security = (step.extensions.security or _bare()).model_copy(update={"labels": frozenset({self.label})})
+            security = (step.extensions.security or _empty_security()).model_copy(
+                update={"labels": frozenset({self.label})}
+            )
             labelled = step.extensions.model_copy(update={"security": security})
         return PluginResult(message=message.model_copy(update={"content": content}), extensions=labelled)
 
-    def _hidden(self, block: Any) -> Any:
+    def _redact(self, block: Any) -> Any:
         if isinstance(block, (TextBlock, ThinkingBlock)):
             return block.model_copy(update={"text": block.text.replace(self.word, "***")})
         if isinstance(block, ToolResultBlock):
-            return block.model_copy(update={"content": tuple(map(self._hidden, block.content))})
+            return block.model_copy(update={"content": tuple(map(self._redact, block.content))})
         if hasattr(block, "input"):
-            return block.model_copy(update={"input": _replaced(block.input, self.word)})
+            return block.model_copy(update={"input": _replace(block.input, self.word)})
         return block
 
 
-def _replaced(value: Any, word: str) -> Any:
+def _replace(value: Any, word: str) -> Any:
     if isinstance(value, str):
         return value.replace(word, "***")
     if isinstance(value, dict):
-        return {key: _replaced(item, word) for key, item in value.items()}
+        return {key: _replace(item, word) for key, item in value.items()}
     if isinstance(value, list):
-        return [_replaced(item, word) for item in value]
+        return [_replace(item, word) for item in value]
     return value
 
 
-def _bare() -> Any:
+def _empty_security() -> Any:
     from dragoman.policy import SecurityExtension
 
     return SecurityExtension()

@@ -8,7 +8,7 @@ from dragoman.session.effects import Effect, Replied, Send, Turn, intercept
 
 
 class ReplyCache:
-    """Answers a question that was asked before without sending anything."""
+    """Answers a repeated question without sending a request."""
 
     def __init__(self) -> None:
         self._replies: dict[str, Message] = {}

@@ -1,4 +1,4 @@
-"""An answer that has to be a message body: asked for, read, and left as soon as it is certain to be wrong."""
+"""An answer that has to be a message body: requested, read, and cancelled as soon as it is certain to be invalid."""
 
 import json
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ def words(events: Iterable[SessionEvent]) -> str:
 
 
 def test_the_answer_schema_is_sent_and_the_answer_read(driver: Driver) -> None:
-    """By the JSON Schema of the body, on a wire that has a place for it; the message is what the model said."""
+    """The JSON Schema of the body is sent, on a wire that has a field for it; the message is the model's text."""
     wire = Wire([handwritten_anthropic(Thought("Hm."), RIGHT)])
     reply = driver.ask(driver.session({"anthropic": wire}), "Which colour?", output_schema=CHAT)
     assert wire.requests[0]["output_config"]["format"]["schema"]["properties"]["parts"]["type"] == "array"
@@ -42,7 +42,7 @@ def test_the_answer_schema_is_sent_and_the_answer_read(driver: Driver) -> None:
 
 
 def test_a_session_may_always_request_bodies(driver: Driver) -> None:
-    """And a turn for none; what the session would send is previewed as it is sent."""
+    """A turn can turn that off; the preview shows the request as it is sent."""
     options: Any = {"output_schema": CHAT}
     wire = Wire([handwritten_ollama(RIGHT), handwritten_ollama("Blue."), handwritten_ollama("Blue.")])
     session = driver.session({"ollama": wire}, OLLAMA, options=AdapterOptions(**options))
@@ -55,7 +55,7 @@ def test_a_session_may_always_request_bodies(driver: Driver) -> None:
 
 
 def test_an_invalid_answer_raises_with_every_violation_and_stays(driver: Driver) -> None:
-    """It was said and billed, so that the model can be told what is wrong with it."""
+    """It is kept, because it was billed, and the model can be asked to correct it."""
     wire = Wire([handwritten_anthropic(WRONG), handwritten_anthropic(RIGHT)])
     session = driver.session({"anthropic": wire})
     with pytest.raises(MessageBodyError) as caught:
@@ -77,8 +77,8 @@ def test_a_valid_stream_is_shown_to_its_end(driver: Driver) -> None:
 
 
 def test_an_invalid_stream_is_abandoned_at_once(driver: Driver) -> None:
-    """At the beginning of a type that no part may have: the rest is neither shown nor waited for, and the connection
-    released. What had arrived stays, as when its caller leaves.
+    """At the start of a type that no part may have: the rest is not shown, and the connection is released at once. The
+    partial reply is kept, as for any abandoned stream.
     """
     wire = Wire([handwritten_anthropic(WRONG)])
     session = driver.session({"anthropic": wire})
@@ -107,7 +107,7 @@ def test_a_missing_part_is_an_error_at_the_end(driver: Driver) -> None:
 
 
 def test_text_before_a_call_is_no_answer(driver: Driver) -> None:
-    """Where there are tools, a reply is judged when it is all there: it may call one after all."""
+    """With tools, a reply is validated when it is complete: it may still call one."""
     replies = [handwritten_anthropic("I look it up.", Call("toolu_1", "look")), handwritten_anthropic(RIGHT)]
     session = driver.session({"anthropic": Wire(replies)}, tools=[look])
     events = driver.stream(session, "Which colour?", output_schema=CHAT)
@@ -137,7 +137,7 @@ def test_a_truncated_answer_is_reported(driver: Driver) -> None:
 
 
 def test_an_invalid_schema_is_refused_before_anything_is_sent(driver: Driver) -> None:
-    """By name of what it is."""
+    """The error names its type."""
     wire = Wire([])
     session = driver.session({"anthropic": wire})
     for ask in (driver.ask, driver.stream):
@@ -148,7 +148,7 @@ def test_an_invalid_schema_is_refused_before_anything_is_sent(driver: Driver) ->
 
 
 def test_plain_schemas_are_not_validated(driver: Driver) -> None:
-    """What obeys none is the caller's to judge, as before."""
+    """The answer is not validated against a plain schema."""
     wire = Wire([handwritten_anthropic("no JSON")])
     reply: Message = driver.ask(driver.session({"anthropic": wire}), "Hi", output_schema={"type": "object"})
     assert reply.text == "no JSON"

@@ -1,4 +1,4 @@
-"""Calls that somebody has to approve: who is asked, in which order, and what the model is told."""
+"""Calls that need approval: which calls are asked about, in which order, and what the model receives."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def answers(session: Any) -> list[tuple[str, bool]]:
 
 
 def test_declined_calls_do_not_run_and_the_others_do(driver: Driver) -> None:
-    """The model reads a refusal in the place of the answer."""
+    """The model reads a refusal instead of the result."""
 
     def approve(call: ToolUseBlock, definition: ToolDefinition) -> bool:
         return definition.side_effects in (SideEffects.NONE, SideEffects.READ)
@@ -97,7 +97,7 @@ def test_an_async_session_awaits_the_decision() -> None:
 
 
 def test_a_coroutine_is_no_approval() -> None:
-    """In a sync session a coroutine in disguise approves nothing: it would be true, whatever it decides."""
+    """A sync session refuses a coroutine as an answer: the object would be truthy, whatever its result."""
 
     async def ask_later() -> bool:
         return False

@@ -1,4 +1,4 @@
-"""Callers who leave: what stays of the reply, and that its connection is released."""
+"""Abandoned replies: what is kept, and that the connection is released."""
 
 import asyncio
 import gc
@@ -29,7 +29,7 @@ def look(at: str) -> str:
 
 
 def last_status(session: Any) -> tuple[MessageStatus, StopReason | None, str]:
-    """What became of the last message."""
+    """The status of the last message."""
     reply = session.messages[-1]
     return reply.metadata.status, reply.stop_reason, reply.text
 
@@ -39,7 +39,7 @@ CANCELLED = (MessageStatus.CANCELLED, StopReason.CANCELLED)
 
 @pytest.mark.parametrize("chunk", [None, 10_000], ids=["frame by frame", "at once"])
 def test_leaving_the_loop_keeps_the_partial_reply(driver: Driver, chunk: int | None) -> None:
-    """The user's word stays with what had arrived of the reply; the next turn sends both."""
+    """The prompt stays with the partial reply; the next turn sends both."""
     wire = Wire([OK, AGAIN], chunk=chunk)
     session = driver.session({"anthropic": wire})
     driver.stream(session, "Hi", until="text_delta")
@@ -52,7 +52,7 @@ def test_leaving_the_loop_keeps_the_partial_reply(driver: Driver, chunk: int | N
 
 
 def test_the_cost_of_a_truncated_reply_is_a_lower_bound(driver: Driver) -> None:
-    """More is billed than had been counted when it was cut; one that had arrived as a whole has its whole cost."""
+    """More is billed than was counted at the cut; a complete reply has its exact cost."""
     for chunk, status in ((None, CostStatus.PARTIAL), (10_000, CostStatus.PRICED)):
         session = driver.session({"anthropic": Wire([OK], chunk=chunk)})
         driver.stream(session, "Hi", until="text_delta")
@@ -63,7 +63,7 @@ def test_the_cost_of_a_truncated_reply_is_a_lower_bound(driver: Driver) -> None:
 
 
 def test_leaving_at_message_complete_keeps_the_reply(driver: Driver) -> None:
-    """What an event tells of is in the history when it is seen."""
+    """When an event arrives, its message is already in the history."""
     wire = Wire([OK])
     session = driver.session({"anthropic": wire})
     driver.stream(session, "Hi", until="message_complete")
@@ -90,7 +90,7 @@ def test_leaving_between_rounds_keeps_the_rounds(driver: Driver, until: str, rol
 
 
 def test_an_unread_stream_does_nothing(driver: Driver) -> None:
-    """Nothing is sent before the first event is asked for."""
+    """Nothing is sent before the first event is requested."""
     wire = Wire([OK])
     session = driver.session({"anthropic": wire})
     unread = session.stream("Hi")
@@ -101,7 +101,7 @@ def test_an_unread_stream_does_nothing(driver: Driver) -> None:
 
 
 def test_the_next_turn_ends_an_open_stream(driver: Driver) -> None:
-    """Also where the caller keeps the iterator: its reply is kept first, and its connection released."""
+    """Also if the caller keeps the iterator: its reply is stored first, and its connection released."""
     wire = Wire([OK, AGAIN])
     session = driver.session({"anthropic": wire})
     kept = Open(driver, session, "Hi")
@@ -114,7 +114,7 @@ def test_the_next_turn_ends_an_open_stream(driver: Driver) -> None:
 
 
 def test_closing_the_session_ends_an_open_stream(driver: Driver) -> None:
-    """And the session can be asked again."""
+    """The session can then be used again."""
     wire = Wire([OK, AGAIN])
     session = driver.session({"anthropic": wire})
     kept = Open(driver, session, "Hi")
@@ -126,14 +126,14 @@ def test_closing_the_session_ends_an_open_stream(driver: Driver) -> None:
 
 
 class Open:
-    """A stream whose iterator somebody keeps."""
+    """A stream whose iterator the caller keeps."""
 
     def __init__(self, driver: Driver, session: Any, prompt: str) -> None:
-        self._way = driver
+        self._driver = driver
         self._events: Iterator[Any] | AsyncIterator[Any] = session.stream(prompt)
 
     def read_one(self) -> None:
-        """Reads as far as the first text."""
+        """Reads up to the first text."""
         while self._next().type != "text_delta":
             pass
 
@@ -144,17 +144,17 @@ class Open:
         return seen
 
     def _next(self) -> Any:
-        if isinstance(self._way, SyncDriver):
+        if isinstance(self._driver, SyncDriver):
             return next(self._events, None)  # type: ignore[arg-type]
 
         async def step() -> Any:
             return await anext(self._events, None)  # type: ignore[arg-type]
 
-        return self._way.runner.run(step())
+        return self._driver.runner.run(step())
 
 
 def test_dropping_the_iterator_cancels_at_once() -> None:
-    """Without await, the end of the loop is enough: there is nothing to close by hand."""
+    """Without await, leaving the loop is enough: nothing has to be closed."""
     driver = SyncDriver()
     wire = Wire([OK])
     session = driver.session({"anthropic": wire})
@@ -167,7 +167,7 @@ def test_dropping_the_iterator_cancels_at_once() -> None:
 
 @pytest.mark.usefixtures("quick_gc")
 def test_the_next_async_turn_does_not_wait_for_the_garbage_collector() -> None:
-    """A loop left with break keeps its reply before the next turn is sent, without aclosing."""
+    """A loop left with break keeps its reply before the next turn is sent, without an explicit aclose()."""
     driver = AsyncDriver()
     wire = Wire([OK, AGAIN])
     session = driver.session({"anthropic": wire})
@@ -187,7 +187,7 @@ def test_the_next_async_turn_does_not_wait_for_the_garbage_collector() -> None:
 
 
 def test_a_keyboard_interrupt_cancels_the_reply() -> None:
-    """Whether it strikes while a chunk is awaited or in the caller's loop."""
+    """While waiting for a chunk, and in the caller's loop."""
     driver = SyncDriver()
     wire = Wire([Body(OK.frames[:5], KeyboardInterrupt()), OK])
     session = driver.session({"anthropic": wire})
@@ -196,19 +196,19 @@ def test_a_keyboard_interrupt_cancels_the_reply() -> None:
     assert last_status(session) == (*CANCELLED, "All is w")
     assert wire.bodies[0].closed
 
-    def strike() -> None:
+    def interrupt() -> None:
         for event in session.stream("And?"):
             if event.type == "text_delta":
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        strike()
+        interrupt()
     assert last_status(session) == (*CANCELLED, "All ")
     assert len(session.messages) == 4
 
 
 def test_an_interrupt_before_any_content_leaves_no_trace() -> None:
-    """There is nothing to go on from, so the question may be asked again."""
+    """There is no content to continue from, so the question may be repeated."""
     driver = SyncDriver()
     session = driver.session({"anthropic": Wire([Body([], KeyboardInterrupt()), OK])})
     with pytest.raises(KeyboardInterrupt):
@@ -219,22 +219,22 @@ def test_an_interrupt_before_any_content_leaves_no_trace() -> None:
 def test_an_interrupted_tool_keeps_the_call() -> None:
     """The round is not answered, and the next request says that it was interrupted."""
 
-    def strike() -> None:
-        """Strike."""
+    def interrupt() -> None:
+        """Interrupt."""
         raise KeyboardInterrupt
 
     driver = SyncDriver()
-    wire = Wire([handwritten_anthropic(Call("t1", "strike")), OK])
-    session = driver.session({"anthropic": wire}, tools=[strike])
+    wire = Wire([handwritten_anthropic(Call("t1", "interrupt")), OK])
+    session = driver.session({"anthropic": wire}, tools=[interrupt])
     with pytest.raises(KeyboardInterrupt):
         session.ask("Go")
-    assert texts(session) == [("user", "Go"), ("assistant", "strike()")]
+    assert texts(session) == [("user", "Go"), ("assistant", "interrupt()")]
     assert session.ask("And?").text == "All is well."
 
 
 @pytest.mark.parametrize("frames", [0, 1, 3, 4], ids=["nothing", "opening", "empty block", "text"])
 def test_cancelling_the_task_keeps_the_partial_reply(frames: int) -> None:
-    """A task that waits for the next chunk is cancelled: the partial reply stays, the connection goes."""
+    """A task that waits for the next chunk is cancelled: the partial reply is kept, and the connection is closed."""
     driver = AsyncDriver()
     wire = Wire([Body(OK.frames[:frames], "stall"), AGAIN])
     session = driver.session({"anthropic": wire})
@@ -259,7 +259,7 @@ def test_cancelling_the_task_keeps_the_partial_reply(frames: int) -> None:
 
 
 def test_cancelling_ask_leaves_the_history_as_it_was() -> None:
-    """A whole reply that did not arrive is no reply."""
+    """An unfinished reply that is not streamed leaves nothing."""
     driver = AsyncDriver()
     wire = Wire([Body([], "stall"), AGAIN])
     session = driver.session({"anthropic": wire})
@@ -279,7 +279,7 @@ def test_cancelling_ask_leaves_the_history_as_it_was() -> None:
 
 
 def test_two_tasks_cannot_ask_one_session_at_once() -> None:
-    """The second is refused, typed, and the first goes on undisturbed."""
+    """The second one gets a typed error, and the first one continues."""
     driver = AsyncDriver()
     wire = Wire([OK, AGAIN])
     session = driver.session({"anthropic": wire})
@@ -299,22 +299,22 @@ def test_two_tasks_cannot_ask_one_session_at_once() -> None:
 
 def test_sessions_are_context_managers() -> None:
     """Leaving the block releases the connections; the history stays readable."""
-    driver, async_way = SyncDriver(), AsyncDriver()
+    driver, async_driver = SyncDriver(), AsyncDriver()
     with driver.session({"anthropic": Wire([OK])}) as session:
         assert isinstance(session, Session)
         session.ask("Hi")
 
     async def main() -> AsyncSession:
-        async with async_way.session({"anthropic": Wire([OK])}) as other:
+        async with async_driver.session({"anthropic": Wire([OK])}) as other:
             await other.ask("Hi")
         return other
 
-    with async_way.runner:
-        assert async_way.runner.run(main()).messages == session.messages
+    with async_driver.runner:
+        assert async_driver.runner.run(main()).messages == session.messages
 
 
 def test_abandoned_streams_release_their_connections(driver: Driver) -> None:
-    """Over real sockets, to a provider that never ends its stream: each one that is left is hung up."""
+    """Over real sockets, with a provider that never ends its stream: every abandoned connection is closed."""
 
     def script(received: ReceivedRequest) -> ServerReply:
         streamed = b'"stream":true' in received.body

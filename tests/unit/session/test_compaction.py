@@ -1,4 +1,4 @@
-"""Compacting: what is asked, what is sent from then on, what is kept, and what it costs."""
+"""Compacting: the request for a summary, the requests after it, what is kept, and what it costs."""
 
 import asyncio
 import itertools
@@ -89,7 +89,7 @@ def test_sync_and_async_record_the_same() -> None:
 
 
 def test_compaction_costs_count_for_the_session(driver: Driver) -> None:
-    """What the summary took is counted, and is no answer when the next turn is estimated."""
+    """The cost of the summary counts, but the summary is no answer when the next turn is estimated."""
     wire = anthropic("Hello.", "So far.", usage=(1000, 100))
     session = driver.session({"anthropic": wire})
     driver.ask(session, "Hi")
@@ -105,7 +105,7 @@ def test_compaction_costs_count_for_the_session(driver: Driver) -> None:
 
 
 def test_calls_and_results_stay_together(driver: Driver) -> None:
-    """The cut moves back to the call, whose id stays what its issuer knows."""
+    """The cut moves back to the call, which keeps its issuer's id."""
     wire = Wire([handwritten_anthropic(Thought("Hm."), Call("toolu_A", "look", {"at": "a"})),
                  handwritten_anthropic("A is fine."), handwritten_anthropic("So far."),
                  handwritten_anthropic("Yes.")])  # fmt: skip
@@ -136,7 +136,7 @@ def test_kept_signed_thinking_stays(driver: Driver) -> None:
 
 
 def test_critical_messages_stay_whole(driver: Driver) -> None:
-    """No summary stands for them: they are sent as they are, in their order."""
+    """No summary replaces them: they are sent unchanged, in their order."""
     vow = Message.user("Never delete anything.", metadata=MessageMetadata(critical=True))
     wire = anthropic("So far.", "Ok.")
     session = driver.session({"anthropic": wire}, messages=[*conversation(2), vow, *conversation(2)])
@@ -148,7 +148,7 @@ def test_critical_messages_stay_whole(driver: Driver) -> None:
 
 
 def test_a_summary_can_be_summarised(driver: Driver) -> None:
-    """Again and again: the last one stands for the others, and only it is sent."""
+    """Any number of times: the last summary replaces the others, and only it is sent."""
     wire = anthropic("First.", "Yes.", "Second.", "No.")
     session = driver.session({"anthropic": wire}, messages=conversation(2))
     first = driver.compact(session, keep_last=0)
@@ -162,7 +162,7 @@ def test_a_summary_can_be_summarised(driver: Driver) -> None:
 
 
 def test_compaction_makes_room_for_a_swap(driver: Driver) -> None:
-    """What the refusal advises is what helps: the present model compacts for the other one's window."""
+    """The advice of the refusal works: the present model compacts for the other model's window."""
     wires = {"anthropic": anthropic("So far."), "ollama": Wire([handwritten_ollama("Ok.")])}
     history = conversation(40, words=2000)
     session = driver.session(wires, messages=history, system="Be brief.")
@@ -180,7 +180,7 @@ def test_compaction_makes_room_for_a_swap(driver: Driver) -> None:
 
 
 def test_summarised_images_no_longer_prevent_a_swap(driver: Driver) -> None:
-    """What counts for a swap is what would be sent."""
+    """A swap considers only what would be sent."""
     image = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="image/png")
     session = driver.session({"anthropic": anthropic("A dot.")}, messages=[Message.user([image]), *conversation(1)])
     assert session.preview(OLLAMA).refusals == ("no_vision_support",)
@@ -222,7 +222,7 @@ def test_a_stored_session_continues_compacted(driver: Driver) -> None:
 
 
 def test_answer_options_do_not_apply_to_a_summary() -> None:
-    """Schema, stop sequences, forced calls and budgets are left out; its length is limited by what is free."""
+    """Schema, stop sequences, forced calls and budgets are left out; its length is limited by the free room."""
     wire = anthropic("So far.")
     options = AdapterOptions(
         output_schema={"type": "object"}, stop_sequences=("END",), tool_choice="required", max_output_tokens=100,
@@ -251,7 +251,7 @@ def unusable(session: Any, driver: Driver, **how: Any) -> CompactionError:
     ids=["refused", "blank", "empty"],
 )
 def test_an_invalid_summary_changes_nothing(driver: Driver, reply: Any) -> None:
-    """The error says so, and holds the reply that was paid for."""
+    """The error says so, and has the reply, which was billed."""
     session = driver.session({"anthropic": Wire([reply])}, messages=conversation(2))
     error = unusable(session, driver)
     assert "try again" in str(error)
@@ -307,7 +307,7 @@ def long(**metadata: Any) -> Message:
 def test_an_impossible_compaction_names_what_to_do(
     driver: Driver, messages: list[Message], how: dict[str, Any], advice: str
 ) -> None:
-    """Where what no summary stands for is too long by itself."""
+    """If the part that no summary may replace is too long by itself."""
     session = driver.session({"anthropic": Wire([])}, messages=messages)
     assert advice in str(unusable(session, driver, model=SMALL, **how))
 
@@ -320,13 +320,13 @@ def test_an_answer_as_long_as_the_window_leaves_no_room(driver: Driver) -> None:
 
 
 def test_a_message_beyond_the_window_needs_a_larger_model(driver: Driver) -> None:
-    """One message over its window cannot be told in pieces."""
+    """One message beyond the window cannot be summarized in pieces."""
     session = driver.session({"ollama": Wire([])}, SMALL, messages=[long(), *conversation(1)])
     assert "swap to a model with a larger window" in str(unusable(session, driver))
 
 
 def test_a_summary_that_is_too_long_is_reported(driver: Driver) -> None:
-    """It is kept, as it was written and paid for; the error says that the history still does not fit."""
+    """It is kept, because it was billed; the error says that the history still does not fit."""
     options = AdapterOptions(max_output_tokens=WINDOW - 1000)
     wire = anthropic("word " * 2000)
     session = driver.session({"anthropic": wire}, messages=conversation(2), options=options)
@@ -345,7 +345,7 @@ def test_invalid_arguments_are_named(driver: Driver) -> None:
 
 
 def test_a_tool_cannot_compact_its_own_session(driver: Driver) -> None:
-    """A turn is under way: the call is answered with an error, and the turn goes on."""
+    """The turn is still open: the call gets an error, and the turn continues."""
     session: Any = None
 
     def shorten(n: int) -> str:
@@ -364,7 +364,7 @@ def test_a_tool_cannot_compact_its_own_session(driver: Driver) -> None:
 
 
 def test_a_cancelled_compaction_leaves_no_trace() -> None:
-    """The task goes, the history stays."""
+    """The task is cancelled, and the history is unchanged."""
 
     async def main() -> None:
         started = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Where a history may be cut. The laws hold for any history at all: see `histories` for how bad they come."""
+"""Where a history may be cut. The laws hold for any history; `histories` generates them."""
 
 from collections.abc import Sequence
 
@@ -82,8 +82,8 @@ A_TURN = [
 def test_related_messages_stay_together(
     history: list[Message], keep_last: int, summarized: list[int], kept: list[int]
 ) -> None:
-    """Calls with their results, also where ids repeat; a paused reply with what goes on with it; critical messages
-    with what they belong to; and the leading instructions, always."""
+    """Calls with their results, also if ids repeat; a paused reply with its continuation; critical messages with
+    their group; and the leading instructions, always."""
     split = split_keeping_last(history, keep_last)
     assert (ids(split.summarized), ids(split.kept)) == (summarized, kept)
 
@@ -97,7 +97,7 @@ def test_the_newer_half_is_kept_from_the_start_of_a_turn() -> None:
 
 
 def test_one_long_turn_is_cut_between_its_rounds() -> None:
-    """Where no turn of the user's begins in the newer half."""
+    """If no user turn begins in the newer half."""
     rounds = [message for at in range(1, 21, 2) for message in (call(at, f"t{at}"), result(at + 1, f"t{at}"))]
     split = split_at_share([text_message(0), *rounds], 10**6, size)
     assert ids(split.summarized)[0] == 0
@@ -107,7 +107,7 @@ def test_one_long_turn_is_cut_between_its_rounds() -> None:
 
 
 def separated_ids(*parts: Sequence[Message]) -> set[str]:
-    """Tool ids whose call and result are in different parts; of an id that repeats, nothing can be said by its name."""
+    """Tool ids whose call and result are in different parts; repeated ids are skipped, because they are ambiguous."""
     everything = [message for part in parts for message in part]
     calls = [block.id for message in everything for block in message.tool_uses]
     side = {block.id: place for place, part in enumerate(parts) for message in part for block in message.tool_uses}
@@ -164,7 +164,7 @@ def test_any_cut_keeps_pairs_and_covers_everything_once(history: list[Message], 
 
 @given(histories(max_scenes=8), st.integers(0, 500))
 def test_chunks_are_the_whole_in_order(messages: list[Message], room: int) -> None:
-    """Nothing twice, nothing left out, no pair parted; a piece that does not fit cannot be made shorter."""
+    """No message twice, none missing, no pair split; a piece that does not fit cannot be shorter."""
     parts = list(chunk_messages(messages, room, size))
     assert [message for part in parts for message in part] == messages
     assert all(parts)
@@ -176,8 +176,9 @@ def test_chunks_are_the_whole_in_order(messages: list[Message], room: int) -> No
 def test_summaries_of_summaries_still_cover_everything_once(
     history: list[Message], steps: list[tuple[int, int]]
 ) -> None:
-    """Compact, go on, compact again: each recorded message is either sent, or told by exactly one summary, and the
-    summaries that are sent tell, through those they replaced, of everything that is not."""
+    """After any number of turns and compactions, each recorded message is either sent or covered by exactly one
+    summary. The summaries that are sent cover, directly or through those that they replaced, all messages that are not.
+    """
     record = list(history)
     for step, (keep_last, more) in enumerate(steps):
         split = split_keeping_last(apply_summaries(record), keep_last)
@@ -195,7 +196,7 @@ def test_summaries_of_summaries_still_cover_everything_once(
 
 
 def test_a_summary_covers_only_messages_before_it() -> None:
-    """A later message that happens to bear a covered id is sent."""
+    """A later message that happens to have a covered id is sent."""
     covering = Message.user("So far.", id="s", metadata=MessageMetadata(summary_of=("m0", "m1")))
     history = [text_message(9, SYSTEM), text_message(0), text_message(1), text_message(2), covering, text_message(0)]
     assert [message.id for message in apply_summaries(history)] == ["m9", "s", "m2", "m0"]

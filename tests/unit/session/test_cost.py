@@ -1,4 +1,4 @@
-"""What a session has used and what that cost: exact, or said to be unknown."""
+"""The usage and the cost of a session: exact, or marked as unknown."""
 
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -44,13 +44,13 @@ SUMMARY = Message(role=Role.USER, metadata=MessageMetadata(model="a:x", provider
 def test_costs_add_up_and_say_what_they_are(
     history: list[Message], usd: str | None, status: CostStatus, replies: int
 ) -> None:
-    """None and never 0 where nothing is known; a sum with a gap is a lower bound."""
+    """None and never 0 if nothing is known; a sum with a gap is a lower bound."""
     cost = total_cost(history)
     assert (cost.usd, cost.status, cost.replies) == (None if usd is None else Decimal(usd), status, replies)
 
 
 def test_costs_are_listed_by_model() -> None:
-    """Each model's own sum; None where all of its replies are unknown."""
+    """Each model's own sum; None if all of its replies are unknown."""
     history = [reply("0.5", PRICED), reply("0.1", PRICED, "b:y"), reply(None, UNPRICED), reply(None, UNPRICED, "c:z")]
     assert total_cost(history).by_model == {"a:x": Decimal("0.5"), "b:y": Decimal("0.1"), "c:z": None}
 
@@ -119,12 +119,12 @@ def test_a_summary_is_an_attempt_if_the_history_lacks_it() -> None:
     ],
 )
 def test_costs_are_readable_as_a_line(cost: Cost, text: str) -> None:
-    """Honest in words as in figures."""
+    """The line says if the cost is unknown or a lower bound."""
     assert str(cost) == text
 
 
 def test_usage_adds_up_bucket_by_bucket() -> None:
-    """Subsets are summed where they are told, and stay None where nobody told them; calls of tools add up by name."""
+    """Subsets are summed if they are reported, and stay None if they are not; tool calls add up by name."""
     history = [
         reply("0", FREE, input_tokens=1, output_tokens=20, reasoning_tokens=5, audio_input_tokens=1),
         QUESTION,
@@ -172,7 +172,7 @@ def test_replies_are_repriced_for_another_model(
 
 
 def test_a_session_counts_across_models(driver: Driver) -> None:
-    """Two models, one bill, by the bundled prices of the day; cost_on is what all of it would cost on one of them."""
+    """Two models, one sum, by the bundled prices of the day; cost_on is the price of everything on one model."""
     wires = {
         "anthropic": Wire([handwritten_anthropic("One.", usage=(1000, 100))]),
         "ollama": Wire([handwritten_ollama("Two.", usage=(500, 50))]),
@@ -194,7 +194,7 @@ def test_a_session_counts_across_models(driver: Driver) -> None:
 
 
 def test_all_four_buckets_add_up() -> None:
-    """Three of them are the prompt."""
+    """Three of them make up the prompt."""
     usage = TokenUsage(input_tokens=1, cached_input_tokens=20, cache_creation_input_tokens=300, output_tokens=4000)
     assert (usage.prompt_tokens, usage.total_tokens) == (321, 4321)
 

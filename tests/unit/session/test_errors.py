@@ -1,4 +1,4 @@
-"""What fails: what the caller learns, what is tried again, and what the history holds afterwards."""
+"""Failures: the error that the caller gets, what is retried, and what the history holds afterwards."""
 
 from collections.abc import Callable
 from typing import Any
@@ -76,7 +76,7 @@ def test_a_failed_first_request_leaves_no_trace(
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["ask", "stream"])
 def test_later_failures_keep_the_rounds_before(driver: Driver, streamed: bool) -> None:
-    """A tool that has run has run: its round stays, and ask(None) goes on from there."""
+    """A round whose tools have run is kept, and ask(None) continues after it."""
     wire = Wire([ROUND, failing(401, "authentication_error"), OK])
     session = driver.session({"anthropic": wire}, tools=[look])
     with pytest.raises(AuthenticationError):
@@ -122,7 +122,7 @@ def test_retries_end(driver: Driver) -> None:
 
 
 def test_a_permanent_error_is_not_retried(driver: Driver) -> None:
-    """What is no use to repeat is raised at once, though nothing was seen."""
+    """An error that a retry cannot fix is raised at once, even before the first event."""
     fake_time = FakeTime()
     frames = [
         OPENING,
@@ -157,7 +157,7 @@ BROKEN: list[tuple[str, Callable[[], Any], type[ProviderError]]] = [
 def test_a_failure_after_visible_events_is_raised_with_the_partial(
     driver: Driver, name: str, frames: Callable[[], Any], kind: type[ProviderError]
 ) -> None:
-    """No retry, which would say everything twice; the error carries what had arrived, the history nothing of it."""
+    """There is no retry, which would repeat the events. The error has the partial reply; the history does not."""
     fake_time = FakeTime()
     wire = Wire([frames(), OK])
     session = driver.session({"anthropic": wire}, fake_time=fake_time)
@@ -172,7 +172,7 @@ def test_a_failure_after_visible_events_is_raised_with_the_partial(
 
 
 def test_a_truncated_call_is_never_run(driver: Driver) -> None:
-    """The partial keeps its arguments as they came."""
+    """The partial message keeps its arguments unchanged."""
     ran: list[str] = []
 
     def remove(path: str) -> None:
@@ -221,7 +221,7 @@ def test_a_server_error_of_a_whole_reply_is_retried_by_the_transport_alone(drive
 
 
 def test_other_exceptions_are_raised_unchanged(driver: Driver) -> None:
-    """No retry, which would meet it again."""
+    """There is no retry, because the error would occur again."""
 
     def exhausted() -> str:
         raise ConfigurationError("no ids are left")

@@ -1,4 +1,4 @@
-"""The history of a session: its messages, and what was billed and not kept."""
+"""The history of a session: its messages, and billed attempts that were not kept."""
 
 from dragoman.canonical.message import Message, MessageMetadata
 from dragoman.canonical.usage import Usage

@@ -1,4 +1,4 @@
-"""Who asks: noted on everything, once and for all, and of no use to whoever has no key."""
+"""The user's identity: noted on everything, unchangeable, and useless without the key."""
 
 import unicodedata
 from decimal import Decimal
@@ -21,7 +21,7 @@ FINE = handwritten_anthropic("Yes.", usage=(100, 20))
 
 
 def test_ids_follow_the_documented_rule() -> None:
-    """Ids that are out there must not change: HMAC-SHA256, 128 bits, written as a ULID."""
+    """Existing ids must not change: HMAC-SHA256, 128 bits, written as a ULID."""
     pseudonyms = Pseudonyms(KEY)
     assert pseudonyms.user("ann@example.org") == "usr_6JC9V8RYAF3DQPDPRVGMX5GZZ8"
     assert pseudonyms.team("blue") == "team_2ARJ9F5WFC6MD76V0WRCRD013Y"
@@ -30,7 +30,7 @@ def test_ids_follow_the_documented_rule() -> None:
 
 @given(st.text(min_size=1), st.text(min_size=1))
 def test_different_names_have_different_ids(first: str, second: str) -> None:
-    """Other names have other ids, users and teams too, other keys make others; and an id stays what it is."""
+    """Names, kinds (user, team) and keys all change the id; the same input gives the same id."""
     pseudonyms = Pseudonyms(KEY)
     same = unicodedata.normalize("NFC", first) == unicodedata.normalize("NFC", second)
     assert (pseudonyms.user(first) == pseudonyms.user(second)) is same
@@ -40,7 +40,7 @@ def test_different_names_have_different_ids(first: str, second: str) -> None:
 
 
 def test_a_guessable_key_is_refused() -> None:
-    """So are ids of nobody, and, without a key, those that can be seen to be personal."""
+    """Empty ids are refused too and, without a key, ids that look personal."""
     with pytest.raises(ConfigurationError, match="16 bytes"):
         Pseudonyms("secret")
     for wrong in ("ann@example.org", "Ann Example", ""):
@@ -80,7 +80,7 @@ def test_messages_events_and_rows_have_the_user_id(driver: Driver) -> None:
 
 
 def test_another_user_may_take_the_next_turn(driver: Driver) -> None:
-    """What was noted before stays as it is, and each pays for what was his."""
+    """Earlier records stay unchanged, and each user's account has that user's costs."""
     budget = Budget(tokens=10_000, per="user")
     session = driver.session({"anthropic": Wire([FINE] * 2)}, user_id="usr_1", budgets=[budget])
     driver.ask(session, "Hi", max_output_tokens=50)
@@ -92,7 +92,7 @@ def test_another_user_may_take_the_next_turn(driver: Driver) -> None:
 
 
 def test_a_team_shares_a_budget(driver: Driver) -> None:
-    """Whoever of it asks; and what it spent before is known to its store."""
+    """Whichever member asks; its store knows the earlier spending."""
     with Store("sqlite://") as store:
         budget = Budget(tokens=1_000, per="team")
         for user, session_id in (("usr_1", "sess_1"), ("usr_2", "sess_2")):
@@ -117,7 +117,7 @@ def test_a_team_shares_a_budget(driver: Driver) -> None:
 
 
 def test_a_stored_session_keeps_its_user(driver: Driver) -> None:
-    """Whoever it was kept for, in whatever words an older version noted that."""
+    """Also if an older version stored the user in another form."""
     with Store("sqlite://") as store:
         store.create(ANTHROPIC, session_id="sess_old", user_id="ann@example.org", team_id="blue")
         old = Session.resume("sess_old", store)

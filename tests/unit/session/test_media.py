@@ -1,4 +1,4 @@
-"""Files of a workspace: which are read, which never, and what a request holds of them."""
+"""Files of a workspace: which files are read, which are not, and what a request contains."""
 
 import base64
 import contextlib
@@ -38,7 +38,7 @@ PIXEL = b"\x89PNG pixel"
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """A folder of files, with every kind of trap, beside a file that nobody may read."""
+    """A folder of files, with every kind of trap, next to a file outside the workspace."""
     if not READS_FILES:
         pytest.skip("this system refuses every file of a workspace")
     outside = tmp_path / "outside"
@@ -108,7 +108,7 @@ def test_files_inside_the_workspace_are_read(workspace: Path, path: str) -> None
     ],
 )  # fmt: skip
 def test_other_files_are_not_read(workspace: Path, path: str) -> None:
-    """Neither by dots, nor by roots, links, pipes or tricks of spelling; the error is typed and shows no secret."""
+    """Not by dots, absolute paths, links, pipes or unusual spelling; the error is typed and shows no secret."""
     with pytest.raises(RequestError) as caught:
         read_inside(workspace, path)
     assert "the file" in str(caught.value)
@@ -149,7 +149,7 @@ def test_a_wrong_file_size_is_noticed() -> None:
 
 
 def test_an_unreadable_file_has_a_reason(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system's own word, without the path of the workspace."""
+    """The system's own reason, without the path of the workspace."""
 
     def deny(*_: Any, **__: Any) -> int:
         raise PermissionError(13, "Permission denied", str(workspace))
@@ -160,7 +160,7 @@ def test_an_unreadable_file_has_a_reason(workspace: Path, monkeypatch: pytest.Mo
 
 
 def test_a_system_without_safe_opening_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rather no file than one that a link led to."""
+    """A file that a link could replace is not read."""
     monkeypatch.setattr(media, "_SAFE_OPEN", False)
     (tmp_path / "a.png").write_bytes(PIXEL)
     with pytest.raises(RequestError, match="send base64 instead"):
@@ -207,7 +207,7 @@ def test_a_race_of_links_never_leads_outside(workspace: Path) -> None:
 def test_a_file_that_changes_before_opening_is_refused(
     workspace: Path, trap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The narrowest race, made certain: a regular file when it is looked at, a trap when it is opened."""
+    """The narrowest race, made certain: a regular file at the check, a trap at the open."""
     file, real_stat = workspace / "a.png", os.stat
 
     def look_then_swap(*args: Any, **kwargs: Any) -> os.stat_result:
@@ -230,7 +230,7 @@ def open_descriptors() -> int:
 
 
 def test_no_descriptor_is_left_open(workspace: Path) -> None:
-    """Neither by a read nor by a refusal."""
+    """Neither after a read nor after a refusal."""
     before = open_descriptors()
     for path in ("a.png", "docs/deep/c.png", "docs/nowhere/c.png", "link.png", "pipe.png", "folder_link/x", ".."):
         for _ in range(20):
@@ -289,14 +289,14 @@ def test_the_media_type_is_the_blocks_or_the_extensions(
     ],
 )
 def test_a_file_of_the_wrong_kind_is_refused(tmp_path: Path, block: ContentBlock, message: str) -> None:
-    """With what to do about it."""
+    """The error says what to do."""
     (tmp_path / block.source.data).write_bytes(b"\xff")  # type: ignore[union-attr]
     with pytest.raises(RequestError, match=message):
         MediaFiles(tmp_path).inline_blocks([block])
 
 
 def test_other_sources_are_left_alone(tmp_path: Path) -> None:
-    """And messages without files are the very same objects."""
+    """Messages without files are returned as the same objects."""
     messages = [
         Message.user(
             [ImageBlock(source=MediaSource(kind="url", data="https://example.org/a.png")), TextBlock(text="x")]
@@ -327,7 +327,7 @@ OK = handwritten_anthropic("Seen.")
 
 
 def test_the_history_keeps_the_path_and_the_request_the_bytes(driver: Driver, tmp_path: Path) -> None:
-    """The same bytes in every request of the session, though the file changes; a new session reads it anew."""
+    """The same bytes in every request of the session, although the file changes; a new session reads it again."""
     (tmp_path / "a.png").write_text("first")
     wire = Wire([OK, OK, OK])
     session = driver.session({"anthropic": wire}, workspace=tmp_path)
@@ -366,7 +366,7 @@ def test_an_unreadable_file_stops_the_request(
 
 
 def test_a_tool_answer_may_name_a_file(driver: Driver, tmp_path: Path) -> None:
-    """It is read like any other; one that cannot be read is the model's error to see, and fails no later request."""
+    """It is read like any other. An unreadable one becomes an error for the model, and later requests still work."""
 
     @tool(side_effects="read")
     def shoot(path: str) -> ImageBlock:

@@ -1,4 +1,4 @@
-"""Media by URL in sessions: nothing is fetched unasked, and what is fetched is sent again as it was."""
+"""Media by URL in sessions: nothing is fetched by default, and a fetched file is sent again unchanged."""
 
 import base64
 import socket
@@ -32,7 +32,7 @@ IMAGE = ImageBlock(source=by_url())
 
 
 class Fetch:
-    """A fetcher of numbered pictures, or of what it is told."""
+    """A fetcher that returns numbered pictures, or the given replies."""
 
     def __init__(self, found: FetchedMedia | None = None, error: Exception | None = None) -> None:
         self._found, self._error = found, error
@@ -54,7 +54,7 @@ def images(request: Mapping[str, Any]) -> list[str]:
 
 @pytest.fixture
 def no_network(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every name that is asked for and every connection that is tried, none of which succeeds."""
+    """Records every name lookup and every connection attempt; none succeeds."""
     tried: list[str] = []
 
     def note(*args: Any, **_: Any) -> Any:
@@ -69,7 +69,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("model", [SEES, ANTHROPIC, "openai-chat:gpt-5", "bedrock:anthropic.claude-opus-5-5-v1:0"])
 def test_nothing_is_fetched_by_default(model: str, no_network: list[str]) -> None:
-    """By no adapter and by no preview; what takes no URL loses it."""
+    """By no adapter and by no preview; a wire without URLs loses the picture."""
     session = Session(ANTHROPIC)
     session = Session.load(session.dump())
     session._history.messages.append(session._factory.user_message(IMAGE))
@@ -90,7 +90,7 @@ def test_without_a_fetcher_a_session_fetches_nothing(driver: Driver, no_network:
 
 
 def test_a_fetched_picture_is_sent_again_unchanged(driver: Driver) -> None:
-    """Fetched once a session; the history keeps the URL, and a new session fetches it anew."""
+    """Fetched once a session; the history keeps the URL, and a new session fetches it again."""
     wire, fetch = Wire([SEEN, SEEN, SEEN]), Fetch()
     session = driver.session({"ollama": wire}, SEES, fetch=fetch)
     driver.ask(session, IMAGE)
@@ -106,7 +106,7 @@ def test_a_fetched_picture_is_sent_again_unchanged(driver: Driver) -> None:
 
 
 def test_a_model_that_takes_urls_gets_them(driver: Driver) -> None:
-    """The fetcher is not asked until the session moves to a model that takes none; back again, the URL is sent."""
+    """The fetcher is not used until the session moves to a model without URLs; after moving back, the URL is sent."""
     claude, ollama, fetch = Wire([SEEN_BY_CLAUDE, SEEN_BY_CLAUDE]), Wire([SEEN]), Fetch()
     session = driver.session({"anthropic": claude, "ollama": ollama}, fetch=fetch)
     driver.ask(session, IMAGE)
@@ -137,7 +137,7 @@ def test_a_failed_fetch_stops_the_request(driver: Driver) -> None:
 
 
 def test_a_tool_answer_may_contain_a_url(driver: Driver) -> None:
-    """One that is refused is the model's error to see, and fails no later request."""
+    """A refused one becomes an error for the model, and later requests still work."""
 
     @tool(side_effects="read")
     def find(url: str) -> ImageBlock:
@@ -181,7 +181,7 @@ NATIVE, ABSENT = Support.NATIVE, Support.ABSENT
     ],
 )
 def test_only_media_that_need_it_are_fetched(facts: dict[str, Any], kinds: set[str]) -> None:
-    """Neither what goes by URL, nor what the model could not see anyway; and without a fetcher nothing."""
+    """Not those that are sent as URLs, nor those that the model does not accept; without a fetcher none."""
     assert MediaFiles(None, fetch=Fetch()).inlined_kinds(AdapterCapabilities(**facts)) == kinds
     assert MediaFiles(None).inlined_kinds(AdapterCapabilities(**facts)) == set()
 
@@ -206,7 +206,7 @@ def test_only_media_that_need_it_are_fetched(facts: dict[str, Any], kinds: set[s
 def test_the_media_type_is_that_of_the_server(
     make: Callable[..., ContentBlock], declared: str | None, served_type: str, sent: str | None
 ) -> None:
-    """Or the block, or the name in the URL, where the server knows none; another kind of thing is refused."""
+    """Or that of the block or of the name in the URL, if the server states none; any other kind of media is refused."""
     files = MediaFiles(None, fetch=Fetch(FetchedMedia(b"hi", served_type)))
     block = make(source=by_url(), media_type=declared)
     if sent is None:

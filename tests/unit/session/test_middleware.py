@@ -102,7 +102,7 @@ def test_each_attempt_is_a_send(driver: Driver, streamed: bool) -> None:
 
 
 def test_a_broken_stream_is_an_outcome(driver: Driver) -> None:
-    """Before the caller saw anything it is asked again; afterwards it is the end."""
+    """Before the caller saw an event, the request is retried; after that, the turn fails."""
     recorder = EffectRecorder()
     wire = Wire([Body(ANSWER.frames[:1]), Body(ANSWER.frames[:4])])
     session = driver.session({"anthropic": wire}, middleware=[recorder])
@@ -126,7 +126,7 @@ def test_leaving_is_an_outcome(driver: Driver) -> None:
 
 @STREAMED
 def test_a_cache_answers_without_a_request(driver: Driver, streamed: bool) -> None:
-    """The second session sends nothing; its events, its history and its budget are those of a reply that was free."""
+    """The second session sends nothing; its events, its history and its budget are those of a free reply."""
     cache, wire, budget = ReplyCache(), Wire([ANSWER]), Budget(usd=1)
     first = driver.session({"anthropic": wire}, middleware=[cache])
     driver.ask(first, "Which colour?")
@@ -139,7 +139,7 @@ def test_a_cache_answers_without_a_request(driver: Driver, streamed: bool) -> No
 
 
 def test_a_policy_judges_what_a_cache_gives(driver: Driver) -> None:
-    """The middlewares of the program are inside: a reply from a cache passes the policy before it is kept."""
+    """The program's middlewares are inside the policy: a cached reply is judged before it is kept."""
 
     @hook("llm_output")
     def no_colours(step: Step) -> Violation | None:
@@ -154,7 +154,7 @@ def test_a_policy_judges_what_a_cache_gives(driver: Driver) -> None:
 
 
 class UpperCase:
-    """A stage that changes what streams, and the message at its end."""
+    """A stage that changes the deltas and the final message."""
 
     def __call__(self, event: StreamEvent, /) -> Sequence[StreamEvent]:
         return (replace(event, text=event.text.upper()),) if isinstance(event, TextDelta) else (event,)
@@ -196,7 +196,7 @@ def test_a_stage_that_raises_breaks_the_reply(driver: Driver, streamed: bool) ->
 
 
 def test_an_error_of_a_middleware_is_the_callers(driver: Driver) -> None:
-    """What a middleware raises ends the turn, and the bus hears of its end."""
+    """An error of a middleware ends the turn, and the bus receives the end of the turn."""
 
     def fail(turn: Turn) -> Turn:
         def handle(effect: Effect) -> Generator[Effect, Any, Any]:

@@ -1,4 +1,4 @@
-"""What a preview tells: sizes here and there, the price of the next turn, the window, and all of it for machines."""
+"""What a preview contains: sizes on both models, the price of the next turn, the window; and its JSON form."""
 
 import json
 from decimal import Decimal
@@ -31,7 +31,7 @@ def look(at: str) -> str:
 
 
 def test_both_sizes_are_those_of_each_models_own_request() -> None:
-    """The same history and tools, counted as the present model has them and as the other one would."""
+    """The same history and tools, counted for the present model and for the other one."""
     history = [Message.user("word " * 4000)]
     session = Session(ANTHROPIC, messages=history, tools=[look])
     seen = session.preview(OLLAMA)
@@ -65,7 +65,7 @@ def test_the_next_turn_is_priced_with_an_average_answer(driver: Driver) -> None:
     ("model", "status", "usd"), [(SONNET, PARTIAL, None), (OLLAMA, FREE, 0), (UNKNOWN, UNPRICED, None)]
 )
 def test_the_first_answer_has_no_price(model: str, status: CostStatus, usd: int | None) -> None:
-    """No price is made up for it: only what is free is known."""
+    """Its price is unknown, unless the model is free."""
     seen = Session(ANTHROPIC, messages=[Message.user("Hi")]).preview(model)
     assert (seen.answer_tokens, seen.next_turn_cost_usd, seen.next_turn_cost_status) == (None, usd, status)
 
@@ -97,7 +97,7 @@ def test_refusals_have_the_names_of_the_specification() -> None:
 
 
 def test_a_schema_needs_a_model_that_supports_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where an adapter has no way to ask for one."""
+    """If an adapter has no way to request one."""
     session = Session(ANTHROPIC, options=AdapterOptions(output_schema={"type": "object"}))
     monkeypatch.setattr("dragoman.session.routes.get_adapter", lambda model: ToyAdapter("m"))
     assert session.preview("toy:m").refusals == ("no_structured_output_support",)
@@ -130,7 +130,7 @@ TINY = Preview("m:x", (), (), 9, 10, Decimal("0.0000001"), (), "a:y", 12, 5, 7, 
 
 
 def test_small_prices_have_no_exponent() -> None:
-    """A string that any reader of decimals takes."""
+    """Every parser of decimals can read the string."""
     assert TINY.as_dict()["input_cost_usd"] == "0.0000001"
 
 

@@ -1,4 +1,4 @@
-"""Reply and ReplyStream: what a whole turn said, used, cost, lost and has pending."""
+"""Reply and ReplyStream: the messages, usage, cost, losses and pending calls of a whole turn."""
 
 import asyncio
 from contextlib import aclosing
@@ -57,7 +57,7 @@ def test_a_reply_is_one_line(driver: Driver) -> None:
 
 
 def test_a_billed_attempt_counts(driver: Driver) -> None:
-    """A reply that broke and was asked again is in the usage of the turn, and its cost makes the sum a lower bound."""
+    """A broken reply that was retried counts in the usage of the turn, and its cost makes the sum a lower bound."""
     session = driver.session({"anthropic": Wire([Body(ANSWER.frames[:1]), ANSWER])})
     (reply,) = (_stream(driver, session, "Hi"),)
     assert len(reply.attempts) == 1
@@ -68,7 +68,7 @@ def test_a_billed_attempt_counts(driver: Driver) -> None:
 
 
 def test_the_response_is_described(driver: Driver) -> None:
-    """Its status, the provider's id of the request, and what the provider still allows."""
+    """Its status, the provider's request id, and the remaining quota."""
     headers = {"request-id": "req_7", "anthropic-ratelimit-requests-remaining": "4", "set-cookie": "secret=1"}
     answer = httpx.Response(200, headers=headers, content=ANSWER.body)
     reply = driver.ask(driver.session({"anthropic": Wire([answer])}), "Hi")
@@ -80,7 +80,7 @@ def test_the_response_is_described(driver: Driver) -> None:
 
 
 def test_the_chosen_model_and_the_snapshot_that_served_are_kept(driver: Driver) -> None:
-    """The provider answers with the dated name of an alias: the message has that one, its routing record the alias."""
+    """The provider answers with the dated name of an alias: the message has that, its routing record the alias."""
     dated = replace(ANSWER, body=ANSWER.body.replace(b"claude-opus-5-5", b"claude-opus-5-5-20261001"))
     reply = driver.ask(driver.session({"anthropic": Wire([dated])}), "Hi")
     assert reply.message.metadata.model == f"{ANTHROPIC}-20261001"
@@ -97,7 +97,7 @@ def test_losses_are_listed_once(driver: Driver) -> None:
 
 
 def test_calls_without_a_result_are_pending(driver: Driver) -> None:
-    """A refusal runs nothing: its calls wait."""
+    """Calls of a refusal do not run: they are pending."""
     refused = handwritten_anthropic(Call("t1", "look", {"at": "sky"}), stop="refusal")
     reply = driver.ask(driver.session({"anthropic": Wire([refused])}, tools=[look]), "Look.")
     assert [call.name for call in reply.pending] == ["look"]
@@ -153,9 +153,9 @@ def test_text_accumulates_async() -> None:
 
 
 def test_leaving_a_stream_cancels_it(driver: Driver) -> None:
-    """What had arrived is the reply, with status cancelled and a cost that is a lower bound."""
+    """The partial message is the reply, with status cancelled and a cost that is a lower bound."""
     session = driver.session({"anthropic": Wire([Body(ANSWER.frames)])})
-    reply = _left(driver, session)
+    reply = _leave_stream(driver, session)
     assert reply.message.metadata.status is MessageStatus.CANCELLED
     assert "It is blue.".startswith(reply.text)
     assert reply.text not in ("", "It is blue.")
@@ -163,7 +163,7 @@ def test_leaving_a_stream_cancels_it(driver: Driver) -> None:
     assert session.messages[-1] == reply.message
 
 
-def _left(driver: Driver, session: Any) -> Reply[str]:
+def _leave_stream(driver: Driver, session: Any) -> Reply[str]:
     """The reply of a stream that was left at its first text."""
     if isinstance(driver, SyncDriver):
         with session.stream("Hi") as stream:
@@ -221,7 +221,7 @@ def test_an_error_ends_the_stream(driver: Driver) -> None:
 
 
 def test_too_many_rounds_leave_the_history(driver: Driver) -> None:
-    """ask raises, and asking with None goes on from there."""
+    """ask raises, and ask(None) continues from there."""
     call = handwritten_anthropic(Call("t1", "look", {"at": "sky"}))
     session = driver.session({"anthropic": Wire([call, ANSWER])}, tools=[look], max_rounds=1)
     with pytest.raises(TurnLimitError):

@@ -1,4 +1,4 @@
-"""A session with a router: who answers, who steps in, what the replies remember of it, and what the router learns."""
+"""A session with a router: which model answers, which is the fallback, what replies record, what the router learns."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -61,7 +61,7 @@ def wires(anthropic: list[Any] | None = None, ollama: list[Any] | None = None) -
 
 
 def failing_responses(status: int) -> list[httpx.Response]:
-    """A provider that fails so however often it is asked, with all tries of one call."""
+    """A provider that fails in this way for all tries of one call."""
     error = {"type": "error", "error": {"type": KINDS[status], "message": "no"}}
     return [httpx.Response(status, json=error) for _ in range(30)]
 
@@ -76,13 +76,13 @@ def routing_record(reply: Message) -> RoutingDecisionRecord:
 
 
 def record(session: Any) -> tuple[str, str, str]:
-    """Who answered last, by which policy and why."""
+    """The model that answered last, by which policy and why."""
     routing = routing_record(session.messages[-1])
     return routing.chosen_model, str(routing.mode), routing.reason
 
 
 def test_a_mention_applies_to_one_turn_and_is_not_sent(driver: Driver) -> None:
-    """It is taken out of what is sent and of the history; the next turn goes where the session was set to."""
+    """It is removed from the request and the history; the next turn uses the session's model."""
     provider = wires()
     session = driver.session(provider, router=router())
     assert driver.ask(session, "@house Who says so?").text == "Qwen says so."
@@ -94,7 +94,7 @@ def test_a_mention_applies_to_one_turn_and_is_not_sent(driver: Driver) -> None:
 
 
 def test_a_mention_of_an_unknown_model_is_an_error_and_leaves_no_trace(driver: Driver) -> None:
-    """A slip of the pen is not answered by another model."""
+    """A typo is not answered by another model."""
     provider = wires()
     session = driver.session(provider, router=router())
     with pytest.raises(UnknownProviderError, match="backslash"):
@@ -107,7 +107,7 @@ def test_a_mention_of_an_unknown_model_is_an_error_and_leaves_no_trace(driver: D
 
 @STREAMED
 def test_an_argument_applies_to_one_turn(driver: Driver, streamed: bool) -> None:
-    """It goes before the model that the session was set to, and may be an alias."""
+    """It takes precedence over the session's model, and may be an alias."""
     session = driver.session(wires(), router=router())
     (driver.stream if streamed else driver.ask)(session, "Who?", model="house")
     assert record(session) == (OLLAMA, "override", "requested in this message")
@@ -127,13 +127,13 @@ def test_without_a_router_the_session_decides(driver: Driver, streamed: bool) ->
 
 
 def test_a_session_without_model_and_router_is_refused(driver: Driver) -> None:
-    """Nobody could answer."""
+    """No model could answer."""
     with pytest.raises(ConfigurationError, match="needs a model"):
         driver.session({}, None)
 
 
 def test_rules_decide_if_the_session_has_no_model(driver: Driver) -> None:
-    """A default answers what no rule fits; `swap` sets the session to a model, which goes before the rules."""
+    """A default answers if no rule fits; `swap` sets the session's model, which takes precedence over the rules."""
     rules = [Rule(name="tools", model="house", when=When(text_contains=("look",)))]
     session = driver.session(wires(), None, router=router(rules=rules, global_default=ANTHROPIC))
     assert session.model is None
@@ -149,7 +149,7 @@ def test_rules_decide_if_the_session_has_no_model(driver: Driver) -> None:
 
 
 def test_rules_see_the_spend_and_the_user(driver: Driver) -> None:
-    """What the session's replies cost, from nothing on."""
+    """The cost of the session's replies, starting at 0."""
     dear = Rule(name="dear", model=OLLAMA, when=When(spent_over_usd=Decimal(0), users=frozenset({"ann"})))
     session = driver.session(wires(), None, user_id="ann", router=router(rules=[dear], global_default=ANTHROPIC))
     driver.ask(session, "Hi")
@@ -185,7 +185,7 @@ def test_without_a_valid_model_nothing_is_sent(driver: Driver, streamed: bool) -
 def test_a_fallback_answers_before_the_caller_received_anything(
     driver: Driver, streamed: bool, failure: Callable[[], list[Any]], kind: str
 ) -> None:
-    """On record, once its own tries are used up; and the turn leaves one question and one answer."""
+    """After all tries of the first model, and recorded; the turn has one prompt and one answer."""
     session = driver.session(wires(failure()), router=router(global_default="house"))
     if streamed:
         shown = ["message_start", "text_delta", "usage_update", "message_complete"]
@@ -208,7 +208,7 @@ def test_there_is_no_fallback_after_the_caller_received_events(driver: Driver) -
 
 
 def test_a_turn_is_locked_from_its_second_round_on(driver: Driver) -> None:
-    """The model that called a tool is the one that reads the result, or nobody is."""
+    """Only the model that called a tool reads the result."""
     provider = wires([handwritten_anthropic(Call("t1", "look", {"at": "it"})), *failing_responses(500)])
     session = driver.session(provider, tools=[look], router=router(global_default="house"))
     with pytest.raises(ServerError):
@@ -218,7 +218,7 @@ def test_a_turn_is_locked_from_its_second_round_on(driver: Driver) -> None:
 
 
 def test_a_fallback_keeps_the_rest_of_the_turn(driver: Driver) -> None:
-    """All its rounds, each with the record of how it came to it."""
+    """All later rounds, each with its routing record."""
     provider = wires(failing_responses(500), [handwritten_ollama(Call("c1", "look", {"at": "it"})), QWEN])
     session = driver.session(provider, tools=[look], router=router(global_default="house"))
     driver.ask(session, "Look.")
@@ -229,7 +229,7 @@ def test_a_fallback_keeps_the_rest_of_the_turn(driver: Driver) -> None:
 
 
 def test_a_missing_key_falls_back(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the transport finds out; nothing was sent. Without another candidate the error stands."""
+    """The transport detects it before anything is sent. Without another candidate the error is raised."""
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     session = driver.session(wires(), router=router(global_default="house"))
     del session.providers["anthropic"]["api_key"]
@@ -242,7 +242,7 @@ def test_a_missing_key_falls_back(driver: Driver, monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_invalid_request_has_no_fallback(driver: Driver) -> None:
-    """Another model would say the same, or answer what was not asked."""
+    """Another model would return the same error, or answer a different request."""
     provider = wires(failing_responses(400))
     session = driver.session(provider, router=router(global_default="house"))
     with pytest.raises(InvalidRequestError):
@@ -251,7 +251,7 @@ def test_an_invalid_request_has_no_fallback(driver: Driver) -> None:
 
 
 def test_the_last_error_names_the_earlier_ones(driver: Driver) -> None:
-    """The caller learns what became of every model that was asked, and the history is as before."""
+    """The error names what happened with every model that was tried, and the history is as before."""
     session = driver.session(
         wires(failing_responses(529), failing_responses(500)), router=router(global_default="house")
     )
@@ -262,7 +262,7 @@ def test_the_last_error_names_the_earlier_ones(driver: Driver) -> None:
 
 
 def test_five_failures_take_a_model_out(driver: Driver) -> None:
-    """A call counts once, with all its tries; then the next candidate is asked at once, and a success lets it in."""
+    """A call with all its tries counts as one failure. Then the next candidate is used, until a success is reported."""
     provider = wires([*failing_responses(500)[:15], OPUS], [QWEN] * 6)
     made = router(global_default="house")
     session = driver.session(provider, router=made)
@@ -278,7 +278,7 @@ def test_five_failures_take_a_model_out(driver: Driver) -> None:
 
 
 def test_all_sessions_of_a_router_share_outages(driver: Driver) -> None:
-    """A key that is wrong takes the provider out, for the next session too."""
+    """A wrong key marks the provider as down, for the next session too."""
     made, provider = router(global_default="house"), wires()
     with pytest.raises(AuthenticationError):
         driver.ask(
@@ -292,7 +292,7 @@ def test_all_sessions_of_a_router_share_outages(driver: Driver) -> None:
 
 
 def test_a_broken_stream_counts_and_an_abandoned_one_does_not(driver: Driver) -> None:
-    """Who leaves says nothing about the provider."""
+    """An abandoned stream says nothing about the provider."""
     reports: list[Any] = []
     made = router()
     made.availability.report = lambda model, error, at: reports.append((model, type(error)))  # type: ignore[method-assign]
@@ -305,7 +305,7 @@ def test_a_broken_stream_counts_and_an_abandoned_one_does_not(driver: Driver) ->
 
 
 def test_budgets_apply_to_the_model_that_is_asked(driver: Driver) -> None:
-    """What the failed model held is given back; what the next one may cost is checked at its own prices."""
+    """The failed model's reservation is released; the next model's cost is checked at its own prices."""
     budget = Budget(usd="0.01", per="user")
     free = driver.session(wires(failing_responses(500)), router=router(global_default="house"), budgets=[budget])
     driver.ask(free, "Hi", max_output_tokens=100)
@@ -320,7 +320,7 @@ def test_budgets_apply_to_the_model_that_is_asked(driver: Driver) -> None:
 
 
 def test_a_broken_reply_stays_billed(driver: Driver) -> None:
-    """Though another model answered."""
+    """Although another model answered."""
     broken = [OPUS.frames[0], handwritten_overloaded()]
     session = driver.session(wires([broken] * 3), router=router(global_default="house"))
     driver.stream(session, "Hi")
@@ -330,7 +330,7 @@ def test_a_broken_reply_stays_billed(driver: Driver) -> None:
 
 
 def test_a_summary_is_written_by_the_sessions_model_or_a_default(driver: Driver) -> None:
-    """What is to be told may be too long for any model, so its size decides nothing."""
+    """The text to summarize may be too long for every model, so its size does not decide."""
     session = driver.session(wires(), None, router=router(global_default="house"))
     driver.ask(session, "One.")
     driver.ask(session, "Two.")
@@ -342,7 +342,7 @@ def test_a_summary_is_written_by_the_sessions_model_or_a_default(driver: Driver)
 
 
 def test_a_session_without_a_model_is_stored_and_loaded(driver: Driver, tmp_path: Any) -> None:
-    """As JSON and in a store; without a router somebody has to say who goes on."""
+    """As JSON and in a store; without a router, a model has to be given to continue."""
     store = Store(f"sqlite:///{tmp_path}/kept.db")
     session = driver.session(wires(), None, router=router(global_default="house"), store=store)
     driver.ask(session, "Hi")
@@ -360,7 +360,7 @@ def test_a_session_without_a_model_is_stored_and_loaded(driver: Driver, tmp_path
 
 
 def test_a_later_turn_sees_the_partial_reply_before_it(driver: Driver) -> None:
-    """The choice is made when the turn begins, with what the stream before it left in the history."""
+    """The choice is made when the turn begins, after the partial reply of the earlier stream is stored."""
     seen: list[int] = []
 
     def recommend(request: Any) -> None:

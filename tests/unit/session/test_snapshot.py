@@ -1,4 +1,4 @@
-"""Sessions as JSON: what is written today must be read for ever, and go on as if nothing had happened."""
+"""Sessions as JSON: what is written today must be readable forever, and the session must continue unchanged."""
 
 import json
 from decimal import Decimal
@@ -26,7 +26,7 @@ def look(at: str) -> str:
 
 
 def two_provider_session(driver: Driver) -> Any:
-    """A session that has spoken with two providers, with calls at both."""
+    """A session with two providers, and calls of both."""
     wires = {
         "anthropic": Wire([handwritten_anthropic(Thought("Hm."), Call("toolu_A", "look", {"at": "a", "no": None})),
                            handwritten_anthropic("Fine.")]),
@@ -74,14 +74,14 @@ def test_unknown_data_survives_storage(driver: Driver) -> None:
 
 
 def test_a_loaded_session_uses_its_own_id_factory() -> None:
-    """A loaded session mints tool ids with the factory that it is given."""
+    """A loaded session creates tool ids with the given factory."""
     data = Session(ANTHROPIC).dump()
     back = Session.load(data, new_id=counted_ids())
     assert back.tool_ids.receive("anthropic", "toolu_1") == "tu_" + counted_ids()()
 
 
 def test_loading_with_another_model_is_a_swap() -> None:
-    """It is refused with reasons where that model cannot carry the history."""
+    """It is refused with reasons if that model cannot carry the history."""
     image = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="image/png")
     data = Session(ANTHROPIC, messages=[Message.user([image])]).dump()
     assert AsyncSession.load(data, model="anthropic:claude-sonnet-4-5").model == "anthropic:claude-sonnet-4-5"

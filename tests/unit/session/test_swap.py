@@ -1,4 +1,4 @@
-"""Changing the model in mid-session: what is sent to whom, what is refused, and what a preview promises."""
+"""Changing the model in the middle of a session: what each model gets, what is refused, what a preview promises."""
 
 import logging
 from pathlib import Path
@@ -42,7 +42,7 @@ def wires() -> dict[str, Wire]:
 
 
 def test_a_session_swaps_there_and_back_with_its_tools(driver: Driver) -> None:
-    """Calls before and after the swap: each provider gets legal ids, its own where it gave one, and every result."""
+    """Calls before and after the swap: each provider gets legal ids, its own for its own calls, and every result."""
     provider = wires()
     session = driver.session(provider, tools=[look])
     driver.ask(session, "Look at a.")
@@ -71,7 +71,7 @@ def test_a_session_swaps_there_and_back_with_its_tools(driver: Driver) -> None:
 
 
 def test_sent_ids_stay_the_same(driver: Driver) -> None:
-    """What went before is a prefix of what goes now, to the same target, whatever happened in between."""
+    """For the same target, each request is a prefix of the next one, whatever happened in between."""
     provider = wires()
     session = driver.session(provider, tools=[look])
     driver.ask(session, "Look at a.")
@@ -101,7 +101,7 @@ def test_a_refused_swap_names_every_reason_and_changes_nothing(driver: Driver) -
 
 
 def test_an_image_in_a_tool_answer_counts_as_well() -> None:
-    """A model without eyes cannot carry it, wherever it is."""
+    """A model without vision cannot carry it, wherever it is."""
     call = ToolUseBlock(id="tu_1", name="look")
     history = [Message.user("?"), Message.assistant([call]), Message.tool("tu_1", [IMAGE])]
     assert refusal_reasons(Session(ANTHROPIC, messages=history), OLLAMA) == (
@@ -110,7 +110,7 @@ def test_an_image_in_a_tool_answer_counts_as_well() -> None:
 
 
 def test_a_critical_loss_refuses_the_swap() -> None:
-    """A block that may not be lost, and would be."""
+    """The history has a critical block that would be lost."""
     marked = Message.assistant([ThinkingBlock(text="Hm.", signature="s")], metadata=MessageMetadata(critical=True))
     session = Session(ANTHROPIC, messages=[Message.user("?"), marked])
     (reason,) = refusal_reasons(session, OLLAMA)
@@ -128,7 +128,7 @@ def test_an_unknown_provider_refuses_the_swap() -> None:
 
 
 def lossy() -> list[Message]:
-    """A history that loses something on the way to any other model."""
+    """A history with a loss for every other model."""
     call = ToolUseBlock(id="tu_1", name="look")
     return [
         Message.system("Be brief."),
@@ -178,7 +178,7 @@ def test_a_preview_changes_nothing(driver: Driver) -> None:
 
 
 def test_a_preview_has_size_and_price() -> None:
-    """An estimate of tokens and what reading them once costs; free where it is free, unknown where it is unknown."""
+    """An estimate of tokens and the cost of reading them once: zero if free, None if unknown."""
     session = Session(ANTHROPIC, messages=[Message.user("word " * 4000)], clock=lambda: NOW)
     seen = session.preview("anthropic:claude-sonnet-4-5")
     assert 4000 < seen.input_tokens < 6000
@@ -209,7 +209,7 @@ def test_a_swap_during_a_turn_waits_for_the_next(driver: Driver) -> None:
 
 @needs_files
 def test_unreadable_files_refuse_the_swap(tmp_path: Path) -> None:
-    """What the next request could not send, no model can carry."""
+    """A file that the next request cannot send prevents every swap."""
     image = ImageBlock(source=MediaSource(kind="file_ref", data="gone.png"))
     session = Session(ANTHROPIC, messages=[Message.user([image])], workspace=tmp_path)
     assert refusal_reasons(session, "ollama:gemma3:4b") == (
@@ -220,7 +220,7 @@ def test_unreadable_files_refuse_the_swap(tmp_path: Path) -> None:
 
 
 def test_a_swap_adds_no_message() -> None:
-    """The history records who said what; a swap says nothing."""
+    """The history records messages; a swap has none."""
     driver = SyncDriver()
     session = driver.session(wires())
     session.swap(OLLAMA)

@@ -76,7 +76,7 @@ def test_stream_shows_the_turn_as_it_happens(driver: Driver) -> None:
     ids=["one", "two", "failing", "one of two failing", "unknown", "invalid"],
 )
 def test_calls_are_answered_in_order(driver: Driver, calls: list[Call], answers: list[str]) -> None:
-    """Whatever a call is worth, its answer stands where the call stood, and errors are marked as such."""
+    """The results have the order of the calls, valid or not, and errors are marked as errors."""
     session = driver.session(anthropic(tuple(calls), ("Done.",)), tools=[add, fail])
     assert driver.ask(session, "Go").text == "Done."
     results = [result for message in session.messages for result in message.tool_results]
@@ -85,7 +85,7 @@ def test_calls_are_answered_in_order(driver: Driver, calls: list[Call], answers:
 
 
 def test_malformed_arguments_are_answered_and_not_run(driver: Driver) -> None:
-    """Arguments that a stream leaves half finished run nothing, and the model is told why."""
+    """A call with incomplete arguments does not run, and its result says why."""
     ran: list[str] = []
 
     def delete(path: str) -> None:
@@ -102,7 +102,7 @@ def test_malformed_arguments_are_answered_and_not_run(driver: Driver) -> None:
 
 @pytest.mark.parametrize("stop", ["refusal", "model_context_window_exceeded"])
 def test_calls_of_a_finished_reply_do_not_run(driver: Driver, stop: str) -> None:
-    """After a refusal, or with a full context, calls are left alone, and the next request answers them."""
+    """After a refusal, or with a full context, calls do not run, and the next request answers them as interrupted."""
     ran: list[int] = []
 
     def act(n: int) -> None:
@@ -157,7 +157,7 @@ def test_async_tools_run_in_an_async_session() -> None:
 
 
 def test_a_sync_session_refuses_coroutines() -> None:
-    """An async tool, or an async approval, is refused when the session is made; one in disguise when it is run."""
+    """An async tool, or an async approval, is refused when the session is created; a disguised one when it runs."""
 
     async def fetch(url: str) -> str:
         """Fetch."""
@@ -182,7 +182,7 @@ def test_a_sync_session_refuses_coroutines() -> None:
 
 
 def test_rounds_are_limited_and_the_turn_can_continue(driver: Driver) -> None:
-    """After max_rounds rounds the turn stops with all of them kept, and ask(None) continues it."""
+    """After max_rounds rounds the turn stops, all rounds are kept, and ask(None) continues it."""
     again = (Call("t1", "add", {"a": 1}),)
     session = driver.session(anthropic(again, again, ("At last.",)), tools=[add], max_rounds=2)
     with pytest.raises(TurnLimitError, match="after 2 rounds"):
@@ -196,7 +196,7 @@ def test_rounds_are_limited_and_the_turn_can_continue(driver: Driver) -> None:
 
 @pytest.mark.parametrize("choice", ["required", NamedTool("add")])
 def test_a_forced_tool_choice_applies_to_the_first_reply_only(choice: Any) -> None:
-    """Kept up, a forced call would keep the model from ever answering."""
+    """If every request forced a call, the model could never answer."""
     driver = SyncDriver()
     wires = anthropic((Call("t1", "add", {"a": 1}),), ("2.",))
     session = driver.session(
@@ -207,7 +207,7 @@ def test_a_forced_tool_choice_applies_to_the_first_reply_only(choice: Any) -> No
 
 
 def test_options_of_a_turn_override_those_of_the_session(driver: Driver) -> None:
-    """What ask is told holds for that turn; a misspelt option is a TypeError, before anything is sent."""
+    """The options of ask apply to that turn; a misspelt option is a TypeError, before anything is sent."""
     wires = anthropic(("a",), ("b",))
     session = driver.session(wires, options=AdapterOptions(max_output_tokens=50, effort="low"))
     driver.ask(session, "1", max_output_tokens=9)
@@ -254,7 +254,7 @@ def test_a_paused_reply_continues_without_a_prompt() -> None:
 
 
 def test_a_tool_cannot_ask_its_own_session(driver: Driver) -> None:
-    """One turn at a time: a nested one is refused, typed, and the outer one goes on."""
+    """One turn at a time: a nested one gets a typed error, and the outer one continues."""
     session: Any = None
 
     def ask_again(text: str) -> str:
@@ -284,7 +284,7 @@ def test_unknown_settings_of_a_provider_are_named(driver: Driver) -> None:
 
 
 def test_a_time_limit_is_sent_with_each_request(driver: Driver) -> None:
-    """Whole or streamed; without a setting it is the transport's own, and None is none."""
+    """Whole or streamed; without a setting the transport's own limit applies; None means no limit."""
     limits: list[float | None] = []
 
     class Watched(Wire):
@@ -306,7 +306,7 @@ def test_a_time_limit_is_sent_with_each_request(driver: Driver) -> None:
 
 
 def test_a_given_history_comes_after_the_system_prompt(driver: Driver) -> None:
-    """messages= takes a history from anywhere; what belongs to no session becomes this one's."""
+    """messages= accepts any history; messages without a session get this session's id."""
     wires = anthropic(("Three.",))
     history = [Message.user("One?"), Message.assistant("Two.")]
     session = driver.session(wires, system="Count.", messages=history)

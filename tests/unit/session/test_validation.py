@@ -1,4 +1,4 @@
-"""Mistakes in what a session is given are told when it is made, by name, and quote nothing of what was given."""
+"""Mistakes in a session's arguments are reported by name when it is created, without quoting a value."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def look(path: str) -> str:
     ],
 )
 def test_an_argument_of_a_wrong_type_is_refused(kind: Any, name: str, value: Any, message_pattern: str) -> None:
-    """With its name and what belongs there."""
+    """With its name and the expected type."""
     with pytest.raises(ConfigurationError, match=message_pattern) as refused:
         kind(MODEL, **{name: value})
     assert name in str(refused.value) or "a tool" in message_pattern
@@ -55,7 +55,7 @@ def test_an_argument_of_a_wrong_type_is_refused(kind: Any, name: str, value: Any
 
 
 def test_an_async_store_is_refused() -> None:
-    """Nothing would ever be kept in it: sessions of both kinds take the store behind it."""
+    """A session could not write to it; both kinds of sessions accept the store that it wraps."""
     with Store("sqlite://") as store, pytest.raises(ConfigurationError, match=r"must be a Store, not .* AsyncStore"):
         AsyncSession(MODEL, store=AsyncStore(store))  # type: ignore[arg-type]
 
@@ -77,6 +77,6 @@ def test_valid_arguments_are_accepted() -> None:
 
 
 def test_an_unknown_side_effect_is_refused() -> None:
-    """With those that there are."""
+    """The error lists the valid ones."""
     with pytest.raises(ConfigurationError, match="'reads' is not a side effect: use one of none, read, write"):
         tool(side_effects="reads")(look)

@@ -159,7 +159,7 @@ class ForgetsOptions(Adapter):
 
 
 class ReportsUnusedOptions(ForgetsOptions):
-    """The same, but it records what it did not send."""
+    """The same, but it records the options that it did not send."""
 
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions

@@ -1,4 +1,4 @@
-"""The kit itself: it finds every faulty adapter, says why a law was not tried, and shows what it found."""
+"""The kit itself: it finds every faulty adapter, reports why a law was not tried, and shows its findings."""
 
 import json
 import re
@@ -74,7 +74,7 @@ def test_the_kit_finds_every_faulty_adapter(faulty_adapter: type[Adapter], law: 
 
 
 def test_an_adapter_without_the_template_may_report_unused_options() -> None:
-    """The law asks for the loss, whoever records it."""
+    """The law requires the loss; which code records it does not matter."""
     card = conform(
         ReportsUnusedOptions("actor"), WIRE, SMALL_EFFORT, [BY_NAME["contract: names an option of tomorrow"]]
     )
@@ -90,13 +90,13 @@ def test_a_counterexample_is_small() -> None:
 
 
 def test_laws_have_names_and_sentences() -> None:
-    """Each has its chapter and name, and says what it is about."""
+    """Each has a chapter, a name and a sentence that describes it."""
     assert len(BY_NAME) == len(LAWS)
     assert all(re.fullmatch(r"[A-Z].*\.", law.statement) for law in LAWS)
 
 
 def test_without_a_wire_the_laws_of_replies_are_not_tried() -> None:
-    """Not tried is neither held nor broken, and never silent."""
+    """An untried law neither holds nor fails, and the report names it."""
     card = conform(
         CorrectAdapter("actor"), effort=SMALL_EFFORT, laws=[law for law in LAWS if law.chapter in ("streams", "costs")]
     )

@@ -161,7 +161,7 @@ def test_sync_and_async_clients_see_the_plan(framing: Framing, plan: faults.Plan
 
 @every_framing
 def test_refusals_come_before_the_whole_reply(framing: Framing) -> None:
-    """Sync and async: twice 429 with the requested headers, and the cassette is asked once."""
+    """Sync and async: twice 429 with the requested headers, and the cassette is used once."""
     refusals = faults.status_then_success(429, {"retry-after": "1"}, times=2, body=b"slow down")
 
     def seen(responses: list[httpx.Response]) -> None:

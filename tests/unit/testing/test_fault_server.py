@@ -80,7 +80,7 @@ def test_a_reset_is_a_reset_on_the_wire() -> None:
 
 
 def test_silence_lasts_until_the_client_leaves() -> None:
-    """The connection stays open, and is closed when nobody waits any more."""
+    """The connection stays open until the client closes it."""
     with FaultyServer(sse_reply(b"data: 1\n\n", STALL)) as server:
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(server.url, content=b"{}", timeout=PATIENCE)

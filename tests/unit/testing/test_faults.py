@@ -39,7 +39,7 @@ def apply_plan(plan: faults.Plan, body: bytes) -> bytes:
     ("body", "framing", "number"), [(SSE, Framing.SSE, 4), (LINES, Framing.LINES, 3), (AWS, Framing.AWS, 16)]
 )
 def test_a_body_is_cut_into_its_events(body: bytes, framing: Framing, number: int) -> None:
-    """Their join is the body; a binary message ends where its length says."""
+    """Joined, they are the body; a binary message ends after its stated length."""
     assert faults.detect_framing(body) is framing
     events = faults.split_events(body)
     assert len(events) == number
@@ -246,7 +246,7 @@ def test_a_client_sees_the_faults_as_errors_of_its_library(plan: faults.Plan, ki
 
 
 def test_a_transport_retries_refusals() -> None:
-    """Two refusals with a wait, then the recorded reply: the cassette is asked once."""
+    """Two refusals with a wait, then the recorded reply: the cassette is used once."""
     cassette, time = cassette_of(SSE), VirtualClock()
     refusing = faults.FaultyTransport(
         CassetteTransport(cassette), faults.status_then_success(429, {"retry-after": "3"}, times=2)

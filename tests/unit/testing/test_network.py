@@ -13,7 +13,7 @@ from dragoman.testing import NetworkBlockedError, block_network
 from dragoman.testing.faults.server import FaultyServer, json_reply
 
 AWAY = "203.0.113.7"
-"""An address for documentation: nobody has it."""
+"""An address reserved for documentation: no host has it."""
 
 
 def test_a_connection_to_another_host_names_it() -> None:

@@ -1,4 +1,4 @@
-"""From a function's signature to a tool's schema, and what is refused on the way."""
+"""The schema of a tool from the signature of its function, and the signatures that are refused."""
 
 import functools
 import inspect
@@ -204,7 +204,7 @@ def test_a_parameter_may_have_any_name(name: str) -> None:
 
 
 def test_descriptions_come_from_the_docstring() -> None:
-    """The summary describes the tool, the arguments' entries the parameters; an annotation's description goes first."""
+    """The summary describes the tool, Args the parameters. An annotation's description takes precedence."""
 
     @tool(side_effects="read")
     def search(query: str, limit: int = 10, where: Annotated[str, Field(description="A folder.")] = ".") -> list[str]:
@@ -233,7 +233,7 @@ def test_descriptions_come_from_the_docstring() -> None:
 
 
 def test_a_tool_may_be_named_and_described_explicitly() -> None:
-    """Explicit values go first."""
+    """Explicit values take precedence."""
 
     @tool(name="find_it", description="Find.", side_effects=SideEffects.NONE)
     def whatever(x: int) -> int:

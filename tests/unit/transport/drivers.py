@@ -22,7 +22,7 @@ from dragoman.transport import AsyncHttpTransport, HttpTransport, Timing
 from dragoman.transport.contract import Attempt
 
 KEY = "canary-4f1d8c0b97e2"
-"""A key of no known format: only exact knowledge of it can mask it."""
+"""A key of no known format: it is masked only because its exact value is known."""
 BODY = '{"model":"m","messages":[{"role":"user","content":"é你好\u2028"}]}'.encode()
 
 

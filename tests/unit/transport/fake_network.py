@@ -64,7 +64,7 @@ class FakeNetwork(httpcore.NetworkBackend):
     hosts: list[str] = field(default_factory=list)
     ports: list[int] = field(default_factory=list)
     names: list[str | None] = field(default_factory=list)
-    """The server names that TLS was asked to verify."""
+    """The server names that TLS had to verify."""
     sent: bytes = b""
     read: int = 0
     open: int = 0

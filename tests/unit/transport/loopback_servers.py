@@ -1,4 +1,4 @@
-"""Servers between a client and a provider: a proxy, a TLS front with a certificate of an own authority, HTTP/2."""
+"""Servers between a client and a provider: a proxy, a TLS front with its own authority, an HTTP/2 server."""
 
 import base64
 import contextlib
@@ -119,7 +119,7 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 
 
 class Http2Server(LoopbackServer):
-    """Answers every HTTP/2 request with its own body. ``connections`` are those that it has served."""
+    """Answers every HTTP/2 request with the body of the request. ``connections`` counts the connections it served."""
 
     def __init__(self, tls: ssl.SSLContext) -> None:
         tls.set_alpn_protocols(["h2"])
@@ -149,7 +149,7 @@ class Http2Server(LoopbackServer):
 
 @dataclass(frozen=True)
 class Authority:
-    """A certificate authority that nobody trusts. ``server()`` and ``client()`` are contexts made with it."""
+    """A certificate authority that no client trusts by default. ``server()`` and ``client()`` return its contexts."""
 
     certificate: Path
     leaf: Path
@@ -176,7 +176,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     def common_name(text: str) -> x509.Name:
         return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
 
-    root, own = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    root_key, leaf_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     now = datetime.datetime.now(datetime.UTC)
     builder = (
         x509.CertificateBuilder()
@@ -188,28 +188,30 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
         key_cert_sign=True, crl_sign=True, digital_signature=False, content_commitment=False, key_encipherment=False,
         data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
     )  # fmt: skip
-    signed = (
+    root = (
         builder.subject_name(common_name("An authority for tests"))
-        .public_key(root.public_key())
+        .public_key(root_key.public_key())
         .serial_number(1)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(root.public_key()), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(root_key.public_key()), critical=False)
         .add_extension(usage, critical=True)
-        .sign(root, hashes.SHA256())
+        .sign(root_key, hashes.SHA256())
     )
     leaf = (
         builder.subject_name(common_name("loopback"))
-        .public_key(own.public_key())
+        .public_key(leaf_key.public_key())
         .serial_number(2)
         .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(HOST))]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(root.public_key()), critical=False)
-        .sign(root, hashes.SHA256())
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(root_key.public_key()), critical=False)
+        .sign(root_key, hashes.SHA256())
     )
     folder = tmp_path_factory.mktemp("authority")
     paths = Authority(folder / "authority.pem", folder / "leaf.pem")
-    paths.certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    paths.certificate.write_bytes(root.public_bytes(serialization.Encoding.PEM))
     paths.leaf.write_bytes(
-        own.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        leaf_key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
         + leaf.public_bytes(serialization.Encoding.PEM)
     )
     return paths

@@ -1,4 +1,4 @@
-"""The end of an abandoned stream: it is waited for, but never for long, and by one thread for all."""
+"""Draining an abandoned stream: the wait for its end is short, and one thread watches all connections."""
 
 import socket
 import threading
@@ -22,7 +22,7 @@ def _count_threads() -> int:
 def _wait_for_no_thread() -> None:
     until = time.monotonic() + _DEADLINE
     while _count_threads():
-        assert time.monotonic() < until, "the thread lives on, though there is nothing to wait for"
+        assert time.monotonic() < until, "the thread still runs, although no connection is left"
         time.sleep(0.005)
 
 
@@ -40,7 +40,7 @@ def _close_pairs(pairs: list[tuple[socket.socket, socket.socket]]) -> object:
 
 
 def test_a_blocked_reader_is_disconnected(pairs: list[tuple[socket.socket, socket.socket]]) -> None:
-    """A blocking read that would never end does, for each of many connections, with one thread."""
+    """One thread ends the blocking reads of many connections."""
     _wait_for_no_thread()  # of a test before
     watchdog, seen = ReadWatchdog(timeout=0.02), []
     with ExitStack() as stack:
@@ -75,7 +75,7 @@ def test_the_thread_restarts_when_it_is_needed(pairs: list[tuple[socket.socket, 
 
 
 def test_an_http2_stream_is_not_drained(pairs: list[tuple[socket.socket, socket.socket]]) -> None:
-    """Its connection carries other streams and can be reused without."""
+    """Its connection carries other streams and can be reused without draining."""
 
     class Network:
         def get_extra_info(self, _: str) -> socket.socket:

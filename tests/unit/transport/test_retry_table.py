@@ -1,6 +1,7 @@
 """What is retried, by status, headers and the moment of the failure, on a virtual clock.
 
-Each row: what the first attempts meet, and the waits that follow. An exhausted script answers 200.
+Each row says how an attempt fails and how long the transport waits before each retry. Once the failures of a test are
+used up, the server answers 200.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ FAR, NEAR, PAST = "Sat, 21 Nov 2026 13:00:00 GMT", "Sat, 21 Nov 2026 12:00:07 GM
 
 
 class Row(NamedTuple):
-    """``waits`` are those of a call in which every attempt meets the same."""
+    """A way to fail. ``waits``: the seconds before each retry if every attempt of the call fails in this way."""
 
     name: str
     waits: tuple[float, ...]
@@ -36,7 +37,7 @@ class Row(NamedTuple):
     raises: type[httpx.RequestError] | None = None
     chunks: tuple[bytes, ...] | None = None
     streamed_waits: tuple[float, ...] | None = None
-    """Those of a stream, if they differ."""
+    """The waits of a streamed request, if they differ."""
 
 
 TWICE = (1.0, 2.0)
@@ -107,7 +108,7 @@ BREAKS = [
     Row("silence in the body", TWICE, 200, raises=httpx.ReadTimeout, chunks=(b"half",), streamed_waits=NEVER),
     Row("reset in a failing body", TWICE, 503, raises=httpx.ReadError, chunks=(b"over",)),
     Row("reset in a refusing body", NEVER, 400, raises=httpx.ReadError, chunks=(b"bad",)),
-    Row("a slip of the protocol in the body", NEVER, 200, raises=httpx.LocalProtocolError, chunks=(b"ha", b"lf")),
+    Row("a protocol error in the body", NEVER, 200, raises=httpx.LocalProtocolError, chunks=(b"ha", b"lf")),
     Row("strange encoding", NEVER, 200, {"content-encoding": "br"}, chunks=(b"x",), raises=httpx.ReadError),
 ]  # fmt: skip
 _IGNORED_VALUES = {
@@ -127,7 +128,7 @@ HOSTILE = [
       for value, label in _IGNORED_VALUES.items() if value not in _MILLISECONDS),
     *(Row(f"{label} on a refused request", NEVER, 400, {"retry-after": value}) for value,
     label in _IGNORED_VALUES.items()),
-    *(Row(f"{label} where it should", TWICE, 409, {"retry-after": value, "x-should-retry": "true"})
+    *(Row(f"{label}, and should", TWICE, 409, {"retry-after": value, "x-should-retry": "true"})
       for value, label in _IGNORED_VALUES.items()),
     *(Row(f"{seconds} s", NEVER, 503, {"retry-after": seconds}) for seconds in ("61", "119", "121", "1e3", "86400")),
     *(Row(f"{ms} ms", NEVER, 503, {"retry-after-ms": ms}) for ms in ("60001", "121000", "8.64e7")),
@@ -144,11 +145,11 @@ def respond(row: Row) -> httpx.Response:
         return httpx.Response(row.status or 200, headers=row.headers, stream=BreakingStream(error, *row.chunks))
     if error is not None:
         raise error
-    return httpx.Response(row.status or 200, headers=row.headers, stream=httpx.ByteStream(b"said"))
+    return httpx.Response(row.status or 200, headers=row.headers, stream=httpx.ByteStream(b"ok"))
 
 
 def run_call(driver: Driver, row: Row, request: WireRequest, failures: int) -> tuple[CallResult, VirtualClock, int]:
-    """Runs the call whose first attempts meet the row, then success."""
+    """Runs a call whose first ``failures`` attempts fail as the row says; those after them succeed."""
     time, sent = VirtualClock(), 0
 
     def handler(_: httpx.Request) -> httpx.Response:
@@ -166,7 +167,7 @@ def run_call(driver: Driver, row: Row, request: WireRequest, failures: int) -> t
 
 
 def test_the_table_is_large_enough() -> None:
-    """At least sixty rows, each once."""
+    """At least 120 rows, each with its own name."""
     assert len({row.name for row in TABLE}) == len(TABLE) >= 120
 
 
@@ -188,7 +189,7 @@ def test_a_lasting_failure_waits_by_the_table(row: Row, request_: WireRequest, d
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
 @each_row("row", [row for row in TABLE if row.waits], ids=lambda row: row.name)
 def test_a_transient_failure_is_retried_once(row: Row, driver: Driver) -> None:
-    """After one failure the second attempt is the reply."""
+    """After one failure the second attempt succeeds."""
     result, time, sent = run_call(driver, row, PLAIN_REQUEST, failures=1)
     assert (result.error, result.body, sent) == (None, b"ok", 2)
     assert time.slept == pytest.approx([row.waits[0]])

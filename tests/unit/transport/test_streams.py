@@ -222,7 +222,7 @@ def test_a_loop_ends_with_its_connections(driver: AsyncDriver) -> None:
 
 @pytest.mark.parametrize("driver", ASYNC_DRIVERS, ids=lambda driver: driver.name)
 def test_a_thousand_calls_share_the_connections(driver: AsyncDriver) -> None:
-    """A hundred callers at once over five connections: nobody starves, and there are never more than five."""
+    """A hundred callers at once over five connections: none starves, and there are never more than five connections."""
     max_open = 0
 
     def count_connections(received: ReceivedRequest) -> HttpReply:

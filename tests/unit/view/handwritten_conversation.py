@@ -146,7 +146,7 @@ def _id(number: int) -> str:
 
 @cache
 def _tide_png(width: int = 560, height: int = 120) -> str:
-    """A tide that stands still from the middle on, drawn as a PNG."""
+    """A chart of a tide that is constant from the middle on, as a PNG."""
 
     def level(x: int) -> float:
         at = min(x, width * 0.52)

@@ -20,7 +20,7 @@ TALK = (
 
 
 def test_a_reply_shows_the_turn() -> None:
-    """Everything that was said, a call with its result, and no markup of a message's own."""
+    """All messages, a call with its result, and no markup from inside a message."""
     shown = Reply(output="It is 116 km.", messages=TALK)._repr_html_()
     assert shown is not None
     for text in ("How far is it?", "distance", "116 km", "It is 116 km."):

@@ -11,9 +11,15 @@ from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import MissingExtraError
 from dragoman.adapter.losses import Severity
 from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock, ToolResultBlock
-from dragoman.canonical.message import InputTransformation, MessageMetadata, MessageStatus, Role, StopReason
+from dragoman.canonical.message import (
+    InputTransformation,
+    MessageMetadata,
+    MessageStatus,
+    Role,
+    StopReason,
+    read_message,
+)
 from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
-from dragoman.canonical.serialization import read_message
 from dragoman.canonical.usage import CostStatus, Usage
 from dragoman.session.cost import total_cost
 from dragoman.view import page, raw_requests
@@ -257,7 +263,7 @@ def test_summaries_remarks_and_empty_messages_are_shown() -> None:
 
 
 def test_unusual_facts_about_a_reply_are_remarked() -> None:
-    """Who chose its model, how it ended, and what the provider did to the request; the usual is not."""
+    """Who chose its model, how it ended, and what the provider changed in the request; usual facts are not shown."""
     odd = MessageMetadata(
         model=OPUS,
         provider="anthropic",

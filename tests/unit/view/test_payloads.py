@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman import Message
-from dragoman.canonical.serialization import read_message
+from dragoman.canonical.message import read_message
 from dragoman.view import page
 from tests.unit.formats.documents import everything
 from tests.unit.view.document import Element

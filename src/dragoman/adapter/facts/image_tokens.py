@@ -34,13 +34,13 @@ class ImageRule(FrozenModel):
             return self.low
         if self.rule == "flat":
             return self.fixed
-        width, height = self._scaled(size or _DEFAULT_SIZE)
+        width, height = self._scale(size or _DEFAULT_SIZE)
         if self.rule == "area":
             return min(self.fixed + width * height / self.pixels, self.most)
         squares = ceil(width / self.side) * ceil(height / self.side)
         return self.fixed + self.each * min(squares, self.most)
 
-    def _scaled(self, size: Size) -> tuple[float, float]:
+    def _scale(self, size: Size) -> tuple[float, float]:
         long, short = max(*size, 1), max(min(size), 1)
         factor = min(1.0, self.longest / long, self.shortest / short)
         if self.rule == "patches":

@@ -7,8 +7,7 @@ from typing import Any
 
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.requests.prefix_ledger import PREFIX_NOTE, is_signed
-from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
-from dragoman.canonical.events import MessageComplete, StreamEvent, TextDelta, ThinkingDelta, ToolUseEnd, ToolUseStart
+from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
 from dragoman.canonical.guard import one_line
 from dragoman.canonical.message import (
     Channel,
@@ -151,44 +150,3 @@ class ReplyBuilder:
 
 def _is_object(value: Any) -> bool:
     return isinstance(value, dict)
-
-
-def final_message(events: Iterable[StreamEvent]) -> Message | None:
-    """Return the message of a finished stream: that of message_complete. None if the stream broke."""
-    for event in events:
-        if isinstance(event, MessageComplete):
-            return event.message
-    return None
-
-
-def fold_deltas(events: Iterable[StreamEvent]) -> tuple[ContentBlock, ...]:
-    """Build the blocks from the deltas alone, in order of their index; unfinished calls are left out.
-
-    Native blocks and citations have no deltas, so message_complete may hold more.
-    """
-    texts: dict[int, str] = {}
-    thoughts: dict[int, tuple[str, str | None]] = {}
-    calls: dict[int, ToolUseBlock] = {}
-    names: dict[str, str] = {}
-    for event in events:
-        match event:
-            case TextDelta():
-                texts[event.content_block_index] = texts.get(event.content_block_index, "") + event.text
-            case ThinkingDelta():
-                text, signature = thoughts.get(event.content_block_index, ("", None))
-                thoughts[event.content_block_index] = (text + event.text, event.signature or signature)
-            case ToolUseStart():
-                names[event.tool_use_id] = event.tool_name
-            case ToolUseEnd():
-                calls[event.content_block_index] = ToolUseBlock(
-                    id=event.tool_use_id, name=names[event.tool_use_id], input=event.final_input
-                )
-            case _:  # fragments of input: the end of the call has the whole input
-                pass
-    blocks: dict[int, ContentBlock] = {index: TextBlock(text=text) for index, text in texts.items()}
-    blocks |= {
-        index: ThinkingBlock(text=text, signature=block_signature)
-        for index, (text, block_signature) in thoughts.items()
-    }
-    blocks |= calls
-    return tuple(blocks[index] for index in sorted(blocks))

@@ -1,4 +1,4 @@
-"""Which options of a request were used. An option that nobody takes becomes a loss by itself."""
+"""The options of a request that were used. An option that is not taken becomes a loss automatically."""
 
 from collections.abc import Collection
 from dataclasses import fields
@@ -7,10 +7,10 @@ from typing import Any
 from dragoman.adapter.options import AdapterOptions
 
 _FOR_THE_CONTRACT = frozenset({"strict_prefix", "stream", "headers", "extra", "context"})
-"""Options that say how the request is made and sent. They ask the model for nothing."""
+"""Options that say how the request is built and sent. They do not concern the model."""
 
 _EMPTY: tuple[Any, ...] = (None, (), [], {}, "")
-"""Values that ask for nothing."""
+"""Values that mean that an option is not set."""
 
 
 class UsedOptions:

@@ -38,7 +38,7 @@ class RunLock:
     def _lock_file(self, path: Path, name: str) -> None:
         try:
             import fcntl
-        except ModuleNotFoundError:  # on Windows the caller must prevent it
+        except ModuleNotFoundError:  # Windows has no such lock: the caller must not start a run twice
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("ab")

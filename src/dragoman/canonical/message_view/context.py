@@ -5,7 +5,6 @@ Source: docs/reference/cmf.md#accessors.
 
 from typing import Any
 
-from dragoman.canonical.extensions.extensions import AgentExtension, Extensions
 from dragoman.canonical.extensions.headers import drop_secret_headers
 from dragoman.canonical.extensions.security import (
     DataPolicy,
@@ -13,6 +12,7 @@ from dragoman.canonical.extensions.security import (
     SecurityExtension,
     SubjectExtension,
 )
+from dragoman.canonical.extensions.slots import BaseAgentExtension, BaseExtensions
 from dragoman.canonical.frozen import FrozenDict
 
 
@@ -21,7 +21,7 @@ class ViewContext:
 
     __slots__ = ()
 
-    _extensions: Extensions | None
+    _extensions: BaseExtensions | None
 
     @property
     def environment(self) -> str | None:
@@ -108,7 +108,7 @@ class ViewContext:
         return self._security.subject if self._security else None
 
     @property
-    def _agent(self) -> AgentExtension | None:
+    def _agent(self) -> BaseAgentExtension | None:
         return self._extensions.agent if self._extensions else None
 
 

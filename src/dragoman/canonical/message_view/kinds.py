@@ -21,7 +21,7 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
     VideoBlock,
 )
-from dragoman.canonical.message import Role
+from dragoman.canonical.message_fields import Role
 
 
 class ViewKind(StrEnum):

@@ -22,8 +22,8 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
     VideoBlock,
 )
-from dragoman.canonical.message import Message, Role
-from dragoman.canonical.serialization import read_message
+from dragoman.canonical.message_fields import MessageFields, Role
+from dragoman.canonical.versions import read_as
 
 NAMELESS = "_"
 """The placeholder in a URI for an unknown namespace, server or tool."""
@@ -42,7 +42,9 @@ class CalledTool(NamedTuple):
     namespace: str | None = None
 
 
-def called_tools(messages: Iterable[Message], namespaces: Mapping[str, str] | None = None) -> dict[str, CalledTool]:
+def called_tools(
+    messages: Iterable[MessageFields], namespaces: Mapping[str, str] | None = None
+) -> dict[str, CalledTool]:
     """Return the tool of every call in a history, by the call's id. ``namespaces`` are by tool name."""
     known = namespaces or {}
     return {use.id: CalledTool(use.name, known.get(use.name)) for message in messages for use in message.tool_uses}
@@ -150,7 +152,7 @@ def inner_parts(part: ContentBlock) -> Iterator[tuple[Role, ContentBlock]]:
         case PromptResultBlock():
             for index, raw in enumerate(part.messages):
                 try:
-                    message = read_message(raw)
+                    message = read_as(MessageFields, raw)
                 except ValueError:
                     where = f"messages[{index}] of the prompt result"
                     raise UnknownPartError(f"{where} is not a canonical message: deny it") from None

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock, ToolUseBlock
-from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.extensions.security import DataPolicy, ObjectSecurityProfile
+from dragoman.canonical.extensions.slots import BaseExtensions
 from dragoman.canonical.frozen import FrozenDict, freeze, thaw
 from dragoman.canonical.glob import glob
 from dragoman.canonical.guard import one_line
-from dragoman.canonical.message import Message, Role
+from dragoman.canonical.message_fields import MessageFields, Role
 from dragoman.canonical.message_view.context import ViewContext, export_context
 from dragoman.canonical.message_view.kinds import (
     ACTIONS,
@@ -51,9 +51,9 @@ _UNSET: Any = object()
 
 
 def iter_views(
-    message: Message,
+    message: MessageFields,
     hook: str | None = None,
-    extensions: Extensions | None = None,
+    extensions: BaseExtensions | None = None,
     *,
     calls: Mapping[str, CalledTool] | None = None,
 ) -> "Iterator[MessageView]":
@@ -65,7 +65,7 @@ def iter_views(
     Raises UnknownPartError immediately, before the first view, if a part has no kind: nothing is skipped.
     Raises TypeError if the extensions are of another type, such as a dict.
     """
-    if not (extensions is None or isinstance(extensions, Extensions)):
+    if not (extensions is None or isinstance(extensions, BaseExtensions)):
         type_name = type(extensions).__name__
         raise TypeError(f"extensions must be Extensions, not a {type_name}: Extensions.model_validate reads a dict")
     for index, part in enumerate(message.content):
@@ -89,7 +89,7 @@ def _kind(part: ContentBlock, where: str) -> ViewKind:
 
 
 def _find_tool(
-    part: ContentBlock, extensions: Extensions | None, calls: Mapping[str, CalledTool] | None, alone: bool
+    part: ContentBlock, extensions: BaseExtensions | None, calls: Mapping[str, CalledTool] | None, alone: bool
 ) -> CalledTool | None:
     """Return the tool of a call or a result, if it is known."""
     tool = extensions.mcp.tool if alone and extensions and extensions.mcp else None
@@ -120,7 +120,7 @@ class MessageView(ViewContext):
         role: Role,
         *,
         hook: str | None = None,
-        extensions: Extensions | None = None,
+        extensions: BaseExtensions | None = None,
         tool: CalledTool | None = None,
     ) -> None:
         set_field = super().__setattr__
@@ -330,5 +330,5 @@ class MessageView(ViewContext):
         return f"MessageView(kind={self._kind}, role={self._role}, {'pre' if self.is_pre else 'post'}{uri}{hook})"
 
 
-def _restore_view(part: Any, role: Role, hook: str | None, extensions: Extensions | None, tool: Any) -> MessageView:
+def _restore_view(part: Any, role: Role, hook: str | None, extensions: BaseExtensions | None, tool: Any) -> MessageView:
     return MessageView(part, role, hook=hook, extensions=extensions, tool=tool)

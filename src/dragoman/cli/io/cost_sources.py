@@ -14,8 +14,7 @@ from pydantic import ValidationError
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.ids import new_message_id
-from dragoman.canonical.message import Message
-from dragoman.canonical.serialization import read_message
+from dragoman.canonical.message import Message, read_message
 from dragoman.pricing import PriceTable, price_table, reprice
 from dragoman.pricing.analytics.replies import RecordedReplies, Replies
 from dragoman.pricing.analytics.usage_columns import SUFFIXES

@@ -92,7 +92,7 @@ def cost_text(usage: Usage) -> str:
 
 
 def show_preview(out: Console, preview: Preview) -> None:
-    """A preview, with its losses coloured by severity."""
+    """Print a preview, with its losses coloured by severity."""
     head, *rest = str(preview).splitlines()
     out.print(f"  [bold]{escape(head)}[/]", soft_wrap=True)
     for line in rest:

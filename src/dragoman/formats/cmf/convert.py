@@ -11,9 +11,8 @@ from typing import Any
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock
 from dragoman.canonical.extensions.extensions import Extensions
-from dragoman.canonical.message import Message, Role
+from dragoman.canonical.message import Message, Role, read_message
 from dragoman.canonical.message_view.parts import CalledTool, called_tools
-from dragoman.canonical.serialization import read_message
 from dragoman.formats import verbatim
 from dragoman.formats.cmf import extensions as cmf_slots
 from dragoman.formats.cmf.called_tools import FORMAT, called_tools_in_cmf

@@ -23,8 +23,8 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
     VideoBlock,
 )
+from dragoman.canonical.message import read_message
 from dragoman.canonical.message_view.parts import CalledTool
-from dragoman.canonical.serialization import read_message
 from dragoman.formats.cmf import models as cmf
 
 Ids = Callable[[str], str]
@@ -46,9 +46,9 @@ def part_of(block: ContentBlock, tools: Tools) -> Fields | None:
             called = tools.get(block.id)
             namespace = called.namespace if called and called.name == block.name else None
             fields = {"name": block.name, "arguments": block.input, "namespace": namespace}
-            return _nested("tool_call", tool_call_id=block.id, **fields)
+            return _nest("tool_call", tool_call_id=block.id, **fields)
         case ToolResultBlock():
-            return _nested(
+            return _nest(
                 "tool_result",
                 tool_call_id=block.tool_use_id,
                 tool_name=tools[block.tool_use_id].name if block.tool_use_id in tools else "",
@@ -58,10 +58,10 @@ def part_of(block: ContentBlock, tools: Tools) -> Fields | None:
         case ImageBlock() | VideoBlock() | AudioBlock() | DocumentBlock():
             return _media(block)
         case ResourceBlock() | ResourceRefBlock() | PromptRequestBlock():
-            return _nested(block.type, **block.model_dump(mode="json", exclude={"type"}))
+            return _nest(block.type, **block.model_dump(mode="json", exclude={"type"}))
         case PromptResultBlock():
             fields = block.model_dump(mode="json", exclude={"type", "messages"})
-            return _nested("prompt_result", **fields, messages=_messages(block.messages, tools))
+            return _nest("prompt_result", **fields, messages=_messages(block.messages, tools))
         case _:
             return None
 
@@ -109,7 +109,7 @@ def message_fields(message: cmf.CmfMessage) -> Fields:
     return fields | ({"channel": message.channel} if message.channel else {})
 
 
-def _nested(content_type: str, **fields: Any) -> Fields:
+def _nest(content_type: str, **fields: Any) -> Fields:
     written = {name: value for name, value in fields.items() if value is not None}
     return {"content_type": content_type, "content": written}
 
@@ -122,7 +122,7 @@ def _media(block: ImageBlock | VideoBlock | AudioBlock | DocumentBlock) -> Field
         media_type = media_type or _PLAIN_TEXT
     if kind not in ("url", "base64"):
         return None
-    return _nested(
+    return _nest(
         block.type,
         type=kind,
         data=data,

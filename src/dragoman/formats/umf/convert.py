@@ -12,8 +12,7 @@ from pydantic_core import from_json, to_json
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests.projection import refuse_critical
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock
-from dragoman.canonical.message import Message, MessageMetadata, Role
-from dragoman.canonical.serialization import read_message
+from dragoman.canonical.message import Message, MessageMetadata, Role, read_message
 from dragoman.formats import verbatim
 from dragoman.formats.conversion import Conversion, LossCollector
 from dragoman.formats.document import copy_json_at, iter_entries, validating

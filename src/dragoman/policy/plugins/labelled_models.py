@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.canonical.extensions.extensions import LLMExtension
+from dragoman.canonical.extensions.slots import LLMExtension
 from dragoman.canonical.glob import Glob, glob
 from dragoman.policy.plugin import Hook, Plugin, Violation
 from dragoman.policy.slots import Capability

@@ -23,8 +23,8 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
     VideoBlock,
 )
+from dragoman.canonical.message import read_message
 from dragoman.canonical.message_view.parts import UnknownPartError
-from dragoman.canonical.serialization import read_message
 
 Change = Callable[[str], str]
 

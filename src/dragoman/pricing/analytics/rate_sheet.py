@@ -1,7 +1,7 @@
 """The price table as a flat sheet: one line per kind of reply, time span and prompt length, with integer rates.
 
-A database can price by joining it. The table itself is asked for the rates, once for each span in
-which they cannot change; none of its rules is repeated here.
+A database can price by joining it. The rates come from the table itself, once for each span in which they cannot
+change; none of its rules is repeated here.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from dragoman.adapter.contract import Adapter
-from dragoman.canonical.extensions.extensions import (
-    AgentExtension,
+from dragoman.canonical.extensions.extensions import AgentExtension
+from dragoman.canonical.extensions.mcp import MCPExtension, ToolMetadata
+from dragoman.canonical.extensions.slots import (
     CompletionExtension,
     CompletionStopReason,
     CompletionTokens,
     LLMExtension,
     ProvenanceExtension,
 )
-from dragoman.canonical.extensions.mcp import MCPExtension, ToolMetadata
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.message_view.parts import CalledTool
 from dragoman.canonical.tools import SideEffects

@@ -10,8 +10,9 @@ from dataclasses import replace
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import RequestError
-from dragoman.canonical.extensions.extensions import Extensions, HttpExtension
+from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.extensions.headers import SENSITIVE_HEADERS, is_sensitive
+from dragoman.canonical.extensions.slots import HttpExtension
 from dragoman.transport.request_validation import validate_headers
 
 

@@ -19,8 +19,8 @@ from dragoman.session.events import SessionEvent
 class AnswerValidator:
     """Validates the answer of one turn.
 
-    Without ``early``, as in a session with tools, text may be what precedes a call: the reply is validated when it is
-    complete. So is a reply whose blocks arrive out of order.
+    Without ``early``, as in a session with tools, text may precede a call, so the reply is validated when it is
+    complete. The same applies to a reply whose blocks arrive out of order.
     """
 
     def __init__(self, schema: MessageBodySchema, *, early: bool) -> None:

@@ -169,8 +169,8 @@ def _request_with_retries(
 def _has_calls_to_run(reply: Message) -> bool:
     """Whether the reply's calls are to be run.
 
-    A reply that reached its length limit may end in half a call, which is answered with an error so that the model can
-    try again. Nothing is run after a refusal, or when the context is full and no result would fit.
+    A reply that reached its length limit may end in an incomplete call, which is answered with an error so that the
+    model can try again. Nothing is run after a refusal, or when the context is full and no result would fit.
     """
     ended = reply.stop_reason in (StopReason.REFUSAL, StopReason.CONTEXT_OVERFLOW)
     return bool(reply.tool_uses) and reply.metadata.status is MessageStatus.COMPLETE and not ended

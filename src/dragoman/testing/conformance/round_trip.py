@@ -1,10 +1,10 @@
 """The return trip of a history: to a wire and back, and whether the list of losses names every change.
 
-What counts as the same conversation is who said which blocks, in which order, on which channel. Message ids, times and
+Two conversations are the same if their blocks have the same roles, order and channels. Message ids, times and
 metadata do not count, as for the return trip of requests. Tool ids are compared by their calls, because each provider
-has its own. Neighbouring messages of one role count as one, because no provider distinguishes them. Texts and thinking
-without a character say nothing, nor do messages of nothing else. An image with the detail ``auto`` equals one without a
-detail, and a citation is the provider's own object if it has one.
+has its own. Neighbouring messages of one role count as one, because no provider distinguishes them. Empty texts
+and empty thinking are ignored, and so are messages that contain nothing else. An image with the detail ``auto`` equals
+one without a detail, and a citation is the provider's own object if it has one.
 """
 
 from collections.abc import Iterator, Sequence

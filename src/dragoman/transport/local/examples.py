@@ -1,7 +1,7 @@
 """Worked examples that show a very small model what to do.
 
-Without them SmolLM2-135M fills in arguments that nobody gave and does not answer from a tool's result (measured); with
-them it copies, which it does well. None of them resembles a user's own tools.
+Without them SmolLM2-135M fills in arguments that the user did not give, and does not answer from a tool's result
+(measured). With them it copies, which it does well. None of them resembles a user's own tools.
 """
 
 from typing import Any, NamedTuple

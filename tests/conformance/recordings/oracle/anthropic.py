@@ -33,7 +33,7 @@ def reply(body: dict[str, Any]) -> Expected | Failure:
     pieces = ReplyParts()
     for block in body["content"]:
         _block(block, pieces)
-    usage = _billed(body["usage"]) if body.get("usage") else None
+    usage = _billed_counts(body["usage"]) if body.get("usage") else None
     return pieces.expected(_stop(body["stop_reason"], pieces), _usage(usage), {**body, "usage": usage}, body["content"])
 
 
@@ -96,7 +96,7 @@ def _stop(word: str | None, pieces: ReplyParts) -> str | None:
 _COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
 
 
-def _billed(usage: dict[str, Any]) -> dict[str, Any]:
+def _billed_counts(usage: dict[str, Any]) -> dict[str, Any]:
     """The counts with those of a compaction: billed at the same rates, but not in the counts above.
 
     (An advisor's or a refused model's iterations are left out: they are billed at another model's rates, or not.)

@@ -28,7 +28,7 @@ _DELTAS = {"words": TextDelta, "musing": ThinkingDelta}
 
 
 class AcmeStreamDecoder(StreamDecoder):
-    """Gathers the reply object that the events add up to."""
+    """Accumulates the reply object from the events."""
 
     def __init__(self, context: RequestContext) -> None:
         super().__init__("acme", SseDecoder(context.frame_cap, context.body_cap))
@@ -96,7 +96,7 @@ class AcmeStreamDecoder(StreamDecoder):
         yield MessageComplete(decode.decode_message(self._accumulated_reply(), self._reply))
 
     def _part(self, position: int, new: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The part at a position; a new one begins right behind the last."""
+        """The part at a position. A new one has to follow directly after the last."""
         self._require(bool(self._native), "the reply was not opened")
         if new is not None and position == len(self._parts):
             self._parts.append(new)

@@ -28,7 +28,7 @@ TABLE = ModelTable(
 
 
 def test_absent_is_falsy() -> None:
-    """And emulated is not: the adapter gets there."""
+    """Emulated is truthy, because the adapter reaches the same result."""
     assert [bool(support) for support in (NATIVE, EMULATED, ABSENT)] == [True, True, False]
 
 
@@ -43,7 +43,7 @@ def test_absent_is_falsy() -> None:
     ],
 )
 def test_rows_apply_in_order(model: str, tokens: int, images: bool, wire: dict[str, Any], prefix: str) -> None:
-    """Every row whose pattern fits, tables merged key by key, later ones last; names are exact in case."""
+    """Every matching row applies, tables are merged key by key, later rows override; names are case-sensitive."""
     found = TABLE.capabilities(model)
     assert (found.max_context_tokens, bool(found.supports_images), found.wire) == (tokens, images, wire)
     assert found.tool_id_rule.prefix == prefix
@@ -51,7 +51,7 @@ def test_rows_apply_in_order(model: str, tokens: int, images: bool, wire: dict[s
 
 
 def test_a_table_lists_the_models_that_it_names() -> None:
-    """In its order."""
+    """In the order of the table."""
     assert TABLE.listed == ("big-1", "old")
 
 
@@ -62,7 +62,7 @@ def test_a_typo_in_a_table_is_refused() -> None:
 
 
 def test_an_empty_table_declares_little() -> None:
-    """What is not declared is absent, but for what every model does."""
+    """A capability that is not declared is absent, except those that every model has."""
     found = ModelTable({}).capabilities("m")
     assert found == AdapterCapabilities()
     assert [name for name in AdapterCapabilities.model_fields if getattr(found, name) == NATIVE] == [
@@ -81,7 +81,7 @@ def test_an_empty_table_declares_little() -> None:
     ],
 )  # fmt: skip
 def test_reads_thinking_from_matches_model_ids(reads_from: tuple[str, ...], model: str | None, reads: bool) -> None:
-    """Globs over whole model ids; thinking of unknown origin is nobody's."""
+    """Globs over whole model ids; thinking of unknown origin matches none."""
     assert ThinkingPolicy(reads_from=reads_from).can_read(model) is reads
 
 
@@ -90,6 +90,6 @@ def test_reads_thinking_from_matches_model_ids(reads_from: tuple[str, ...], mode
     [("abc", True), ("ab", False), ("abcdef", False), ("ab-d", False), ("", False), ("abcde", True)],
 )
 def test_a_rule_accepts_ids_by_length_and_alphabet(tool_id: str, accepted: bool) -> None:
-    """By length and alphabet, ends included; the prefix is for ids of our own making."""
+    """By length and alphabet, both limits included; the prefix is for ids that we generate."""
     rule = ToolIdRule.model_construct(alphabet="abcdef", min_length=3, max_length=5, prefix="a")
     assert rule.accepts(tool_id) is accepted

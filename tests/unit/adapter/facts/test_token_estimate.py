@@ -70,7 +70,7 @@ BLOCKS = [
 @pytest.mark.parametrize("model", MODELS)
 @given(texts_before=st.lists(texts, max_size=5), more=texts)
 def test_a_longer_history_is_never_estimated_lower(model: str, texts_before: list[str], more: str) -> None:
-    """Another message, or a longer one, never lowers the estimate; nothing at all still counts 1."""
+    """Another message, or a longer one, never lowers the estimate; an empty history counts 1."""
     history = [Message.user(text) for text in texts_before]
     before = estimate_tokens(model, history, [])
     assert before >= 1
@@ -95,14 +95,14 @@ def test_every_kind_of_block_counts(model: str, block: TextBlock) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_tools_count(model: str) -> None:
-    """Each of them, and what most models are told about tools as such."""
+    """Each tool counts, and so does the text that most providers add about tools in general."""
     question = [Message.user("Will it rain in Rome?")]
     none, one, two = (estimate_tokens(model, question, [TOOL] * count) for count in range(3))
     assert none < one < two
 
 
 def test_native_tools_count() -> None:
-    """Their schemas are not to be seen, so each counts alike; what is no schema counts nothing."""
+    """Their schemas are unknown, so all count the same; a value that is not a schema counts nothing."""
     own = ToolDefinition(name="web_search", provider_raw={"by": "anthropic", "native": {"type": "web_search"}})
     odd = TOOL.model_copy(update={"input_schema": {"type": "object", "items": {"anyOf": [True]}, "default": 3}})
     bare, with_own, with_odd = (measure_request([], tools) for tools in ([], [own], [odd]))
@@ -125,7 +125,7 @@ def test_a_model_is_estimated_alike_wherever_it_is_served() -> None:
 
 
 def test_models_toml_overrides_the_tables() -> None:
-    """What its models.toml says goes before the tables; what makes no sense there is said by name."""
+    """Its models.toml takes precedence over the tables; an invalid entry is reported by name."""
     history = [Message.user("Hello")]
     plain = estimate_tokens("acme:x", history, [])
     assert estimate_tokens("acme:x", history, [], TokenEstimate(weights={"start": 1000.0})) > plain + 900
@@ -137,7 +137,7 @@ def test_models_toml_overrides_the_tables() -> None:
 
 
 def test_every_tokenizer_has_weights() -> None:
-    """And is like one that there is."""
+    """Each tokenizer is based on an existing one."""
     names = {row["name"] for row in rows("tokenizer")}
     for row in rows("tokenizer"):
         assert weights_for("acme:x", TokenEstimate(tokenizer=row["name"])).words > 0
@@ -145,7 +145,7 @@ def test_every_tokenizer_has_weights() -> None:
 
 
 def test_text_is_split_into_classes() -> None:
-    """Words, stretches and scripts are told apart, and texts do not run into each other."""
+    """Words, runs and scripts are distinguished, and adjacent texts do not merge."""
     counts = count_text(["Hello, wonderfulWorld 123 4567!\n\n  {}", "Привет", "日本", "😀", "a", "b"])
     assert (counts.words, counts.pieces, counts.capitals) == (5, 3, 1)
     assert (counts.numbers, counts.digits, counts.lines, counts.indents) == (2, 7, 1, 1)
@@ -173,7 +173,7 @@ WEBP = b"RIFF\0\0\0\0WEBP"
     ],
 )
 def test_the_size_of_an_image_is_read_from_its_header(data: bytes, size: Size | None) -> None:
-    """Whatever is cut off or no image has no size, and that is no error."""
+    """Truncated data and data that is not an image have no size; that is not an error."""
     assert image_size(encoded(data).data) == size
     assert image_size("not base64!") is None
 
@@ -201,13 +201,13 @@ def test_documents_and_recordings_have_a_length() -> None:
     ],
 )  # fmt: skip
 def test_images_count_as_providers_document(rule: ImageRule, size: Size | None, tokens: float) -> None:
-    """The examples on their pages; an unknown size counts as a middling one."""
+    """The examples on their pages; an unknown size counts as a medium one."""
     assert rule.tokens(size, None) == tokens
     assert ImageRule(low=85).tokens(size, "low") == 85
 
 
 def test_an_image_of_many_patches_is_scaled_down() -> None:
-    """About as many patches as there may be, and never a size below nothing."""
+    """It has about the maximum number of patches, and its size is never negative."""
     rule = ImageRule(rule="patches", fixed=0, each=1, side=32, most=1536, longest=99_999, shortest=99_999)
     assert 1400 < rule.tokens(Size(1800, 2400), None) <= 1536
     assert rule.tokens(Size(0, 0), None) >= 1

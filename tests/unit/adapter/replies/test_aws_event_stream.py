@@ -1,4 +1,4 @@
-"""AWS event streams: frames however they are cut, and nothing that is damaged."""
+"""AWS event streams: whole frames for any cut of the bytes, and no damaged ones."""
 
 import json
 import struct
@@ -44,7 +44,7 @@ def test_botocore_reads_the_same_frames() -> None:
 
 @given(at=st.integers(0, len(BODY) - 1), bit=st.integers(0, 7))
 def test_a_flipped_bit_is_always_noticed(at: int, bit: int) -> None:
-    """Both checksums together cover every byte: the frames before it, then an error, or a message that never ends."""
+    """Two checksums cover every byte. The frames before it are returned; then there is an error, or no end."""
     damaged = bytearray(BODY)
     damaged[at] ^= 1 << bit
     decoder = AwsEventStreamDecoder()
@@ -62,7 +62,7 @@ def test_a_flipped_bit_is_always_noticed(at: int, bit: int) -> None:
 
 @given(cut=st.integers(0, len(BODY) - 1))
 def test_a_truncated_message_is_no_frame(cut: int) -> None:
-    """The end of the bytes completes nothing."""
+    """The end of the bytes does not complete a message."""
     whole = decode(BODY[:cut], 7)
     assert whole == FRAMES[: len(whole)]
     assert len(whole) < len(FRAMES)
@@ -97,7 +97,7 @@ def _raw(headers: bytes, payload: bytes = b"{}", *, length: int | None = None) -
 
 
 def test_headers_of_every_type_are_skipped() -> None:
-    """Only texts are kept: the name of the event stands behind all others here."""
+    """Only texts are kept: here the name of the event is the last header."""
     values = [(0, b""), (1, b""), (2, b"a"), (3, b"ab"), (4, b"abcd"), (5, b"abcdefgh"), (6, b"\0\2hi")]
     values += [(8, b"abcdefgh"), (9, b"abcdefghabcdefgh")]
     headers = b"".join(b"\1x" + bytes([kind]) + value for kind, value in values)
@@ -110,19 +110,19 @@ BROKEN_HEADERS = [b"\1x", b"\1x\x63", b"\1x\7\0\xffshort", b"\1x\5abc", b"\1\xff
 
 @pytest.mark.parametrize("headers", BROKEN_HEADERS)
 def test_unreadable_headers_are_malformed(headers: bytes) -> None:
-    """Cut ones, unknown types, texts that are none."""
+    """Truncated headers, unknown types, invalid UTF-8."""
     with pytest.raises(MalformedReplyError, match="headers"):
         decode(_raw(headers))
 
 
 def test_headers_of_a_wrong_length_are_malformed() -> None:
-    """Into the length that the message says it has."""
+    """The headers have to fit into the stated length of the message."""
     with pytest.raises(MalformedReplyError, match="no room"):
         decode(_raw(b"", length=99))
 
 
 def test_caps_apply() -> None:
-    """One for a message, by what its prelude says, one for the whole body."""
+    """One cap for a message, by the length in its prelude, and one for the whole body."""
     with pytest.raises(FrameTooLargeError, match="message"):
         decode(BODY[:12], frame_cap=20)
     decoder = AwsEventStreamDecoder(body_cap=len(MESSAGES[0]) + 3)

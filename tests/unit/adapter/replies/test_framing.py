@@ -31,7 +31,7 @@ def test_server_sent_events(data: bytes, frames: list[Frame]) -> None:
 
 
 def test_an_unclosed_event_comes_at_the_end() -> None:
-    """The grammar drops it; whether its data is whole is for the reader to see."""
+    """The grammar drops it; the caller decides whether its data is complete."""
     decoder = SseDecoder()
     assert decoder.feed(b"data: a\n\nevent: e\ndata: b") == [Frame("", b"a")]
     assert decoder.finish() == [Frame("e", b"b")]
@@ -39,7 +39,7 @@ def test_an_unclosed_event_comes_at_the_end() -> None:
 
 
 def test_json_lines() -> None:
-    """One a line, blank ones skipped, the last with or without its line end."""
+    """One value a line; blank lines are skipped, and the last line end is optional."""
     decoder = NdjsonDecoder()
     assert decoder.feed(b'{"a":1}\n\r\n  \n{"a":2}\n{"a"') == [Frame("", b'{"a":1}'), Frame("", b'{"a":2}')]
     assert decoder.finish() == [Frame("", b'{"a"')]
@@ -56,7 +56,7 @@ def test_a_line_over_the_cap_is_refused(make: type[SseDecoder | NdjsonDecoder]) 
 
 
 def test_an_event_over_the_cap_is_refused() -> None:
-    """Its data lines count together, and the line feeds that join them."""
+    """Its data lines count together with the line feeds between them."""
     assert SseDecoder(frame_cap=9).feed(b"data:abcd\ndata:abcd\n\n") == [Frame("", b"abcd\nabcd")]
     with pytest.raises(FrameTooLargeError, match="one event of the reply is over 9 bytes"):
         SseDecoder(frame_cap=9).feed(b"data:abcd\ndata:abcd\ndata\n\n")

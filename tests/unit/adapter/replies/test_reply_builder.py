@@ -1,4 +1,4 @@
-"""From what an adapter read to a message: ids, cost, time, and what the deltas alone add up to."""
+"""Builds messages from decoded content: ids, cost, time, and the sum of the deltas."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from dragoman.adapter.contract import RequestContext
-from dragoman.adapter.replies.reply_builder import ReplyBuilder, final_message, fold_deltas
+from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.canonical.blocks import TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.events import (
-    ErrorEvent,
-    MessageComplete,
     MessageStart,
     TextDelta,
     ThinkingDelta,
@@ -22,6 +20,7 @@ from dragoman.canonical.events import (
 from dragoman.canonical.message import Channel, Message, MessageStatus, Role, StopReason
 from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
+from tests.unit.adapter.replies.fold_deltas import fold_deltas
 
 NOW = datetime(2026, 11, 21, 8, 0, 1, tzinfo=UTC)
 
@@ -56,7 +55,7 @@ def message(
 
 
 def test_a_message_records_where_it_comes_from() -> None:
-    """Ids and time from the context, the model that served, the provider's notes under the provider's name."""
+    """It has ids and time from the context, the served model, and the provider's raw fields under its name."""
     routing = RoutingDecisionRecord(mode=RoutingMode.MANUAL, chosen_model="toy:m", reason="asked for")
     built = message(reply(routing=routing, user_id="usr_1", team_id="team_1"), TextBlock(text="Hi"))
     assert (built.id, built.session_id, built.role) == ("01M7YJFK7P2ZFT4X2CGGZPP6M5", "sess_1", Role.ASSISTANT)
@@ -74,7 +73,7 @@ def test_a_reply_without_a_model_name_has_the_requested_one() -> None:
 
 
 def test_a_reply_can_be_truncated_or_have_a_channel() -> None:
-    """Both are the adapter's to say."""
+    """The adapter decides both."""
     cut = reply().build(
         (), model=None, stop_reason=None, usage=None, raw={}, status=MessageStatus.ERROR, channel=Channel.COMMENTARY
     )
@@ -82,7 +81,7 @@ def test_a_reply_can_be_truncated_or_have_a_channel() -> None:
 
 
 def test_a_call_has_one_id_for_its_place() -> None:
-    """By its place in the reply; the message notes the provider's own ids, for whoever sends it back."""
+    """By its place in the reply; the message keeps the provider's own ids, for sending it back."""
     of = reply()
     first, second, third = of.call_id(0, "call_1"), of.call_id(1, "call_1"), of.call_id(2, None)
     assert of.call_id(0, "call_1") == first
@@ -95,7 +94,7 @@ class TestCost:
     usage = TokenUsage(input_tokens=1)
 
     def test_without_a_price_table_there_is_no_price(self) -> None:
-        """None, and the status that says so."""
+        """The cost is None, and its status is unpriced."""
         priced = message(reply(), usage=self.usage).metadata.usage
         assert priced == Usage(input_tokens=1)
         assert priced.cost_usd is None
@@ -111,7 +110,7 @@ class TestCost:
     def test_the_served_model_is_priced_before_the_requested_one(
         self, known: str, requested: list[str], cost: int | None
     ) -> None:
-        """An alias stands for its price where the table does not know the dated name."""
+        """The price of the alias applies if the table does not have the dated name."""
         prices = Prices(known)
         priced = message(reply(prices=prices), usage=self.usage).metadata.usage
         assert priced is not None
@@ -121,7 +120,7 @@ class TestCost:
     @pytest.mark.parametrize("prices", [None, Prices("toy:m-2026")])
     @pytest.mark.parametrize(("seconds", "latency"), [(1.2344, 1234), (-5, 0)])
     def test_latency_is_measured_from_the_request(self, prices: Prices | None, seconds: float, latency: int) -> None:
-        """In milliseconds; a clock that stepped back makes no negative one."""
+        """In milliseconds; a clock that is set back gives no negative latency."""
         of = reply(started_at=NOW - timedelta(seconds=seconds), prices=prices)
         priced = message(of, usage=self.usage).metadata.usage
         assert priced is not None
@@ -142,17 +141,10 @@ DELTAS = (
 
 
 def test_deltas_add_up_to_blocks() -> None:
-    """In the order of their indices; a call that was not finished is none."""
+    """In the order of their indices; an unfinished call is left out."""
     assert fold_deltas(DELTAS) == (
         ThinkingBlock(text="Hm.", signature="c2ln"),
         TextBlock(text="Hello"),
         ToolUseBlock(id="tu_1", name="f", input={"a": 1}),
     )
     assert fold_deltas(()) == ()
-
-
-def test_the_last_event_has_the_message() -> None:
-    """A stream that broke has none."""
-    whole = Message.assistant("Hello")
-    assert final_message([*DELTAS, MessageComplete(whole)]) is whole
-    assert final_message([*DELTAS, ErrorEvent(ValueError("cut"), whole)]) is None

@@ -1,4 +1,4 @@
-"""The decoder that all streams share: it ends with the truth, whatever comes."""
+"""The decoder that all streams share: every stream ends with a message or an error."""
 
 import asyncio
 import logging
@@ -45,7 +45,7 @@ def test_a_stream_becomes_its_message(size: int) -> None:
 
 
 def test_a_stream_cut_anywhere_is_reported_as_truncated() -> None:
-    """At every byte before the terminal event is whole: an error that carries what had arrived."""
+    """At every byte before the end of the terminal event, the result is an error with the partial message."""
     whole = HELLO.rstrip(b"\n")
     for length in range(len(whole)):
         cut = failure(replay(ToyDecoder(context()), [whole[:length]]))
@@ -94,7 +94,7 @@ def test_an_oversized_frame_ends_the_stream_after_its_predecessors() -> None:
 
 
 def test_a_cancelled_stream_has_that_status() -> None:
-    """The partial message has the status of its error; failing twice is failing once."""
+    """The partial message has the status of its error; a second failure changes nothing."""
     decoder = ToyDecoder(context())
     decoder.feed(lines('{"text": "Hel"}'))
     event = failure(decoder.fail(RequestCancelledError("enough")))
@@ -104,7 +104,7 @@ def test_a_cancelled_stream_has_that_status() -> None:
 
 
 def test_an_unreadable_partial_message_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error comes through although what had arrived is unreadable."""
+    """The error is raised although the partial data is unreadable."""
 
     def broken(self: ToyDecoder, status: MessageStatus) -> None:
         raise MalformedReplyError("half a block")
@@ -116,7 +116,7 @@ def test_an_unreadable_partial_message_is_none(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_unknown_events_are_ignored_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """One a stream and kind, whatever its length."""
+    """One warning for each stream and kind, however many events there are."""
     with caplog.at_level(logging.WARNING, "dragoman.adapter"):
         events = replay(ToyDecoder(context()), [lines('{"type": "mood"}', '{"type": "mood"}') + HELLO])
     assert isinstance(events[-1], MessageComplete)
@@ -153,7 +153,7 @@ def test_sync_and_async_streams_agree(chunks: Callable[[], Iterator[bytes]]) -> 
 
 
 def test_nothing_is_read_after_the_last_event() -> None:
-    """The connection may stay open behind it: both iterators end at once."""
+    """The connection may stay open: both iterators end at once."""
     read_on: list[str] = []
 
     def endless() -> Iterator[bytes]:
@@ -168,7 +168,7 @@ def test_nothing_is_read_after_the_last_event() -> None:
 
 
 def test_a_malformed_reply_and_a_malformed_request_differ() -> None:
-    """A reply that is none is the provider's fault, a request that is none the caller's."""
+    """An invalid reply is the provider's fault, an invalid request the caller's."""
     empty: dict[str, int] = {}
     pattern = "toy: the reply is not what the protocol says: KeyError: 'a'"
     with pytest.raises(MalformedReplyError, match=pattern), wrap_malformed("toy"):

@@ -1,4 +1,4 @@
-"""Counts of a usage object: what is none is named, and never summed."""
+"""Counts of a usage object: invalid ones are reported, and never summed."""
 
 import logging
 from decimal import Decimal
@@ -24,14 +24,14 @@ def test_an_invalid_count_is_left_out_and_named(value: Any) -> None:
 
 @pytest.mark.parametrize(("value", "read"), [(0, 0), (12, 12), (12.0, 12), (MAX_COUNT, MAX_COUNT), (None, None)])
 def test_valid_counts_are_read(value: Any, read: int | None) -> None:
-    """A whole number, be it written with a point; null is as good as nothing."""
+    """A whole number, also if it is written with a point; null counts as missing."""
     count = UsageReader({"a": value})
     assert count.optional("a") == read
     assert count.unread == ()
 
 
 def test_a_required_count_that_is_missing_is_named() -> None:
-    """Nothing where the format promises a number is not the same as 0."""
+    """A count that the format requires is not 0 if it is missing."""
     count = UsageReader({"b": None})
     assert (count.required("a"), count.required("b")) == (0, 0)
     assert count.unread == ("a", "b")
@@ -50,7 +50,7 @@ def test_paths_lead_into_objects_only() -> None:
     [({"search": 2, "fetch": 0, "odd": -1}, {"search": 2}), (None, {}), ([], {}), ("text", {}), ({}, {})],
 )
 def test_counts_are_read_by_name(value: Any, named: dict[str, int]) -> None:
-    """Zeros say nothing."""
+    """Zeros are left out."""
     assert UsageReader({"tools": value}).counts_by_name("tools") == named
 
 
@@ -70,7 +70,7 @@ def test_a_providers_own_cost_is_read_exactly(value: Any, dollars: str | None) -
 
 
 def test_lists_and_words_are_read() -> None:
-    """A list of objects, a word; whatever else stands there is named."""
+    """A list of objects, a word; any other value is reported."""
     count = UsageReader({"list": [{"a": 1}], "bad": [1], "text": {}, "word": "flex", "odd": 5})
     assert count.objects("list") == [{"a": 1}]
     assert (count.objects("bad"), count.objects("text"), count.objects("none")) == ([], [], [])
@@ -79,7 +79,7 @@ def test_lists_and_words_are_read() -> None:
 
 
 def test_more_cached_tokens_than_the_prompt_are_reported() -> None:
-    """Is said, and nothing becomes negative."""
+    """The contradiction is reported, and no count becomes negative."""
     count = UsageReader({})
     assert count.uncached(10, 4, 3) == 3
     assert not count.unread
@@ -89,7 +89,7 @@ def test_more_cached_tokens_than_the_prompt_are_reported() -> None:
 
 @pytest.mark.parametrize("value", [None, {}, [], "", 0, "text", [1], 7])
 def test_a_missing_usage_is_none(value: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """What is not there is not warned of; what makes no sense is."""
+    """A missing usage causes no warning; an invalid one does."""
     with caplog.at_level(logging.WARNING, "dragoman.adapter"):
         assert UsageReader.of(value) is None
     assert bool(caplog.records) == bool(value)

@@ -1,4 +1,4 @@
-"""Structured output by a tool: the model is made to call it, and callers see text."""
+"""Structured output by a tool: the model has to call it, and callers see text."""
 
 import json
 from typing import Any
@@ -31,7 +31,7 @@ def handwritten_chat_reply(arguments: str) -> bytes:
 
 
 def handwritten_stream(*pieces: str) -> bytes:
-    """A call of the tool in Anthropic's words, its input in these pieces."""
+    """A call of the tool in Anthropic's format, its input in these pieces."""
     call = {"type": "tool_use", "id": "toolu_1", "name": "answer", "input": {}}
     message_object = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-3-7-sonnet",
     "content": [],
@@ -58,7 +58,7 @@ def handwritten_stream(*pieces: str) -> bytes:
     ],
 )
 def test_the_model_is_forced_to_call_the_answer_tool(model: str, choice: dict[str, Any]) -> None:
-    """It is the only one, its input is the schema, and how it is done is said."""
+    """It is the only tool, its input schema is the requested one, and a loss reports the emulation."""
     context, (body, losses) = context_of(model)
     assert body["tool_choice"] == choice
     assert len(body["tools"]) == 1
@@ -71,7 +71,7 @@ def test_the_model_is_forced_to_call_the_answer_tool(model: str, choice: dict[st
 
 
 def test_the_reply_becomes_text() -> None:
-    """No call is left, nothing waits for a result, and it goes back as text."""
+    """No call is left, no result is missing, and it is sent back as text."""
     context, _ = context_of(CHAT)
     reply = get_adapter(CHAT).from_wire_response(WireResponse(200, handwritten_chat_reply('{"answer": 42}')), context)
     assert (reply.content, reply.stop_reason) == ((TextBlock(text='{"answer":42}'),), StopReason.END_TURN)
@@ -119,7 +119,7 @@ def test_without_forced_calls_the_model_is_prompted(options: dict[str, Any]) -> 
 
 
 def test_a_reused_context_forgets_the_schema() -> None:
-    """The next request asks for no schema, so a tool of that name is one of the caller's own."""
+    """The next request has no schema, so a tool of that name is the caller's own."""
     context, _ = context_of(CHAT)
     get_adapter(CHAT).to_wire(QUESTION, [ToolDefinition(name="answer")], AdapterOptions(context=context))
     reply = get_adapter(CHAT).from_wire_response(WireResponse(200, handwritten_chat_reply("{}")), context)

@@ -25,7 +25,7 @@ def answers(*tool_use_ids: str) -> Message:
 
 
 def pair_history(*history: Message, keep_orphans: bool = False) -> tuple[list[str], list[Loss]]:
-    """Each turn as ``role: what``, and the losses."""
+    """Each turn as ``role: content``, and the losses."""
     losses: list[Loss] = []
     turns = pair_calls([Turn.of(message) for message in history], losses, keep_orphans=keep_orphans)
     return [f"{turn.role}: {' '.join(map(render, turn.blocks))}" for turn in turns], losses
@@ -107,7 +107,7 @@ LATE = "user: [result of an earlier tool call] ok"
     ],
 )  # fmt: skip
 def test_disorder_is_repaired(history: list[Message], turns: list[str], kinds: list[str]) -> None:
-    """Results stand right behind their calls; what fits nowhere is the user's; every change has its loss."""
+    """Results follow directly after their calls; orphans become the user's text; every change has its loss."""
     found, losses = pair_history(*history)
     assert found == turns
     assert [str(loss.kind) for loss in losses] == kinds
@@ -115,12 +115,12 @@ def test_disorder_is_repaired(history: list[Message], turns: list[str], kinds: l
 
 
 def test_orphans_are_sent_to_a_provider_that_stores_earlier_turns() -> None:
-    """With server-held state the call of a result is out of sight, not missing."""
+    """If the server stores the state, the call of a result is not missing."""
     assert pair_history(answers("a"), keep_orphans=True) == (["tool: answer a"], [])
 
 
 def test_native_answers_stay_where_they_are() -> None:
-    """A provider's own kind of result is not ours to pair."""
+    """Results of a provider's own kind are not paired."""
     native = ProviderBlock(provider="openai", kind="computer_call_output", data={})
     turns, losses = pair_history(asks("a"), Message(role=Role.TOOL, content=(native, result("a"))))
     assert turns == ["assistant: call a", "tool: provider answer a"]
@@ -128,7 +128,7 @@ def test_native_answers_stay_where_they_are() -> None:
 
 
 def test_an_error_stays_an_error() -> None:
-    """As a result by its flag, as the user's text by its label."""
+    """A result shows it by its flag, an orphan by the label before its text."""
     failed = Message.tool("a", "broken", is_error=True)
     losses: list[Loss] = []
     turns = pair_calls([Turn.of(asks("a")), Turn.of(failed), Turn.of(failed)], losses)
@@ -137,7 +137,7 @@ def test_an_error_stays_an_error() -> None:
 
 
 def test_losses_name_the_message_and_the_block() -> None:
-    """The call that nobody answered by its message, the renamed one and the orphan by their index."""
+    """The unanswered call by its message, the renamed call and the orphan by their index."""
     asking, answering = asks("a", "a"), answers("x" * 500)
     losses: list[Loss] = []
     pair_calls([Turn.of(asking), Turn.of(answering)], losses)
@@ -149,21 +149,21 @@ def test_losses_name_the_message_and_the_block() -> None:
     ]
 
 
-def test_a_renamed_call_keeps_what_its_issuer_noted() -> None:
-    """Its block still comes from its place in the message."""
+def test_a_renamed_call_keeps_its_place_in_the_message() -> None:
+    """The issuer's raw fields are found by the place of the block."""
     losses: list[Loss] = []
     (turn, *_) = pair_calls([Turn.of(asks("a", "a"))], losses)
     assert turn.origins == (0, 1)
 
 
 def test_results_keep_their_places_in_the_message() -> None:
-    """Those behind an orphan too: what their issuer noted is found by its place."""
+    """Results after an orphan keep theirs too."""
     turns = pair_calls([Turn.of(asks("a", "b")), Turn.of(answers("b", "x", "a"))], [])
     assert [turn.origins for turn in turns] == [(0, 1), (0, 2), (-1, -1)]
 
 
 def test_a_loss_of_a_block_that_is_in_no_message_names_no_type() -> None:
-    """There is no block to look at."""
+    """The loss has no block index and no block type."""
     losses: list[Loss] = []
     pair_calls([Turn.synthetic(asks("a"), Role.TOOL, (result("x"),))], losses)
     assert [(loss.block_index, loss.block_type) for loss in losses] == [(-1, "")]

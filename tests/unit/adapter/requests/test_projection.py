@@ -1,4 +1,4 @@
-"""Projection by example: what becomes of each kind of thing that a model cannot take."""
+"""Projection by example: the replacement of each kind of content that a model does not accept."""
 
 from typing import Any
 
@@ -64,7 +64,7 @@ def test_a_fitting_history_passes_unchanged() -> None:
 
 class TestThinking:
     def test_own_thinking_that_a_wire_never_takes_is_no_loss(self) -> None:
-        """Its own thinking, on a wire that takes none; another model's is one."""
+        """Its own thinking is no loss on a wire without thinking; another model's is one."""
         mine = Message.assistant([ThinkingBlock(text="Hm.")], metadata=MessageMetadata(model="p:m", provider="p"))
         assert [loss.severity for loss in to(Message.user("Hi"), mine).losses if loss.kind is LossKind.THINKING] == [
             Severity.INFO
@@ -75,11 +75,11 @@ class TestThinking:
     reply = Message.assistant([signed, RedactedThinkingBlock(data="x"), TextBlock(text="4")], metadata=BY_ANTHROPIC)
 
     def test_its_issuer_gets_thinking_back(self) -> None:
-        """Signed and redacted, as it was."""
+        """Signed and redacted, unchanged."""
         assert to(self.reply, thinking_policy=ThinkingPolicy(reads_from=("anthropic:claude-*",))).losses == ()
 
     def test_other_models_do_not_get_thinking(self) -> None:
-        """It is left out, or becomes text where the model's policy says so; redacted thinking has no text."""
+        """It is left out, or becomes text if the model's policy says so; redacted thinking has no text."""
         assert texts(to(self.reply)) == ["4"]
         assert kinds(to(self.reply)) == ["thinking", "thinking"]
         assert texts(to(self.reply, thinking_policy=ThinkingPolicy(foreign="text"))) == ["Hm.", "4"]
@@ -91,7 +91,7 @@ class TestThinking:
 
     @pytest.mark.parametrize(("accepts", "lost"), [(True, []), (False, ["thinking"])])
     def test_unsigned_thinking_is_sent_if_no_signature_is_required(self, accepts: bool, lost: list[str]) -> None:
-        """Whoever thought it."""
+        """Thinking of any model."""
         unsigned = Message.assistant([ThinkingBlock(text="Hm."), TextBlock(text="4")])
         assert kinds(to(unsigned, thinking_policy=ThinkingPolicy(accepts_unsigned=accepts))) == lost
 
@@ -121,7 +121,7 @@ class TestMedia:
         ],
     )  # fmt: skip
     def test_omitted_media_leave_a_note(self, block: Any, abilities: Any, note: str) -> None:
-        """The model is told what it does not see; an audio's transcript speaks for it."""
+        """A note says what the model does not see; an audio's transcript replaces the audio."""
         projection = to(Message.user([block, TextBlock(text="What is it?")]), **abilities)
         assert texts(projection) == [note, "What is it?"]
         assert kinds(projection) == ["media"]
@@ -158,7 +158,7 @@ class TestAnswers:
         assert to(*self.history(picture()), supports_images="native", supports_tool_result_media="native").losses == ()
 
     def test_media_in_an_answer_follow_after_all_answers(self) -> None:
-        """In one turn of the user, so that the answers stay together; a note stands in their place."""
+        """In one user turn, so that the answers stay together; a note takes their place."""
         projection = to(
             *self.history(TextBlock(text="Look:"), picture()),
             supports_images="native",
@@ -172,7 +172,7 @@ class TestAnswers:
         assert kinds(projection) == ["flattened"]
 
     def test_media_at_the_end_follow_too(self) -> None:
-        """Also where nothing is said after the answer."""
+        """Also if the history ends with the answer."""
         history = [Message.assistant([ToolUseBlock(id="a", name="f")]), Message.tool("a", [picture()])]
         projection = to(*history, supports_images="native", supports_tool_result_media="emulated")
         assert roles(projection) == ["assistant", "tool", "user"]
@@ -219,7 +219,7 @@ class TestTools:
     )
 
     def test_a_model_without_tools_reads_calls_as_text(self) -> None:
-        """Calls and results as text, of whom they are of."""
+        """Calls and results become text, in messages of the same roles."""
         projection = to(*self.history, supports_tools="absent")
         assert roles(projection) == ["assistant", "user", "assistant", "user", "user"]
         assert texts(projection) == [
@@ -272,7 +272,7 @@ class TestRoles:
     def test_a_missing_role_becomes_a_similar_one(
         self, abilities: dict[str, str], expected: list[str], changes: int
     ) -> None:
-        """Developer becomes system, a system message that may not stand there the user's."""
+        """Developer becomes system; a system message becomes the user's if the model allows none there."""
         projection = to(*self.history, **abilities)
         assert roles(projection) == expected
         assert kinds(projection) == ["role"] * changes
@@ -296,7 +296,7 @@ class TestEmptiness:
         assert to(some, none).losses == ()
 
     def test_a_provider_gets_its_own_blank_text_back(self) -> None:
-        """Signed thinking behind it would not bear a change; nobody else gets it, and empty text goes nowhere."""
+        """A change would invalidate the signed thinking after it. Other providers do not get it."""
         reply = Message.assistant(
             [TextBlock(text="\n\n"), TextBlock(text="")], metadata=MessageMetadata(provider_raw={"by": "p"})
         )
@@ -314,19 +314,19 @@ class TestEmptiness:
         ],
     )
     def test_an_empty_message_is_dropped(self, role: Role, takes_empty: str, turns: int, lost: list[str]) -> None:
-        """A system prompt may be a placeholder: without a word nothing is lost."""
+        """A system prompt may be a placeholder: without text nothing is lost."""
         projection = to(Message(role=role), Message.user("Hi"), supports_empty_text=takes_empty)
         assert len(projection.turns) == turns + 1
         assert kinds(projection) == lost
 
     def test_a_message_that_lost_all_its_blocks_is_not_sent(self) -> None:
-        """Even where empty messages are taken."""
+        """Even if empty messages are accepted."""
         projection = to(Message.assistant([TestThinking.signed]), Message.user("Hi"))
         assert roles(projection) == ["user"]
         assert kinds(projection) == ["thinking", "empty_message"]
 
     def test_an_emptied_history_gets_a_user_message(self) -> None:
-        """No wire takes a request without any message; an empty history is not made up for."""
+        """No wire accepts a request without messages; an empty history stays empty."""
         projection = to(Message.assistant([TestThinking.signed]))
         assert [(turn.role, turn.blocks) for turn in projection.turns] == [(Role.USER, (TextBlock(text="Continue."),))]
         assert kinds(projection) == ["thinking", "empty_message", "empty_message"]
@@ -349,19 +349,19 @@ class TestNeighbours:
         assert projection.losses == ()
 
     def test_neighbours_are_merged_if_results_must_follow_directly(self) -> None:
-        """What each may keep was decided before: thinking of one is not taken for that of the other."""
+        """Thinking is filtered before the merge, by the model of each message."""
         projection = to(*self.history, thinking_policy=ThinkingPolicy(reads_from=("anthropic:*",)))
         assert roles(projection) == ["assistant", "tool", "tool"]
         assert [block.type for block in projection.turns[0].blocks] == ["tool_use", "tool_use"]
         assert kinds(projection) == ["thinking", "flattened"]
 
     def test_neighbours_without_calls_stay_separate(self) -> None:
-        """There is nothing that must stand right behind them."""
+        """No result has to follow them."""
         assert to(Message.assistant("a"), Message.assistant("b")).losses == ()
 
 
 def test_a_user_message_comes_last_if_required() -> None:
-    """A model that continues no message of its own is asked to go on."""
+    """A model that cannot continue its own message gets a request to continue."""
     history = [Message.user("Hi"), Message.assistant("Hel")]
     assert roles(to(*history)) == ["user", "assistant"]
     projection = to(*history, supports_prefill="absent")
@@ -385,11 +385,11 @@ class TestCritical:
 
     @pytest.mark.parametrize("critical", [False, (), (2,)])
     def test_other_blocks_may_be_lost(self, critical: bool | tuple[int, ...]) -> None:
-        """With their losses named, as ever."""
+        """Their losses are named, as always."""
         assert kinds(to(self.critical_message(critical))) == ["thinking", "media"]
 
     def test_a_change_of_form_is_no_loss(self) -> None:
-        """What is critical is there, in other words."""
+        """The critical content is sent in another form."""
         resource = ResourceBlock(resource_request_id="r", uri="u", resource_type="file", content="x")
         assert kinds(to(Message.user([resource], metadata=MessageMetadata(critical=True)))) == ["flattened"]
 

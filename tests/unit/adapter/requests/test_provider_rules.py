@@ -1,4 +1,4 @@
-"""Requests that a provider would have refused, one rule each: what the swap matrix found."""
+"""Requests that a provider would have refused, one rule each, as found by the swap matrix."""
 
 import base64
 import json
@@ -32,14 +32,14 @@ def foreign_reply(*blocks: Any) -> Message:
 
 @pytest.mark.parametrize("model", [ANTHROPIC, RESPONSES, CHAT, OLLAMA, GOOGLE, "mistral:mistral-large-latest"])
 def test_instructions_alone_are_followed_by_a_user_message(model: str) -> None:
-    """A request needs someone to answer."""
+    """A request needs a message to answer."""
     body, lost = body_of(model, Message.system("Be brief."))
     assert "Continue." in json.dumps(body)
     assert lost == [LossKind.EMPTY_MESSAGE]
 
 
 def test_an_empty_text_is_left_out_of_an_answer() -> None:
-    """Anthropic refuses empty text blocks in tool results too; alone it is an empty answer, which may be."""
+    """Anthropic refuses empty text blocks in tool results too; an answer with only an empty text becomes empty."""
     answer = [TextBlock(text=""), TextBlock(text="Sunny.")]
     call = ToolUseBlock(id=CALL, name="look")
     body, lost = body_of(ANTHROPIC, Message.user("Hi"), foreign_reply(call), Message.tool(CALL, answer))
@@ -80,7 +80,7 @@ def test_responses_input_is_never_empty(messages: list[Message], sent: list[dict
 
 
 def test_gemini_messages_always_alternate() -> None:
-    """An empty word of the user's, in the middle or at the end, does not leave the model's messages side by side."""
+    """Empty user messages, in the middle or at the end, do not leave two model messages next to each other."""
     body, lost = body_of(GOOGLE, Message.user("Hi"), foreign_reply(TextBlock(text="A")), Message.user(""))
     assert [content["role"] for content in body["contents"]] == ["user", "model", "user"]
     assert LossKind.EMPTY_MESSAGE in lost
@@ -109,6 +109,6 @@ def test_two_texts_become_one_for_ollama() -> None:
 
 
 def test_neighbours_without_text_become_one_empty_text() -> None:
-    """Where the roles must alternate, two messages without words are one without words."""
+    """If the roles must alternate, two messages without text become one without text."""
     body, _ = body_of("perplexity:sonar", Message.user(""), Message.user([]))
     assert body["messages"][0]["content"] in ("", [{"type": "text", "text": ""}])

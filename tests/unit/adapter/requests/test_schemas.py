@@ -83,7 +83,7 @@ CASES: list[Case] = [
 def test_unsupported_constraints_move_into_the_description(
     schema: dict[str, Any], expected: dict[str, Any], dropped: list[str], changed: list[str]
 ) -> None:
-    """A constraint moves into the description beside it; its path says what binds no longer."""
+    """A constraint moves into the description of its field; its path names what is no longer enforced."""
     found = fit_schema(schema, NARROW)
     assert (found.schema, found.dropped, found.changed) == (expected, dropped, changed)
     again = fit_schema(found.schema, NARROW)
@@ -98,7 +98,7 @@ def test_a_permissive_target_changes_nothing() -> None:
 
 
 def test_a_union_without_support_keeps_its_informative_branch() -> None:
-    """A union with null is what it is besides null: stricter, so it obeys what was asked."""
+    """A union with null becomes its other branch, which is stricter, so every answer fits the requested schema."""
     rule = SchemaRule(keywords=("type", "description", "properties", "required"), requires=True)
     optional = {"anyOf": [{"type": "string"}, {"type": "null"}]}
     found = fit_schema({"type": "object", "properties": {"a": optional}}, rule)
@@ -110,7 +110,7 @@ def test_a_union_without_support_keeps_its_informative_branch() -> None:
 
 
 def test_the_outermost_schema_is_an_object() -> None:
-    """Where a wire insists on it: unions at the top go, and a reference is followed."""
+    """For wires that require it: unions at the top are removed, and a reference is resolved."""
     rule = SchemaRule(root="object")
     assert fit_schema({"properties": {}}, rule).schema == {"type": "object", "properties": {}}
     found = fit_schema({"type": "object", "properties": {}, "oneOf": [{"required": ["a"]}]}, rule)
@@ -157,7 +157,7 @@ def _keywords(schema: Any) -> set[str]:
     return found
 
 
-def _sent(model: str, tools: list[ToolDefinition], **options: Any) -> WireRequest:
+def _sent_schema(model: str, tools: list[ToolDefinition], **options: Any) -> WireRequest:
     return get_adapter(model).to_wire([Message.user("Hi")], tools, AdapterOptions(**options))
 
 
@@ -172,7 +172,7 @@ TOOL = ToolDefinition(name="count", input_schema=PAGES)
 @pytest.mark.parametrize("model", ["ollama:qwen3:4b", "google:gemini-3.6-flash"])
 def test_loosened_arguments_of_a_tool_are_a_loss(model: str) -> None:
     """With the path of the keyword, and never the tool itself."""
-    wire = _sent(model, [TOOL])
+    wire = _sent_schema(model, [TOOL])
     assert b"count" in wire.body
     assert b"exclusiveMinimum: 0" in wire.body
     assert _kinds(wire.losses) == [(LossKind.TOOLS, Severity.WARNING)]
@@ -186,13 +186,13 @@ def test_loosened_arguments_of_a_tool_are_a_loss(model: str) -> None:
 )  # fmt: skip
 def test_a_permissive_target_keeps_tools_unchanged(model: str) -> None:
     """Nothing is lost, and nothing is rewritten."""
-    wire = _sent(model, [TOOL])
+    wire = _sent_schema(model, [TOOL])
     assert wire.losses == ()
     assert json.dumps(PAGES, separators=(",", ":")).encode() in wire.body
 
 
 def test_a_tool_returns_to_its_own_provider_unchanged() -> None:
-    """What it once accepted is not cut down for it."""
+    """A schema that it accepted before is not reduced."""
     adapter = get_adapter("ollama:qwen3:4b")
     function = {"name": "count", "description": "", "parameters": PAGES}
     native = {
@@ -207,20 +207,20 @@ def test_a_tool_returns_to_its_own_provider_unchanged() -> None:
 
 
 def test_an_answer_schema_is_fitted_too() -> None:
-    """Claude's structured output knows no ranges: the answer is asked to keep them."""
-    wire = _sent("anthropic:claude-opus-5-5", [], output_schema=PAGES)
+    """Claude's structured output has no ranges: the description states them instead."""
+    wire = _sent_schema("anthropic:claude-opus-5-5", [], output_schema=PAGES)
     schema = json.loads(wire.body)["output_config"]["format"]["schema"]
     assert schema["properties"]["pages"] == {"type": "integer", "description": "exclusiveMinimum: 0"}
     assert schema["additionalProperties"] is False
     assert _kinds(wire.losses) == [(LossKind.OPTION, Severity.WARNING)]
-    assert _sent("openai:gpt-6.1-sol", [], output_schema=PAGES).losses == ()
+    assert _sent_schema("openai:gpt-6.1-sol", [], output_schema=PAGES).losses == ()
 
 
 def test_models_without_schema_beside_tools_are_prompted() -> None:
     """Cohere, Groq and older Gemini models take a schema or tools, not both."""
     for model in ("cohere:command-a-03-2025", "google:gemini-2.5-flash", "groq:openai/gpt-oss-120b"):
-        assert b"JSON Schema below" not in _sent(model, [], output_schema=PAGES).body
-        wire = _sent(model, [ToolDefinition(name="count")], output_schema=PAGES)
+        assert b"JSON Schema below" not in _sent_schema(model, [], output_schema=PAGES).body
+        wire = _sent_schema(model, [ToolDefinition(name="count")], output_schema=PAGES)
         assert b"JSON Schema below" in wire.body
         assert [loss.reason.partition(":")[0] for loss in wire.losses if loss.kind is LossKind.OPTION] == [
             "output_schema"

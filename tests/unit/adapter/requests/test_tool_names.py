@@ -25,7 +25,7 @@ RULES = {
 @pytest.mark.parametrize("provider", list(RULES))
 @given(names=st.lists(st.text(max_size=300), unique=True))
 def test_every_name_becomes_a_unique_legal_one(provider: str, names: list[str]) -> None:
-    """Legal names stay, others are told apart, and once made a name is legal."""
+    """Legal names stay, others become distinct, and every new name is legal."""
     rule = RULES[provider].tool_name_rule
     legal = [rule.make_legal(name) for name in names]
     assert all(map(rule.accepts, legal))
@@ -52,7 +52,7 @@ def handwritten_reply(name: str) -> bytes:
 
 
 def test_a_tool_keeps_its_canonical_name() -> None:
-    """Offered, chosen, called and answered under the made one; the message and the next request agree."""
+    """The wire has the generated name everywhere; the message has the canonical one, and the next request agrees."""
     tools = [ToolDefinition(name=ODD), ToolDefinition(name="plain")]
     context = RequestContext(model=MODEL, session_id="s")
     adapter = get_adapter(MODEL)
@@ -97,7 +97,7 @@ def test_a_stream_reports_the_canonical_name() -> None:
     "model", ["openai:gpt-6.1-sol", "mistral:mistral-large-latest", "bedrock:us.amazon.nova-lite-v1:0"]
 )
 def test_calls_of_another_provider_get_legal_names(model: str) -> None:
-    """A history whose tools are no longer there, too."""
+    """Also in a history whose tools no longer exist."""
     call = ToolUseBlock(id="tu_1", name=ODD, input={})
     history = [Message.user("Go"), Message.assistant([call]), Message.tool("tu_1", "done"), Message.user("And?")]
     wire = get_adapter(model).to_wire(history, [], AdapterOptions())
@@ -106,6 +106,6 @@ def test_calls_of_another_provider_get_legal_names(model: str) -> None:
 
 
 def test_an_impossible_rule_is_refused() -> None:
-    """It could make no names."""
+    """No name could satisfy it."""
     with pytest.raises(ValueError, match="leaves no room"):
         ToolNameRule(max_length=9)

@@ -1,4 +1,4 @@
-"""Options are used up: what nobody takes is a loss, and a table maps options both ways."""
+"""Options are used up: one that is not taken is a loss. A table maps options in both directions."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -48,7 +48,7 @@ def encode(options: AdapterOptions, **capabilities: Any) -> tuple[dict[str, Any]
     ],
 )
 def test_options_that_ask_the_model_for_nothing_are_no_loss(options: dict[str, Any]) -> None:
-    """None, empty values, and what says how a request is sent."""
+    """None, empty values, and the options of how to send a request."""
     assert UsedOptions(AdapterOptions(**options)).take_rest() == []
 
 

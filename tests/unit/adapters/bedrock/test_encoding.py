@@ -1,4 +1,4 @@
-"""Canonical to wire: what a conversation that Bedrock never saw becomes."""
+"""Canonical to wire: the encoding of foreign conversations."""
 
 import base64
 import json
@@ -42,7 +42,7 @@ CALLED = foreign(ToolUseBlock(id=CALL, name="weather", input={"city": "Paris"}))
 
 
 def test_instructions_have_a_field_of_their_own() -> None:
-    """Those in front; what comes later becomes the user's, unless the model takes it from the system."""
+    """Those at the start; later ones become the user's, unless the model accepts a later system message."""
     history = [Message.system("Be brief."), Message.developer("Be kind."), HI, Message.system("In French.")]
     body, losses = body_of(history)
     assert body["system"] == [{"text": "Be brief."}, {"text": "Be kind."}]
@@ -76,7 +76,7 @@ def test_instructions_alone_are_followed_by_a_user_turn() -> None:
 
 
 def test_a_document_gets_its_text_in_place() -> None:
-    """So that nothing changes when the user goes on."""
+    """So that the document stays unchanged when the user continues."""
     pdf = Message.user((DocumentBlock(source=BYTES),))
     body, _ = body_of([pdf])
     longer, _ = body_of([pdf, HI])
@@ -93,7 +93,7 @@ def test_texts_in_answers_lose_their_citations() -> None:
 
 
 def test_calls_and_results_are_encoded() -> None:
-    """Under ids that Bedrock takes, results with what the user adds behind them, a failure by its status."""
+    """With ids that Bedrock accepts; the user's text follows the results, and a failure is a status."""
     history = [HI, CALLED, Message.tool(CALL, "No such city", is_error=True), Message.user("So?")]
     body, losses = body_of(history, [WEATHER])
     _, called, answered = body["messages"]
@@ -126,7 +126,7 @@ def test_calls_can_be_forbidden_only_without_earlier_ones() -> None:
 
 
 def test_foreign_thinking_citations_and_native_blocks_are_losses() -> None:
-    """So are arguments that are no object."""
+    """So are arguments that are not an object."""
     cited_text = TextBlock(text="Hello", citations=(Citation(kind="web", data={"a": 1}),))
     native = ProviderBlock(provider="openai", kind="x", data={})
     half = ToolUseBlock(id=CALL, name="weather", raw_input="{half")
@@ -180,7 +180,7 @@ MEDIA: list[tuple[ContentBlock, str, Native]] = [
 
 @pytest.mark.parametrize(("block", "model", "native"), MEDIA)
 def test_media_have_formats_and_documents_names(block: ImageBlock | DocumentBlock, model: str, native: Native) -> None:
-    """Texts are texts where the model takes them, bytes elsewhere."""
+    """Text documents are sent as text if the model accepts that, otherwise as bytes."""
     body, losses = body_of([Message.user((TextBlock(text="Look"), block))], model=model)
     assert body["messages"][0]["content"] == [{"text": "Look"}, native]
     named = getattr(block, "title", "") == native.get("document", {}).get("name", "")
@@ -189,7 +189,7 @@ def test_media_have_formats_and_documents_names(block: ImageBlock | DocumentBloc
 
 
 def test_document_names_are_unique_and_accompanied_by_text() -> None:
-    """Else the request is refused."""
+    """Otherwise the request is refused."""
     twice = Message.user((DocumentBlock(source=BYTES, title="???"), DocumentBlock(source=BYTES)))
     body, _ = body_of([twice, foreign(TextBlock(text="Yes")), twice])
     first, _, second = body["messages"]
@@ -208,7 +208,7 @@ def test_media_by_url_and_of_unknown_types_are_left_out() -> None:
 
 
 def test_media_in_answers_stay_or_follow() -> None:
-    """By what the model takes."""
+    """It depends on what the model accepts."""
     history = [HI, CALLED, Message.tool(CALL, (ImageBlock(source=BYTES, media_type="image/png"),))]
     body, losses = body_of(history, [WEATHER])
     assert list(body["messages"][2]["content"][0]["toolResult"]["content"][0]) == ["image"]
@@ -219,7 +219,7 @@ def test_media_in_answers_stay_or_follow() -> None:
 
 
 def test_a_model_without_tools_or_instructions_gets_text() -> None:
-    """Titan knows neither."""
+    """Titan supports neither."""
     history = [Message.system("Be brief."), HI, CALLED, Message.tool(CALL, "Sunny")]
     body, losses = body_of(history, [WEATHER], model="amazon.titan-text-express-v1")
     assert body.keys() == {"messages"}
@@ -228,7 +228,7 @@ def test_a_model_without_tools_or_instructions_gets_text() -> None:
 
 
 def test_cache_points_are_placed() -> None:
-    """Behind the instructions and the last message, but never right behind a document."""
+    """After the instructions and the last message, but never directly after a document."""
     pdf = DocumentBlock(source=BYTES)
     history = [Message.system("Be brief."), Message.user((TextBlock(text="Look"), pdf))]
     body, _ = body_of(history, options=AdapterOptions(prompt_cache="1h"))
@@ -244,7 +244,7 @@ def test_cache_points_are_placed() -> None:
 
 
 def test_native_data_of_another_body_form_is_dropped() -> None:
-    """Native blocks are left out, sources too; calls and signed thinking go over."""
+    """Native blocks and sources are left out; calls and signed thinking are sent."""
     searched: Native = {"type": "server_tool_use", "id": "s_1", "name": "web_search", "input": {}}
     cited = {"type": "text", "text": "Matz", "citations": [{"type": "web_search_result_location", "url": "https://x"}]}
     thought = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}

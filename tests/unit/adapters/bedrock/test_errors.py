@@ -30,7 +30,7 @@ NAMED = [
 
 @pytest.mark.parametrize(("status", "name", "kind"), NAMED)
 def test_an_exception_is_classified_by_name(status: int, name: str, kind: type[errors.ProviderError]) -> None:
-    """In the header, with an address behind it, or in the body."""
+    """In the header, with or without an address after it, or in the body."""
     body = json.dumps({"message": "No."}).encode()
     headers = {"x-amzn-errortype": f"{name}:http://internal.amazon.com/coral/", "x-amzn-requestid": "r_1"}
     error = ADAPTER.error(status, body, headers)

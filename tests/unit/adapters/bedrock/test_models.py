@@ -1,4 +1,4 @@
-"""Names, paths and what models can do."""
+"""Names, paths and capabilities of models."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_model_names_are_quoted_in_the_path(model: str, quoted: str) -> None:
 
 
 def test_the_region_is_part_of_the_address() -> None:
-    """And the key an API key of Bedrock's, as a bearer."""
+    """The key is an API key of Bedrock's, sent as a bearer token."""
     environ = {"AWS_REGION": "eu-central-1", "AWS_BEARER_TOKEN_BEDROCK": "bedrock-api-key-x"}
     target = Credentials(environ=environ).target(BedrockAdapter(CLAUDE))
     assert target.base_url == "https://bedrock-runtime.eu-central-1.amazonaws.com"
@@ -52,12 +52,12 @@ FAMILIES = [
 
 @pytest.mark.parametrize(("model", "way"), FAMILIES)
 def test_claude_has_anthropics_facts(model: str, way: str) -> None:
-    """By the name within the name."""
+    """The facts are found by the Anthropic name inside the id."""
     assert BedrockAdapter(model).capabilities.wire["thinking"] == way
 
 
 def test_every_listed_model_has_facts() -> None:
-    """Limits and all."""
+    """Limits included."""
     for name in BedrockAdapter.listed_models:
         abilities = BedrockAdapter(name).capabilities
         assert abilities.max_context_tokens > abilities.max_output_tokens > 0

@@ -36,7 +36,7 @@ TOP_K: list[tuple[str, Native | None]] = [
 
 @pytest.mark.parametrize(("model", "own"), TOP_K)
 def test_top_k_is_a_field_of_the_family(model: str, own: Native | None) -> None:
-    """Or it is lost."""
+    """For other families it is a loss."""
     body, losses = body_of([HI], options=AdapterOptions(top_k=5), model=model)
     assert body.get("additionalModelRequestFields") == own
     assert losses == (() if own else (LossKind.OPTION,))
@@ -93,14 +93,14 @@ REASONING: list[tuple[str, AdapterOptions, Native | None, Native | None, int]] =
 def test_each_family_has_its_reasoning_option(
     model: str, options: AdapterOptions, own: Native | None, output: Native | None, lost: int
 ) -> None:
-    """What it cannot be asked is named."""
+    """An unsupported option is a loss."""
     body, losses = body_of([HI], options=options, model=model)
     assert (body.get("additionalModelRequestFields"), body.get("outputConfig")) == (own, output)
     assert losses == (LossKind.OPTION,) * lost
 
 
 def test_a_schema_is_written_as_text() -> None:
-    """Beside the effort, in one field."""
+    """It shares a field with the effort."""
     options = AdapterOptions(output_schema={"type": "string"}, effort="high")
     body, losses = body_of([HI], options=options, model=ADAPTIVE)
     text_format = {"type": "json_schema", "structure": {"jsonSchema": {"schema": '{"type":"string"}'}}}
@@ -110,7 +110,7 @@ def test_a_schema_is_written_as_text() -> None:
 
 
 def test_unsupported_options_are_losses() -> None:
-    """A seed, and a switch for calls side by side; sampling where the model takes none."""
+    """A seed, a switch for parallel calls, and sampling if the model accepts none."""
     _, losses = body_of([HI], options=AdapterOptions(seed=1, parallel_tool_calls=False))
     assert losses == (LossKind.OPTION,) * 2
     body, losses = body_of([HI], options=AdapterOptions(temperature=1.0, max_output_tokens=9), model=ALWAYS)
@@ -118,7 +118,7 @@ def test_unsupported_options_are_losses() -> None:
 
 
 def test_the_callers_own_fields_are_merged() -> None:
-    """Part by part, where a field has several."""
+    """Part by part, if a field has several."""
     own = {"inferenceConfig": {"topP": 0.1}, "guardrailConfig": {"guardrailIdentifier": "x"}}
     body, _ = body_of([HI], options=AdapterOptions(max_output_tokens=9, extra={"bedrock": own}))
     assert body["inferenceConfig"] == {"maxTokens": 9, "topP": 0.1}
@@ -126,7 +126,7 @@ def test_the_callers_own_fields_are_merged() -> None:
 
 
 def test_anthropics_body_names_no_model() -> None:
-    """The path does; the limit that it demands is the table's."""
+    """The path does; its required limit comes from the table."""
     body, losses = body_of([HI], options=AS_MESSAGES)
     assert body == {
         **VERSION,

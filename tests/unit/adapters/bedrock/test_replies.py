@@ -1,4 +1,4 @@
-"""Wire to canonical: what Converse says, and what it counts."""
+"""Wire to canonical: the content and the usage of Converse."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ STOPS = [
 
 @pytest.mark.parametrize(("native", "reason"), STOPS)
 def test_every_stop_reason_has_a_meaning(native: str, reason: StopReason) -> None:
-    """A new word means that the turn is over."""
+    """An unknown word means that the turn is over."""
     assert read(reply({"text": "Hi"}, stop=native)).stop_reason is reason
 
 
@@ -58,7 +58,7 @@ def test_cache_counts_are_separate_from_the_input() -> None:
 
 
 def test_novas_spelling_of_cache_counts_is_read() -> None:
-    """In its own bodies they are called counts."""
+    """Nova's own bodies spell the cache fields differently."""
     counts = {"inputTokens": 1, "outputTokens": 2, "cacheReadInputTokenCount": 3, "cacheWriteInputTokenCount": 4}
     usage = read(reply({"text": "Hi"}, usage=counts)).usage
     assert usage is not None
@@ -67,12 +67,12 @@ def test_novas_spelling_of_cache_counts_is_read() -> None:
 
 @pytest.mark.parametrize("counts", [None, {}, {"outputTokens": 5}])
 def test_unknown_counts_are_none(counts: Any) -> None:
-    """Half a usage is none: the other half is not zero."""
+    """An incomplete usage is None: missing counts are not zero."""
     assert read(reply({"text": "Hi"}, usage=counts)).usage is None
 
 
 def test_only_signed_thinking_is_sent_back() -> None:
-    """Claude reads its own; what other families think is for reading only."""
+    """Claude gets its own thinking back; thinking of other families is not sent."""
     signed = {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "c2ln"}}}
     redacted = {"reasoningContent": {"redactedContent": "YQ=="}}
     message = read(reply(signed, redacted, {"text": "Hi"}))
@@ -104,7 +104,7 @@ def test_thinking_stays_within_its_family_and_profile() -> None:
 
 
 def test_calls_have_a_type_in_replies_only() -> None:
-    """It is not sent again: the API knows no such type."""
+    """It is not sent again: the API has no such type."""
     message = read(reply(call(type="tool_use"), stop="tool_use"))
     (called,) = message.tool_uses
     assert called.input == {"city": "Paris"}
@@ -137,7 +137,7 @@ LOCATIONS: list[tuple[Native, tuple[str, str | None, int | None, int | None]]] =
 
 @pytest.mark.parametrize(("native", "facts"), LOCATIONS)
 def test_citations_belong_to_their_text(native: Native, facts: tuple[str, str | None, int | None, int | None]) -> None:
-    """Only characters are counted as such; the whole is kept for the return trip."""
+    """Only spans in characters are converted; the whole citation is kept for the return trip."""
     cited_native = {"citationsContent": {"content": [{"text": "Matz"}, {"text": "."}], "citations": [native]}}
     message = read(reply({"text": "It was "}, cited_native))
     assert message.text == "It was Matz."
@@ -151,7 +151,7 @@ def test_citations_belong_to_their_text(native: Native, facts: tuple[str, str | 
 
 
 def test_citations_without_a_text_keep_their_place() -> None:
-    """As Nova gives them, behind the text that they back."""
+    """Nova sends them after the text that they cite."""
     cited_native = {"citationsContent": {"citations": [source(web={"url": "https://x.test"})]}}
     message = read(reply({"text": "Found."}, cited_native))
     assert message.content[1] == ProviderBlock(provider="bedrock", kind="citationsContent", data=cited_native)
@@ -195,7 +195,7 @@ def test_other_reply_fields_are_kept() -> None:
 
 
 def test_a_reply_in_anthropics_form_is_read_as_such() -> None:
-    """The model that was asked for is the one that it is told by: Anthropic's name means nothing to Bedrock."""
+    """The message names the requested model: Bedrock does not know Anthropic's name."""
     native = {
         "id": "msg_bdrk_1",
         "type": "message",

@@ -138,7 +138,7 @@ BY_MODEL = [
 
 @each_row(("fields", "model"), BY_MODEL)
 def test_options_are_rewritten_unchanged(fields: Native, model: str) -> None:
-    """What has no option of ours, or none on this model, stays a field of Bedrock's."""
+    """A field without a canonical option, or without one on this model, stays a field of Bedrock's."""
     body = {"messages": [HI], **fields}
     assert return_trip(body, model) == body
 
@@ -172,7 +172,7 @@ MESSAGES_BODIES: list[Native] = [
 
 @pytest.mark.parametrize("body", MESSAGES_BODIES)
 def test_anthropic_bodies_are_rewritten_unchanged(body: Native) -> None:
-    """Through InvokeModel, which the path says."""
+    """Through InvokeModel, as the path shows."""
     adapter = BedrockAdapter(CLAUDE)
     messages, tools, options = adapter.from_wire_request(json.dumps(body).encode(), context())
     wire = adapter.to_wire(messages, tools, options)
@@ -192,7 +192,7 @@ def test_nova_bodies_are_rewritten_unchanged() -> None:
 
 
 def test_results_are_messages_of_their_own() -> None:
-    """With what stands around them apart, and a status that is read."""
+    """The content around them is separate, and their status is decoded."""
     body = {
         "messages": [HI, assistant(call("a"), call("b")), user(answer("a"), answer("b", status="error"), {"text": "?"})]
     }
@@ -221,7 +221,7 @@ def test_repeated_ids_are_distinguished_by_occurrence() -> None:
 
 
 def test_media_become_blocks() -> None:
-    """Of what Amazon keeps, only Bedrock can read; a document in pieces is one text."""
+    """Only Bedrock can read stored files; a document in pieces is one text."""
     messages, _, _ = BedrockAdapter(CLAUDE).from_wire_request(BODIES[11], context())
     _, facts, pieces, markdown, kept, unknown = messages[0].content
     assert isinstance(facts, DocumentBlock)
@@ -240,7 +240,7 @@ def test_media_become_blocks() -> None:
 
 
 def test_an_empty_field_does_not_hide_later_content() -> None:
-    """A request without instructions may be given some."""
+    """Instructions can be added to a request without any."""
     adapter = BedrockAdapter(CLAUDE)
     messages, tools, options = adapter.from_wire_request({"messages": [HI], "system": []}, context())
     wire = adapter.to_wire([Message.system("Be brief."), *messages], tools, options)

@@ -40,7 +40,7 @@ def _at_noon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(botocore.auth, "get_current_datetime", lambda: NOW)
 
 
-def sent(auth: SigV4Auth, **settings: Any) -> httpx.Request:
+def capture_request(auth: SigV4Auth, **settings: Any) -> httpx.Request:
     """The request as it leaves the transport."""
     seen: list[httpx.Request] = []
 
@@ -88,7 +88,7 @@ class _Raw:
 def test_requests_are_signed_as_botocore_signs_them(token: str | None) -> None:
     """The same body to the same model at the same time has the same signature."""
     keys = {"token": token} if token else {}
-    request = sent(SigV4Auth(session=session(**keys)))
+    request = capture_request(SigV4Auth(session=session(**keys)))
     theirs = by_botocore(WIRE.body, token)
     for name in ("authorization", "x-amz-date", "x-amz-security-token"):
         assert request.headers.get(name) == theirs.get(name), name
@@ -97,7 +97,7 @@ def test_requests_are_signed_as_botocore_signs_them(token: str | None) -> None:
 
 def test_the_signature_follows_the_specification() -> None:
     """Worked out by hand: canonical request, string to sign, derived key."""
-    request = sent(SigV4Auth(REGION, session=session()))
+    request = capture_request(SigV4Auth(REGION, session=session()))
     path = "/model/us.anthropic.claude-sonnet-4-5-20250929-v1%253A0/converse"  # quoted once more
     host = f"bedrock-runtime.{REGION}.amazonaws.com"
     headers = f"content-type:application/json\nhost:{host}\nx-amz-date:20261121T120000Z\n"
@@ -127,37 +127,37 @@ def test_async_requests_are_signed_alike() -> None:
             await AsyncHttpTransport(client=client, environ=ENVIRON).send(ADAPTER, WIRE)
 
     asyncio.run(send())
-    assert seen[0].headers["authorization"] == sent(SigV4Auth(session=session())).headers["authorization"]
+    assert seen[0].headers["authorization"] == capture_request(SigV4Auth(session=session())).headers["authorization"]
 
 
 def test_a_client_with_auth_needs_no_key() -> None:
-    """One without needs one; a key that was given goes before the environment's."""
-    assert sent(SigV4Auth(session=session()))
+    """A client without auth needs one; an explicit key takes precedence over the environment's."""
+    assert capture_request(SigV4Auth(session=session()))
     with httpx.Client() as plain, pytest.raises(MissingKeyError):
         HttpTransport(client=plain, environ=ENVIRON).send(ADAPTER, WIRE)
 
 
 def test_the_region_is_given_or_read_from_the_address() -> None:
-    """Elsewhere it cannot be known."""
-    local = sent(SigV4Auth("us-west-2", session=session()), base_url="http://proxy.test")
+    """Otherwise it is unknown."""
+    local = capture_request(SigV4Auth("us-west-2", session=session()), base_url="http://proxy.test")
     assert "/us-west-2/bedrock/" in local.headers["authorization"]
     with pytest.raises(ConfigurationError, match="no AWS region"):
-        sent(SigV4Auth(session=session()), base_url="http://proxy.test")
+        capture_request(SigV4Auth(session=session()), base_url="http://proxy.test")
 
 
 def test_missing_credentials_name_what_to_do() -> None:
-    """And names no secret."""
+    """The message contains no secret."""
 
     class Empty:
         def get_credentials(self) -> None:
             return None
 
     with pytest.raises(ConfigurationError, match="AWS_BEARER_TOKEN_BEDROCK"):
-        sent(SigV4Auth(session=Empty()))
+        capture_request(SigV4Auth(session=Empty()))
 
 
 def test_without_botocore_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At once, not at the first request; with it, a session is made where none is given."""
+    """The error comes at once, not at the first request; with botocore, a missing session is created."""
     assert SigV4Auth()
     monkeypatch.setitem(sys.modules, "botocore.session", None)
     with pytest.raises(MissingExtraError, match=r"dragoman\[bedrock\]"):
@@ -166,8 +166,8 @@ def test_without_botocore_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_dates_are_botocores_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each request is signed with the time at which it is sent."""
-    first = sent(SigV4Auth(session=session())).headers
+    first = capture_request(SigV4Auth(session=session())).headers
     monkeypatch.setattr(botocore.auth, "get_current_datetime", lambda: datetime(2026, 11, 22))  # noqa: DTZ001
-    second = sent(SigV4Auth(session=session())).headers
+    second = capture_request(SigV4Auth(session=session())).headers
     assert (first["x-amz-date"], second["x-amz-date"]) == ("20261121T120000Z", "20261122T000000Z")
     assert first["authorization"] != second["authorization"]

@@ -45,7 +45,7 @@ THOUGHT = [
     delta(0, reasoningContent={"signature": "c2ln"}),
     stopped(0),
 ]
-SAID = [delta(1, text="H"), delta(1, text=""), delta(1, text="i"), stopped(1)]
+MESSAGES = [delta(1, text="H"), delta(1, text=""), delta(1, text="i"), stopped(1)]
 CALLED = [
     started(2, toolUse={"toolUseId": "tooluse_1", "name": "weather", "type": "tool_use"}),
     delta(2, toolUse={"input": ""}),
@@ -66,8 +66,8 @@ def failure(events: list[StreamEvent]) -> ErrorEvent:
 
 
 def test_a_stream_has_the_content_of_its_events() -> None:
-    """And agrees with its unstreamed twin."""
-    events = stream([START, *THOUGHT, *SAID, *CALLED, END])
+    """It agrees with its unstreamed twin."""
+    events = stream([START, *THOUGHT, *MESSAGES, *CALLED, END])
     message = complete(events)
     assert [type(event) for event in events] == [
         MessageStart, ThinkingDelta, ThinkingDelta, ThinkingDelta, TextDelta, TextDelta,
@@ -88,8 +88,8 @@ def test_a_stream_has_the_content_of_its_events() -> None:
 
 
 def test_a_stream_without_its_usage_is_truncated() -> None:
-    """The message may have stopped: what it cost is not known. An unfinished call runs nothing."""
-    failed = failure(stream([START, *SAID, *CALLED[:3], STOP]))
+    """Even after the message has stopped, because its cost is unknown. An unfinished call does not run."""
+    failed = failure(stream([START, *MESSAGES, *CALLED[:3], STOP]))
     assert isinstance(failed.error, errors.StreamTruncatedError)
     assert failed.partial is not None
     assert failed.partial.text == "Hi"
@@ -98,7 +98,7 @@ def test_a_stream_without_its_usage_is_truncated() -> None:
 
 
 def test_an_empty_stream_has_no_partial_message() -> None:
-    """There is nothing to hand over."""
+    """There is no content for one."""
     assert failure(stream([])).partial is None
 
 
@@ -115,8 +115,8 @@ EXCEPTIONS = [
 
 @pytest.mark.parametrize(("name", "kind"), EXCEPTIONS)
 def test_an_exception_in_mid_stream_is_typed(name: str, kind: type[errors.ProviderError]) -> None:
-    """As the same one is by HTTP; what had arrived is handed over."""
-    failed = failure(stream([START, *SAID, frame(name, {"message": "It broke"}, kind="exception"), END]))
+    """It has the class that it has by HTTP, with the partial message."""
+    failed = failure(stream([START, *MESSAGES, frame(name, {"message": "It broke"}, kind="exception"), END]))
     assert type(failed.error) is kind
     assert "It broke" in str(failed.error)
     assert failed.partial is not None
@@ -125,15 +125,15 @@ def test_an_exception_in_mid_stream_is_typed(name: str, kind: type[errors.Provid
 
 BROKEN: list[list[bytes]] = [
     [END],
-    [*SAID],
+    [*MESSAGES],
     [START, START],
-    [START, *SAID, SAID[0]],
-    [START, *SAID, SAID[-1]],
+    [START, *MESSAGES, MESSAGES[0]],
+    [START, *MESSAGES, MESSAGES[-1]],
     [START, CALLED[2]],
     [START, CALLED[0], CALLED[0]],
     [START, CALLED[0], delta(2, text="Hi")],
-    [START, SAID[0], delta(1, reasoningContent={"text": "Hm."})],
-    [START, SAID[0], delta(1, toolResult=[])],
+    [START, MESSAGES[0], delta(1, reasoningContent={"text": "Hm."})],
+    [START, MESSAGES[0], delta(1, toolResult=[])],
     [START, METADATA],
     [frame("chunk", {"bytes": "!"})],
     [frame("chunk", {})],
@@ -144,14 +144,14 @@ BROKEN: list[list[bytes]] = [
 
 @pytest.mark.parametrize("chunks", BROKEN)
 def test_events_that_do_not_fit_together_are_malformed(chunks: list[bytes]) -> None:
-    """Doubled, lost or swapped ones, and what is no event."""
+    """Repeated, lost or swapped events, and data that is not an event."""
     failed = failure(stream([*chunks, END]))
     assert isinstance(failed.error, errors.MalformedReplyError)
 
 
 @pytest.mark.parametrize("empty", [started(0), delta(0), stopped(0)])
 def test_an_empty_block_breaks_nothing(empty: bytes) -> None:
-    """Texts are not announced, so that an empty one shows only in its end."""
+    """Texts have no start event, so only the end of an empty text arrives."""
     assert complete(stream([START, empty, END])).text == ""
 
 
@@ -203,7 +203,7 @@ def test_redacted_thinking_is_one_blob(pieces: list[bytes]) -> None:
 
 
 def test_unsigned_thinking_has_no_signature() -> None:
-    """As other families give it."""
+    """Other families send it so."""
     message = complete(stream([START, *THOUGHT[:2], stopped(0), END], NOVA))
     assert message.content == (ThinkingBlock(text="Hm."),)
 
@@ -217,7 +217,7 @@ def test_malformed_arguments_stay_text() -> None:
 
 
 def test_nova_events_are_read_like_converse_events() -> None:
-    """Wrapped, with what Bedrock adds beside them."""
+    """The events are wrapped, and Bedrock adds fields next to them."""
     metrics = {"amazon-bedrock-invocationMetrics": {"inputTokenCount": 3}}
     events: list[Native] = [
         {"messageStart": {"role": "assistant"}},
@@ -251,7 +251,7 @@ ANTHROPIC: list[Native] = [
 
 
 def test_anthropic_events_are_read_by_its_decoder() -> None:
-    """Under the name of the model that was asked for."""
+    """Under the name of the requested model."""
     events = stream(map(chunk, ANTHROPIC))
     assert isinstance(events[0], MessageStart)
     assert events[0].model == f"bedrock:{CLAUDE}"

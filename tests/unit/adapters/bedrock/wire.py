@@ -1,4 +1,4 @@
-"""Short ways to use the adapter under test, with ids and time that never vary."""
+"""Shortcuts for the adapter under test, with fixed ids and time."""
 
 import base64
 import json
@@ -66,13 +66,13 @@ def body_of(
     *,
     model: str = CLAUDE,
 ) -> tuple[Native, tuple[LossKind, ...]]:
-    """The body that the messages give, and the kinds of what was lost."""
+    """The body of the messages, and the kinds of the losses."""
     wire = BedrockAdapter(model).to_wire(messages, tools, options or AdapterOptions())
     return json.loads(wire.body), tuple(loss.kind for loss in wire.losses)
 
 
 def return_trip(native: Native, model: str = CLAUDE) -> Native:
-    """A request, read and written again."""
+    """A request, decoded and encoded again."""
     adapter = BedrockAdapter(model)
     messages, tools, options = adapter.from_wire_request(native, context(model))
     written: Native = json.loads(adapter.to_wire(messages, tools, options).body)

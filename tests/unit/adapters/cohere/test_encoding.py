@@ -1,4 +1,4 @@
-"""Canonical to wire: what a conversation that Cohere never saw becomes."""
+"""Canonical to wire: the encoding of foreign conversations."""
 
 import json
 
@@ -25,7 +25,7 @@ IMAGE = MediaSource(kind="base64", data="YQ==")
 
 
 def test_foreign_thinking_and_citations_are_losses() -> None:
-    """Neither means anything here."""
+    """The wire supports neither."""
     spoken_text = TextBlock(text="Hello", citations=(Citation(kind="web", data={"a": 1}),))
     body, losses = body_of([HI, foreign(ThinkingBlock(text="Hm.", signature="s"), spoken_text), HI])
     assert body["messages"][1] == {"role": "assistant", "content": "Hello"}
@@ -57,7 +57,7 @@ def test_malformed_arguments_are_a_loss() -> None:
 
 
 def test_an_empty_answer_is_an_empty_text() -> None:
-    """A tool may have nothing to say."""
+    """A tool may return nothing."""
     called = ToolUseBlock(id=CALL, name="weather")
     body, _ = body_of([HI, foreign(called), Message.tool(CALL, "")])
     assert body["messages"][2]["content"] == ""
@@ -94,7 +94,7 @@ def test_media_become_parts(block: ImageBlock | DocumentBlock, part: Native) -> 
 
 
 def test_media_of_tools_follow_their_answer() -> None:
-    """Its messages hold texts alone."""
+    """Tool messages hold only text."""
     called = ToolUseBlock(id=CALL, name="look")
     answer = Message.tool(CALL, (TextBlock(text="Here"), ImageBlock(source=IMAGE, media_type="image/png")))
     body, losses = body_of([HI, foreign(called), answer])
@@ -113,7 +113,7 @@ def test_unsupported_media_are_left_out() -> None:
 
 
 def test_a_named_tool_choice_becomes_any() -> None:
-    """Which one cannot be said."""
+    """The wire cannot name the tool."""
     body, losses = body_of([HI], [WEATHER], AdapterOptions(tool_choice=NamedTool("weather")))
     assert body["tool_choice"] == "REQUIRED"
     assert losses == (LossKind.OPTION,)
@@ -131,7 +131,7 @@ CHOICES = [("auto", None), ("none", "NONE"), ("required", "REQUIRED")]
 
 @pytest.mark.parametrize(("choice", "written"), CHOICES)
 def test_tool_choices_are_encoded(choice: str, written: str | None) -> None:
-    """Choosing freely goes without saying."""
+    """The default needs no field."""
     body, losses = body_of([HI], [WEATHER], AdapterOptions(tool_choice=choice))  # type: ignore[arg-type]
     assert (body.get("tool_choice"), losses) == (written, ())
 
@@ -153,7 +153,7 @@ def test_thinking_has_a_switch_and_a_budget(options: AdapterOptions, written: Na
 
 
 def test_a_model_without_reasoning_gets_no_reasoning_option() -> None:
-    """Nor is it told not to."""
+    """No option is sent, not even one that turns reasoning off."""
     body, losses = body_of([HI], options=AdapterOptions(thinking=True), model="command-a-03-2025")
     assert ("thinking" in body, losses) == (False, (LossKind.OPTION,))
     body, losses = body_of([HI], options=AdapterOptions(thinking=False), model="command-a-03-2025")
@@ -161,7 +161,7 @@ def test_a_model_without_reasoning_gets_no_reasoning_option() -> None:
 
 
 def test_unsupported_options_are_losses() -> None:
-    """Calls side by side cannot be forbidden."""
+    """Parallel calls cannot be forbidden."""
     _, losses = body_of([HI], options=AdapterOptions(parallel_tool_calls=False))
     assert losses == (LossKind.OPTION,)
 

@@ -25,7 +25,7 @@ MEANINGS = [
 
 @pytest.mark.parametrize(("status", "message", "kind"), MEANINGS)
 def test_statuses_and_messages_are_classified(status: int, message: str, kind: type[errors.ProviderError]) -> None:
-    """The class is exact, and tells who said it, and to which request."""
+    """The class is exact, and the error names the provider and the request."""
     error = ADAPTER.error(status, json.dumps({"id": "e_1", "message": message}).encode(), {})
     assert type(error) is kind
     assert (error.status, error.provider, error.model, error.request_id) == (status, "cohere", MODEL, "e_1")

@@ -1,4 +1,4 @@
-"""Wire to canonical: what Cohere says, and what it counts."""
+"""Wire to canonical: the content and the usage of Cohere."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ from tests.unit.adapters.cohere.wire import Native, body_of, call, read, reply, 
 SOURCE = {"type": "document", "id": "doc:0", "document": {"id": "doc:0", "title": "facts", "text": "Matz made Ruby."}}
 
 
-def cited(**fields: Any) -> Native:
+def cited_reply(**fields: Any) -> Native:
     return {"start": 0, "end": 4, "text": "Matz", "sources": [SOURCE], "type": "TEXT_CONTENT", **fields}
 
 
 def test_a_tool_plan_is_thinking_and_returns_as_a_plan() -> None:
-    """The plan behind a call stands in a field of its own, on the way back too."""
+    """The plan of a call has its own field, also when it is sent back."""
     message = read(reply("TOOL_CALL", tool_plan="I will look.", tool_calls=[call()]))
     thought, called = message.content
     assert isinstance(thought, ThinkingBlock)
@@ -53,17 +53,17 @@ FINISHES = [
 
 @pytest.mark.parametrize(("native", "reason"), FINISHES)
 def test_every_finish_reason_has_a_meaning(native: str, reason: StopReason) -> None:
-    """A new word means that the turn is over."""
+    """An unknown word means that the turn is over."""
     assert read(reply(native, content=[text("Hi")])).stop_reason is reason
 
 
 def test_a_reply_with_calls_ends_for_them() -> None:
-    """Even where the reason says that all is complete."""
+    """Even if the finish reason is COMPLETE."""
     assert read(reply("COMPLETE", tool_calls=[call()])).stop_reason is StopReason.TOOL_USE
 
 
 def test_billed_units_are_counted() -> None:
-    """What was processed includes Cohere's own prompt, which is not billed; the subsets are told with it."""
+    """The processed tokens include Cohere's own prompt, which is not billed; the subsets come from them."""
     counts = {
         "billed_units": {"input_tokens": 267.0, "output_tokens": 66.0, "search_units": 2},
         "tokens": {"input_tokens": 34, "output_tokens": 70, "reasoning_tokens": 7, "image_tokens": 259},
@@ -77,7 +77,7 @@ def test_billed_units_are_counted() -> None:
 
 
 def test_without_billed_units_the_tokens_count() -> None:
-    """Then those from the cache are part of the input."""
+    """In these counts the cached tokens are part of the input."""
     counts = {"tokens": {"input_tokens": 500, "output_tokens": 5}, "cached_tokens": 448}
     usage = read({**reply(content=[text("Hi")]), "usage": counts}).usage
     assert usage is not None
@@ -86,25 +86,27 @@ def test_without_billed_units_the_tokens_count() -> None:
 
 @pytest.mark.parametrize("counts", [None, {}, {"tokens": {}}, {"billed_units": {"search_units": 1}}])
 def test_unknown_counts_are_none(counts: Any) -> None:
-    """No usage is not a usage of nothing."""
+    """A missing usage is not zero."""
     assert read({**reply(content=[text("Hi")]), "usage": counts}).usage is None
 
 
 def test_citations_belong_to_the_text_that_they_name() -> None:
     """The index counts all parts of the content; without one the first text is meant."""
     native = [{"type": "thinking", "thinking": "Hm."}, text("Matz made it."), text("Matz!")]
-    message = read(reply(content=native, citations=[cited(content_index=2), cited()]))
+    message = read(reply(content=native, citations=[cited_reply(content_index=2), cited_reply()]))
     first, second = (block for block in message.content if isinstance(block, TextBlock))
     (citation,) = second.citations
     assert (citation.title, citation.cited_text, citation.start, citation.end) == ("facts", "Matz made Ruby.", 0, 4)
-    assert [each.data for each in first.citations] == [cited()]
+    assert [each.data for each in first.citations] == [cited_reply()]
     body, _ = body_of([message])
-    assert sorted(map(str, body["messages"][0]["citations"])) == sorted(map(str, [cited(content_index=2), cited()]))
+    assert sorted(map(str, body["messages"][0]["citations"])) == sorted(
+        map(str, [cited_reply(content_index=2), cited_reply()])
+    )
 
 
 def test_citations_of_a_plan_are_kept() -> None:
     """The canonical form has no place for them."""
-    of_the_plan = cited(type="PLAN")
+    of_the_plan = cited_reply(type="PLAN")
     message = read(reply("TOOL_CALL", tool_plan="Matz", tool_calls=[call()], citations=[of_the_plan]))
     body, _ = body_of([message])
     assert body["messages"][0]["citations"] == [of_the_plan]
@@ -119,14 +121,14 @@ CUTS: list[tuple[str, Native, str]] = [
 
 @pytest.mark.parametrize(("arguments", "given", "raw"), CUTS)
 def test_truncated_arguments_run_nothing(arguments: str, given: Native, raw: str) -> None:
-    """Half an object, or nothing where the limit struck, stays text."""
+    """Half an object, or nothing at the limit, stays text."""
     (called,) = read(reply("MAX_TOKENS", tool_calls=[call(arguments)])).content
     assert isinstance(called, ToolUseBlock)
     assert (called.input, called.raw_input) == (given, raw)
 
 
 def test_no_arguments_are_an_empty_object() -> None:
-    """Where the reply is complete."""
+    """In a complete reply."""
     (called,) = read(reply("TOOL_CALL", tool_calls=[call("")])).content
     assert isinstance(called, ToolUseBlock)
     assert (called.input, called.raw_input) == ({}, None)

@@ -98,13 +98,13 @@ OPTIONS: list[Native] = [
 
 @pytest.mark.parametrize("fields", OPTIONS)
 def test_options_are_rewritten_unchanged(fields: Native) -> None:
-    """What has no option of ours stays a field of Cohere's."""
+    """A field without a canonical option stays a field of Cohere's."""
     body = {"model": MODEL, "messages": [USER], "tools": [TOOL], **fields}
     assert return_trip(body) == body
 
 
 def test_tools_are_rewritten_unchanged() -> None:
-    """Also such as are no functions, or lack what we would write."""
+    """Also tools that are not functions, or that lack fields of our encoding."""
     native = {"type": "search", "search": {}}
     bare = {"type": "function", "function": {"name": "bare"}, "strict": True}
     body = {"model": MODEL, "messages": [USER], "tools": [TOOL, native, bare]}
@@ -112,7 +112,7 @@ def test_tools_are_rewritten_unchanged() -> None:
 
 
 def test_a_field_that_was_read_does_not_hide_an_option() -> None:
-    """A request that said not to stream may be asked for a stream."""
+    """A request that was read without streaming can be sent with streaming."""
     messages, tools, options = ADAPTER.from_wire_request(
         {"model": MODEL, "messages": [USER], "stream": False}, context()
     )
@@ -135,7 +135,7 @@ def test_parts_become_blocks() -> None:
 
 
 def test_options_become_options() -> None:
-    """By our names."""
+    """Under their canonical names."""
     native = {"messages": [USER], **OPTIONS[1], "tool_choice": "REQUIRED", **OPTIONS[5]}
     _, _, options = ADAPTER.from_wire_request(json.dumps(native).encode(), context())
     assert (options.max_output_tokens, options.top_p, options.top_k, options.stream) == (9, 0.9, 5, True)
@@ -150,7 +150,7 @@ def test_invalid_requests_are_refused(body: Any) -> None:
 
 
 def test_the_path_and_extra_fields_of_a_request() -> None:
-    """Posted to the second version of the chat, with what the caller adds laid over the body."""
+    """The path is that of version 2 of the chat; the caller's extra fields are merged into the body."""
     options = AdapterOptions(stream=True, tool_choice=NamedTool("x"), extra={"cohere": {"safety_mode": "OFF"}})
     wire = ADAPTER.to_wire([Message.user("Hi")], [], options)
     assert (wire.method, wire.path, wire.stream) == ("POST", "/v2/chat", True)

@@ -63,7 +63,7 @@ def failure(events: list[StreamEvent]) -> ErrorEvent:
 
 
 def test_a_stream_has_the_content_of_its_events() -> None:
-    """Content and calls, which the wire counts apart, share one count by arrival."""
+    """Content and calls, which the wire counts separately, share one index by arrival."""
     events = stream(*PARTS, end("TOOL_CALL", usage=COUNTS))
     message = complete(events)
     assert [block.type for block in message.content] == ["thinking", "thinking", "text", "tool_use"]
@@ -80,7 +80,7 @@ def test_a_stream_has_the_content_of_its_events() -> None:
 
 
 def test_a_stream_and_its_whole_reply_agree() -> None:
-    """Block by block, where whole replies have the same order."""
+    """Block by block, for streams whose order whole replies share."""
     streamed = complete(stream(*PARTS[3:11], *PARTS[:3], *PARTS[11:], end("TOOL_CALL", usage=COUNTS)))
     whole = reply(
         "TOOL_CALL",
@@ -93,7 +93,7 @@ def test_a_stream_and_its_whole_reply_agree() -> None:
 
 
 def test_a_stream_without_message_end_is_truncated() -> None:
-    """Whatever came: what had arrived is handed over, and an unfinished call runs nothing."""
+    """The error has the partial message, and an unfinished call does not run."""
     failed = failure(stream(*PARTS[6:8], *PARTS[11:13]))
     assert isinstance(failed.error, StreamTruncatedError)
     assert failed.partial is not None
@@ -104,13 +104,13 @@ def test_a_stream_without_message_end_is_truncated() -> None:
 
 
 def test_a_done_marker_is_no_end() -> None:
-    """[DONE] may follow the end, or not, but it does not stand for it."""
+    """[DONE] may follow the end, but does not replace it."""
     events = list(ADAPTER.iter_stream([sse([START]), b"data: [DONE]\n\n"], context()))
     assert isinstance(failure(events).error, StreamTruncatedError)
 
 
 def test_an_empty_stream_has_no_partial_message() -> None:
-    """There is nothing to hand over."""
+    """There is no content for one."""
     failed = failure(list(ADAPTER.iter_stream([b""], context())))
     assert failed.partial is None
 
@@ -146,12 +146,12 @@ BROKEN: list[list[Native]] = [
 
 @pytest.mark.parametrize("events", BROKEN)
 def test_events_that_do_not_fit_together_are_malformed(events: list[Native]) -> None:
-    """Doubled, lost or swapped ones."""
+    """Repeated, lost or swapped events."""
     assert isinstance(failure(stream(*events, end())).error, MalformedReplyError)
 
 
 def test_events_before_the_start_are_malformed() -> None:
-    """Not even the end."""
+    """Also the end event."""
     events = list(ADAPTER.iter_stream([sse([end()])], context()))
     assert isinstance(failure(events).error, MalformedReplyError)
 

@@ -1,4 +1,4 @@
-"""Short ways to use the adapter under test, with ids and time that never vary."""
+"""Shortcuts for the adapter under test, with fixed ids and time."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -60,13 +60,13 @@ def body_of(
     *,
     model: str = MODEL,
 ) -> tuple[Native, tuple[LossKind, ...]]:
-    """The body that the messages give, and the kinds of what was lost."""
+    """The body of the messages, and the kinds of the losses."""
     wire = CohereAdapter(model).to_wire(messages, tools, options or AdapterOptions())
     return json.loads(wire.body), tuple(loss.kind for loss in wire.losses)
 
 
 def return_trip(native: Native) -> Native:
-    """A request, read and written again."""
+    """A request, decoded and encoded again."""
     messages, tools, options = ADAPTER.from_wire_request(native, context())
     written: Native = json.loads(ADAPTER.to_wire(messages, tools, options).body)
     return written

@@ -1,4 +1,4 @@
-"""The built-in tables: each makes an adapter, each has an entry point, and all say what they may say."""
+"""The built-in tables: each makes an adapter, each has an entry point, and all are valid."""
 
 import re
 import tomllib
@@ -37,13 +37,13 @@ def adapter(name: str, model: str = "model") -> Adapter:
 
 
 def test_the_promised_endpoints_are_there() -> None:
-    """By their names."""
+    """Their names are promised."""
     assert set(NAMES) >= EXPECTED
 
 
 @each_row("name", NAMES)
 def test_every_table_makes_an_adapter(name: str) -> None:
-    """Under its own name, with capabilities that can be read for every model that it lists."""
+    """Under its own name, with readable capabilities for every model that it lists."""
     found = adapter(name)
     assert found.provider == name
     assert isinstance(found, (ChatAdapter, DualApiAdapter))
@@ -54,7 +54,7 @@ def test_every_table_makes_an_adapter(name: str) -> None:
 
 @each_row("name", NAMES)
 def test_reading_ones_own_thinking_is_declared(name: str) -> None:
-    """A request holds it, in a turn with a call at the least, exactly where the model reads its own."""
+    """A request holds the model's own thinking, at least in turns with a call, exactly if the model declares it."""
     kind = type(adapter(name))
     on_chat = kind.apis["chat"] if issubclass(kind, DualApiAdapter) else kind
     for model in ("anything", *kind.listed_models):
@@ -71,21 +71,21 @@ def test_reading_ones_own_thinking_is_declared(name: str) -> None:
 
 
 def test_every_table_has_its_entry_point() -> None:
-    """One line a name, so that the registry finds it as it finds any other adapter."""
+    """One line for each name, so that the registry finds it like any other adapter."""
     lines: dict[str, str] = tomllib.loads(PYPROJECT.read_text())["project"]["entry-points"]["dragoman.adapters"]
     ours = {name: value for name, value in lines.items() if value.startswith("dragoman_adapters.compatible")}
     assert ours == {name: f"dragoman_adapters.compatible.adapter:{name.replace('-', '_')}" for name in NAMES}
 
 
 def test_an_unknown_name_is_no_attribute() -> None:
-    """The module makes nothing up."""
+    """The module has no attributes for other names."""
     with pytest.raises(AttributeError, match="no attribute 'nowhere'"):
         _ = dragoman_adapters.compatible.adapter.nowhere
 
 
 @each_row("name", NAMES)
 def test_every_address_can_be_completed(name: str) -> None:
-    """What stands in braces comes from the environment; where nothing else is known, an address is asked for."""
+    """Names in braces come from the environment; if there is no default, an error asks for an address."""
     endpoint = adapter(name).endpoint
     variables = re.findall(r"\{(\w+)\}", endpoint.base_url)
     whole = "".join(endpoint.base_url.split("/")[:1]).startswith("{")

@@ -1,4 +1,4 @@
-"""What single endpoints do otherwise, as their tables say it."""
+"""The differences of single endpoints, as declared in their tables."""
 
 import json
 from decimal import Decimal
@@ -13,14 +13,14 @@ from dragoman.canonical.message import Message, StopReason
 from tests.unit.adapters.compatible.test_endpoint_row import adapter
 from tests.unit.adapters.openai_chat.wire import (
     DONE,
+    encode_request,
     handwritten_chunk,
     handwritten_reply,
     losses,
     read,
     reply_of,
-    sent,
     stream,
-    streamed,
+    stream_message,
 )
 
 CALL = ToolUseBlock(id="tu_00000000000000000000000001", name="f")
@@ -30,7 +30,7 @@ FILTERS = {"hate": {"filtered": False, "severity": "safe"}}
 
 
 def test_azure_filter_results_are_kept() -> None:
-    """What they found stands beside the reply, in a first chunk without choices and in deltas: it is kept."""
+    """The results arrive with the reply, in a first chunk without choices and in deltas, and are kept."""
     azure = adapter("azure-openai", "my-deployment")
     native = handwritten_reply({"content": "Hi"}, prompt_filter_results=[{"content_filter_results": FILTERS}])
     native["choices"][0]["content_filter_results"] = FILTERS
@@ -42,7 +42,7 @@ def test_azure_filter_results_are_kept() -> None:
     finished = json.loads(handwritten_chunk({}, "stop")[6:])
     finished["choices"][0]["content_filter_results"] = FILTERS
     chunks.insert(2, b"data: " + json.dumps(finished).encode() + b"\n\n")
-    for message in (read(native, azure), streamed(chunks, azure)):
+    for message in (read(native, azure), stream_message(chunks, azure)):
         raw = message.metadata.provider_raw or {}
         assert raw["reply"]["prompt_filter_results"] == [{"content_filter_results": FILTERS}]
         assert raw["choice"]["content_filter_results"] == FILTERS
@@ -59,7 +59,7 @@ def test_azure_filter_results_are_kept() -> None:
     ],
 )
 def test_azure_errors_have_their_request_id_and_wait(status: int, error: dict[str, Any], kind: type[Exception]) -> None:
-    """Their request id has a header of Azure's; a wait of no milliseconds says less than one of a second."""
+    """Their request id has a header of Azure's; a wait of 0 milliseconds does not override one of a second."""
     headers = {"apim-request-id": "a-1", "retry-after": "1", "retry-after-ms": "0"}
     found = adapter("azure-openai").error(status, json.dumps({"error": error}).encode(), headers)
     assert isinstance(found, kind)
@@ -76,31 +76,33 @@ def test_azure_knows_openais_models_by_name() -> None:
 
 
 def test_deepseek_gets_its_reasoning_back() -> None:
-    """Beside calls, be it empty, where the model may reason; that of others is not its own."""
+    """With calls, even if it is empty, if the model may reason. Reasoning of other models is not sent."""
     deepseek = adapter("deepseek", "deepseek-v4-flash")
     own = reply_of("deepseek:deepseek-v4-flash", [THOUGHT, CALL])
     foreign = reply_of("anthropic:claude-opus-5-5", [THOUGHT, CALL])
     for message, expected in ((own, "Hm"), (foreign, "")):
         history = [Message.user("?"), message, Message.tool(CALL.id, "1")]
-        assert sent(history, deepseek)[0]["messages"][1]["reasoning_content"] == expected
+        assert encode_request(history, deepseek)[0]["messages"][1]["reasoning_content"] == expected
     history = [Message.user("?"), foreign, Message.tool(CALL.id, "1")]
-    off, _ = sent(history, deepseek, thinking=False)
+    off, _ = encode_request(history, deepseek, thinking=False)
     assert off["thinking"] == {"type": "disabled"}
     assert "reasoning_content" not in off["messages"][1]
-    assert "reasoning_content" not in sent(history, adapter("deepseek", "deepseek-chat"))[0]["messages"][1]
+    assert "reasoning_content" not in encode_request(history, adapter("deepseek", "deepseek-chat"))[0]["messages"][1]
 
 
 def test_deepseek_promises_json_but_no_schema() -> None:
-    """Which is a loss."""
-    body, wire = sent([Message.user("Hi")], adapter("deepseek"), output_schema={"type": "object", "properties": {}})
+    """The schema is a loss."""
+    body, wire = encode_request(
+        [Message.user("Hi")], adapter("deepseek"), output_schema={"type": "object", "properties": {}}
+    )
     assert body["response_format"] == {"type": "json_object"}
     assert losses(wire) == [("option", "output_schema")]
 
 
 def test_perplexity_alternates_and_cites() -> None:
-    """Neighbours of one role are one message; the list of what was searched backs the answer."""
+    """Neighbours of one role are one message; the searched pages become citations."""
     sonar = adapter("perplexity", "sonar")
-    body, wire = sent([Message.user("a"), Message.user([TextBlock(text="b")]), Message.user("c")], sonar)
+    body, wire = encode_request([Message.user("a"), Message.user([TextBlock(text="b")]), Message.user("c")], sonar)
     assert body["messages"] == [{"role": "user", "content": [{"type": "text", "text": text} for text in "abc"]}]
     assert losses(wire) == [("flattened", "neighbouring messages of one role are sent as one")] * 2
     results = [{"title": "T", "url": "https://a.test", "date": "2026-01-01"}]
@@ -116,7 +118,7 @@ def test_perplexity_alternates_and_cites() -> None:
 def test_perplexity_gets_calls_as_text() -> None:
     """Calls and answers become text, and its turns still alternate."""
     history = [Message.user("?"), reply_of("openai:gpt-5", [CALL]), Message.tool(CALL.id, "1"), Message.user("!")]
-    roles = [message["role"] for message in sent(history, adapter("perplexity", "sonar"))[0]["messages"]]
+    roles = [message["role"] for message in encode_request(history, adapter("perplexity", "sonar"))[0]["messages"]]
     assert roles == ["user", "assistant", "user"]
 
 
@@ -148,20 +150,20 @@ def test_xai_sources_and_ticks_are_read() -> None:
     [("grok-4.5", "medium", "medium"), ("grok-3-mini", "medium", "low"), ("grok-4-0709", "high", None)],
 )
 def test_xai_models_have_effort_levels_of_their_own(model: str, effort: str, written: str | None) -> None:
-    """Some have none and refuse the field; what is asked for otherwise is named."""
+    """Some have none and refuse the field; an unsupported level is a loss."""
     grok = adapter("xai", model)
-    body, wire = sent([Message.user("Hi")], grok, effort=effort)
+    body, wire = encode_request([Message.user("Hi")], grok, effort=effort)
     assert body.get("reasoning", {}).get("effort") == written
     assert bool(wire.losses) is (written != effort)
     chatted = [Message.user("Hi"), read(handwritten_reply({"content": "Hi"}), grok), Message.user("?")]
-    body, wire = sent(chatted, grok, effort=effort)
+    body, wire = encode_request(chatted, grok, effort=effort)
     assert body.get("reasoning_effort") == written
     assert bool(wire.losses) is (written != effort)
 
 
 @pytest.mark.parametrize("name", ["huggingface", "writer", "perplexity"])
 def test_some_streams_end_without_a_marker(name: str) -> None:
-    """Then the finish reason and the counts must have come, in one chunk or in two."""
+    """Then the finish reason and the counts are required, in one chunk or in two."""
     usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
     text_chunk, finished = handwritten_chunk({"content": "Hi"}), handwritten_chunk({}, "stop")
     whole = (
@@ -175,21 +177,21 @@ def test_some_streams_end_without_a_marker(name: str) -> None:
 
 
 def test_a_custom_server_may_omit_fields() -> None:
-    """A finish reason is enough there."""
+    """A finish reason is enough for it."""
     chunks = [handwritten_chunk({"content": "Hi"}), handwritten_chunk({}, "stop")]
     assert isinstance(stream(chunks, adapter("compatible"))[-1], MessageComplete)
 
 
 def test_writer_has_a_path_of_its_own() -> None:
-    """Behind the same base URL as everything else."""
-    assert sent([Message.user("Hi")], adapter("writer"))[1].path == "/chat"
+    """Under the same base URL as all other paths."""
+    assert encode_request([Message.user("Hi")], adapter("writer"))[1].path == "/chat"
 
 
 def test_plain_text_documents_become_text() -> None:
-    """Files that are none of text are left out and named."""
+    """Other files are left out, which is a loss."""
     text = DocumentBlock(source=MediaSource(kind="text", data="One"), title="a.txt")
     file = DocumentBlock(source=MediaSource(kind="base64", data="aGk="), media_type="application/pdf")
-    body, wire = sent([Message.user([text, file])], adapter("groq", "llama-3.3-70b-versatile"))
+    body, wire = encode_request([Message.user([text, file])], adapter("groq", "llama-3.3-70b-versatile"))
     first, second = body["messages"][0]["content"]
     assert first["text"] == "[document a.txt]\nOne"
     assert second["text"].startswith("[document left out")
@@ -208,19 +210,19 @@ def test_plain_text_documents_become_text() -> None:
     ],
 )
 def test_model_families_are_known_at_every_endpoint(name: str, model: str, sees: bool) -> None:
-    """What a family cannot see is left out and named, not sent to be refused."""
+    """Content that a family does not accept is left out with a loss, not sent and refused."""
     image = ImageBlock(source=MediaSource(kind="url", data="https://a.test/b.png"))
-    body, wire = sent([Message.user([image])], adapter(name, model))
+    body, wire = encode_request([Message.user([image])], adapter(name, model))
     content = body["messages"][0]["content"]
     assert (isinstance(content, list) and content[0]["type"] == "image_url") is sees
     assert ([kind for kind, _ in losses(wire)] == ["media"]) is not sees
 
 
 def test_prefill_has_a_field_of_its_own() -> None:
-    """Where the endpoint has one for it."""
+    """If the endpoint has such a field."""
     history = [Message.user("Hi"), Message.assistant("The answer")]
-    assert sent(history, adapter("moonshot", "kimi-k2.6"))[0]["messages"][-1]["partial"] is True
-    assert "partial" not in sent(history, adapter("groq"))[0]["messages"][-1]
+    assert encode_request(history, adapter("moonshot", "kimi-k2.6"))[0]["messages"][-1]["partial"] is True
+    assert "partial" not in encode_request(history, adapter("groq"))[0]["messages"][-1]
 
 
 @pytest.mark.parametrize(
@@ -232,5 +234,5 @@ def test_prefill_has_a_field_of_its_own() -> None:
     ],
 )
 def test_finish_reasons_of_their_own_are_read(name: str, finish: str, reason: StopReason) -> None:
-    """What some say beyond the words that all use."""
+    """Some endpoints have reasons beyond the common ones."""
     assert read(handwritten_reply({"content": "Hi"}, finish), adapter(name)).stop_reason is reason

@@ -1,4 +1,4 @@
-"""A user's own endpoints, from a file or at run time, and what is said where a table is wrong."""
+"""A user's own endpoints, from a file or at run time, and the errors of a wrong table."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,25 +7,25 @@ from typing import Any
 import pytest
 
 from dragoman import Message, get_adapter
-from dragoman.adapter import registry, sources
+from dragoman.adapter import registry
 from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
 from dragoman.adapter.registry import adapter_class, providers, register_adapter
 from dragoman_adapters.compatible import register_endpoint, user_file
 from dragoman_adapters.compatible.adapter import user_endpoints
 from dragoman_adapters.mistral.adapter import MistralAdapter
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
-from tests.unit.adapters.openai_chat.wire import sent
+from tests.unit.adapters.openai_chat.wire import encode_request
 
 Write = Callable[[str], Path]
 
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """No configuration but a test's own, and nothing of it left behind."""
+    """Only the test's own configuration, which does not outlive the test."""
     monkeypatch.delenv(user_file.VARIABLE, raising=False)
     monkeypatch.setattr(user_file, "user_config_path", lambda name: tmp_path / "config" / name)
-    monkeypatch.setattr(sources, "_registered", {})
-    monkeypatch.setattr(sources, "_load_sources", lambda: (user_endpoints,))
+    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr(registry, "_load_sources", lambda: (user_endpoints,))
     adapter_class.cache_clear()
     yield
     adapter_class.cache_clear()
@@ -35,13 +35,13 @@ def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 def write(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Write:
     """Writes the file that the environment names."""
 
-    def written(text: str) -> Path:
+    def write_table(text: str) -> Path:
         path = tmp_path / "mine.toml"
         path.write_text(text)
         monkeypatch.setenv(user_file.VARIABLE, str(path))
         return path
 
-    return written
+    return write_table
 
 
 TABLE = """
@@ -64,7 +64,7 @@ supports_images = "absent"
 
 
 def test_a_file_adds_an_endpoint(write: Write) -> None:
-    """It is found by its name, listed, and says of itself what its table and the one that it is like say."""
+    """It is found by its name, listed, and has the facts of its table and of the table that it extends."""
     write(TABLE + '\n[other]\nbase_url = "https://other.test"\n')
     assert {"house", "other"} <= set(providers())
     adapter = get_adapter("house:small-1")
@@ -74,12 +74,12 @@ def test_a_file_adds_an_endpoint(write: Write) -> None:
     assert adapter.capabilities.max_context_tokens == 4096
     assert not adapter.capabilities.supports_images
     assert get_adapter("house:large").capabilities.supports_images
-    body, _ = sent([Message.user("Hi")], adapter, max_output_tokens=5, top_k=3)
+    body, _ = encode_request([Message.user("Hi")], adapter, max_output_tokens=5, top_k=3)
     assert body == {"model": "small-1", "messages": [{"role": "user", "content": "Hi"}], "limit": 5, "top_k": 3}
 
 
 def test_the_configuration_folder_is_searched(tmp_path: Path) -> None:
-    """Where the environment names no file."""
+    """If the environment names no file."""
     folder = tmp_path / "config" / "dragoman"
     folder.mkdir(parents=True)
     (folder / "endpoints.toml").write_text(TABLE)
@@ -87,7 +87,7 @@ def test_the_configuration_folder_is_searched(tmp_path: Path) -> None:
 
 
 def test_an_endpoint_like_another_reads_only_its_own_thinking(write: Write) -> None:
-    """And that of the endpoint which it is like as little as any other's."""
+    """Thinking of the endpoint that it extends is foreign to it."""
     write('[house]\nbase_url = "https://house.test"\nlike = "vercel"\n')
     policy = get_adapter("house:openai/gpt-5").capabilities.thinking_policy
     assert policy.can_read("house:openai/gpt-5-mini")
@@ -96,13 +96,13 @@ def test_an_endpoint_like_another_reads_only_its_own_thinking(write: Write) -> N
 
 
 def test_without_a_file_nothing_is_added() -> None:
-    """An unknown name is answered as ever."""
+    """An unknown name raises the usual error."""
     with pytest.raises(UnknownProviderError, match="no provider 'house'"):
         get_adapter("house:x")
 
 
 def test_a_file_changes_a_built_in_endpoint(write: Write) -> None:
-    """What its table says counts, and the rest stays."""
+    """The entries of its table apply, and the others stay."""
     write('[together]\nbase_url = "https://proxy.test/v1"\n')
     import dragoman_adapters.compatible.adapter as rooms
 
@@ -155,14 +155,14 @@ def test_an_invalid_table_is_reported_on_use(write: Write) -> None:
 
 
 def test_a_missing_file_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The environment's word is taken at its word."""
+    """A path in the environment has to exist."""
     monkeypatch.setenv(user_file.VARIABLE, str(tmp_path / "gone.toml"))
     with pytest.raises(ConfigurationError, match=r"DRAGOMAN_ENDPOINTS names .*gone\.toml"):
         get_adapter("house:x")
 
 
 def test_an_endpoint_is_registered_at_run_time() -> None:
-    """Known at once, and replaced by the next of its name."""
+    """It is known at once, and replaced by the next one of its name."""
     kind = register_endpoint("house", {"base_url": "http://a.test", "like": "vllm"})
     assert type(get_adapter("house:x")) is kind
     assert "house" in providers()
@@ -187,7 +187,7 @@ def test_an_invalid_table_is_not_registered(table: dict[str, Any], pattern: str)
 
 
 def test_installed_names_are_not_taken_over() -> None:
-    """The key of one provider goes to no other."""
+    """The key of one provider must not be sent to another."""
     with pytest.raises(ConfigurationError, match="'anthropic' is installed"):
         register_endpoint("anthropic", {"base_url": "https://evil.test"})
     with pytest.raises(ConfigurationError, match="'openai' is installed"):
@@ -195,7 +195,7 @@ def test_installed_names_are_not_taken_over() -> None:
 
 
 def test_any_adapter_can_be_registered() -> None:
-    """By its class, or by what makes it when it is first needed; what makes none is named."""
+    """By its class, or by a callable that returns it on first use; a callable that returns none is reported."""
     made: list[str] = []
 
     def make() -> type[ChatAdapter]:
@@ -215,20 +215,20 @@ def test_any_adapter_can_be_registered() -> None:
 
 
 def test_adapter_sources_of_other_packages_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be loaded is named."""
+    """A source that cannot be loaded is named."""
     from importlib.metadata import EntryPoint
 
     monkeypatch.undo()
-    group = sources.GROUP
-    sources._load_sources.cache_clear()
+    group = registry.SOURCES_GROUP
+    registry._load_sources.cache_clear()
     try:
         gone = EntryPoint("gone", "no.such.module:adapters", group)
-        monkeypatch.setattr(sources, "entry_points", lambda group: (gone,))
+        monkeypatch.setattr(registry, "entry_points", lambda group: (gone,))
         with pytest.raises(ConfigurationError, match=r"the adapters of no\.such\.module:adapters cannot be loaded"):
             get_adapter("house:x")
         ours = EntryPoint("ours", "dragoman_adapters.compatible.adapter:user_endpoints", group)
-        monkeypatch.setattr(sources, "entry_points", lambda group: (ours,))
-        assert sources._load_sources() == (user_endpoints,)
+        monkeypatch.setattr(registry, "entry_points", lambda group: (ours,))
+        assert registry._load_sources() == (user_endpoints,)
     finally:
-        sources._load_sources.cache_clear()
+        registry._load_sources.cache_clear()
     assert registry.GROUP == "dragoman.adapters"

@@ -1,4 +1,4 @@
-"""Histories of others, and of the other platform, on Google's wire; ids, signatures and answers of its own."""
+"""Foreign histories and those of the other platform on Google's wire; its own ids, signatures and answers."""
 
 import base64
 import json
@@ -31,7 +31,7 @@ def call(number: int, name: str = "add", **arguments: Any) -> ToolUseBlock:
 
 
 def test_a_signature_returns_to_its_issuer_only() -> None:
-    """Byte for byte, on a text, an empty text and a call; the other platform, and others, never see it."""
+    """Byte for byte, on a text, an empty text and a call. The other platform and other providers never get it."""
     parts: list[dict[str, Any]] = [
         {"text": "Hm", "thoughtSignature": "dGV4dA=="},
         {"text": "", "thoughtSignature": "ZW1wdHk="},
@@ -48,7 +48,7 @@ def test_a_signature_returns_to_its_issuer_only() -> None:
 
 @pytest.mark.parametrize("adapter", [GEMINI_3, VERTEX], ids=str)
 def test_thinking_and_native_blocks_stay_on_their_platform(adapter: GoogleAdapter) -> None:
-    """The Gemini API and Vertex AI are not each other, though they speak one wire."""
+    """The Gemini API and Vertex AI are different platforms, although they share one wire."""
     parts: list[dict[str, Any]] = [
         {"text": "hm", "thought": True},
         {"executableCode": {"language": "PYTHON", "code": "1"}},
@@ -65,7 +65,7 @@ def test_thinking_and_native_blocks_stay_on_their_platform(adapter: GoogleAdapte
 
 
 def test_foreign_calls_carry_the_placeholder_signature() -> None:
-    """On the first call of each step, where the model wants one, and named as a change of form."""
+    """On the first call of each step, if the model requires one; the loss says that the form changed."""
     history = (
         Message.user("Hi"),
         foreign(call(1), call(2)), Message.tool(call(1).id, "1"), Message.tool(call(2).id, "2"),
@@ -80,7 +80,7 @@ def test_foreign_calls_carry_the_placeholder_signature() -> None:
 
 
 def test_own_unsigned_calls_return_unsigned() -> None:
-    """What a signing model left unsigned it does not miss; what an older one made, the newer one does."""
+    """A signing model accepts its own unsigned calls; a newer model needs signatures on an older one's."""
     unsigned = {"functionCall": {"name": "add", "args": {}}}
     for model, expected in (("gemini-3-flash-preview", None), ("gemini-2.5-flash", NO_SIGNATURE)):
         reply = {
@@ -94,7 +94,7 @@ def test_own_unsigned_calls_return_unsigned() -> None:
 
 
 def test_an_id_that_was_never_issued_is_not_sent() -> None:
-    """Neither on the call nor on its answer; an issued one stands on both, and others' calls get ids of their own."""
+    """Neither with the call nor with its answer. An issued id is sent with both; calls of others get new ids."""
     bare, issued = reply_of({"functionCall": {"name": "add", "args": {}}}), reply_of(SIGNED_CALL)
     for message, expected in ((bare, [None, None]), (issued, ["g1", "g1"])):
         (made,) = message.tool_uses
@@ -108,7 +108,7 @@ def test_an_id_that_was_never_issued_is_not_sent() -> None:
 
 
 def test_answers_without_ids_keep_the_order_of_their_calls() -> None:
-    """Two calls of one name are told apart by nothing else, whichever tool was done first."""
+    """Nothing else distinguishes two calls of one name, whichever tool finished first."""
     part = {"functionCall": {"name": "add", "args": {}}}
     message = reply_of(part, {"functionCall": {"name": "now", "args": {}}}, part)
     first, other, second = (made.id for made in message.tool_uses)
@@ -119,7 +119,7 @@ def test_answers_without_ids_keep_the_order_of_their_calls() -> None:
 
 
 def test_an_answer_has_the_name_of_its_tool_and_its_failure() -> None:
-    """``output`` for what a tool said, ``error`` for why it failed; several texts are one."""
+    """``output`` has the result of a tool, ``error`` the reason of its failure; several texts become one."""
     history = (Message.user("Hi"), foreign(call(1), call(2, "now")))
     failed = Message.tool(call(1).id, "no such file", is_error=True)
     worked = Message.tool(call(2).id, (TextBlock(text="a"), TextBlock(text="b")))
@@ -132,7 +132,7 @@ def test_an_answer_has_the_name_of_its_tool_and_its_failure() -> None:
 
 
 def test_media_in_an_answer_are_sent_if_supported() -> None:
-    """Inside of the answer on Gemini 3, behind all answers where the model or the answer cannot hold them."""
+    """Inside the answer on Gemini 3; after all answers if the model or the answer cannot hold them."""
     image = ImageBlock(source=PNG, media_type="image/png")
     sound = AudioBlock(source=PNG, media_type="audio/wav")
     first = Message.tool(call(1).id, (TextBlock(text="Here:"), image, sound))
@@ -166,12 +166,12 @@ def test_instructions_have_a_field_and_late_ones_are_the_users() -> None:
     "history", [(), (Message.system("One."),), (Message.user(""),)], ids=["none", "system", "empty"]
 )
 def test_a_request_always_has_contents(history: tuple[Message, ...]) -> None:
-    """The user's word stands in where nothing else is left."""
+    """A placeholder text of the user is sent if nothing else is left."""
     assert body(*history)["contents"] == [{"role": "user", "parts": [{"text": "Continue."}]}]
 
 
 def test_other_fields_of_a_block_are_losses_or_sent() -> None:
-    """Sources and malformed arguments are losses; a document's title and note go in front, plain text as text."""
+    """Sources and malformed arguments are losses; title and note come before a document, plain text becomes text."""
     cited = TextBlock(text="Yes.", citations=(Citation(kind="web", url="https://a.example"),))
     malformed = ToolUseBlock(id=call(1).id, name="add", raw_input='{"x": ')
     report = DocumentBlock(source=MediaSource(kind="text", data="All well."), title="Report", context="By me.")
@@ -189,7 +189,7 @@ def test_other_fields_of_a_block_are_losses_or_sent() -> None:
 
 
 def test_media_by_url_and_by_file_keep_their_address() -> None:
-    """A type that is not told is taken from the name, the same on every machine."""
+    """An unknown type is guessed from the name, with the same result on every machine."""
     link = ImageBlock(source=MediaSource(kind="url", data="https://a.example/b.webp?c=1"))
     kept = DocumentBlock(source=MediaSource(kind="file_id", data="gs://bucket/f.pdf", provider="google"))
     sharp = ImageBlock(source=PNG, media_type="image/png", detail="high")
@@ -205,7 +205,7 @@ def test_media_by_url_and_by_file_keep_their_address() -> None:
 
 
 def test_functions_share_one_entry_and_native_tools_stay_with_google() -> None:
-    """What runs at Google only is a loss elsewhere, and elsewhere's own tools are one here."""
+    """Google's own tools are a loss for other providers, and tools of other providers are a loss here."""
     native = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}], "tools": [{"googleSearch": {}}]}
     messages, search, _ = GEMINI_3.from_wire_request(native, context(GEMINI_3))
     tools = [*search, ToolDefinition(name="a"), ToolDefinition(name="b", description="B.")]
@@ -226,7 +226,7 @@ def test_functions_share_one_entry_and_native_tools_stay_with_google() -> None:
 
 
 def test_foreign_thinking_is_left_out() -> None:
-    """Signed or not."""
+    """With or without a signature."""
     thought = ThinkingBlock(text="hm", signature="sig")
     message = Message.assistant(
         (thought, TextBlock(text="Yes."), ProviderBlock(provider="anthropic", kind="x", data={})),
@@ -236,7 +236,7 @@ def test_foreign_thinking_is_left_out() -> None:
 
 
 def test_a_longer_history_starts_with_the_shorter_one() -> None:
-    """Contents that were sent once are sent the same again."""
+    """Contents that were sent before are sent again unchanged."""
     message = reply_of(SIGNED_CALL)
     (made,) = message.tool_uses
     history = [

@@ -10,7 +10,7 @@ from dragoman.adapter import errors
 from tests.unit.adapters.google.wire import GEMINI_3, context
 
 
-def raised(status: int, body: bytes, **headers: str) -> errors.ProviderError:
+def raise_error(status: int, body: bytes, **headers: str) -> errors.ProviderError:
     with pytest.raises(errors.ProviderError) as caught:
         GEMINI_3.from_wire_response(WireResponse(status=status, body=body, headers=headers), context(GEMINI_3))
     return caught.value
@@ -38,37 +38,37 @@ def handwritten_status(code: int, status: str, message: str, *details: dict[str,
     ],
 )  # fmt: skip
 def test_every_status_has_its_class(code: int, status: str, message: str, kind: type[errors.ProviderError]) -> None:
-    """By the word of the status, by HTTP and in a list of one."""
+    """By the status name, as an HTTP body and as a list with one element."""
     body = handwritten_status(code, status, message)
     for form in (body, b"[" + body + b"]"):
-        error = raised(code, form)
+        error = raise_error(code, form)
         assert type(error) is kind
         assert (error.status, error.code, error.message) == (code, status, message)
 
 
 def test_an_invalid_key_is_an_authentication_error() -> None:
-    """Google answers 400; the reason beside it says more."""
+    """Google answers 400; the reason in the body is more precise."""
     details = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
-    error = raised(400, handwritten_status(400, "INVALID_ARGUMENT", "API key not valid.", details))
+    error = raise_error(400, handwritten_status(400, "INVALID_ARGUMENT", "API key not valid.", details))
     assert type(error) is errors.AuthenticationError
     assert error.code == "API_KEY_INVALID"
 
 
 def test_the_retry_time_is_read_from_the_details() -> None:
-    """In the details of the error; a header goes before."""
+    """In the details of the error; a header takes precedence."""
     details = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}
     body = handwritten_status(429, "RESOURCE_EXHAUSTED", "Slow down.", details)
-    assert raised(429, body).retry_after == 34.5
-    assert raised(429, body, **{"Retry-After": "7"}).retry_after == 7
+    assert raise_error(429, body).retry_after == 34.5
+    assert raise_error(429, body, **{"Retry-After": "7"}).retry_after == 7
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>502</html>", b"[]", b'{"error": "no"}', b'{"error": {"details": "x"}}'])
 def test_any_body_gives_a_typed_error(body: bytes) -> None:
-    """Whatever a proxy makes of it."""
-    assert type(raised(502, body)) is errors.ServerError
+    """Also the bodies that proxies send."""
+    assert type(raise_error(502, body)) is errors.ServerError
 
 
 def test_an_error_under_status_200_is_an_error() -> None:
-    """Its code stands for the status."""
+    """Its code replaces the status."""
     body = json.dumps({"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}}).encode()
-    assert type(raised(200, body)) is errors.OverloadedError
+    assert type(raise_error(200, body)) is errors.OverloadedError

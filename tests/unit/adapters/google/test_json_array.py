@@ -25,7 +25,7 @@ def cut(data: bytes, positions: Iterable[int]) -> Iterator[bytes]:
     yield data[start:]
 
 
-def decoded(decoder: JsonArrayDecoder, chunks: Iterable[bytes]) -> list[Frame]:
+def decode_chunks(decoder: JsonArrayDecoder, chunks: Iterable[bytes]) -> list[Frame]:
     frames = [frame for chunk in chunks for frame in decoder.feed(chunk)]
     return frames + decoder.finish()
 
@@ -43,7 +43,7 @@ def test_any_split_gives_the_elements(
     data = json.dumps(values, indent=indent, ensure_ascii=ascii_only).encode()
     for chunks in (cut(data, positions), (data[index : index + 1] for index in range(len(data)))):
         decoder = JsonArrayDecoder()
-        assert [json.loads(frame.data) for frame in decoded(decoder, chunks)] == values
+        assert [json.loads(frame.data) for frame in decode_chunks(decoder, chunks)] == values
         assert decoder.closed
 
 
@@ -52,11 +52,11 @@ WHOLE = b'\xef\xbb\xbf [ {"a": "\\"]}, \\\\"},\r\n{"b": [1, {"c": "\xc3\xa9"}]} 
 
 def test_every_two_way_split_gives_the_same_frames() -> None:
     """One array, cut once, at each of its bytes."""
-    frames = decoded(JsonArrayDecoder(), [WHOLE])
+    frames = decode_chunks(JsonArrayDecoder(), [WHOLE])
     expected = [b'{"a": "\\"]}, \\\\"}', b'{"b": [1, {"c": "\xc3\xa9"}]}', b'"x,]"', b"-1.5e3", b"null"]
     assert [frame.data for frame in frames] == expected
     for position in range(len(WHOLE) + 1):
-        assert decoded(JsonArrayDecoder(), [WHOLE[:position], WHOLE[position:]]) == frames
+        assert decode_chunks(JsonArrayDecoder(), [WHOLE[:position], WHOLE[position:]]) == frames
 
 
 def test_an_array_is_closed_by_its_own_bracket_only() -> None:
@@ -64,21 +64,21 @@ def test_an_array_is_closed_by_its_own_bracket_only() -> None:
     end = WHOLE.rindex(b"]")
     for position in range(len(WHOLE)):
         decoder = JsonArrayDecoder()
-        decoded(decoder, [WHOLE[:position]])
+        decode_chunks(decoder, [WHOLE[:position]])
         assert decoder.closed == (position > end)
 
 
 def test_a_lone_object_counts_as_an_array_of_one() -> None:
-    """An error is sent so, in place of the array."""
+    """Errors are sent in this form instead of the array."""
     decoder = JsonArrayDecoder()
-    assert decoded(decoder, [b' {"error"', b': {"code": 503}}\n']) == [Frame("", b'{"error": {"code": 503}}')]
+    assert decode_chunks(decoder, [b' {"error"', b': {"code": 503}}\n']) == [Frame("", b'{"error": {"code": 503}}')]
     assert decoder.closed
 
 
 @pytest.mark.parametrize("garbage", [b"}", b"]", b"oops", b'[{"more": 1}]', b'"text"'])
 def test_data_after_the_array_is_not_ignored(garbage: bytes) -> None:
-    """It becomes a frame that the parser refuses, or that the reader sees."""
-    frames = decoded(JsonArrayDecoder(), [b'[{"a": 1}] ' + garbage])
+    """It becomes a frame, which the parser or the reader refuses."""
+    frames = decode_chunks(JsonArrayDecoder(), [b'[{"a": 1}] ' + garbage])
     assert frames[0].data == b'{"a": 1}'
     assert len(frames) > 1
 
@@ -111,12 +111,12 @@ def test_a_huge_string_is_scanned_once() -> None:
     searched = 0
     scan = decoder._scan
 
-    def counted(chunk: bytes, position: int) -> tuple[int, bool]:
+    def count_calls(chunk: bytes, position: int) -> tuple[int, bool]:
         nonlocal searched
         searched += len(chunk) - position
         return scan(chunk, position)
 
-    decoder._scan = counted  # type: ignore[method-assign]
+    decoder._scan = count_calls  # type: ignore[method-assign]
     pieces = [b'[{"text": "', *[b"x" * 100] * 1000, b'"}]']
-    assert len(decoded(decoder, pieces)) == 1
+    assert len(decode_chunks(decoder, pieces)) == 1
     assert searched <= sum(map(len, pieces))

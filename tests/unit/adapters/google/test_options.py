@@ -15,7 +15,7 @@ PRO_25, FLASH_25, FLASH_2 = map(GoogleAdapter, ("gemini-2.5-pro", "gemini-2.5-fl
 
 
 def thinking(adapter: GoogleAdapter, **options: Any) -> tuple[Any, list[str]]:
-    """The thinkingConfig, and the options named as lost."""
+    """The thinkingConfig, and the lost options."""
     request = wire(Message.user("Hi"), adapter=adapter, **options)
     config = json.loads(request.body).get("generationConfig", {}).get("thinkingConfig")
     return config, [loss.reason.partition(":")[0] for loss in request.losses]
@@ -47,12 +47,12 @@ def thinking(adapter: GoogleAdapter, **options: Any) -> tuple[Any, list[str]]:
 def test_thinking_has_the_form_of_the_model(
     adapter: GoogleAdapter, options: dict[str, Any], config: Any, lost: list[str]
 ) -> None:
-    """A level or a budget, by the model's table; what cannot be had is named."""
+    """A level or a budget, by the model's table; an unsupported one is a loss."""
     assert thinking(adapter, **options) == (config, lost)
 
 
 def test_settings_have_googles_names() -> None:
-    """And nothing is sent that was not asked for."""
+    """And only requested settings are sent."""
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
     assert "generationConfig" not in body(Message.user("Hi"))
     sent = body(
@@ -82,13 +82,13 @@ def test_tool_choices_are_modes(choice: Any, config: dict[str, Any]) -> None:
 
 
 def test_unsupported_options_are_losses() -> None:
-    """Calls may always come in parallel."""
+    """Parallel calls cannot be turned off."""
     losses = wire(Message.user("Hi"), parallel_tool_calls=False).losses
     assert [loss.reason for loss in losses] == ["parallel_tool_calls: Google has no such switch"]
 
 
 def test_the_callers_own_fields_are_merged_one_by_one() -> None:
-    """Those inside of generationConfig do not push out the options that stand there."""
+    """Fields inside generationConfig do not replace the options there."""
     extra: dict[str, dict[str, Any]] = {
         "google": {
             "safetySettings": [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "OFF"}],
@@ -107,7 +107,7 @@ def test_the_callers_own_fields_are_merged_one_by_one() -> None:
 
 @pytest.mark.parametrize("name", ["gemini-3.6-flash", "gemini-4-ultra", "models/gemini-3-flash-preview"])
 def test_unknown_models_are_treated_as_the_newest(name: str) -> None:
-    """A model that is newer than the table wants signatures and takes levels."""
+    """A model that is newer than the table requires signatures and accepts levels."""
     abilities = GoogleAdapter(name).capabilities
     assert abilities.wire["thinking"] == "level"
     assert abilities.wire["signature"]

@@ -1,4 +1,4 @@
-"""Where requests go: the model's name becomes part of a path, and of nothing else."""
+"""Paths of requests: the model's name is part of the path, and changes nothing else."""
 
 import pytest
 
@@ -53,7 +53,7 @@ def test_a_model_has_its_path(adapter: GoogleAdapter, whole: str, stream: str) -
 )  # fmt: skip
 @each_row("kind", [GoogleAdapter, VertexAdapter])
 def test_a_name_with_a_path_is_refused(kind: type[GoogleAdapter], name: str) -> None:
-    """No request is made for a name with slashes, dots alone, queries, fragments or escapes in it."""
+    """No request is built for a name with slashes, only dots, queries, fragments or escapes."""
     with pytest.raises(RequestError):
         kind(name).to_wire([Message.user("Hi")], [], AdapterOptions())
 

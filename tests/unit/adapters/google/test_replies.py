@@ -1,4 +1,4 @@
-"""Whole replies: why they ended, what they cost, and what backs them. Replies are handwritten."""
+"""Whole replies: stop reasons, usage and citations. Replies are handwritten."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ CALL = {"functionCall": {"name": "add", "args": {}}}
     ],
 )
 def test_every_finish_reason_has_a_meaning(reason: str, meaning: StopReason) -> None:
-    """Calls finish with STOP; a reason that is no success stays one beside a call."""
+    """Calls finish with STOP; a failure stays a failure even if the reply has a call."""
     assert read(handwritten_reply({"text": "Hm"}, reason=reason)).stop_reason is meaning
     called = read(handwritten_reply(CALL, reason=reason)).stop_reason
     assert called is (StopReason.TOOL_USE if reason == "STOP" else meaning)
@@ -62,7 +62,7 @@ def test_numeric_finish_reasons_are_read(adapter: GoogleAdapter, number: int, me
 
 
 def test_a_refusal_without_content_is_a_message() -> None:
-    """Its reason and its words are noted, and its tokens counted."""
+    """Its reason and its message are kept, and its tokens are counted."""
     blocked = handwritten_reply(reason="MODEL_ARMOR", finishMessage="Blocked.")
     del blocked["candidates"][0]["content"]
     message = read(blocked)
@@ -82,15 +82,15 @@ def test_generated_media_become_blocks() -> None:
     assert [type(block) for block in message.content] == [ProviderBlock, ImageBlock, AudioBlock]
 
 
-def counted(**native: Any) -> TokenUsage:
+def usage_of(**native: Any) -> TokenUsage:
     found = decode_usage(native, {})
     assert found is not None
     return found
 
 
 def test_tokens_fall_into_disjoint_buckets() -> None:
-    """Cached ones lie inside of the prompt; thoughts and tools' prompts lie beside."""
-    found = counted(
+    """Cached tokens are part of the prompt; thoughts and tools' prompts are counted separately."""
+    found = usage_of(
         promptTokenCount=100, cachedContentTokenCount=60, toolUsePromptTokenCount=7, candidatesTokenCount=20,
         thoughtsTokenCount=30, totalTokenCount=157, serviceTier="flex",
         promptTokensDetails=[{"modality": "TEXT", "tokenCount": 60}, {"modality": "AUDIO", "tokenCount": 40}],
@@ -104,10 +104,10 @@ def test_tokens_fall_into_disjoint_buckets() -> None:
 
 
 def test_missing_counts_are_unknown() -> None:
-    """Counts without the prompt's are none at all; media that no list names are not zero."""
+    """Counts without the prompt's are discarded; media without a count are unknown, not zero."""
     assert decode_usage({"candidatesTokenCount": 5}, {}) is None
     assert decode_usage(None, {}) is None
-    found = counted(promptTokenCount=3)
+    found = usage_of(promptTokenCount=3)
     assert (found.audio_input_tokens, found.reasoning_tokens, found.reported_total) == (None, None, None)
     message = read({**handwritten_reply({"text": "Hi"}), "usageMetadata": {"candidatesTokenCount": 5}})
     assert message.usage is None
@@ -120,11 +120,11 @@ def test_missing_counts_are_unknown() -> None:
     [("ON_DEMAND", "ON_DEMAND"), (1, "ON_DEMAND"), ("ON_DEMAND_FLEX", "flex"), ("PROVISIONED_THROUGHPUT",) * 2],
 )
 def test_the_traffic_type_gives_the_tier(traffic: Any, tier: str) -> None:
-    """In the words in which tiers are asked for."""
-    assert counted(promptTokenCount=1, trafficType=traffic).service_tier == tier
+    """Under the names that requests use for tiers."""
+    assert usage_of(promptTokenCount=1, trafficType=traffic).service_tier == tier
 
 
-def grounded(*texts: str, **grounding: Any) -> Message:
+def grounded_reply(*texts: str, **grounding: Any) -> Message:
     reply = handwritten_reply(*({"text": text} for text in texts), groundingMetadata=grounding)
     return read(reply)
 
@@ -135,7 +135,7 @@ FILE = {"retrievedContext": {"title": "F", "text": "so it is"}}
 
 def test_citation_spans_are_counted_in_bytes() -> None:
     """An accented letter is two bytes and one character; the span lies in the block in which it begins."""
-    message = grounded(
+    message = grounded_reply(
         "Ünö. ", "Zwei.",
         groundingChunks=[WEB, FILE],
         groundingSupports=[
@@ -161,8 +161,8 @@ def test_citation_spans_are_counted_in_bytes() -> None:
     ],
 )
 def test_a_wrong_span_is_found_by_its_text(segment: dict[str, Any]) -> None:
-    """Its numbers may count what is not shown."""
-    message = grounded(
+    """Its numbers may count text that is not shown."""
+    message = grounded_reply(
         "One, Two", groundingChunks=[WEB], groundingSupports=[{"segment": segment, "groundingChunkIndices": [0]}]
     )
     (block,) = message.content
@@ -181,7 +181,7 @@ def test_recited_passages_are_citations_too() -> None:
 
 @pytest.mark.parametrize(("adapter", "billed"), [(GEMINI_3, 2), (GEMINI_2, 1)])
 def test_searches_are_counted_as_the_model_bills_them(adapter: GoogleAdapter, billed: int) -> None:
-    """By distinct query that says something, or once for the prompt; a reply without queries bills none."""
+    """By distinct non-empty query, or once for the prompt; a reply without queries costs nothing."""
     queries = {"webSearchQueries": ["a", "", "b", "a"]}
     for metadata, count in ((queries, {"web_search": billed}), ({"webSearchQueries": [""]}, {}), ({}, {})):
         message = read(handwritten_reply({"text": "Hm"}, groundingMetadata=metadata), adapter)

@@ -1,4 +1,4 @@
-"""Requests that were read go back as they came, whatever their spelling. Bodies are handwritten."""
+"""Decoded requests are encoded unchanged, whatever their spelling. Bodies are handwritten."""
 
 from dataclasses import replace
 from typing import Any
@@ -151,7 +151,7 @@ BODIES: dict[str, dict[str, Any]] = {
 @each_row("name", BODIES)
 @each_row("adapter", [GEMINI_2, GEMINI_3], ids=str)
 def test_a_request_is_rewritten_unchanged(adapter: Any, name: str) -> None:
-    """Spelling, order, flags, nulls and what this version does not know: all of it."""
+    """Spelling, order, flags, nulls and unknown fields."""
     assert return_trip(BODIES[name], adapter) == BODIES[name]
 
 
@@ -168,20 +168,20 @@ values = st.recursive(
 
 @given(native=st.dictionaries(names, values, max_size=4), encoded=st.dictionaries(names, values, max_size=4))
 def test_a_diff_restores_any_part(native: dict[str, Any], encoded: dict[str, Any]) -> None:
-    """However far our encoding is from what was read, its note leads back."""
-    assert repr(_sorted(encode_blocks.apply_note(encoded, decode_blocks.note_part(native, encoded)))) == repr(
-        _sorted(native)
+    """However much our encoding differs from the original, the stored diff restores it."""
+    assert repr(_sort(encode_blocks.apply_note(encoded, decode_blocks.note_part(native, encoded)))) == repr(
+        _sort(native)
     )
 
 
-def _sorted(value: Any) -> Any:
+def _sort(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return [_sorted(item) for item in value] if isinstance(value, list) else value
+        return {key: _sort(value[key]) for key in sorted(value)}
+    return [_sort(item) for item in value] if isinstance(value, list) else value
 
 
 def test_media_are_distinguished_by_type() -> None:
-    """A part becomes the block that its type says; base64 is brought into the alphabet that all providers read."""
+    """The type of a part decides its block; base64 is converted to the alphabet that all providers accept."""
     messages, _, _ = history(*BODIES["parts of all kinds"]["contents"])
     user_blocks, thought = messages[0].content, messages[1].content
     kinds = [type(block) for block in user_blocks]
@@ -221,7 +221,7 @@ def test_an_answer_comes_before_the_users_additions() -> None:
 
 
 def test_googles_schemas_become_json_schemas() -> None:
-    """Types in lower case, null among them, counts as numbers; what only Google knows is left out."""
+    """Types in lower case, null as a type, counts as numbers; Google's own keywords are left out."""
     native = {
         "type": "OBJECT",
         "properties": {
@@ -247,7 +247,7 @@ def test_googles_schemas_become_json_schemas() -> None:
 
 
 def test_options_are_read_and_may_be_changed() -> None:
-    """What was read as an option follows the option; what stands beside it stays."""
+    """A field that was read as an option changes with the option; the fields around it stay."""
     config = {"temperature": 0.5, "candidateCount": 1, "thinkingConfig": {"thinkingLevel": "LOW"}}
     messages, _, options = history(
         user({"text": "Hi"}),
@@ -266,7 +266,7 @@ def test_options_are_read_and_may_be_changed() -> None:
 
 
 def test_nulls_of_a_request_do_not_hide_additions() -> None:
-    """An instruction, tools or settings that come later are sent, though the request had named them with null."""
+    """An instruction, tools or settings that come later are sent, although the request had them as null."""
     messages, _, options = history(
         user({"text": "Hi"}), systemInstruction=None, tools=None, generationConfig=None, toolConfig=None
     )

@@ -1,4 +1,4 @@
-"""Streams of chunks: what goes on, what stands alone, and what counts as the end. Chunks are handwritten."""
+"""Streams of chunks: which parts continue, which are separate, and what ends a stream. Chunks are handwritten."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.message import Message, MessageStatus, StopReason
 from tests.exchanges import RecordedExchange, load_or_skip
-from tests.unit.adapters.google.wire import GEMINI_3, VERTEX, body, context, events, failure, read, sse, streamed
+from tests.unit.adapters.google.wire import GEMINI_3, VERTEX, body, context, events, failure, read, sse, stream_message
 
 COUNTS = {"promptTokenCount": 3, "candidatesTokenCount": 2, "totalTokenCount": 5}
 
@@ -32,8 +32,8 @@ def handwritten_chunk(*parts: dict[str, Any], reason: Any = None, counts: Any = 
 
 
 def test_plain_texts_join_and_signed_ones_stay_separate() -> None:
-    """Pieces of one kind join; a signature would not bear another text beside its own."""
-    message = streamed(
+    """Pieces of one kind join; other text would invalidate a signature."""
+    message = stream_message(
         sse(
             handwritten_chunk({"text": "hm", "thought": True}),
             handwritten_chunk({"text": "m.", "thought": True}),
@@ -56,7 +56,7 @@ def test_plain_texts_join_and_signed_ones_stay_separate() -> None:
 
 
 def test_events_match_the_message() -> None:
-    """Start, deltas, calls and counts, in order; an empty text tells nothing."""
+    """Start, deltas, calls and counts, in order; an empty text has no event."""
     found = events(
         sse(
             handwritten_chunk({"text": "Hm", "thought": True}),
@@ -64,7 +64,7 @@ def test_events_match_the_message() -> None:
             handwritten_chunk({"text": ""}, reason="STOP", counts=COUNTS),
         )
     )
-    message = streamed(
+    message = stream_message(
         sse(
             handwritten_chunk({"text": "Hm", "thought": True}),
             handwritten_chunk({"text": "Yes"}, {"functionCall": {"name": "add", "args": {"x": 1}}}),
@@ -81,16 +81,16 @@ def test_events_match_the_message() -> None:
 
 
 def test_counts_after_the_finish_reason_are_counted() -> None:
-    """Only the end of the bytes ends a stream: the last counts stand."""
+    """Only the end of the bytes ends a stream: the last counts apply."""
     later = {"usageMetadata": {**COUNTS, "thoughtsTokenCount": 4, "totalTokenCount": 9}}
-    message = streamed(sse(handwritten_chunk({"text": "Hi"}, reason="STOP", counts=COUNTS), later))
+    message = stream_message(sse(handwritten_chunk({"text": "Hi"}, reason="STOP", counts=COUNTS), later))
     assert message.usage is not None
     assert (message.usage.output_tokens, message.usage.reported_total) == (6, 9)
 
 
 def test_chunks_without_a_prompt_count_keep_earlier_counts() -> None:
-    """Vertex AI's chunks name the kind of traffic long before they count."""
-    message = streamed(
+    """Vertex AI's chunks have the traffic type before they have counts."""
+    message = stream_message(
         sse(
             handwritten_chunk({"text": "a"}, counts={"trafficType": "ON_DEMAND"}),
             handwritten_chunk({"text": "b"}, reason="STOP", counts={**COUNTS, "trafficType": "ON_DEMAND"}),
@@ -113,7 +113,7 @@ def test_chunks_without_a_prompt_count_keep_earlier_counts() -> None:
     ],
 )
 def test_a_stream_without_a_final_reason_is_truncated(chunks: list[dict[str, Any]]) -> None:
-    """More content takes a reason back, and code that Google has yet to run is not the end."""
+    """A finish reason does not count if content follows, or if Google still has to run code."""
     last = failure(sse(*chunks))
     assert isinstance(last.error, StreamTruncatedError)
     assert last.partial is not None
@@ -121,8 +121,8 @@ def test_a_stream_without_a_final_reason_is_truncated(chunks: list[dict[str, Any
 
 
 def test_a_reason_in_two_chunks_ends_at_the_second() -> None:
-    """Code runs between them."""
-    message = streamed(
+    """Google runs code between the chunks."""
+    message = stream_message(
         sse(
             handwritten_chunk({"executableCode": {"language": "PYTHON", "code": "1"}}, reason="STOP"),
             handwritten_chunk({"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}}),
@@ -135,9 +135,9 @@ def test_a_reason_in_two_chunks_ends_at_the_second() -> None:
 
 
 def test_a_blocked_prompt_is_a_refusal_with_usage() -> None:
-    """There is no candidate, and the reason is noted."""
+    """There is no candidate, and the reason is kept."""
     blocked = {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 7}}
-    for message in (streamed(sse(blocked)), read(blocked)):
+    for message in (stream_message(sse(blocked)), read(blocked)):
         assert message.content == ()
         assert message.stop_reason is StopReason.REFUSAL
         assert message.usage is not None
@@ -154,7 +154,7 @@ def test_an_empty_reply_is_malformed() -> None:
 
 
 def test_an_error_in_mid_stream_has_its_class() -> None:
-    """What came before is kept."""
+    """The partial message is kept."""
     error = {"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}
     last = failure(sse(handwritten_chunk({"text": "Hi"}), error))
     assert isinstance(last.error, OverloadedError)
@@ -164,7 +164,7 @@ def test_an_error_in_mid_stream_has_its_class() -> None:
 
 @pytest.mark.parametrize("form", ["array", "object"])
 def test_an_error_instead_of_a_stream_has_its_class(form: str) -> None:
-    """Without ``alt=sse`` an error is an array's element, or stands alone."""
+    """Without ``alt=sse`` an error is an element of an array, or the whole body."""
     error = {"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}
     last = failure(json.dumps([error] if form == "array" else error, indent=2).encode())
     assert isinstance(last.error, OverloadedError)
@@ -193,9 +193,9 @@ WHOLE_ARGUMENTS = {"steps": ["Boil", "Serve"], "who": {"a.b": True}, "n": 2, "no
 
 
 def test_arguments_by_path_are_assembled() -> None:
-    """The call ends when its last piece does, and its signature goes back with it."""
+    """The call ends with its last piece, and its signature is sent back with it."""
     chunks = sse(*PARTIAL_CALL, handwritten_chunk(reason="STOP", counts=COUNTS))
-    message = streamed(chunks, VERTEX)
+    message = stream_message(chunks, VERTEX)
     (call,) = message.tool_uses
     assert (call.input, call.raw_input) == (WHOLE_ARGUMENTS, None)
     inputs = [event for event in events(chunks, VERTEX) if isinstance(event, ToolUseInputDelta)]
@@ -206,12 +206,12 @@ def test_arguments_by_path_are_assembled() -> None:
 
 @pytest.mark.parametrize("length", range(1, len(PARTIAL_CALL)))
 def test_a_truncated_call_never_ends(length: int) -> None:
-    """What came of its arguments stays text, with a stream that breaks and with one that says it is done."""
+    """Its partial arguments stay text, both in a broken stream and in one that ends normally."""
     cut = sse(*PARTIAL_CALL[:length])
     assert not [event for event in events(cut, VERTEX) if isinstance(event, ToolUseEnd)]
     partial = failure(cut, VERTEX).partial
     assert partial is not None
-    finished = streamed(cut + sse(handwritten_chunk(reason="MAX_TOKENS", counts=COUNTS)), VERTEX)
+    finished = stream_message(cut + sse(handwritten_chunk(reason="MAX_TOKENS", counts=COUNTS)), VERTEX)
     for message in (partial, finished):
         (call,) = message.tool_uses
         assert call.input == {}
@@ -227,7 +227,7 @@ def test_an_invalid_path_is_malformed(path: str) -> None:
 
 
 def test_other_candidates_are_kept() -> None:
-    """They come mixed, and the reply is whole when each of them is."""
+    """Their chunks are mixed, and the reply is complete when all candidates are."""
     first = {"content": {"parts": [{"text": "A"}]}, "index": 0}
     second = {"content": {"parts": [{"text": "B"}]}, "index": 1}
     chunks = [
@@ -236,7 +236,9 @@ def test_other_candidates_are_kept() -> None:
         {"candidates": [{**first, "finishReason": "STOP"}]},
     ]
     assert isinstance(failure(sse(*chunks)).error, StreamTruncatedError)
-    message = streamed(sse(*chunks, {"candidates": [{**second, "finishReason": "STOP"}], "usageMetadata": COUNTS}))
+    message = stream_message(
+        sse(*chunks, {"candidates": [{**second, "finishReason": "STOP"}], "usageMetadata": COUNTS})
+    )
     assert message.text == "AA"
     assert message.metadata.provider_raw is not None
     (other,) = message.metadata.provider_raw["candidates"]
@@ -251,7 +253,7 @@ def test_snake_case_is_read_as_well() -> None:
         "usage_metadata": {"prompt_token_count": 3, "candidates_token_count": 2, "total_token_count": 5},
         "model_version": "gemini-3-flash-preview",
     }
-    for message in (streamed(sse(chunk)), read(chunk)):
+    for message in (stream_message(sse(chunk)), read(chunk)):
         (call,) = message.tool_uses
         assert (call.name, call.input) == ("add", {"some_key": 1})
         assert message.stop_reason is StopReason.TOOL_USE
@@ -274,7 +276,7 @@ def test_recorded_arrays_read_alike_whole_and_in_pieces() -> None:
     for exchange in recordings:
         data = json.dumps(exchange.response, indent=1, ensure_ascii=False).encode()
         whole = read(exchange.response)
-        assert streamed(data) == whole
+        assert stream_message(data) == whole
         end = data.rindex(b"]")
         for place in range(0, len(data), max(1, len(data) // 200)):
             pieces = list(GEMINI_3.iter_stream([data[:place], data[place:]], context(GEMINI_3)))

@@ -53,7 +53,7 @@ def events(body: bytes, adapter: GoogleAdapter = GEMINI_3) -> list[StreamEvent]:
     return list(adapter.iter_stream([body], context(adapter)))
 
 
-def streamed(body: bytes, adapter: GoogleAdapter = GEMINI_3) -> Message:
+def stream_message(body: bytes, adapter: GoogleAdapter = GEMINI_3) -> Message:
     last = events(body, adapter)[-1]
     assert isinstance(last, MessageComplete), last
     return last.message
@@ -77,7 +77,7 @@ def body(*messages: Message, adapter: GoogleAdapter = GEMINI_3, **options: Any) 
 
 
 def return_trip(native: dict[str, Any], adapter: GoogleAdapter = GEMINI_3) -> dict[str, Any]:
-    """A request, read and written again."""
+    """A request, decoded and encoded again."""
     messages, tools, options = adapter.from_wire_request(native, context(adapter))
     written: dict[str, Any] = json.loads(adapter.to_wire(messages, tools, options).body)
     return written

@@ -1,4 +1,4 @@
-"""The Interactions API: recorded exchanges, and handwritten ones for what was not recorded."""
+"""The Interactions API: recorded exchanges, and handwritten ones for the rest."""
 
 import json
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from tests.unit.adapters.google.wire import VERTEX, context, reply_of
 GEMINI = InteractionsAdapter("gemini-3-flash-preview")
 
 
-def recorded() -> list[RecordedExchange]:
+def recorded_exchanges() -> list[RecordedExchange]:
     return [exchange for exchange in load_or_skip("google") if "/interactions" in exchange.url_path]
 
 
@@ -32,23 +32,23 @@ def read(native: Any) -> Message:
     return GEMINI.from_wire_response(WireResponse(status=200, body=json.dumps(native).encode()), context(VERTEX))
 
 
-def streamed(body: bytes) -> list[StreamEvent]:
+def stream_events(body: bytes) -> list[StreamEvent]:
     return list(GEMINI.iter_stream([body], context(VERTEX)))
 
 
-def written(*messages: Message, **options: Any) -> dict[str, Any]:
+def encode_body(*messages: Message, **options: Any) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(GEMINI.to_wire(messages, [], AdapterOptions(**options)).body)
     return found
 
 
 @pytest.mark.exchanges
 def test_recorded_replies_agree_with_the_oracle() -> None:
-    """Text, thoughts, calls, why they ended and what they cost; whole and streamed."""
-    exchanges = recorded()
+    """Text, thoughts, calls, stop reasons and usage; whole and streamed."""
+    exchanges = recorded_exchanges()
     assert len(exchanges) > 10
     for exchange in exchanges:
         if exchange.streamed:
-            last = streamed(exchange.body)[-1]
+            last = stream_events(exchange.body)[-1]
             assert isinstance(last, MessageComplete), exchange.id
             message, expected = last.message, oracle.stream(exchange.response)
         else:
@@ -60,7 +60,7 @@ def test_recorded_replies_agree_with_the_oracle() -> None:
 @pytest.mark.exchanges
 def test_recorded_requests_are_rewritten_unchanged() -> None:
     """The three forms of input, tools and settings."""
-    requests = [exchange for exchange in recorded() if exchange.request is not None]
+    requests = [exchange for exchange in recorded_exchanges() if exchange.request is not None]
     assert requests
     for exchange in requests:
         adapter = InteractionsAdapter(exchange.model or "unknown")
@@ -74,15 +74,15 @@ def test_recorded_requests_are_rewritten_unchanged() -> None:
 @pytest.mark.exchanges
 def test_recorded_replies_are_sent_back_unchanged() -> None:
     """Steps, signatures and Google's own calls, in their order."""
-    for exchange in recorded():
+    for exchange in recorded_exchanges():
         expected = (oracle.stream if exchange.streamed else oracle.reply)(exchange.response)
         assert isinstance(expected, Expected)
         if not expected.native:
             continue
-        last = streamed(exchange.body)[-1] if exchange.streamed else MessageComplete(read(exchange.response))
+        last = stream_events(exchange.body)[-1] if exchange.streamed else MessageComplete(read(exchange.response))
         assert isinstance(last, MessageComplete)
         results = [Message.tool(call.id, "done") for call in last.message.tool_uses]
-        steps = written(Message.user("Begin."), last.message, *results, Message.user("Go on."))["input"]
+        steps = encode_body(Message.user("Begin."), last.message, *results, Message.user("Go on."))["input"]
         model = [step for step in steps if step["type"] not in ("user_input", "function_result")]
         theirs = [
             {**step, "arguments": json.loads(step["arguments"])} if isinstance(step.get("arguments"), str) else step
@@ -93,14 +93,14 @@ def test_recorded_replies_are_sent_back_unchanged() -> None:
 
 @pytest.mark.exchanges
 def test_a_truncated_recorded_stream_never_succeeds() -> None:
-    """At any byte before its terminal event; and where it is split is not to be seen."""
-    streams = sorted((each for each in recorded() if each.streamed), key=lambda each: len(each.body))
+    """At any byte before its terminal event; the size of the chunks makes no difference."""
+    streams = sorted((each for each in recorded_exchanges() if each.streamed), key=lambda each: len(each.body))
     for exchange in streams[:4]:
         body = exchange.body
-        whole = streamed(body)
+        whole = stream_events(body)
         end = body.index(b"}\n", body.index(b'"event_type":"interaction.completed"')) if b"\n" in body else len(body)
         for cut in range(0, end, 7):
-            last = streamed(body[:cut])[-1]
+            last = stream_events(body[:cut])[-1]
             assert isinstance(last, ErrorEvent)
             assert isinstance(last.error, StreamTruncatedError)
             assert list(GEMINI.iter_stream([body[:cut], body[cut:]], context(VERTEX))) == whole
@@ -136,12 +136,12 @@ CALL = {"type": "function_call", "id": "c1", "name": "add", "arguments": {"x": 1
     ],
 )
 def test_every_status_has_its_meaning(status: str, steps: list[dict[str, Any]], meaning: StopReason) -> None:
-    """Calls wait for their results; what is still worked on is a pause."""
+    """A status with open calls is tool_use; an unfinished interaction is a pause."""
     assert read(handwritten(*steps, status=status)).stop_reason is meaning
 
 
 def test_steps_become_blocks_and_return_whole() -> None:
-    """Two outputs in a row stay two, an empty one stays empty, and what stands beside contents stays there."""
+    """Two outputs in a row stay two, an empty one stays empty, and fields next to the contents stay."""
     steps: list[dict[str, Any]] = [
         {
             "type": "thought",
@@ -164,18 +164,18 @@ def test_steps_become_blocks_and_return_whole() -> None:
     ]  # fmt: skip
     assert message.thinking == "ab"
     (call,) = message.tool_uses
-    sent = written(Message.user("Hi"), message, Message.tool(call.id, "2"))["input"]
+    sent = encode_body(Message.user("Hi"), message, Message.tool(call.id, "2"))["input"]
     assert sent[1:-1] == steps
     assert sent[-1] == {"type": "function_result", "call_id": "c1", "name": "add", "result": "2"}
 
 
 def test_foreign_histories_become_steps() -> None:
-    """Signatures of generateContent are not sent; results bear their flag, and media in them follow."""
+    """Signatures of generateContent are not sent; results carry their error flag, and media in them follow."""
     other = reply_of({"functionCall": {"name": "add", "args": {}}, "thoughtSignature": "c2ln"})
     (call,) = other.tool_uses
     image = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="image/png")
     failed = Message.tool(call.id, (TextBlock(text="no"), image), is_error=True)
-    body = written(Message.system("Brief."), Message.user("Hi"), other, failed, Message.user("So?"))
+    body = encode_body(Message.system("Brief."), Message.user("Hi"), other, failed, Message.user("So?"))
     call_id = body["input"][1]["id"]
     assert body["system_instruction"] == "Brief."
     assert body["input"] == [
@@ -196,8 +196,8 @@ def test_foreign_histories_become_steps() -> None:
 def test_a_bare_text_input_becomes_a_step_when_extended() -> None:
     """The short forms of input hold one turn only."""
     messages, _, _ = GEMINI.from_wire_request({"model": GEMINI.model, "input": "Hi"}, context(VERTEX))
-    assert written(*messages)["input"] == "Hi"
-    assert [step["type"] for step in written(*messages, read(handwritten(TEXT)), Message.user("So?"))["input"]] == [
+    assert encode_body(*messages)["input"] == "Hi"
+    assert [step["type"] for step in encode_body(*messages, read(handwritten(TEXT)), Message.user("So?"))["input"]] == [
         "user_input", "model_output", "user_input",
     ]  # fmt: skip
 
@@ -215,7 +215,7 @@ def test_a_stored_conversation_continues_with_results_only() -> None:
 
 
 def test_options_have_their_names() -> None:
-    """Levels in lower case, one function by name, a schema in its format; the rest is named as lost."""
+    """Levels in lower case, one function by name, a schema in its format; the others are losses."""
     schema = {"type": "object"}
     options = AdapterOptions(
         temperature=0.5, max_output_tokens=5, effort="max", thinking=True, tool_choice=NamedTool("add"),
@@ -257,7 +257,7 @@ def test_truncated_arguments_run_nothing() -> None:
         start(1, type="function_call", id="c2", name="add", arguments={}),
         delta(1, type="arguments_delta", arguments='{"x": '),
     )
-    *before, last = streamed(begun)
+    *before, last = stream_events(begun)
     assert len([event for event in before if isinstance(event, ToolUseEnd)]) == 1
     assert isinstance(last, ErrorEvent)
     assert last.partial is not None
@@ -266,15 +266,15 @@ def test_truncated_arguments_run_nothing() -> None:
 
 
 def test_an_error_in_mid_stream_has_its_class() -> None:
-    """By the word that Google gives it."""
+    """The error code decides it."""
     error = {"event_type": "error", "error": {"code": "internal", "message": "Oops"}}
-    last = streamed(frames(CREATED, error))[-1]
+    last = stream_events(frames(CREATED, error))[-1]
     assert isinstance(last, ErrorEvent)
     assert isinstance(last.error, ServerError)
 
 
 def test_annotations_count_bytes_and_follow_their_text() -> None:
-    """They come as deltas of their own."""
+    """They come in separate deltas."""
     note = {"type": "url_citation", "url": "https://a.example", "start_index": 3, "end_index": 6}
     body = frames(
         CREATED,
@@ -284,7 +284,7 @@ def test_annotations_count_bytes_and_follow_their_text() -> None:
         delta(0, type="text_annotation_delta", annotations=[note]),
         {"event_type": "interaction.completed", "interaction": {"status": "completed"}},
     )
-    last = streamed(body)[-1]
+    last = stream_events(body)[-1]
     assert isinstance(last, MessageComplete)
     (block,) = last.message.content
     assert isinstance(block, TextBlock)
@@ -293,7 +293,7 @@ def test_annotations_count_bytes_and_follow_their_text() -> None:
 
 @pytest.mark.parametrize("native", [{}, {"candidates": []}, {"status": "completed", "steps": [5]}])
 def test_malformed_interactions_are_a_typed_error(native: dict[str, Any]) -> None:
-    """With a typed error."""
+    """An empty object, the reply of another API, and a step that is not an object."""
     with pytest.raises(MalformedReplyError):
         read(native)
 
@@ -310,10 +310,10 @@ def test_invalid_requests_are_refused(body: Any) -> None:
 
 
 def test_thinking_of_generate_content_is_not_sent() -> None:
-    """Each reads its own signatures alone."""
+    """Each API reads only its own signatures."""
     message = Message.assistant(
         (ThinkingBlock(text="hm", signature="x"), TextBlock(text="Yes.")),
         metadata=MessageMetadata(model="google:gemini-3-flash-preview", provider="google"),
     )
-    steps = written(Message.user("Hi"), message, Message.user("So?"))["input"]
+    steps = encode_body(Message.user("Hi"), message, Message.user("So?"))["input"]
     assert [step["type"] for step in steps] == ["user_input", "model_output", "user_input"]

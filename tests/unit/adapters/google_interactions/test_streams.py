@@ -1,4 +1,4 @@
-"""Streamed interactions, by hand: what was lost, doubled or broken off on the way, and what else a step may bring."""
+"""Streamed interactions, handwritten: lost, repeated and truncated events, and rare contents of steps."""
 
 import json
 from typing import Any
@@ -21,7 +21,14 @@ from dragoman.canonical.events import (
 )
 from tests.conformance.validators.interactions import faults
 from tests.unit.adapters.google.wire import VERTEX, context
-from tests.unit.adapters.google_interactions.test_interactions import CREATED, GEMINI, delta, frames, start, streamed
+from tests.unit.adapters.google_interactions.test_interactions import (
+    CREATED,
+    GEMINI,
+    delta,
+    frames,
+    start,
+    stream_events,
+)
 
 CALL = start(0, type="function_call", id="c1", name="add", arguments={})
 END = {"event_type": "interaction.completed", "interaction": {"status": "requires_action"}}
@@ -32,21 +39,21 @@ def stop(index: int) -> dict[str, Any]:
 
 
 def partial(*events: dict[str, Any]) -> Message:
-    last = streamed(frames(*events))[-1]
+    last = stream_events(frames(*events))[-1]
     assert isinstance(last, ErrorEvent)
     assert last.partial is not None
     return last.partial
 
 
 def message(*events: dict[str, Any]) -> Message:
-    last = streamed(frames(*events))[-1]
+    last = stream_events(frames(*events))[-1]
     assert isinstance(last, MessageComplete), last
     return last.message
 
 
 @pytest.mark.parametrize("given", [{}, {"x": 1}])
 def test_an_unfinished_call_runs_nothing(given: dict[str, Any]) -> None:
-    """Though its arguments are an object by then."""
+    """Even if its arguments already are an object."""
     (call,) = partial(CREATED, start(0, type="function_call", id="c1", name="add", arguments=given)).tool_uses
     assert call.input == {}
     assert call.raw_input == ('{"x":1}' if given else "")
@@ -54,17 +61,17 @@ def test_an_unfinished_call_runs_nothing(given: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("opening", [[], [CREATED, CREATED]])
 def test_the_message_starts_once(opening: list[dict[str, Any]]) -> None:
-    """Be the first event lost or doubled."""
-    first, *others = streamed(frames(*opening, CALL, stop(0), END))
+    """Even if the first event is lost or repeated."""
+    first, *others = stream_events(frames(*opening, CALL, stop(0), END))
     assert isinstance(first, MessageStart)
     assert not any(isinstance(event, MessageStart) for event in others)
     assert isinstance(others[-1], MessageComplete)
 
 
 def test_a_second_interaction_is_malformed() -> None:
-    """Two replies are not made one."""
+    """Two replies are not merged."""
     other = {"event_type": "interaction.created", "interaction": {"id": "v1_y", "model": GEMINI.model}}
-    last = streamed(frames(CREATED, other))[-1]
+    last = stream_events(frames(CREATED, other))[-1]
     assert isinstance(last, ErrorEvent)
     assert isinstance(last.error, errors.MalformedReplyError)
 
@@ -82,8 +89,8 @@ def test_a_second_interaction_is_malformed() -> None:
     ],
 )
 def test_events_of_closed_steps_are_malformed(events: list[dict[str, Any]]) -> None:
-    """Something was lost or doubled on the way: a typed error, and what had arrived."""
-    *before, last = streamed(frames(CREATED, *events))
+    """An event was lost or repeated: a typed error with the partial message."""
+    *before, last = stream_events(frames(CREATED, *events))
     assert isinstance(last, ErrorEvent)
     assert isinstance(last.error, errors.MalformedReplyError)
     assert last.partial is not None
@@ -92,7 +99,7 @@ def test_events_of_closed_steps_are_malformed(events: list[dict[str, Any]]) -> N
 
 
 def test_parallel_calls_keep_their_own_arguments() -> None:
-    """Steps are told apart by their index."""
+    """The index distinguishes the steps."""
     other = start(1, type="function_call", id="c2", name="sub", arguments={})
     pieces = [
         delta(0, type="arguments_delta", arguments='{"x":'),
@@ -107,16 +114,16 @@ def test_parallel_calls_keep_their_own_arguments() -> None:
 
 
 def test_a_call_without_its_end_runs_nothing() -> None:
-    """Whether more of its arguments was to come is unknown."""
+    """Its arguments may be incomplete."""
     (call,) = message(CREATED, CALL, delta(0, type="arguments_delta", arguments="{}"), END).tool_uses
     assert call.raw_input == "{}"
 
 
 def test_content_in_a_step_start_is_emitted() -> None:
-    """Texts and signatures that need no deltas."""
+    """Texts and signatures that arrive without deltas."""
     thought = start(0, type="thought", summary=[{"type": "text", "text": "Hm."}], signature="c2ln")
     output = start(1, type="model_output", content=[{"type": "text", "text": "Yes"}])
-    events = streamed(frames(CREATED, thought, output, delta(1, type="text", text="."), stop(1), END))
+    events = stream_events(frames(CREATED, thought, output, delta(1, type="text", text="."), stop(1), END))
     deltas = [event for event in events if isinstance(event, (TextDelta, ThinkingDelta))]
     assert [(event.content_block_index, event.text) for event in deltas] == [(0, "Hm."), (1, "Yes"), (1, ".")]
     last = events[-1]
@@ -125,17 +132,17 @@ def test_content_in_a_step_start_is_emitted() -> None:
 
 
 def test_steps_may_arrive_at_the_end() -> None:
-    """Where none came before."""
+    """If the stream had none before."""
     steps = [{"type": "function_call", "id": "c1", "name": "add", "arguments": {"x": 1}}]
     ended = {"event_type": "interaction.completed", "interaction": {"status": "requires_action", "steps": steps}}
-    events = streamed(frames(CREATED, ended))
+    events = stream_events(frames(CREATED, ended))
     assert [type(event) for event in events] == [MessageStart, ToolUseStart, ToolUseEnd, MessageComplete]
 
 
 def test_signatures_belong_to_their_step() -> None:
-    """That of a call goes back with it, and is no thinking."""
+    """The signature of a call is sent back with it, and is not thinking."""
     signed = delta(0, type="thought_signature", signature="c2ln")
-    events = streamed(frames(CREATED, CALL, signed, stop(0), END))
+    events = stream_events(frames(CREATED, CALL, signed, stop(0), END))
     assert not any(isinstance(event, ThinkingDelta) for event in events)
     last = events[-1]
     assert isinstance(last, MessageComplete)
@@ -161,10 +168,10 @@ def test_native_tools_collect_their_deltas() -> None:
 
 
 def test_usage_comes_with_any_event() -> None:
-    """So that a broken stream has them; at the end only those count that the end tells."""
+    """So a broken stream has usage too; a complete stream uses only the counts of its end."""
     counts = {"total_input_tokens": 5, "total_output_tokens": 2, "total_tokens": 7}
     counted = {**CREATED, "metadata": {"usage": counts}}
-    events = streamed(frames(counted, start(0, type="model_output")))
+    events = stream_events(frames(counted, start(0, type="model_output")))
     assert [event.usage.total_tokens for event in events if isinstance(event, UsageUpdate)] == [7]
     usage = partial(counted, start(0, type="model_output")).usage
     assert usage is not None
@@ -190,9 +197,9 @@ def test_usage_comes_with_any_event() -> None:
     ],
 )
 def test_error_codes_have_their_class(code: str, kind: type[errors.ProviderError]) -> None:
-    """The published ones, and those of Google's other errors; by HTTP and in mid-stream alike."""
+    """The documented codes and those of Google's other errors, by HTTP and in streams."""
     error = {"error": {"code": code, "message": "Oops"}}
-    last = streamed(frames(CREATED, {"event_type": "error", **error}))[-1]
+    last = stream_events(frames(CREATED, {"event_type": "error", **error}))[-1]
     assert isinstance(last, ErrorEvent)
     assert type(last.error) is kind
     assert last.error.code == code or code == "invalid_request"
@@ -201,16 +208,16 @@ def test_error_codes_have_their_class(code: str, kind: type[errors.ProviderError
 
 
 def test_an_input_that_is_too_long_has_its_own_class() -> None:
-    """Though its code is that of any wrong request."""
+    """Although its code is that of every invalid request."""
     message_text = "The input token count (9) exceeds the maximum number of tokens allowed (8)."
     error = {"event_type": "error", "error": {"code": "invalid_request", "message": message_text}}
-    last = streamed(frames(CREATED, error))[-1]
+    last = stream_events(frames(CREATED, error))[-1]
     assert isinstance(last, ErrorEvent)
     assert isinstance(last.error, errors.ContextOverflowError)
 
 
 def test_plain_text_documents_are_sent_as_text() -> None:
-    """Plain text is none of the types that a document may have here; its title stands in front."""
+    """A document cannot be plain text here, so it becomes text after its title."""
     document = DocumentBlock(source=MediaSource(kind="text", data="Be brief."), title="Rules")
     wire = GEMINI.to_wire([Message.user((document,))], [], AdapterOptions())
     assert json.loads(wire.body)["input"] == [
@@ -220,7 +227,7 @@ def test_plain_text_documents_are_sent_as_text() -> None:
 
 
 def test_the_rules_of_the_wire_find_missing_results() -> None:
-    """What conformance judges requests by, as none was recorded that holds both a call and its result."""
+    """Conformance uses these rules, because no recorded request holds both a call and its result."""
     call = {"type": "function_call", "id": "c1", "name": "add", "arguments": {}}
     result = {"type": "function_result", "call_id": "c1", "name": "add", "result": "2"}
     ask = {"type": "user_input", "content": [{"type": "text", "text": "Hi"}]}

@@ -21,7 +21,6 @@ from dragoman.adapter.errors import (
     StreamTruncatedError,
 )
 from dragoman.adapter.registry import get_adapter
-from dragoman.adapter.replies.reply_builder import fold_deltas
 from dragoman.adapter.replies.stream_decoder import replay
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.blocks import ProviderBlock, TextBlock, ToolUseBlock
@@ -30,6 +29,7 @@ from dragoman.canonical.message import Message, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.testing.strategies import histories
 from dragoman.transport.local.reply import merge_lines
+from tests.unit.adapter.replies.fold_deltas import fold_deltas
 
 MODEL = "local:smollm2-135m"
 ADAPTER = get_adapter(MODEL)
@@ -60,7 +60,7 @@ options = st.builds(
 def test_a_body_is_rewritten_unchanged(
     history: list[Message], tools: tuple[ToolDefinition, ...], chosen: AdapterOptions
 ) -> None:
-    """Every history becomes a body, and that body says all that is needed to write it again."""
+    """Every history becomes a body, and the body has everything that is needed to write it again."""
     body = ADAPTER.to_wire(history, tools, chosen).body
     assert body == ADAPTER.to_wire(history, tools, chosen).body
     messages, read_tools, read_options = ADAPTER.from_wire_request(body, context())
@@ -128,7 +128,7 @@ def whole_message(lines: list[dict[str, Any]]) -> Message:
 
 @given(st.lists(st.integers(0, 700), max_size=12))
 def test_a_stream_and_the_whole_reply_are_one_message(cuts: list[int]) -> None:
-    """However the bytes are cut, and as the deltas alone add up."""
+    """For any cut of the bytes, and also when built from the deltas alone."""
     data = stream(LINES)
     places = sorted({0, len(data), *(cut % len(data) for cut in cuts)})
     chunks = [data[start:end] for start, end in pairwise(places)]
@@ -185,14 +185,14 @@ def test_content_before_an_error_is_kept() -> None:
     ],
 )
 def test_lines_out_of_order_are_malformed(lines: list[dict[str, Any]]) -> None:
-    """No order that the protocol does not have is read as if it had a meaning."""
+    """An order that the protocol does not allow is never interpreted."""
     last = replay(ADAPTER.decoder(context()), [stream(lines)])[-1]
     assert isinstance(last, ErrorEvent)
     assert isinstance(last.error, MalformedReplyError)
 
 
 def test_an_unknown_line_is_ignored() -> None:
-    """A later version may say more."""
+    """A later version may send more kinds."""
     events = replay(ADAPTER.decoder(context()), [stream([*LINES[:3], {"type": "mood"}, LINES[-1]])])
     assert isinstance(events[-1], MessageComplete)
 
@@ -235,7 +235,7 @@ def test_a_reply_of_the_wrong_shape_is_malformed() -> None:
 
 
 def test_capabilities_of_the_embedded_model_and_of_any_file() -> None:
-    """Of a file that is not known only what the runtime does is declared."""
+    """For an unknown file, only the capabilities of the runtime are declared."""
     known, other = ADAPTER.capabilities, get_adapter("local:/models/a.gguf").capabilities
     assert known.max_context_tokens == 8192
     assert not known.supports_images

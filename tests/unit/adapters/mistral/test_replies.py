@@ -1,4 +1,4 @@
-"""Replies of Mistral: thinking in parts, references, arguments of either kind, and its reasons to stop."""
+"""Replies of Mistral: thinking in parts, references, both kinds of arguments, and its stop reasons."""
 
 import json
 from typing import Any
@@ -20,13 +20,13 @@ from dragoman.canonical.message import Message, StopReason
 from dragoman_adapters.mistral.adapter import MistralAdapter
 from tests.unit.adapters.openai_chat.wire import (
     DONE,
+    encode_request,
     handwritten_call,
     handwritten_chunk,
     handwritten_reply,
     read,
-    sent,
     stream,
-    streamed,
+    stream_message,
 )
 
 ADAPTER = MistralAdapter("mistral-medium-latest")
@@ -39,34 +39,34 @@ def text(value: str) -> dict[str, Any]:
 
 
 def test_content_may_be_a_list() -> None:
-    """Thinking is a block of its own; the reply goes back as it came."""
+    """Thinking is a separate block; the reply is sent back unchanged."""
     content = [THINKING, text("Hi")]
     message = read(handwritten_reply({"content": content}), ADAPTER)
     assert message.content == (ThinkingBlock(text="Hm"), TextBlock(text="Hi"))
-    assert sent([message, Message.user("?")], ADAPTER)[0]["messages"][0]["content"] == content
+    assert encode_request([message, Message.user("?")], ADAPTER)[0]["messages"][0]["content"] == content
 
 
 def test_references_are_citations_of_the_text_before_them() -> None:
-    """They are its citations, and stand in their places again when the reply goes back."""
+    """They are its citations, and return to their places when the reply is sent back."""
     content = [text("Paris"), REFERENCE, REFERENCE, text(" is big")]
     message = read(handwritten_reply({"content": content}), ADAPTER)
     cited = Citation(kind="reference", data=REFERENCE)
     assert message.content == (TextBlock(text="Paris", citations=(cited, cited)), TextBlock(text=" is big"))
-    body, wire = sent([message, Message.user("?")], ADAPTER)
+    body, wire = encode_request([message, Message.user("?")], ADAPTER)
     assert body["messages"][0]["content"] == content
     assert not wire.losses
 
 
 def test_a_reference_without_text_is_kept() -> None:
-    """As a part of its own, which no one else can read."""
+    """As a separate part, which only Mistral can read."""
     content = [REFERENCE, text("Hi")]
     message = read(handwritten_reply({"content": content}), ADAPTER)
     assert [block.type for block in message.content] == ["provider", "text"]
-    assert sent([message, Message.user("?")], ADAPTER)[0]["messages"][0]["content"] == content
+    assert encode_request([message, Message.user("?")], ADAPTER)[0]["messages"][0]["content"] == content
 
 
 def test_a_stream_and_its_whole_reply_agree() -> None:
-    """Content comes as texts or as lists of parts, and a text behind a reference is another one."""
+    """Content comes as texts or as lists of parts, and a text after a reference is a new block."""
     chunks = [
         handwritten_chunk({"content": [{"type": "thinking", "thinking": [text("H")]}]}),
         handwritten_chunk({"content": [{"type": "thinking", "thinking": [text("m")], "closed": True}]}),
@@ -83,7 +83,7 @@ def test_a_stream_and_its_whole_reply_agree() -> None:
     whole = read(
         handwritten_reply({"content": [THINKING, text("Paris"), REFERENCE, REFERENCE, text(" is big")]}), ADAPTER
     )
-    assert streamed(chunks, ADAPTER) == whole
+    assert stream_message(chunks, ADAPTER) == whole
 
 
 @pytest.mark.parametrize("arguments", ['{"city": "Paris"}', {"city": "Paris"}])
@@ -91,7 +91,7 @@ def test_arguments_are_text_or_an_object(arguments: Any) -> None:
     """Whole and streamed."""
     call = {"id": "abcdefghi", "function": {"name": "weather", "arguments": arguments}, "index": 0}
     whole = read(handwritten_reply({"content": "", "tool_calls": [call]}, "tool_calls"), ADAPTER)
-    piecemeal = streamed(
+    piecemeal = stream_message(
         [handwritten_chunk(handwritten_call(arguments, id="abcdefghi", name="weather"), "tool_calls"), DONE], ADAPTER
     )
     for message in (whole, piecemeal):
@@ -108,12 +108,12 @@ def test_arguments_are_text_or_an_object(arguments: Any) -> None:
     ],
 )
 def test_stop_reasons_are_read(finish: str, reason: StopReason) -> None:
-    """model_length is the window of the model, not the limit that was asked for."""
+    """model_length is the window of the model, not the requested limit."""
     assert read(handwritten_reply({"content": "Hi"}, finish), ADAPTER).stop_reason is reason
 
 
 def test_a_failed_reply_is_an_error() -> None:
-    """Whole or in mid-stream, where what had arrived is kept."""
+    """In a whole reply or in the middle of a stream, whose partial message is kept."""
     with pytest.raises(ServerError):
         read(handwritten_reply({"content": "Hi"}, "error"), ADAPTER)
     last = stream([handwritten_chunk({"content": "Hi"}), handwritten_chunk({}, "error"), DONE], ADAPTER)[-1]
@@ -124,7 +124,7 @@ def test_a_failed_reply_is_an_error() -> None:
 
 
 def test_an_error_object_ends_a_stream() -> None:
-    """It has no field of that name: it is one."""
+    """It is recognised without a field named error."""
     error = {"object": "error", "message": "Slow down", "type": "rate_limit_error", "code": "1300"}
     last = stream([handwritten_chunk({"content": "Hi"}), b"data: " + json.dumps(error).encode() + b"\n\n"], ADAPTER)[-1]
     assert isinstance(last, ErrorEvent)
@@ -132,7 +132,7 @@ def test_an_error_object_ends_a_stream() -> None:
 
 
 def test_a_stream_without_its_marker_is_truncated() -> None:
-    """Even behind a finish reason."""
+    """Even after a finish reason."""
     last = stream([handwritten_chunk({"content": "Hi"}, "stop")], ADAPTER)[-1]
     assert isinstance(last, ErrorEvent)
     assert isinstance(last.error, StreamTruncatedError)
@@ -170,7 +170,7 @@ FIELD_REQUIRED = {"type": "missing", "loc": ["body", "messages", 0], "msg": "Fie
     ],
 )
 def test_errors_of_all_shapes_are_read(status: int, body: Any, kind: type[ProviderError], expected: str) -> None:
-    """Its own, those of the framework behind it, and none at all."""
+    """Its own shape, that of its web framework, and bodies without one."""
     given = body if isinstance(body, bytes) else json.dumps(body).encode()
     error = ADAPTER.error(status, given, {"mistral-correlation-id": "id-1"})
     assert isinstance(error, kind)

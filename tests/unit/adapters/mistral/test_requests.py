@@ -1,4 +1,4 @@
-"""Requests as Mistral wants them: its names, its ids, its order of messages, its parts."""
+"""Requests for Mistral: its names, its ids, its order of messages, its parts."""
 
 import json
 import re
@@ -21,7 +21,7 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.mistral.adapter import MistralAdapter
-from tests.unit.adapters.openai_chat.wire import losses, reply_of, round_trip, sent
+from tests.unit.adapters.openai_chat.wire import encode_request, losses, reply_of, round_trip
 
 SMALL = MistralAdapter("mistral-small-latest")
 VOICE = MistralAdapter("voxtral-small-latest")
@@ -30,7 +30,7 @@ TOOLS = [ToolDefinition(name="weather", description="Weather")]
 
 
 def messages(history: list[Message], adapter: MistralAdapter = SMALL) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = sent(history, adapter)[0]["messages"]
+    found: list[dict[str, Any]] = encode_request(history, adapter)[0]["messages"]
     return found
 
 
@@ -51,16 +51,16 @@ def messages(history: list[Message], adapter: MistralAdapter = SMALL) -> list[di
     ],
 )
 def test_parameters_have_mistrals_names(options: dict[str, Any], written: dict[str, Any]) -> None:
-    """And are read back from them; a stream tells its usage unasked."""
-    body, wire = sent([Message.user("Hi")], SMALL, TOOLS, **options)
+    """And are read from them; a stream reports its usage without a request for it."""
+    body, wire = encode_request([Message.user("Hi")], SMALL, TOOLS, **options)
     assert {name: value for name, value in body.items() if name not in ("model", "messages", "tools")} == written
     assert not wire.losses
     assert round_trip(body, SMALL) == body
 
 
 def test_prompt_mode_travels_as_it_is() -> None:
-    """A field of its own, given or read, is laid over the body."""
-    body, _ = sent([Message.user("Hi")], SMALL, extra={"mistral": {"prompt_mode": "reasoning"}})
+    """It is Mistral's own field, and is merged into the body."""
+    body, _ = encode_request([Message.user("Hi")], SMALL, extra={"mistral": {"prompt_mode": "reasoning"}})
     assert body["prompt_mode"] == "reasoning"
     assert round_trip(body, SMALL) == body
 
@@ -108,7 +108,7 @@ def test_arguments_may_be_an_object() -> None:
 
 
 def test_a_tools_message_names_the_tool() -> None:
-    """Which the answer itself does not say."""
+    """The answer itself has no field for it."""
     history = [Message.user("Hi"), reply_of("openai:gpt-5", [CALL]), Message.tool(CALL.id, "done")]
     answer = messages(history)[2]
     assert (answer["name"], answer["content"]) == ("weather", "done")
@@ -122,7 +122,7 @@ def test_a_last_assistant_message_is_marked_as_prefix() -> None:
 
 
 def test_missing_roles_become_similar_ones() -> None:
-    """A developer speaks as the system; instructions behind the beginning are the user's, which may come last."""
+    """A developer message becomes a system message; later instructions become the user's text, which may be last."""
     history = [
         Message(role=Role.DEVELOPER, content=(TextBlock(text="Be kind"),)),
         Message.user("Hi"),
@@ -133,21 +133,21 @@ def test_missing_roles_become_similar_ones() -> None:
 
 
 def test_thinking_returns_as_parts() -> None:
-    """Its own, with its signature; that of others is left out and named."""
+    """Its own thinking, with the signature; other models' thinking is a loss."""
     thought = ThinkingBlock(text="Hm", signature="s1")
     part = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}], "signature": "s1"}
     own = reply_of("mistral:magistral-medium-2509", [thought, TextBlock(text="Hi")])
     assert messages([own, Message.user("?")])[0]["content"] == [part, {"type": "text", "text": "Hi"}]
     foreign = reply_of("anthropic:claude-opus-5-5", [thought, TextBlock(text="Hi")])
-    body, wire = sent([foreign, Message.user("?")], SMALL)
+    body, wire = encode_request([foreign, Message.user("?")], SMALL)
     assert body["messages"][0]["content"] == "Hi"
     assert [kind for kind, _ in losses(wire)] == ["thinking"]
 
 
 def test_malformed_arguments_are_not_sent() -> None:
-    """A call whose arguments were cut off goes without them, and the loss is named."""
+    """A call whose arguments were cut off is sent without them, with a loss."""
     broken = ToolUseBlock(id=CALL.id, name="weather", raw_input='{"city": "Par')
-    body, wire = sent([reply_of("openai:gpt-5", [broken]), Message.tool(CALL.id, "no")], SMALL)
+    body, wire = encode_request([reply_of("openai:gpt-5", [broken]), Message.tool(CALL.id, "no")], SMALL)
     assert body["messages"][0]["tool_calls"][0]["function"]["arguments"] == "{}"
     assert ("invalid_input", "arguments that are no JSON object") in losses(wire)
 
@@ -174,8 +174,8 @@ MEDIA: list[tuple[ContentBlock, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("block", "part"), MEDIA)
 def test_media_are_parts_of_mistrals_kinds(block: ContentBlock, part: dict[str, Any]) -> None:
-    """Documents by URL, also those that are sent along; what is read from such a part is the same block."""
-    body, wire = sent([Message.user([block])], SMALL)
+    """Documents by URL, also inline ones; such a part decodes to the same block."""
+    body, wire = encode_request([Message.user([block])], SMALL)
     assert body["messages"][0]["content"] == [part]
     assert not wire.losses
     assert round_trip(body, SMALL) == body
@@ -183,7 +183,7 @@ def test_media_are_parts_of_mistrals_kinds(block: ContentBlock, part: dict[str, 
 
 @pytest.mark.parametrize("sound", ["aGk=", "https://a.test/b.mp3", "data:audio/mpeg;base64,aGk="])
 def test_audio_is_a_text(sound: str) -> None:
-    """Bare base64 or a URL, back as it was read; sound of one's own goes as bare base64."""
+    """Bare base64 or a URL, sent back as it was read; new audio is sent as bare base64."""
     body = {
         "model": "voxtral-small-latest",
         "messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": sound}]}],
@@ -194,7 +194,7 @@ def test_audio_is_a_text(sound: str) -> None:
 
 
 def test_requests_only_grow() -> None:
-    """What was sent once is a prefix of what is sent later, the mark of a message to be continued aside."""
+    """Each request is a prefix of the next one, except for the mark of a message to continue."""
     history = [
         Message.user("Hi"),
         reply_of("openai:gpt-5", [TextBlock(text="Let me see"), CALL]),

@@ -1,1 +1,1 @@
-"""The adapter for Chat Completions, and the dialects that it can be told of."""
+"""The adapter for Chat Completions, and the dialects that it can be configured for."""

@@ -1,4 +1,4 @@
-"""Dialects: what other endpoints do otherwise is a matter of fields, read and written the same way."""
+"""Dialects: the differences of other endpoints are fields of data, used for decoding and encoding alike."""
 
 from decimal import Decimal
 from typing import Any
@@ -15,8 +15,9 @@ from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from dragoman_adapters.openai_chat.dialect import Dialect
 from tests.unit.adapters.openai_chat.wire import (
     DONE,
-    able,
     adapter,
+    adapter_with,
+    encode_request,
     handwritten_call,
     handwritten_chunk,
     handwritten_reply,
@@ -24,9 +25,8 @@ from tests.unit.adapters.openai_chat.wire import (
     read,
     reply_of,
     round_trip,
-    sent,
     stream,
-    streamed,
+    stream_message,
 )
 
 CALL_ID = "tu_00000000000000000000000001"
@@ -35,9 +35,9 @@ THOUGHT = ThinkingBlock(text="Hm")
 CALL = ToolUseBlock(id=CALL_ID, name="f")
 
 
-def thinker(**fields: Any) -> ChatAdapter:
+def thinking_adapter(**fields: Any) -> ChatAdapter:
     """An adapter whose model reads unsigned thinking."""
-    return able(adapter("any", **fields), supports_prefill="native", **READS)
+    return adapter_with(adapter("any", **fields), supports_prefill="native", **READS)
 
 
 @pytest.mark.parametrize(
@@ -67,19 +67,19 @@ def test_parameters_follow_the_dialect(
     fields: dict[str, Any], options: dict[str, Any], written: dict[str, Any]
 ) -> None:
     """Each parameter has the endpoint's name and place, and is read back from there."""
-    chat = able(adapter("any", **fields), supports_structured_output="native")
+    chat = adapter_with(adapter("any", **fields), supports_structured_output="native")
     for _ in range(2):  # writing changes nothing of the dialect
-        body, _wire = sent([Message.user("Hi")], chat, **options)
+        body, _wire = encode_request([Message.user("Hi")], chat, **options)
         assert body == {"model": "any", "messages": [{"role": "user", "content": "Hi"}], **written}
     assert round_trip(body, chat) == body
 
 
 def test_an_endpoint_with_json_mode_only_is_prompted_with_the_schema() -> None:
-    """The dialect says so, whatever is declared of the models: the schema stands in the system prompt."""
-    chat = able(adapter("any", schema_format="json_object"), supports_structured_output="native")
+    """The dialect decides, whatever the models declare: the system prompt has the schema."""
+    chat = adapter_with(adapter("any", schema_format="json_object"), supports_structured_output="native")
     abilities = chat.capabilities
     assert (abilities.supports_structured_output, abilities.structured_output_by) == (EMULATED, "prompt")
-    body, wire = sent([Message.user("Hi")], chat, output_schema={"type": "object"})
+    body, wire = encode_request([Message.user("Hi")], chat, output_schema={"type": "object"})
     assert body["response_format"] == {"type": "json_object"}
     assert [message["role"] for message in body["messages"]] == ["system", "user"]
     assert '{"type":"object"}' in body["messages"][0]["content"]
@@ -91,11 +91,11 @@ def test_tool_choice_words_follow_the_dialect() -> None:
     """A word may differ, or be missing; then it is a loss."""
     tools = [ToolDefinition(name="f", description="f")]
     mistral = adapter("any", tool_choices={"auto": "auto", "required": "any"}, parallel_tool_calls=False)
-    body, wire = sent([Message.user("Hi")], mistral, tools, tool_choice="required", parallel_tool_calls=True)
+    body, wire = encode_request([Message.user("Hi")], mistral, tools, tool_choice="required", parallel_tool_calls=True)
     assert body["tool_choice"] == "any"
     assert losses(wire) == [("option", "parallel_tool_calls")]
     assert round_trip(body, mistral) == body
-    body, wire = sent([Message.user("Hi")], mistral, tools, tool_choice="none")
+    body, wire = encode_request([Message.user("Hi")], mistral, tools, tool_choice="none")
     assert "tool_choice" not in body
     assert losses(wire) == [("option", "tool_choice")]
 
@@ -110,39 +110,39 @@ def test_tool_choice_words_follow_the_dialect() -> None:
     ],
 )
 def test_reasoning_is_sent_back_by_rule(rule: str, with_call: bool, kept: bool) -> None:
-    """Some endpoints want it with calls, some always, some never; left out, it is named."""
-    chat = thinker(reasoning_fields=("reasoning_content",), reasoning_replay=rule)
+    """Some endpoints require it with calls, some always, some never; leaving it out is a loss."""
+    chat = thinking_adapter(reasoning_fields=("reasoning_content",), reasoning_replay=rule)
     reply = reply_of("other:any", [THOUGHT, TextBlock(text="x"), *([CALL] if with_call else [])])
-    body, wire = sent([Message.user("Hi"), reply], chat)
+    body, wire = encode_request([Message.user("Hi"), reply], chat)
     assert (body["messages"][1].get("reasoning_content") == "Hm") is kept
     assert ("thinking" in dict(losses(wire))) is not kept
 
 
 def test_missing_reasoning_is_sent_empty_if_required() -> None:
-    """A call of another model has none to show, but the field must be there."""
-    chat = thinker(reasoning_replay="with_tools", reasoning_required=True)
-    body, _ = sent([reply_of("anthropic:claude-opus-5", [CALL]), Message.tool(CALL_ID, "1")], chat)
+    """A call of another model has no reasoning, but the field must exist."""
+    chat = thinking_adapter(reasoning_replay="with_tools", reasoning_required=True)
+    body, _ = encode_request([reply_of("anthropic:claude-opus-5", [CALL]), Message.tool(CALL_ID, "1")], chat)
     assert body["messages"][0]["reasoning_content"] == ""
 
 
 def test_reasoning_returns_under_its_own_name() -> None:
-    """The endpoint's own name wins over the one that is written for others."""
-    chat = thinker(reasoning_replay="always")
+    """The endpoint's own name takes precedence over the names of others."""
+    chat = thinking_adapter(reasoning_replay="always")
     reply = read(handwritten_reply({"reasoning": "Hm", "content": "Hi"}), chat)
-    assert sent([reply], chat)[0]["messages"][0] == {"role": "assistant", "content": "Hi", "reasoning": "Hm"}
+    assert encode_request([reply], chat)[0]["messages"][0] == {"role": "assistant", "content": "Hi", "reasoning": "Hm"}
 
 
 def test_reasoning_without_text_has_empty_content() -> None:
-    """Null content stands beside calls and refusals only: servers refuse a message that says nothing."""
-    chat = thinker(reasoning_replay="always")
-    assert sent([reply_of("other:any", [THOUGHT])], chat)[0]["messages"] == [
+    """Content is null only next to calls and refusals: servers refuse a message without content."""
+    chat = thinking_adapter(reasoning_replay="always")
+    assert encode_request([reply_of("other:any", [THOUGHT])], chat)[0]["messages"] == [
         {"role": "assistant", "content": "", "reasoning_content": "Hm"}
     ]
 
 
 def test_reasoning_in_parts_is_read() -> None:
     """Mistral's thinking is a part of the content, whole, streamed and sent back."""
-    chat = thinker(thinking_parts=True, reasoning_replay="always")
+    chat = thinking_adapter(thinking_parts=True, reasoning_replay="always")
     content = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}, {"type": "text", "text": "Hi"}]
     whole = read(handwritten_reply({"content": content}), chat)
     chunks = [
@@ -151,28 +151,28 @@ def test_reasoning_in_parts_is_read() -> None:
     ]
     events = stream([*chunks, handwritten_chunk({"content": "Hi"}, "stop"), DONE], chat)
     assert [event.text for event in events if isinstance(event, ThinkingDelta)] == ["H", "m"]
-    piecemeal = streamed([*chunks, handwritten_chunk({"content": "Hi"}, "stop"), DONE], chat)
+    piecemeal = stream_message([*chunks, handwritten_chunk({"content": "Hi"}, "stop"), DONE], chat)
     assert piecemeal == whole
     for message in (whole, piecemeal):
-        assert sent([message], chat)[0]["messages"] == [{"role": "assistant", "content": content}]
+        assert encode_request([message], chat)[0]["messages"] == [{"role": "assistant", "content": content}]
     foreign = reply_of("local:x", [THOUGHT, TextBlock(text="Hi")])
-    assert sent([foreign], chat)[0]["messages"] == [{"role": "assistant", "content": content}]
+    assert encode_request([foreign], chat)[0]["messages"] == [{"role": "assistant", "content": content}]
 
 
 def test_texts_are_joined_for_roles_without_parts() -> None:
-    """Several texts are joined where the endpoint takes only a string."""
+    """Several texts are joined if the endpoint accepts only a string."""
     chat = adapter("any", part_roles=("user",))
     two = [TextBlock(text="a"), TextBlock(text="b")]
-    body, _ = sent([Message.system(two), Message.user(two), Message.assistant(two)], chat)
+    body, _ = encode_request([Message.system(two), Message.user(two), Message.assistant(two)], chat)
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     assert [message["content"] for message in body["messages"]] == ["a\nb", parts, "a\nb"]
 
 
 def test_answers_have_names_and_media_by_dialect() -> None:
-    """Some endpoints want the tool's name with its answer, and take images in it."""
-    chat = able(adapter("any", tool_name=True), supports_tool_result_media="native", supports_images="native")
+    """Some endpoints require the tool's name with its answer, and accept images in it."""
+    chat = adapter_with(adapter("any", tool_name=True), supports_tool_result_media="native", supports_images="native")
     image = ImageBlock(source=MediaSource(kind="url", data="https://a.test/b.png"))
-    body, _ = sent([reply_of("other:any", [CALL]), Message.tool(CALL_ID, [TextBlock(text="x"), image])], chat)
+    body, _ = encode_request([reply_of("other:any", [CALL]), Message.tool(CALL_ID, [TextBlock(text="x"), image])], chat)
     answer = body["messages"][1]
     assert answer["name"] == "f"
     assert answer["content"] == [
@@ -185,7 +185,7 @@ def test_answers_have_names_and_media_by_dialect() -> None:
     ("marker", "finish", "whole"), [(True, "stop", False), (False, "stop", True), (False, None, False)]
 )
 def test_streams_may_end_without_a_marker(marker: bool, finish: str | None, whole: bool) -> None:
-    """Where no [DONE] is due, the finish reason must have come; where it is due, nothing else will do."""
+    """If the endpoint sends no [DONE], the finish reason ends the stream; if it does, only [DONE] ends it."""
     chat = adapter("any", done_marker=marker)
     last = stream([handwritten_chunk({"content": "Hi"}, finish)], chat)[-1]
     assert isinstance(last, ErrorEvent) is not whole
@@ -240,7 +240,7 @@ USAGES: list[tuple[dict[str, Any], dict[str, Any], tuple[int, int, int, int]]] =
 def test_usage_buckets_are_disjoint(
     fields: dict[str, Any], usage: dict[str, Any], buckets: tuple[int, int, int, int]
 ) -> None:
-    """Uncached, read, written and output add up to what was billed, wherever a provider counts what."""
+    """Uncached, read, written and output tokens add up to the billed total, however a provider counts them."""
     counted = read(handwritten_reply({"content": "Hi"}, usage=usage), adapter("any", **fields)).usage
     assert counted is not None
     found = (
@@ -268,8 +268,8 @@ def test_no_counts_are_no_usage(usage: Any) -> None:
 
 
 def test_fields_of_a_message_stay_with_it() -> None:
-    """A turn that the projection adds behind a message has none of that message's own fields."""
-    chat = able(adapter("any"), supports_prefill="absent")
+    """A turn that the projection adds after a message has none of that message's own fields."""
+    chat = adapter_with(adapter("any"), supports_prefill="absent")
     history = [
         {"role": "user", "content": "Hi"},
         {"role": "assistant", "name": "bot", "content": [{"type": "text", "text": "x"}]},
@@ -286,9 +286,9 @@ def test_a_dialect_is_data() -> None:
 
 
 def test_a_call_without_an_id_gets_one() -> None:
-    """Endpoints that leave ids out are sent ids of ours, the same in call and answer."""
+    """Endpoints that leave ids out are sent our ids, the same in call and answer."""
     chat = adapter("any")
-    reply = streamed([handwritten_chunk(handwritten_call("{}", None, id="", name="f"), "stop"), DONE], chat)
+    reply = stream_message([handwritten_chunk(handwritten_call("{}", None, id="", name="f"), "stop"), DONE], chat)
     answer = Message.tool(reply.tool_uses[0].id, "1")
-    call, result = sent([reply, answer], chat)[0]["messages"]
+    call, result = encode_request([reply, answer], chat)[0]["messages"]
     assert call["tool_calls"][0]["id"] == result["tool_call_id"] != ""

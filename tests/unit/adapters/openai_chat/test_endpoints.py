@@ -21,16 +21,16 @@ ENDPOINTS = (
 
 KNOWN = {
     "azure-openai": {"usage.input", "usage.cached"},  # a model whose cached tokens outnumber its prompt
-    "mistral": {"usage.input", "usage.output"},  # audio tokens beside the prompt
-    "openai-compatible": {"calls", "stop_reason"},  # empty calls that stand for none
+    "mistral": {"usage.input", "usage.output"},  # audio tokens in addition to the prompt
+    "openai-compatible": {"calls", "stop_reason"},  # empty calls that mean none
 }
-"""Where the plain reader of the tests sees less than the adapter does."""
+"""Where the tests' simple reader reads less than the adapter."""
 
 
 @pytest.mark.exchanges
 @pytest.mark.parametrize("provider", ENDPOINTS)
 def test_recorded_replies_of_other_endpoints_agree_with_the_oracle(provider: str) -> None:
-    """Text, thinking, calls, reason and usage of every recorded reply, streamed or whole, are what it says."""
+    """Text, thinking, calls, reason and usage of every recorded reply, streamed or whole, are correct."""
     differences: Counter[str] = Counter()
     judged = 0
     for exchange in load_or_skip(provider):

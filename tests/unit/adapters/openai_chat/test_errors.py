@@ -62,7 +62,7 @@ CASES: list[tuple[int | None, Any, type[ProviderError]]] = [
 
 @each_row(("status", "body", "kind"), CASES)
 def test_an_error_has_the_class_of_its_meaning(status: int | None, body: Any, kind: type[ProviderError]) -> None:
-    """The code counts before the status, the status before the type; some errors only their text tells apart."""
+    """The code takes precedence over the status, the status over the type; only the text distinguishes some errors."""
     raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
     error = adapter().error(status, raw, {"x-request-id": "req_1", "retry-after": "2"})
     assert type(error) is kind
@@ -71,7 +71,7 @@ def test_an_error_has_the_class_of_its_meaning(status: int | None, body: Any, ki
 
 
 def test_a_router_error_shows_the_providers_message() -> None:
-    """ "Provider returned error" helps nobody."""
+    """The router's own text, "Provider returned error", is useless by itself."""
     inner = {
         "code": 429,
         "message": "Provider returned error",

@@ -48,7 +48,7 @@ def test_context_windows_of_models(model: str, window: int, output: int) -> None
     ],
 )
 def test_capabilities_of_models(model: str, able: set[str]) -> None:
-    """What a model takes through this API. None shows its thinking here."""
+    """What a model accepts through this API. None returns its thinking here."""
     names = {
         "tools",
         "developer_role",
@@ -76,12 +76,12 @@ def test_capabilities_of_models(model: str, able: set[str]) -> None:
     ],
 )
 def test_reasoning_of_models(model: str, sampling: str, default: str) -> None:
-    """Which models take sampling parameters, and how much they reason unasked."""
+    """Which models take sampling parameters, and how much they reason by default."""
     assert (facts(model).sampling, facts(model).wire["default_effort"]) == (sampling, default)
 
 
 def test_the_adapter_is_found_by_name() -> None:
-    """Its listed models are models of its own table, all with tool ids that OpenAI takes."""
+    """Its listed models are models of its own table, all with tool ids that OpenAI accepts."""
     chat = get_adapter("openai-chat:gpt-4.1")
     assert str(chat.model_id) == "openai-chat:gpt-4.1"
     assert chat.endpoint.base_url == "https://api.openai.com/v1"

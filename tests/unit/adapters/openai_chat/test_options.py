@@ -1,4 +1,4 @@
-"""Options: what each model takes of them, and what becomes of the rest."""
+"""Options: those that each model accepts, and the losses of the others."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.openai_platform.strict_schema import strict_schema
 from tests.tables import each_row
-from tests.unit.adapters.openai_chat.wire import adapter, losses, sent
+from tests.unit.adapters.openai_chat.wire import adapter, encode_request, losses
 
 TOOL = ToolDefinition(name="f", description="f")
 
@@ -45,8 +45,8 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
 def test_options_are_fitted_to_the_model(
     model: str, options: dict[str, Any], written: dict[str, Any], lost: list[str]
 ) -> None:
-    """No default of ours is sent; what a model refuses is left out, or moved to what it has, and named."""
-    body, wire = sent([Message.user("Hi")], adapter(model), **options)
+    """No default is sent. An option that the model refuses is omitted or replaced, with a loss."""
+    body, wire = encode_request([Message.user("Hi")], adapter(model), **options)
     assert body == {"model": model, "messages": [{"role": "user", "content": "Hi"}], **written}
     assert [reason for kind, reason in losses(wire) if kind == "option"] == lost
 
@@ -61,28 +61,28 @@ def test_options_are_fitted_to_the_model(
     ],
 )
 def test_tool_choices_are_sent_with_tools_only(choice: Any, written: Any) -> None:
-    """They are sent with tools alone: without any, the wire refuses them."""
+    """Without tools, the wire refuses them."""
     options = {"tool_choice": choice, "parallel_tool_calls": False}
-    body, _ = sent([Message.user("Hi")], tools=[TOOL], **options)
+    body, _ = encode_request([Message.user("Hi")], tools=[TOOL], **options)
     assert (body["tool_choice"], body["parallel_tool_calls"]) == (written, False)
-    body, _ = sent([Message.user("Hi")], **options)
+    body, _ = encode_request([Message.user("Hi")], **options)
     assert body.keys() == {"model", "messages"}
 
 
 def test_tools_turn_reasoning_off_if_chat_requires_it() -> None:
     """gpt-6-sol calls tools on this wire only without reasoning; gpt-6-astra calls none at all."""
-    body, wire = sent([Message.user("Hi")], adapter("gpt-6-sol"), [TOOL], effort="high", temperature=0.1)
+    body, wire = encode_request([Message.user("Hi")], adapter("gpt-6-sol"), [TOOL], effort="high", temperature=0.1)
     assert (body["reasoning_effort"], body["temperature"]) == ("none", 0.1)
     assert losses(wire) == [("option", "effort")]
-    body, wire = sent([Message.user("Hi")], adapter("gpt-6-astra"), [TOOL])
+    body, wire = encode_request([Message.user("Hi")], adapter("gpt-6-astra"), [TOOL])
     assert "tools" not in body
     assert losses(wire) == [("tools", "gpt-6-astra calls no tools")]
 
 
 def test_extra_fields_override_the_body() -> None:
-    """The caller's own fields win; an ellipsis takes one out; those for others are ignored."""
+    """The caller's fields override; an ellipsis removes one; fields for other providers are ignored."""
     extra = {"openai-chat": {"prompt_cache_key": "k", "stream_options": ...}, "anthropic": {"x": 1}}
-    body, wire = sent([Message.user("Hi")], stream=True, extra=extra)
+    body, wire = encode_request([Message.user("Hi")], stream=True, extra=extra)
     assert body["prompt_cache_key"] == "k"
     assert "stream_options" not in body
     assert wire.stream
@@ -91,7 +91,7 @@ def test_extra_fields_override_the_body() -> None:
 def test_a_schema_is_sent_in_its_strict_form() -> None:
     """Only strict mode binds a model to the schema."""
     schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}, "required": ["a"]}
-    body, wire = sent([Message.user("Hi")], output_schema=schema)
+    body, wire = encode_request([Message.user("Hi")], output_schema=schema)
     assert body["response_format"] == {
         "type": "json_schema",
         "json_schema": {
@@ -105,12 +105,12 @@ def test_a_schema_is_sent_in_its_strict_form() -> None:
 
 
 def test_a_schema_without_strict_form_is_a_hint() -> None:
-    """An object with free keys cannot be promised: it is sent as it is, and that is named."""
+    """An object with free keys has no strict form: it is sent as it is, with a loss."""
     schema = {"type": "object", "additionalProperties": {"type": "string"}}
-    body, wire = sent([Message.user("Hi")], output_schema=schema)
+    body, wire = encode_request([Message.user("Hi")], output_schema=schema)
     assert body["response_format"]["json_schema"] == {"name": "answer", "schema": schema, "strict": False}
     assert losses(wire) == [("option", "output_schema")]
-    body, wire = sent([Message.user("Hi")], adapter("gpt-4"), output_schema=schema)
+    body, wire = encode_request([Message.user("Hi")], adapter("gpt-4"), output_schema=schema)
     assert "response_format" not in body
     assert losses(wire) == [("option", "output_schema")]
 

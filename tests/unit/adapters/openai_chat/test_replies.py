@@ -1,4 +1,4 @@
-"""Whole replies: what they say, why they ended, and what goes back of them."""
+"""Whole replies: their content, their stop reasons, and what is sent back."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from dragoman.adapter.errors import ContentFilterError, DragomanError, Malformed
 from dragoman.canonical.blocks import AudioBlock, ProviderBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Message
 from tests.tables import each_row
-from tests.unit.adapters.openai_chat.wire import adapter, handwritten_reply, losses, read, sent
+from tests.unit.adapters.openai_chat.wire import adapter, encode_request, handwritten_reply, losses, read
 
 CALL: dict[str, Any] = {
     "id": "call_1",
@@ -109,24 +109,24 @@ def test_a_reply_becomes_blocks_and_a_reason(
     ids=str,
 )
 def test_a_reply_is_sent_back_unchanged(message: dict[str, Any]) -> None:
-    """What the provider said is what it is sent again, down to the white space of arguments."""
+    """The provider gets its own reply back unchanged, down to the white space of arguments."""
     reply = read(handwritten_reply(message))
-    body, _ = sent([Message.user("Hi"), reply])
+    body, _ = encode_request([Message.user("Hi"), reply])
     assert body["messages"][1] == {"role": "assistant", **message}
 
 
 def test_reply_only_fields_are_not_sent_back() -> None:
-    """An index, a null and what only a reply has are not sent; provider_raw keeps what is not said elsewhere."""
+    """An index, a null and fields of replies only are not sent; provider_raw keeps what no other field holds."""
     call = {**CALL, "index": 0, "note": None}
     reply = read(handwritten_reply({"content": None, "annotations": [], "padding": "x", "tool_calls": [call]}))
-    body, _ = sent([reply])
+    body, _ = encode_request([reply])
     assert body["messages"][0] == {"role": "assistant", "content": None, "tool_calls": [CALL]}
     assert reply.metadata.provider_raw is not None
     assert reply.metadata.provider_raw["message"] == {"padding": "x"}
 
 
 def test_further_choices_are_kept() -> None:
-    """Only choice 0 is the message, wherever it stands."""
+    """Only choice 0 is the message, at any place in the list."""
     first = {"index": 0, "message": {"role": "assistant", "content": "one"}, "finish_reason": "stop"}
     second = {"index": 1, "message": {"role": "assistant", "content": "two"}, "finish_reason": "stop"}
     reply = read({"id": "x", "choices": [second, first]})
@@ -136,7 +136,7 @@ def test_further_choices_are_kept() -> None:
 
 
 def test_annotations_become_citations() -> None:
-    """url_citation annotations stand on the text; they are not sent again, and that is named."""
+    """url_citation annotations become citations of the text; they are not sent again, which is a loss."""
     source = {
         "type": "url_citation",
         "url_citation": {"url": "https://a.test", "title": "A", "start_index": 0, "end_index": 2},
@@ -148,28 +148,28 @@ def test_annotations_become_citations() -> None:
     assert (citation.kind, citation.url, citation.start, citation.end, citation.data) == (
         "url_citation", "https://a.test", 0, 2, source,
     )  # fmt: skip
-    body, wire = sent([reply])
+    body, wire = encode_request([reply])
     assert body["messages"][0]["content"] == "Hi"
     assert losses(wire) == [("citations", "the sources of a text are not sent")]
 
 
 def test_generated_audio_returns_as_its_transcript() -> None:
-    """The wire takes no sound from an assistant; its words are kept."""
+    """The wire accepts no audio from an assistant; its transcript is kept."""
     audio = {"id": "audio_1", "data": "QUJD", "transcript": "Hello", "expires_at": 1}
     reply = read(handwritten_reply({"content": None, "audio": audio}), adapter("gpt-audio"))
     (block,) = reply.content
     assert isinstance(block, AudioBlock)
     assert (block.source.data, block.transcript) == ("QUJD", "Hello")
-    body, _ = sent([reply], adapter("gpt-audio"))
+    body, _ = encode_request([reply], adapter("gpt-audio"))
     assert body["messages"][0] == {"role": "assistant", "content": "Hello"}
 
 
 def test_an_unknown_kind_of_call_is_kept_whole() -> None:
-    """What has no word in the canonical form goes back in its place."""
+    """A kind without a canonical form is sent back in its place."""
     call = {"id": "call_3", "type": "teleport", "teleport": {"to": "Oslo"}}
     reply = read(handwritten_reply({"content": None, "tool_calls": [call]}))
     assert reply.content == (ProviderBlock(provider="openai-chat", kind="teleport", data=call),)
-    body, _ = sent([reply])
+    body, _ = encode_request([reply])
     assert body["messages"][0]["tool_calls"] == [call]
 
 

@@ -22,7 +22,15 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 from tests.tables import each_row
-from tests.unit.adapters.openai_chat.wire import able, adapter, context, losses, reply_of, round_trip, sent
+from tests.unit.adapters.openai_chat.wire import (
+    adapter,
+    adapter_with,
+    context,
+    encode_request,
+    losses,
+    reply_of,
+    round_trip,
+)
 
 CALL_ID = "tu_00000000000000000000000001"
 PNG = MediaSource(kind="base64", data="iVBO")
@@ -32,7 +40,7 @@ USER: dict[str, Any] = {"role": "user", "content": "Hi"}
 def test_a_conversation_is_encoded() -> None:
     """Lone texts are strings, several are parts; calls carry their arguments as text, results are messages."""
     call = ToolUseBlock(id=CALL_ID, name="weather", input={"city": "Zürich"})
-    body, _ = sent(
+    body, _ = encode_request(
         [
             Message.system("Be brief."),
             Message.developer("Really."),
@@ -84,17 +92,17 @@ def test_a_conversation_is_encoded() -> None:
 )
 def test_media_become_parts(block: ContentBlock, part: dict[str, Any]) -> None:
     """Every kind of source that the wire has, and plain text, for which it has none."""
-    body, wire = sent([Message.user([TextBlock(text="Look"), block])])
+    body, wire = encode_request([Message.user([TextBlock(text="Look"), block])])
     assert body["messages"][0]["content"][1] == part
     assert [loss.kind for loss in wire.losses] == [LossKind.FLATTENED] * (part["type"] == "text")
 
 
 def test_audio_goes_to_models_that_take_it() -> None:
-    """The media type becomes the wire's own word; a model that does not hear gets a note instead."""
+    """The media type becomes the wire's own word; a model without audio gets a note instead."""
     sound = AudioBlock(source=MediaSource(kind="base64", data="UklG"), media_type="audio/mpeg")
-    body, _ = sent([Message.user([sound])], adapter("gpt-audio"))
+    body, _ = encode_request([Message.user([sound])], adapter("gpt-audio"))
     assert body["messages"][0]["content"] == [{"type": "input_audio", "input_audio": {"data": "UklG", "format": "mp3"}}]
-    body, wire = sent([Message.user([sound])])
+    body, wire = encode_request([Message.user([sound])])
     assert losses(wire) == [("media", "gpt-4.1 takes no audio")]
     assert "left out" in body["messages"][0]["content"]
 
@@ -113,54 +121,54 @@ def test_audio_goes_to_models_that_take_it() -> None:
     ],
 )  # fmt: skip
 def test_unsupported_content_is_a_named_loss(block: ContentBlock, reason: str) -> None:
-    """Nothing goes missing in silence."""
+    """Nothing is lost silently."""
     role = Role.ASSISTANT if block.type in ("thinking", "provider") else Role.USER
     reply = reply_of("anthropic:claude-opus-5", [TextBlock(text="x"), block])
     message = reply if role is Role.ASSISTANT else Message.user([block])
-    _, wire = sent([message, Message.user("Go on.")])
+    _, wire = encode_request([message, Message.user("Go on.")])
     assert reason in [reply for _, reply in losses(wire)]
 
 
 def test_an_assistants_image_becomes_a_note() -> None:
     """Only users show images on this wire."""
-    body, wire = sent([reply_of("google:gemini", [ImageBlock(source=PNG, media_type="image/png")])])
+    body, wire = encode_request([reply_of("google:gemini", [ImageBlock(source=PNG, media_type="image/png")])])
     assert body["messages"][0]["content"].startswith("[image left out")
     assert losses(wire)[0][0] == "media"
 
 
 def test_an_image_in_an_answer_follows_it() -> None:
-    """A tool's message holds text alone: its image comes right behind, in a user's message."""
+    """A tool's message holds text alone: its image follows directly, in a user message."""
     call = ToolUseBlock(id=CALL_ID, name="shot")
     answer = Message.tool(CALL_ID, [TextBlock(text="Here"), ImageBlock(source=PNG, media_type="image/png")])
-    body, _ = sent([Message.user("Go"), reply_of("openai-chat:gpt-4.1", [call]), answer])
+    body, _ = encode_request([Message.user("Go"), reply_of("openai-chat:gpt-4.1", [call]), answer])
     assert [message["role"] for message in body["messages"]] == ["user", "assistant", "tool", "user"]
     assert body["messages"][2]["content"] == "Here\n[image follows]"
     assert body["messages"][3]["content"][0]["type"] == "image_url"
 
 
 def test_a_failed_answer_keeps_its_text_and_is_a_loss() -> None:
-    """The wire has no flag for it, so each failure is a loss of form."""
+    """The wire has no flag for it, so each failure is a change of form."""
     ids = [CALL_ID, CALL_ID[:-1] + "2"]
     calls = reply_of("openai-chat:gpt-4.1", [ToolUseBlock(id=name, name="f") for name in ids])
     answers = [Message.tool(name, "boom", is_error=True) for name in ids]
-    body, wire = sent([calls, *answers])
+    body, wire = encode_request([calls, *answers])
     assert [message["content"] for message in body["messages"][1:]] == ["boom", "boom"]
     assert losses(wire) == [("flattened", "the wire has no flag for a failed tool")] * 2
 
 
 @pytest.mark.parametrize("free", [True, False])
 def test_malformed_arguments_of_another_model_are_replaced(free: bool) -> None:
-    """An endpoint may take back what its own model wrote; of another model's half call it gets an empty object."""
+    """An endpoint may accept its own model's malformed text; for another model's it gets an empty object."""
     call = ToolUseBlock(id=CALL_ID, name="f", raw_input="{a")
     history = [reply_of("anthropic:claude-opus-5", [call]), Message.tool(CALL_ID, "no")]
-    body, wire = sent(history, adapter("any", free_arguments=free))
+    body, wire = encode_request(history, adapter("any", free_arguments=free))
     assert body["messages"][0]["tool_calls"][0]["function"]["arguments"] == "{}"
     assert [kind for kind, _ in losses(wire)] == ["invalid_input"]
 
 
 def test_a_tool_is_encoded() -> None:
-    """A function, with what the provider's own definition held beyond it."""
-    body, _ = sent([Message.user("Hi")], tools=[ToolDefinition(name="f", description="does f")])
+    """A function, with the further fields of the provider's own definition."""
+    body, _ = encode_request([Message.user("Hi")], tools=[ToolDefinition(name="f", description="does f")])
     assert body["tools"] == [
         {
             "type": "function",
@@ -298,11 +306,11 @@ def test_a_request_is_rewritten_unchanged(body: dict[str, Any]) -> None:
     """Reading a request and writing it again changes nothing, whatever form of the wire it uses."""
     body = {"model": "gpt-4.1", **body}
     chat = adapter()
-    assert round_trip(body, able(chat, **{**dict(chat.capabilities), "supports_video": "native"})) == body
+    assert round_trip(body, adapter_with(chat, **{**dict(chat.capabilities), "supports_video": "native"})) == body
 
 
 def test_a_request_of_a_reasoning_model_is_rewritten_unchanged() -> None:
-    """Even what the model would refuse: it was the caller's own field."""
+    """Even fields that the model would refuse: they are the caller's own."""
     body = {"model": "gpt-5", "messages": [USER], "temperature": 0.5, "stop": ["x"], "reasoning_effort": "low"}
     assert round_trip(body) == body
 
@@ -329,7 +337,7 @@ def test_native_ids_return_to_their_issuer() -> None:
     chat = adapter()
     messages, _, _ = chat.from_wire_request(body, context(chat))
     assert messages[1].tool_uses[0].id.startswith("tu_")
-    assert sent(messages)[0]["messages"] == body["messages"]
+    assert encode_request(messages)[0]["messages"] == body["messages"]
 
 
 def test_a_history_is_a_prefix_of_the_next() -> None:
@@ -341,9 +349,9 @@ def test_a_history_is_a_prefix_of_the_next() -> None:
         Message.tool(CALL_ID, "1"),
         Message.assistant("Done."),
     ]
-    longer = sent(history)[0]["messages"]
-    assert sent(history[:3])[0]["messages"] == longer[:3]
-    assert sent(history[:1])[0]["messages"] == longer[:1]
+    longer = encode_request(history)[0]["messages"]
+    assert encode_request(history[:3])[0]["messages"] == longer[:3]
+    assert encode_request(history[:1])[0]["messages"] == longer[:1]
 
 
 @pytest.mark.parametrize(

@@ -31,13 +31,13 @@ from tests.unit.adapters.openai_chat.wire import (
     DONE,
     adapter,
     context,
+    encode_request,
     handwritten_call,
     handwritten_chunk,
     handwritten_reply,
     read,
-    sent,
     stream,
-    streamed,
+    stream_message,
 )
 
 HANDWRITTEN_CALLS = [
@@ -94,7 +94,7 @@ def test_the_index_of_parallel_calls_never_goes_down(order: list[int]) -> None:
     assert indices == sorted(indices)
     ends = [event for event in events if isinstance(event, ToolUseEnd)]
     assert [end.final_input for end in ends] == [{"a": 1}] * 3
-    assert sorted(calls(streamed([*chunks, handwritten_chunk({}, "tool_calls"), DONE]))) == [
+    assert sorted(calls(stream_message([*chunks, handwritten_chunk({}, "tool_calls"), DONE]))) == [
         (f"tool_{number}", {"a": 1}, None) for number in range(3)
     ]
 
@@ -107,9 +107,9 @@ def test_a_stream_and_its_whole_reply_agree() -> None:
     ]}  # fmt: skip
     usage = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}
     whole = read(handwritten_reply(message, "tool_calls", usage=usage))
-    piecemeal = streamed(HANDWRITTEN_CALLS)
+    piecemeal = stream_message(HANDWRITTEN_CALLS)
     assert piecemeal == whole
-    assert sent([piecemeal])[0] == sent([whole])[0]
+    assert encode_request([piecemeal])[0] == encode_request([whole])[0]
 
 
 HANDWRITTEN_DELTAS: list[tuple[str, list[dict[str, Any]], list[tuple[str, dict[str, Any], str | None]]]] = [
@@ -181,7 +181,7 @@ def test_calls_are_assembled_from_any_shape_of_delta(
 
 @pytest.mark.parametrize(("arguments", "kept"), [('{"a":', '{"a":'), ("", "")])
 def test_a_truncated_call_never_ends(arguments: str, kept: str) -> None:
-    """Neither half an object nor nothing at all is taken for the input of a call that the limit broke off."""
+    """If the limit cut the call, neither half an object nor an empty text becomes its input."""
     events = stream(
         [handwritten_chunk(handwritten_call(arguments, id="c", name="f")), handwritten_chunk({}, "length"), DONE]
     )
@@ -193,7 +193,7 @@ def test_a_truncated_call_never_ends(arguments: str, kept: str) -> None:
 
 
 def test_blocks_are_in_order_of_arrival() -> None:
-    """What is said after something else is a block of its own, so indexes never go back."""
+    """Text after another kind of block is a new block, so indexes never decrease."""
     events = stream(
         [
             handwritten_chunk({"content": "", "reasoning": "a"}),
@@ -214,18 +214,18 @@ def test_blocks_are_in_order_of_arrival() -> None:
 
 
 def test_reasoning_under_two_names_counts_once() -> None:
-    """The same thought twice is not thought twice."""
+    """A reply with the same text under both names has it once."""
     both = {"reasoning": "Hm", "reasoning_content": "Hm", "content": None}
-    message = streamed(
+    message = stream_message(
         [handwritten_chunk(both), handwritten_chunk({"content": "Hi"}), handwritten_chunk({}, "stop"), DONE]
     )
     assert (message.thinking, message.text) == ("Hm", "Hi")
 
 
 def test_unknown_fields_are_collected() -> None:
-    """Strings join, lists grow, of anything else the last value stands; a further choice is kept aside."""
+    """Strings join, lists grow, other values are replaced; a further choice is kept separately."""
     deltas: list[dict[str, Any]] = [{"poem": "a", "marks": [1], "mood": 1}, {"poem": "b", "marks": [2], "mood": 2}]
-    message = streamed(
+    message = stream_message(
         [
             *(handwritten_chunk(delta, obfuscation="xyz") for delta in deltas),
             handwritten_chunk({"content": "other"}, "stop", index=1),
@@ -242,23 +242,23 @@ def test_unknown_fields_are_collected() -> None:
 
 
 def test_logprobs_are_collected() -> None:
-    """Tokens of all chunks stand in one list."""
+    """The tokens of all chunks are in one list."""
     choices = [
         {"delta": {"content": token}, "logprobs": {"content": [{"token": token}], "refusal": None}} for token in "ab"
     ]
     chunks = [b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n" for choice in choices]
-    raw = streamed([*chunks, handwritten_chunk({}, "stop"), DONE]).metadata.provider_raw
+    raw = stream_message([*chunks, handwritten_chunk({}, "stop"), DONE]).metadata.provider_raw
     assert raw is not None
     assert raw["choice"]["logprobs"] == {"content": [{"token": "a"}, {"token": "b"}]}
 
 
 def test_a_refusal_streams_as_text() -> None:
-    """It is said, it is the reason to stop, and it goes back as a refusal."""
-    message = streamed(
+    """It is text, it is the stop reason, and it is sent back as a refusal."""
+    message = stream_message(
         [handwritten_chunk({"refusal": "N"}), handwritten_chunk({"refusal": "o."}), handwritten_chunk({}, "stop"), DONE]
     )
     assert (message.text, message.stop_reason) == ("No.", StopReason.REFUSAL)
-    assert sent([message])[0]["messages"] == [{"role": "assistant", "content": None, "refusal": "No."}]
+    assert encode_request([message])[0]["messages"] == [{"role": "assistant", "content": None, "refusal": "No."}]
 
 
 def test_generated_audio_is_collected() -> None:
@@ -268,7 +268,7 @@ def test_generated_audio_is_collected() -> None:
         {"audio": {"data": "QU", "transcript": "He"}},
         {"audio": {"data": "JD", "transcript": "y"}},
     ]
-    message = streamed([*map(handwritten_chunk, deltas), handwritten_chunk({}, "stop"), DONE])
+    message = stream_message([*map(handwritten_chunk, deltas), handwritten_chunk({}, "stop"), DONE])
     (block,) = message.content
     assert isinstance(block, AudioBlock)
     assert (block.source.data, block.transcript) == ("QUJD", "Hey")
@@ -278,7 +278,7 @@ def test_generated_audio_is_collected() -> None:
     "places", [[1], [0, 1, 2], [2, 2]], ids=["with the content", "in every chunk", "twice at the end"]
 )
 def test_the_last_usage_counts(places: list[int]) -> None:
-    """The last counts stand; the same counts again are no news."""
+    """The last counts apply; repeated counts cause no event."""
     usage = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}
     deltas: list[tuple[Any, str | None]] = [({"content": "H"}, None), ({"content": "i"}, "stop"), (None, None)]
     given: list[dict[str, Any]] = [{"usage": usage} if place in places else {} for place in range(3)]
@@ -295,7 +295,7 @@ def test_the_last_usage_counts(places: list[int]) -> None:
 
 def test_a_stream_without_usage_has_none() -> None:
     """Unknown is None, never 0."""
-    assert streamed([handwritten_chunk({"content": "Hi"}, "stop"), DONE]).usage is None
+    assert stream_message([handwritten_chunk({"content": "Hi"}, "stop"), DONE]).usage is None
 
 
 def test_a_finish_reason_sent_twice_ends_once() -> None:
@@ -316,7 +316,7 @@ def test_a_finish_reason_sent_twice_ends_once() -> None:
     "ending", [[], [b": ping\n\n"], [handwritten_chunk({}, "stop")]], ids=["cut", "ping", "no marker"]
 )
 def test_without_done_a_stream_is_truncated(ending: list[bytes]) -> None:
-    """OpenAI always sends [DONE]: whatever ends without it lacks something."""
+    """OpenAI always sends [DONE]: a stream without it is incomplete."""
     events = stream([handwritten_chunk({"content": "Hi"}), *ending])
     last = events[-1]
     assert isinstance(last, ErrorEvent)
@@ -326,7 +326,7 @@ def test_without_done_a_stream_is_truncated(ending: list[bytes]) -> None:
 
 
 def test_a_marker_without_a_choice_is_no_reply() -> None:
-    """A stream in which no choice ever spoke or stopped is not an empty answer."""
+    """A stream without content and finish reason is not an empty answer."""
     (event,) = stream([handwritten_chunk(), DONE])
     assert isinstance(event, ErrorEvent)
     assert isinstance(event.error, StreamTruncatedError)
@@ -334,13 +334,13 @@ def test_a_marker_without_a_choice_is_no_reply() -> None:
 
 
 def test_a_missing_finish_reason_is_accepted_with_a_marker() -> None:
-    """The marker alone ends what was said, calls included."""
+    """The marker alone completes the reply, calls included."""
     events = stream([handwritten_chunk(handwritten_call("{}", id="c", name="f")), DONE])
     assert kinds(events)[-2:] == ["tool_use_end", "message_complete"]
 
 
 def test_a_truncated_call_keeps_its_text() -> None:
-    """A partial message runs nothing: the arguments so far are raw_input, even where they happen to parse."""
+    """A partial message runs nothing: the arguments so far are raw_input, even if they happen to parse."""
     events = stream([handwritten_chunk(handwritten_call('{"a":1}', id="c", name="f"))])
     last = events[-1]
     assert isinstance(last, ErrorEvent)
@@ -363,7 +363,7 @@ HANDWRITTEN_ERRORS: list[tuple[dict[str, Any], type[ProviderError]]] = [
 
 @pytest.mark.parametrize(("frame", "kind"), HANDWRITTEN_ERRORS)
 def test_an_error_frame_ends_the_stream(frame: dict[str, Any], kind: type[ProviderError]) -> None:
-    """Errors under status 200 are those of the same meaning by HTTP, with what was said before them."""
+    """Errors under status 200 have the class that they have by HTTP, and the partial message."""
     events = stream([handwritten_chunk({"content": "Hi"}), b"data: " + json.dumps(frame).encode() + b"\n\n", DONE])
     last = events[-1]
     assert isinstance(last, ErrorEvent)
@@ -373,7 +373,7 @@ def test_an_error_frame_ends_the_stream(frame: dict[str, Any], kind: type[Provid
 
 
 def test_a_frame_named_error_is_an_error() -> None:
-    """A frame that is called an error is none of the reply, whatever its fields."""
+    """A frame with the event name error is an error, whatever its fields."""
     events = stream([b'event: error\ndata: {"message":"x","type":"overloaded_error"}\n\n'])
     (last,) = events
     assert isinstance(last, ErrorEvent)
@@ -390,14 +390,14 @@ def test_a_frame_named_error_is_an_error() -> None:
     ],
 )
 def test_malformed_frames_are_a_typed_error(frame: bytes) -> None:
-    """What no server should send is a MalformedReplyError, not a bare exception."""
+    """Invalid data is a MalformedReplyError, not a bare exception."""
     last = stream([handwritten_chunk({"content": "Hi"}), frame, DONE])[-1]
     assert isinstance(last, ErrorEvent)
     assert isinstance(last.error, MalformedReplyError)
 
 
 def test_arguments_after_the_end_are_ignored() -> None:
-    """A call that was handed out as finished cannot change."""
+    """A call that was reported as finished cannot change."""
     call = handwritten_call("{}", id="c", name="f")
     events = stream([handwritten_chunk(call, "tool_calls"), handwritten_chunk(handwritten_call("{}")), DONE])
     last = events[-1]
@@ -419,13 +419,13 @@ def test_a_stream_cut_anywhere_is_never_a_success(data: st.DataObject) -> None:
 
 
 def test_comments_and_blank_data_are_ignored() -> None:
-    """Keep-alives in all their forms say nothing."""
+    """Keep-alives in all their forms have no effect."""
     noise = [b": OPENROUTER PROCESSING\n\n", b"data:\n\n", b"\n\n", handwritten_chunk()]
-    assert streamed([*noise, handwritten_chunk({"content": "Hi"}, "stop"), *noise, DONE], adapter()).text == "Hi"
+    assert stream_message([*noise, handwritten_chunk({"content": "Hi"}, "stop"), *noise, DONE], adapter()).text == "Hi"
 
 
 def test_parts_of_any_kind_stream() -> None:
-    """Texts in parts join, an unknown part stands whole in its place, other fields of a call are kept."""
+    """Texts in parts join, an unknown part is kept whole in its place, other fields of a call are kept."""
     smell = {"type": "smell", "smell": {"of": "tea"}}
     call = handwritten_call(None, id="c", name="f")
     call["tool_calls"][0]["extra_content"] = {"signature": "s"}
@@ -446,19 +446,19 @@ def test_parts_of_any_kind_stream() -> None:
     assert isinstance(used, ToolUseBlock)
     assert used.input == {"a": 1}
     assert [event.partial_json for event in events if isinstance(event, ToolUseInputDelta)] == ['{"a":1}']
-    message = sent([last.message])[0]["messages"][0]
+    message = encode_request([last.message])[0]["messages"][0]
     assert message["content"] == [{"type": "text", "text": "ab"}, smell]
     assert message["tool_calls"][0]["extra_content"] == {"signature": "s"}
 
 
 def test_a_stream_of_nothing_but_usage_still_starts() -> None:
-    """Counts may come before the first choice, as they do where a filter looks first."""
+    """Counts may come before the first choice, for example from a content filter."""
     events = stream([handwritten_chunk(usage={"prompt_tokens": 1}), handwritten_chunk({"content": "Hi"}, "stop"), DONE])
     assert kinds(events) == ["message_start", "usage_update", "text_delta", "message_complete"]
 
 
 def test_a_cancelled_stream_keeps_its_content() -> None:
-    """The caller's own cancellation is no error of the provider's."""
+    """The caller's cancellation is not an error of the provider."""
     chat = adapter()
     decoder = chat.decoder(context(chat))
     decoder.feed(handwritten_chunk({"content": "Hi"}))

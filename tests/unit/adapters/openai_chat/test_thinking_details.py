@@ -10,17 +10,17 @@ from dragoman.canonical.message import Message
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from tests.unit.adapters.openai_chat.wire import (
     DONE,
-    able,
     adapter,
+    adapter_with,
+    encode_request,
     handwritten_chunk,
     handwritten_reply,
     losses,
     read,
     reply_of,
     round_trip,
-    sent,
     stream,
-    streamed,
+    stream_message,
 )
 
 TEXT = {"type": "reasoning.text", "text": "Hm", "signature": "s1", "format": "f", "index": 0}
@@ -29,21 +29,21 @@ SEALED = {"type": "reasoning.encrypted", "data": "x", "id": "rs_1", "format": "f
 OTHER = {"type": "reasoning.server_tool_call", "name": "search", "index": 2}
 
 
-def detailed(reads: str = "other:*") -> ChatAdapter:
+def details_reply(reads: str = "other:*") -> ChatAdapter:
     chat = adapter("any", reasoning_details=True, reasoning_replay="always", reasoning_fields=("reasoning",))
-    return able(chat, supports_prefill="native", thinking_policy={"reads_from": [reads], "own_unsigned": True})
+    return adapter_with(chat, supports_prefill="native", thinking_policy={"reads_from": [reads], "own_unsigned": True})
 
 
 def assistant(chat: ChatAdapter, message: Message) -> dict[str, Any]:
-    found: dict[str, Any] = sent([message], chat)[0]["messages"][0]
+    found: dict[str, Any] = encode_request([message], chat)[0]["messages"][0]
     return found
 
 
 def test_details_become_blocks() -> None:
-    """A text with its signature, a summary, a sealed one, and kinds that are not known yet; the plain text repeats."""
+    """A text with its signature, a summary, an encrypted one, and unknown kinds; the plain text repeats them."""
     details = [TEXT, SUMMARY, SEALED, OTHER]
     message = read(
-        handwritten_reply({"content": "Hi", "reasoning": "HmIn short", "reasoning_details": details}), detailed()
+        handwritten_reply({"content": "Hi", "reasoning": "HmIn short", "reasoning_details": details}), details_reply()
     )
     assert message.content == (
         ThinkingBlock(text="Hm", signature="s1"),
@@ -52,14 +52,16 @@ def test_details_become_blocks() -> None:
         ProviderBlock(provider="other", kind="reasoning.server_tool_call", data=OTHER),
         TextBlock(text="Hi"),
     )
-    assert assistant(detailed(), message) == {"role": "assistant", "content": "Hi", "reasoning_details": details}
+    assert assistant(details_reply(), message) == {"role": "assistant", "content": "Hi", "reasoning_details": details}
 
 
 def test_encrypted_details_keep_the_plain_text() -> None:
-    """Where no detail can be read, the plain text says something of its own."""
-    message = read(handwritten_reply({"content": "Hi", "reasoning": "Hm", "reasoning_details": [SEALED]}), detailed())
+    """If no detail is readable, the plain text is kept as separate content."""
+    message = read(
+        handwritten_reply({"content": "Hi", "reasoning": "Hm", "reasoning_details": [SEALED]}), details_reply()
+    )
     assert [block.type for block in message.content] == ["thinking", "redacted_thinking", "text"]
-    assert assistant(detailed(), message) == {
+    assert assistant(details_reply(), message) == {
         "role": "assistant",
         "content": "Hi",
         "reasoning": "Hm",
@@ -68,7 +70,7 @@ def test_encrypted_details_keep_the_plain_text() -> None:
 
 
 def test_streamed_details_are_assembled() -> None:
-    """Fragments of a kind and place are one detail, up to its signature; sealed ones come whole."""
+    """Fragments of one kind and index are one detail, up to its signature; encrypted ones come whole."""
 
     def chunk(*details: dict[str, Any]) -> bytes:
         text = "".join(detail.get("text") or "" for detail in details)
@@ -86,7 +88,7 @@ def test_streamed_details_are_assembled() -> None:
         handwritten_chunk({"content": "Hi"}, "stop"),
         DONE,
     ]
-    events = [event for event in stream(chunks, detailed()) if isinstance(event, ThinkingDelta)]
+    events = [event for event in stream(chunks, details_reply()) if isinstance(event, ThinkingDelta)]
     assert [(event.content_block_index, event.text, event.signature) for event in events] == [
         (0, "H", None),
         (0, "m", None),
@@ -94,35 +96,35 @@ def test_streamed_details_are_assembled() -> None:
         (1, "So", None),
     ]
     details = [TEXT, fragment(text="So"), SEALED, {**SEALED, "data": "y"}]
-    message = streamed(chunks, detailed())
-    assert assistant(detailed(), message) == {"role": "assistant", "content": "Hi", "reasoning_details": details}
-    assert message == read(handwritten_reply({"content": "Hi", "reasoning_details": details}), detailed())
+    message = stream_message(chunks, details_reply())
+    assert assistant(details_reply(), message) == {"role": "assistant", "content": "Hi", "reasoning_details": details}
+    assert message == read(handwritten_reply({"content": "Hi", "reasoning_details": details}), details_reply())
 
 
 @pytest.mark.parametrize("plain", [{}, {"reasoning": "Hm"}])
 def test_requests_keep_their_details(plain: dict[str, Any]) -> None:
-    """A recorded history goes back as it was, with or without the plain text beside its details."""
+    """A recorded history is sent back unchanged, with or without the plain text next to its details."""
     reply = {"role": "assistant", "content": "Hi", **plain, "reasoning_details": [TEXT, SEALED]}
     body = {"model": "any", "messages": [{"role": "user", "content": "?"}, reply, {"role": "user", "content": "!"}]}
-    assert round_trip(body, detailed()) == body
+    assert round_trip(body, details_reply()) == body
 
 
 @pytest.mark.parametrize("plain", [{}, {"reasoning": "Hm"}])
 def test_another_family_gets_no_details(plain: dict[str, Any]) -> None:
-    """The same provider with another model behind it gets no detail, nor the plain text, and the loss is named."""
-    chat = detailed("other:elsewhere*")
+    """The same provider with another model behind it gets no detail, nor the plain text, which is a loss."""
+    chat = details_reply("other:elsewhere*")
     reply = {"role": "assistant", "content": "Hi", **plain, "reasoning_details": [TEXT, SEALED]}
     body = {"model": "any", "messages": [reply]}
     assert round_trip(body, chat)["messages"] == [{"role": "assistant", "content": "Hi"}]
     message = read(handwritten_reply({"content": "Hi", **plain, "reasoning_details": [TEXT, SEALED]}), chat)
-    _, wire = sent([message], chat)
+    _, wire = encode_request([message], chat)
     assert [kind for kind, _ in losses(wire)] == ["thinking", "thinking"]
 
 
 def test_signed_thinking_becomes_a_detail() -> None:
-    """Thinking that no reply of this wire noted is written where its signature has a place."""
+    """Thinking from another wire becomes a detail if details can hold its signature."""
     message = reply_of("other:any", [ThinkingBlock(text="Hm", signature="s1"), ThinkingBlock(text="So")])
-    assert assistant(detailed(), message) == {
+    assert assistant(details_reply(), message) == {
         "role": "assistant",
         "content": "",
         "reasoning_details": [{"type": "reasoning.text", "text": "Hm", "signature": "s1"}],
@@ -131,14 +133,14 @@ def test_signed_thinking_becomes_a_detail() -> None:
 
 
 def test_endpoints_without_details_ignore_them() -> None:
-    """An endpoint without them may use the name for something else; what is sealed has no place there."""
-    plain = able(
+    """An endpoint without details may use the name for something else; encrypted thinking is a loss there."""
+    plain = adapter_with(
         adapter("any", reasoning_replay="always"),
         supports_prefill="native",
         thinking_policy={"reads_from": ["other:*"]},
     )
     message = read(handwritten_reply({"content": "Hi", "reasoning_details": [{"of": "its own"}]}), plain)
     assert message.content == (TextBlock(text="Hi"),)
-    body, wire = sent([reply_of("other:any", [RedactedThinkingBlock(data="x"), TextBlock(text="Hi")])], plain)
+    body, wire = encode_request([reply_of("other:any", [RedactedThinkingBlock(data="x"), TextBlock(text="Hi")])], plain)
     assert body["messages"] == [{"role": "assistant", "content": "Hi"}]
     assert [kind for kind, _ in losses(wire)] == ["thinking"]

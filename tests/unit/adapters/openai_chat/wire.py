@@ -1,4 +1,4 @@
-"""Short hands for the tests: an adapter in any dialect, hand-written replies, streams and requests."""
+"""Shortcuts for the tests: an adapter in any dialect, hand-written replies, streams and requests."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,8 +29,8 @@ def adapter(model: str = "gpt-4.1", **fields: Any) -> ChatAdapter:
     return found
 
 
-def able(chat: ChatAdapter, **abilities: Any) -> ChatAdapter:
-    """The same adapter for a model with these abilities, whatever its table says."""
+def adapter_with(chat: ChatAdapter, **abilities: Any) -> ChatAdapter:
+    """The same adapter for a model with these abilities, whatever its table declares."""
     kind = type("AbleAdapter", (type(chat),), {"models": ModelTable({"default": abilities})})
     found: ChatAdapter = kind(chat.model)
     return found
@@ -84,13 +84,13 @@ def stream(chunks: Iterable[bytes], chat: Adapter | None = None) -> list[StreamE
     return list(chat.iter_stream(chunks, context(chat)))
 
 
-def streamed(chunks: Iterable[bytes], chat: Adapter | None = None) -> Message:
+def stream_message(chunks: Iterable[bytes], chat: Adapter | None = None) -> Message:
     last = stream(chunks, chat)[-1]
     assert isinstance(last, MessageComplete), last
     return last.message
 
 
-def sent(
+def encode_request(
     messages: Sequence[Message],
     chat: Adapter | None = None,
     tools: Sequence[ToolDefinition] = (),

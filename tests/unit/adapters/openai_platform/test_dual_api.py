@@ -1,4 +1,4 @@
-"""Endpoints with both of OpenAI's APIs: what arrives tells which, and a conversation stays in the one it was had in."""
+"""Endpoints with both of OpenAI's APIs: the shape of the data shows which one, and a conversation stays in its API."""
 
 import json
 from typing import Any
@@ -16,13 +16,13 @@ from tests.unit.adapters.compatible.test_endpoint_row import adapter
 from tests.unit.adapters.openai_chat.wire import (
     DONE,
     context,
+    encode_request,
     handwritten_chunk,
     handwritten_reply,
     losses,
     read,
     reply_of,
     round_trip,
-    sent,
     stream,
 )
 
@@ -75,43 +75,45 @@ def test_replies_of_either_api_are_read(both: Adapter) -> None:
 
 @pytest.mark.parametrize(("both", "path"), [(GROK, "/responses"), (DEEPSEEK, "/chat/completions")])
 def test_a_conversation_starts_in_the_first_api(both: Adapter, path: str) -> None:
-    """And goes on in the one that it was had in, also where that is the other."""
+    """It continues in its API, also if that is the second one."""
     begun = [Message.user("Hi")]
-    assert sent(begun, both)[1].path == path
-    assert sent([*begun, read(RESPONSE, both), Message.user("?")], both)[1].path == "/responses"
+    assert encode_request(begun, both)[1].path == path
+    assert encode_request([*begun, read(RESPONSE, both), Message.user("?")], both)[1].path == "/responses"
     chatted = [*begun, read(handwritten_reply({"content": "Hi"}), both), Message.user("?")]
-    assert sent(chatted, both)[1].path == "/chat/completions"
+    assert encode_request(chatted, both)[1].path == "/chat/completions"
 
 
 def test_streamed_replies_keep_their_api() -> None:
-    """Also the part of one that broke off."""
+    """Also the partial message of a broken one."""
     for chunks, path in ((RESPONSE_STREAM, "/responses"), (CHAT_STREAM, "/chat/completions")):
         whole, cut = stream(chunks, DEEPSEEK)[-1], stream(chunks[:-1], DEEPSEEK)[-1]
         assert isinstance(whole, MessageComplete)
         assert isinstance(cut, ErrorEvent)
         assert cut.partial is not None
         for message in (whole.message, cut.partial):
-            assert sent([Message.user("Hi"), message, Message.user("?")], DEEPSEEK)[1].path == path
+            assert encode_request([Message.user("Hi"), message, Message.user("?")], DEEPSEEK)[1].path == path
 
 
 def test_native_items_go_back_in_their_api() -> None:
-    """Reasoning and the provider's own calls as they came."""
-    body, wire = sent([Message.user("Hi"), read(RESPONSE, GROK), Message.user("?")], GROK)
+    """Reasoning and the provider's own calls unchanged."""
+    body, wire = encode_request([Message.user("Hi"), read(RESPONSE, GROK), Message.user("?")], GROK)
     assert body["input"][1:3] == [THOUGHT, SEARCH]
     assert not wire.losses
 
 
 def test_native_items_of_the_other_api_are_losses() -> None:
-    """Where a history was had in both, the earliest message decides, and native items of the other stay behind."""
+    """If a history comes from both, the earliest message decides, and native items of the other API are lost."""
     chatted = read(handwritten_reply({"content": "Hi"}), GROK)
-    body, wire = sent([Message.user("?"), chatted, Message.user("!"), read(RESPONSE, GROK), Message.user("?")], GROK)
+    body, wire = encode_request(
+        [Message.user("?"), chatted, Message.user("!"), read(RESPONSE, GROK), Message.user("?")], GROK
+    )
     assert wire.path == "/chat/completions"
     assert body["messages"][3] == {"role": "assistant", "content": "Hi"}
     assert ("native_block", "the web_search_call of xai's other API means nothing elsewhere") in losses(wire)
 
 
 def test_requests_of_either_api_are_rewritten() -> None:
-    """As they were, under whichever path."""
+    """Unchanged, under the path of their API."""
     chat = {"model": "grok-4.5", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5}
     responses = {"model": "grok-4.5", "input": [{"role": "user", "content": "Hi"}], "store": False}
     stored = {"model": "grok-4.5", "input": [], "previous_response_id": "resp_1"}
@@ -121,13 +123,13 @@ def test_requests_of_either_api_are_rewritten() -> None:
 
 
 def test_stored_state_belongs_to_one_api() -> None:
-    """Going on from a stored response is a matter of the Responses API."""
+    """Only the Responses API can continue a stored response."""
     extra = {"deepseek": {"previous_response_id": "resp_1"}}
-    assert sent([Message.user("Hi")], DEEPSEEK, extra=extra)[1].path == "/responses"
+    assert encode_request([Message.user("Hi")], DEEPSEEK, extra=extra)[1].path == "/responses"
 
 
 def test_errors_are_the_same_in_both_apis() -> None:
-    """By status, by the first frame of a stream, and where the body is nothing at all."""
+    """By status, by the first frame of a stream, and with an empty body."""
     error = {"error": {"message": "The server had an error", "type": "server_error", "code": None}}
     last = stream([b"data: " + json.dumps(error).encode() + b"\n\n"], GROK)[-1]
     assert isinstance(last, ErrorEvent)
@@ -144,14 +146,14 @@ def test_errors_are_the_same_in_both_apis() -> None:
 
 
 def test_an_empty_stream_is_truncated() -> None:
-    """Whichever API it would have been."""
+    """In both APIs."""
     last = stream([], GROK)[-1]
     assert isinstance(last, ErrorEvent)
     assert type(last.error).__name__ == "StreamTruncatedError"
 
 
 def test_capabilities_are_those_of_the_first_api() -> None:
-    """Which a new conversation begins in."""
+    """A new conversation begins in it."""
     assert GROK.capabilities.thinking_policy.own_unsigned
     assert GROK.capabilities.supports_developer_role
     assert repr(OpenRouterAdapter("a/b")) == "OpenRouterAdapter('openrouter:a/b')"
@@ -161,13 +163,13 @@ def test_foreign_replies_are_sent_in_the_first_api() -> None:
     """A history of another provider decides nothing."""
     other = reply_of("openai:gpt-5", [ThinkingBlock(text="Hm"), TextBlock(text="Hi")])
     block = ProviderBlock(provider="openai", kind="web_search_call", data=SEARCH)
-    body, wire = sent([Message.user("?"), other, reply_of("openai:gpt-5", [block]), Message.user("!")], GROK)
+    body, wire = encode_request([Message.user("?"), other, reply_of("openai:gpt-5", [block]), Message.user("!")], GROK)
     assert wire.path == "/responses"
     assert "web_search_call" not in json.dumps(body)
 
 
 def test_cached_items_of_one_api_are_not_sent_in_the_other() -> None:
-    """A session that moves to the other API writes its whole history anew: its items are of another form there."""
+    """A session that moves to the other API encodes its whole history again: items have another form there."""
     earlier = [Message.user("?"), reply_of("openai:gpt-5", [TextBlock(text="Hi")]), Message.user("!")]
     in_chat = read(handwritten_reply({"content": "Hi"}), GROK)
     session = context(GROK)

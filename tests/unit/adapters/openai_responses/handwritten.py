@@ -69,19 +69,19 @@ handwritten_whole: list[Event] = [
     event("function_call_arguments.delta", 3, item_id="fc_1", delta='"Paris"}'),
     event("function_call_arguments.done", 3, item_id="fc_1", arguments=CALL["arguments"]),
     done(3, CALL),
-    completed([{**REASONING, "encrypted_content": "gAAA-anew"}, SEARCH, MESSAGE, CALL], usage=USAGE),
+    completed([{**REASONING, "encrypted_content": "gAAA-final"}, SEARCH, MESSAGE, CALL], usage=USAGE),
 ]
-"""Every kind of block, as the provider streams it; the final object encrypts the reasoning anew."""
+"""Every kind of block, as the provider streams it; the final object has another encryption of the reasoning."""
 
 _SECOND: Item = {**CALL, "id": "fc_2", "call_id": "call_2", "arguments": '{"city":"Rome"}'}
-_OPEN: Item = {
+_LLAMA_REASONING: Item = {
     "id": "rs_1",
     "type": "reasoning",
     "summary": [],
     "content": [{"type": "reasoning_text", "text": "Hm."}],
     "encrypted_content": "",
 }
-_SAID: Item = {
+_LLAMA_MESSAGE: Item = {
     "id": "msg_1",
     "type": "message",
     "role": "assistant",
@@ -91,9 +91,9 @@ _SAID: Item = {
 
 handwritten_llama: list[Event] = [
     {"type": "response.created", "response": {"id": "resp_1", "object": "response", "status": "in_progress"}},
-    {"type": "response.output_item.added", "item": {**_OPEN, "content": []}},
+    {"type": "response.output_item.added", "item": {**_LLAMA_REASONING, "content": []}},
     {"type": "response.reasoning_text.delta", "item_id": "rs_1", "delta": "Hm."},
-    {"type": "response.output_item.added", "item": {**_SAID, "content": []}},
+    {"type": "response.output_item.added", "item": {**_LLAMA_MESSAGE, "content": []}},
     {
         "type": "response.content_part.added",
         "item_id": "msg_1",
@@ -104,12 +104,16 @@ handwritten_llama: list[Event] = [
     {"type": "response.function_call_arguments.delta", "item_id": "fc_1", "delta": CALL["arguments"]},
     {"type": "response.output_item.added", "item": {**_SECOND, "arguments": ""}},
     {"type": "response.function_call_arguments.delta", "item_id": "fc_2", "delta": _SECOND["arguments"]},
-    {"type": "response.output_item.done", "item": _OPEN},
+    {"type": "response.output_item.done", "item": _LLAMA_REASONING},
     {"type": "response.output_text.done", "item_id": "msg_1", "text": "Hello"},
-    {"type": "response.output_item.done", "item": _SAID},
+    {"type": "response.output_item.done", "item": _LLAMA_MESSAGE},
     {"type": "response.output_item.done", "item": CALL},
     {"type": "response.output_item.done", "item": _SECOND},
-    {"type": "response.completed", "response": response([_OPEN, _SAID, CALL, _SECOND]), "timings": {}},
+    {
+        "type": "response.completed",
+        "response": response([_LLAMA_REASONING, _LLAMA_MESSAGE, CALL, _SECOND]),
+        "timings": {},
+    },
 ]
 """llama.cpp's dialect: no indexes, and all items are done only at the end."""
 
@@ -117,11 +121,15 @@ handwritten_nameless: list[Event] = [
     {key: value for key, value in event.items() if key != "item_id"}
     | ({"item": {k: v for k, v in event["item"].items() if k != "id"}} if "item" in event else {})
     for event in handwritten_llama[:-1]
-] + [completed([{k: v for k, v in item.items() if k != "id"} for item in (_OPEN, _SAID, CALL, _SECOND)])]
-"""The same without any ids: what belongs to what follows from kinds and order alone."""
+] + [
+    completed(
+        [{k: v for k, v in item.items() if k != "id"} for item in (_LLAMA_REASONING, _LLAMA_MESSAGE, CALL, _SECOND)]
+    )
+]
+"""The same without ids: only kinds and order connect the events."""
 
 handwritten_only_the_end: list[Event] = [completed([REASONING, MESSAGE, CALL], model=MODEL)]
-"""Nothing but the terminal event."""
+"""Only the terminal event."""
 
 handwritten_only_whole_items: list[Event] = [
     STARTED,

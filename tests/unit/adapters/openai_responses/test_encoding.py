@@ -1,4 +1,4 @@
-"""Canonical to wire: what a conversation that this provider never saw becomes."""
+"""Canonical to wire: the encoding of foreign conversations."""
 
 from itertools import pairwise
 
@@ -63,7 +63,7 @@ SYSTEMS: list[tuple[list[Message], str | None, list[Item]]] = [
 def test_the_first_system_message_becomes_instructions(
     messages: list[Message], instructions: str | None, items: list[Item]
 ) -> None:
-    """Where it is one text and not all there is; every other one is an item in its place."""
+    """If it is one text and other messages follow; every other system message is an item in its place."""
     body, losses = body_of(messages)
     assert (body.get("instructions"), body["input"], losses) == (instructions, items, ())
 
@@ -135,7 +135,7 @@ def test_unsupported_media_are_losses() -> None:
 
 
 def test_an_assistants_texts_are_messages_before_its_calls() -> None:
-    """Foreign ids become legal ones, the same for call and result; foreign thinking stays behind."""
+    """Foreign ids become legal ones, the same for call and result; foreign thinking is left out."""
     messages = [
         HI,
         foreign(
@@ -162,7 +162,7 @@ def test_an_assistants_texts_are_messages_before_its_calls() -> None:
 
 
 def test_citations_return_to_their_issuer_only() -> None:
-    """Output parts, which alone hold annotations, need the id of an item: a text of others is a string."""
+    """Only output parts hold annotations, and they need an item id: foreign text is a string."""
     own = Citation(kind="url_citation", url="https://a.test", data={"type": "url_citation", "url": "https://a.test"})
     other = Citation(kind="char_location", data={"type": "char_location"})
     body, losses = body_of([HI, foreign(TextBlock(text="A", citations=(own, other)))])
@@ -171,7 +171,7 @@ def test_citations_return_to_their_issuer_only() -> None:
 
 
 def test_malformed_arguments_are_a_loss() -> None:
-    """A half call of another provider is sent without arguments; a critical one is not sent at all."""
+    """An incomplete call of another provider is sent without arguments; a critical one is not sent at all."""
     call = ToolUseBlock(id=CALL, name="look", raw_input='{"at":')
     body, losses = body_of([HI, foreign(call), Message.tool(CALL, "no")])
     assert body["input"][1]["arguments"] == "{}"
@@ -182,7 +182,7 @@ def test_malformed_arguments_are_a_loss() -> None:
 
 
 def test_a_tool_failure_is_a_loss() -> None:
-    """The wire has no flag for it; an answer that we made ourselves says so in words."""
+    """The wire has no flag for it. The text of an interrupted result says that it was interrupted."""
     failed = Message.tool(CALL, "no such file", is_error=True)
     body, losses = body_of([HI, foreign(ToolUseBlock(id=CALL, name="look")), failed])
     assert body["input"][2]["output"] == "no such file"
@@ -212,13 +212,13 @@ TOOLS: list[tuple[ToolDefinition, Item]] = [
 
 @pytest.mark.parametrize(("definition", "native"), TOOLS)
 def test_tools_are_flat_and_not_strict(definition: ToolDefinition, native: Item) -> None:
-    """Left out, strict would be tried, and optional arguments would become required."""
+    """Without the field, the provider would try strict mode, and optional arguments would become required."""
     body, _ = body_of([HI], [definition])
     assert body["tools"] == [native]
 
 
 def test_a_native_tool_of_another_provider_is_a_loss() -> None:
-    """It is named, and the field is left out."""
+    """The field is left out."""
     body, losses = body_of([HI], [ToolDefinition(name="web", provider_raw={"by": "anthropic", "native": {}})])
     assert "tools" not in body
     assert losses == (LossKind.TOOLS,)
@@ -237,7 +237,7 @@ def histories() -> list[list[Message]]:
 
 @pytest.mark.parametrize("history", histories())
 def test_a_longer_history_only_adds_items(history: list[Message]) -> None:
-    """The prefix law: what was sent is not changed by what is said later, wherever a turn may end."""
+    """The prefix law: later messages do not change the items that were sent, wherever a turn ends."""
     ends = [end for end, message in enumerate(history, 1) if message.role in ("user", "tool")]
     bodies = [body_of(history[:end])[0] for end in ends]
     assert len(bodies) >= 2

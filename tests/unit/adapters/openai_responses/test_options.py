@@ -1,4 +1,4 @@
-"""Options to parameters, by what each model takes; everything it does not take is named as lost."""
+"""Options to parameters, by the model's facts; unsupported ones are losses."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -79,7 +79,7 @@ PARAMETERS: list[tuple[str, dict[str, Any], Mapping[str, Any], int]] = [
 def test_options_are_fitted_to_the_model(
     model: str, options: dict[str, Any], parameters: Mapping[str, Any], lost: int
 ) -> None:
-    """Nothing is sent that was not asked for, and no option is lost without a word."""
+    """Only requested options are sent, and none is lost silently."""
     tools = [ToolDefinition(name="x")] if options.keys() & {"tool_choice", "parallel_tool_calls"} else []
     body, losses = body_of([Message.user("Hi")], tools, AdapterOptions(**options), model=model)
     assert {key: body[key] for key in body if key not in ("model", "input", "tools")} == parameters
@@ -87,7 +87,7 @@ def test_options_are_fitted_to_the_model(
 
 
 def test_a_model_without_schemas_is_prompted() -> None:
-    """In its instructions, behind those of the conversation."""
+    """In its instructions, after those of the conversation."""
     body, losses = body_of([Message.user("Hi")], options=AdapterOptions(output_schema=CLOSED), model="gpt-4")
     assert "text" not in body
     assert '"required":["a"]' in body["instructions"]
@@ -99,7 +99,7 @@ def test_a_model_without_schemas_is_prompted() -> None:
 
 
 def test_the_request_goes_to_the_responses_path() -> None:
-    """Host and key are the transport's; the caller's headers ride along."""
+    """Host and key are the transport's; the caller's headers are added."""
     options = AdapterOptions(stream=True, headers={"x-a": "b"})
     wire = ResponsesAdapter("gpt-5.4").to_wire([Message.user("Hi")], [], options)
     assert (wire.method, wire.path, wire.stream) == ("POST", "/responses", True)
@@ -126,7 +126,7 @@ def test_capabilities_are_those_of_the_model(model: str, window: int, reads_itse
 
 
 def test_every_listed_model_has_levels_of_effort_or_no_reasoning() -> None:
-    """A level of the table is a level that we know, and the default is one of the model's."""
+    """Each level of the table is a known one, and the default is one of the model's."""
     for model in ResponsesAdapter.listed_models:
         abilities = ResponsesAdapter(model).capabilities
         if abilities.supports_thinking:

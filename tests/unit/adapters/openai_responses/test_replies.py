@@ -79,7 +79,7 @@ BLOCKS: list[tuple[Item, tuple[ContentBlock, ...]]] = [
 
 @pytest.mark.parametrize(("item", "blocks"), BLOCKS)
 def test_items_become_blocks(item: Item, blocks: tuple[ContentBlock, ...]) -> None:
-    """Text, reasoning and calls have words of their own; everything else is kept whole."""
+    """Text, reasoning and calls have canonical blocks; all other items are kept whole."""
     assert read(response([item])).content == blocks
 
 
@@ -119,7 +119,7 @@ STOPS: list[tuple[Item, StopReason, MessageStatus]] = [
 def test_the_stop_reason_follows_from_status_and_items(
     native: Item, stop_reason: StopReason, status: MessageStatus
 ) -> None:
-    """The wire names no reason; a native call counts only where the reply ends with it."""
+    """The wire has no reason; a native call counts only if the reply ends with it."""
     message = read(native)
     assert (message.stop_reason, message.metadata.status) == (stop_reason, status)
 
@@ -136,7 +136,7 @@ def test_the_stop_reason_follows_from_status_and_items(
 def test_the_channel_is_the_common_phase_of_all_message_items(
     phases: list[str | None], channel: Channel | None
 ) -> None:
-    """Where they disagree, the message has no channel; the items keep their phases."""
+    """If they differ, the message has no channel; the items keep their phases."""
     output = [text_item("Hi", **({"phase": phase} if phase else {})) for phase in phases]
     assert read(response(output)).channel is channel
 
@@ -177,7 +177,7 @@ USAGES: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("counts", "expected"), USAGES)
 def test_the_buckets_are_disjoint(counts: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Cached tokens leave input_tokens; reasoning counts as output, also where a dialect counts it beside."""
+    """Cached tokens leave input_tokens; reasoning counts as output, even if a dialect counts it separately."""
     usage = read(response([], usage=counts, service_tier="flex")).usage
     assert usage is not None
     assert {name: getattr(usage, name) for name in expected} == expected
@@ -185,7 +185,7 @@ def test_the_buckets_are_disjoint(counts: dict[str, Any], expected: dict[str, An
 
 
 def test_a_reply_without_counts_has_no_usage() -> None:
-    """Unknown is None, never 0; searches are counted where the reply counts them."""
+    """Unknown is None, never 0; searches are counted if the reply counts them."""
     assert read(response([])).usage is None
     counted = {"usage": {"input_tokens": 1, "output_tokens": 1}, "tool_usage": {"web_search": {"num_requests": 2}}}
     usage = read(response([], **counted)).usage
@@ -194,7 +194,7 @@ def test_a_reply_without_counts_has_no_usage() -> None:
 
 
 def test_provider_raw_keeps_only_facts_about_the_reply() -> None:
-    """Ids and details stay; what only repeats the request, or is nothing, does not."""
+    """Ids and details are kept; echoes of the request and empty values are not."""
     native = response(
         [], incomplete_details={"reason": "steered"}, tools=[{}], instructions="x", error=None, billing={}
     )
@@ -209,7 +209,7 @@ def test_provider_raw_keeps_only_facts_about_the_reply() -> None:
 
 
 def test_a_failing_status_raises_its_error() -> None:
-    """With what the headers say of it."""
+    """The error has the details of the headers."""
     body = b'{"error": {"message": "slow down", "code": "rate_limit_exceeded"}}'
     reply = WireResponse(status=429, body=body, headers={"Retry-After": "2", "x-request-id": "req_1"})
     with pytest.raises(errors.RateLimitError) as caught:
@@ -230,7 +230,7 @@ FAILURES: list[tuple[Item, type[DragomanError]]] = [
 
 @pytest.mark.parametrize(("native", "kind"), FAILURES)
 def test_a_failed_response_raises_its_error(native: Item, kind: type[DragomanError]) -> None:
-    """A failed response is the error it names; another shape is a malformed reply, never a bare KeyError."""
+    """A failed response raises its own error; another shape is a malformed reply, never a bare KeyError."""
     with pytest.raises(DragomanError) as caught:
         read(native)
     assert type(caught.value) is kind

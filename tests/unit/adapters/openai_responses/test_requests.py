@@ -1,4 +1,4 @@
-"""Requests in the provider's own format: read and written again they are equal, and read as what they mean."""
+"""Requests in the provider's own format: the round trip is exact, and they are decoded correctly."""
 
 import json
 from typing import Any
@@ -17,7 +17,7 @@ USER: Item = {"role": "user", "content": "Hi"}
 OUTPUT: Item = {"type": "function_call_output", "call_id": "call_1", "output": "Sunny."}
 CUSTOM: Item = {"type": "custom_tool_call", "call_id": "call_2", "name": "sh", "input": "ls"}
 CUSTOM_OUTPUT: Item = {"type": "custom_tool_call_output", "call_id": "call_2", "output": "a.txt"}
-SAID: Item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello"}]}
+ASSISTANT: Item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello"}]}
 REASONING: Item = {"type": "reasoning", "id": "rs_1", "summary": []}
 PNG = "data:image/png;base64,iVBORw0="
 PDF = "data:application/pdf;base64,JVBERi0="
@@ -50,22 +50,22 @@ handwritten_inputs: list[Any] = [
     [{"role": "system", "content": "Be brief."}, USER],
     [{"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]}, USER],
     [USER, {"role": "system", "content": "In French."}, USER],
-    [USER, SAID, USER],
+    [USER, ASSISTANT, USER],
     [USER, {"role": "assistant", "content": "Hello"}, USER],
     [USER, {"role": "assistant", "content": ""}, USER],
-    [USER, {"role": "assistant", "content": "Hello", "phase": "commentary"}, SAID, USER],
+    [USER, {"role": "assistant", "content": "Hello", "phase": "commentary"}, ASSISTANT, USER],
     [USER, {"role": "assistant", "content": [{"type": "input_text", "text": "odd"}]}],
     [USER, REASONING, call_item(), OUTPUT],
     [USER, call_item(), call_item(call_id="call_3", id="fc_2"), {**OUTPUT, "call_id": "call_3"}, OUTPUT],
-    [USER, call_item(), CUSTOM, CUSTOM_OUTPUT, OUTPUT, SAID],
-    [USER, call_item(), CUSTOM, OUTPUT, CUSTOM_OUTPUT, SAID],
+    [USER, call_item(), CUSTOM, CUSTOM_OUTPUT, OUTPUT, ASSISTANT],
+    [USER, call_item(), CUSTOM, OUTPUT, CUSTOM_OUTPUT, ASSISTANT],
     [USER, call_item(), {**OUTPUT, "output": [{"type": "input_image", "image_url": PNG}], "status": "completed"}],
     [USER, call_item(), {**OUTPUT, "output": [{"type": "input_text", "text": "x", "odd": 1}]}],
     [USER, call_item(), {**OUTPUT, "output": ""}],
     [USER, call_item(), {**OUTPUT, "output": None}],
     [USER, {"type": "item_reference", "id": "fc_1"}, OUTPUT],
     [USER, {"id": "fc_1"}, OUTPUT],
-    [USER, SAID, {"type": "configuration_update", "reasoning": {"effort": "high"}}, USER],
+    [USER, ASSISTANT, {"type": "configuration_update", "reasoning": {"effort": "high"}}, USER],
     [{"type": "additional_tools", "role": "developer", "tools": []}, USER],
     [{"type": "compaction", "id": "cmp_1", "encrypted_content": "gA"}, USER],
     [USER, {"type": "mcp_approval_request", "id": "mcpr_1"}, {"type": "mcp_approval_response", "approve": True}],
@@ -107,14 +107,14 @@ def round_trip(native: Item) -> Any:
 
 @each_row("given", handwritten_inputs, ids=str)
 def test_input_is_rewritten_unchanged(given: Any) -> None:
-    """Every form of input: the easy ones and the full ones, parts of all kinds, items of all kinds."""
+    """Every form of input: short and full forms, parts and items of all kinds."""
     native = {"model": MODEL, "input": given}
     assert round_trip(native) == native
 
 
 @each_row("fields", handwritten_fields, ids=str)
 def test_parameters_are_rewritten_unchanged(fields: Item) -> None:
-    """What the options have no word for travels as the provider's own field."""
+    """A parameter without an option is kept as the provider's own field."""
     native = {"model": MODEL, "input": "Hi", **fields}
     assert round_trip(native) == native
 
@@ -131,9 +131,9 @@ def read(*items: Any) -> list[Any]:
 
 
 def test_neighbouring_items_of_the_assistant_are_one_message() -> None:
-    """Reasoning, text and calls of one turn stand together; each output is a tool's message of its own."""
+    """Reasoning, text and calls of one turn are one message; each output is a separate tool message."""
     second = call_item(call_id="call_3", id="fc_2")
-    messages = read(USER, REASONING, SAID, call_item(), second, OUTPUT, {**OUTPUT, "call_id": "call_3"}, SAID)
+    messages = read(USER, REASONING, ASSISTANT, call_item(), second, OUTPUT, {**OUTPUT, "call_id": "call_3"}, ASSISTANT)
     assert [message.role for message in messages] == [
         Role.USER, Role.ASSISTANT, Role.TOOL, Role.TOOL, Role.ASSISTANT,
     ]  # fmt: skip
@@ -157,14 +157,14 @@ def test_neighbouring_items_of_the_assistant_are_one_message() -> None:
     ],
 )
 def test_a_native_item_keeps_its_place(item: Item, role: Role) -> None:
-    """It is kept whole in a message of whoever it belongs to."""
+    """It is kept whole, in a message of its role."""
     (_, message) = read(USER, item)
     assert message.role is role
     assert message.content == (ProviderBlock(provider="openai", kind=item["type"], data=item),)
 
 
 def test_an_output_of_a_native_tool_stays_in_its_reply() -> None:
-    """So that it does not part a call from its own output."""
+    """So it does not separate a call from its output."""
     messages = read(USER, call_item(), CUSTOM, CUSTOM_OUTPUT, OUTPUT)
     assert [message.role for message in messages] == [Role.USER, Role.ASSISTANT, Role.TOOL]
 
@@ -188,7 +188,7 @@ def test_media_are_read_by_type() -> None:
 
 
 def test_options_are_read() -> None:
-    """Ours are set from theirs; the rest is kept as the provider's own."""
+    """Canonical options are set; the others are kept as the provider's own fields."""
     _, tools, options = ADAPTER.from_wire_request(
         {
             "model": MODEL,
@@ -214,7 +214,7 @@ def test_options_are_read() -> None:
 
 
 def test_an_orphan_output_is_kept_if_the_provider_stores_its_call() -> None:
-    """Elsewhere it answers nothing, and becomes the user's text."""
+    """Otherwise it has no call, and becomes the user's text."""
     native = {"model": MODEL, "input": [OUTPUT], "previous_response_id": "resp_0"}
     assert round_trip(native)["input"] == [OUTPUT]
     assert round_trip({**native, "previous_response_id": None})["input"][0]["role"] == "user"
@@ -238,7 +238,7 @@ def test_invalid_requests_are_refused(native: Any) -> None:
 
 
 def test_a_tool_answer_is_read_part_by_part() -> None:
-    """A text is one text block; parts are blocks; nothing is no block."""
+    """A text is one text block; parts are blocks; an empty answer has no block."""
     listed = {**OUTPUT, "output": [{"type": "input_text", "text": "x"}, {"type": "input_image", "image_url": PNG}]}
     for output, kinds in ((OUTPUT, ["text"]), (listed, ["text", "image"]), ({**OUTPUT, "output": ""}, [])):
         *_, message = read(USER, call_item(), output)

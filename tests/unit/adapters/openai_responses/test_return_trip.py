@@ -1,4 +1,4 @@
-"""The way back: a reply that is sent again gives the same items, as far as they may be sent."""
+"""The return trip: a reply that is sent again gives the same items, if they may be sent."""
 
 import pytest
 
@@ -65,7 +65,7 @@ def test_items_are_rewritten_unchanged(output: list[Item]) -> None:
     ['{"city":"Paris"}', '{"city": "Paris"}', '{"city":"Par', "", '{"n":1.0,"m":1e3}', '{"a":"\\u00e9"}'],
 )
 def test_arguments_are_rewritten_unchanged(arguments: str) -> None:
-    """Also where their spelling is not ours, or they are no JSON at all."""
+    """Also if their spelling differs from ours, or they are not JSON."""
     given = context()
     message = read(response([call_item(arguments)]), given)
     answer = Message.tool(message.tool_uses[0].id, "Sunny.")
@@ -76,7 +76,7 @@ def test_arguments_are_rewritten_unchanged(arguments: str) -> None:
 
 
 def test_a_changed_message_is_written_from_its_content() -> None:
-    """The canonical fields are the only source of what was said: notes on former content are forgotten."""
+    """The canonical fields are the only source of the content: notes on the former content are dropped."""
     message = read(response([text_item("Hi", phase="final_answer")]))
     changed = message.model_copy(update={"content": (TextBlock(text="Ho"),)})
     (item,) = input_of([Message.user("Hi"), changed])[1:]
@@ -100,7 +100,7 @@ LOST: list[tuple[list[Item], dict[str, object], list[Item]]] = [
 def test_reasoning_is_sent_back_only_if_readable(
     output: list[Item], fields: dict[str, object], sent: list[Item]
 ) -> None:
-    """It needs its content or a store that has it, and an item behind it; without it, items go without their ids."""
+    """It needs its content or the provider's stored copy, and a following item. Otherwise items lose their ids."""
     message = read(response(output, **fields))
     body, losses = body_of([Message.user("Hi"), message])
     if sent != output:
@@ -110,7 +110,7 @@ def test_reasoning_is_sent_back_only_if_readable(
 
 
 def test_a_model_that_does_not_reason_gets_no_reasoning() -> None:
-    """And the call that came from it is sent as plain content."""
+    """The call after it is sent without its id."""
     given = context()
     message = read(response([handwritten_reasoning, call_item()]), given)
     body, losses = body_of([Message.user("Hi"), message, Message.tool(message.tool_uses[0].id, "x")], model="gpt-4o")
@@ -119,7 +119,7 @@ def test_a_model_that_does_not_reason_gets_no_reasoning() -> None:
 
 
 def test_thinking_without_provenance_is_left_out() -> None:
-    """A message of the model's own whose notes are gone has neither id nor content to send."""
+    """A message of the model without its stored notes has neither an id nor content to send."""
     own = MessageMetadata(model="openai:gpt-5.4", provider="openai")
     thought = Message.assistant((ThinkingBlock(text="hm"), TextBlock(text="Hi")), metadata=own)
     body, losses = body_of([Message.user("Hi"), thought])
@@ -136,7 +136,7 @@ def test_thinking_without_provenance_is_left_out() -> None:
 
 
 def test_own_redacted_thinking_returns_as_encrypted_content() -> None:
-    """Where a history was read from another format, it may hold the token in a block of that kind."""
+    """A history from another format may hold the token in a block of that kind."""
     own = MessageMetadata(model="openai:gpt-5.4", provider="openai")
     message = Message.assistant((RedactedThinkingBlock(data="gA"), TextBlock(text="Hi")), metadata=own)
     assert input_of([Message.user("Hi"), message])[1] == {
@@ -147,7 +147,7 @@ def test_own_redacted_thinking_returns_as_encrypted_content() -> None:
 
 
 def test_one_call_id_in_two_turns_is_two_calls() -> None:
-    """A provider that uses an id again means another call: the second goes under an id of its own."""
+    """A repeated id means another call: the second one gets a new id."""
     given = context()
     turns = [read(response([call_item()]), given) for _ in range(2)]
     messages = [Message.user("Hi")]

@@ -1,4 +1,4 @@
-"""Streams: events as things arrive, the whole message at the end, and never a lie about the end."""
+"""Streams: events as data arrives, the whole message at the end, and never a false end."""
 
 import logging
 from collections.abc import Sequence
@@ -7,7 +7,6 @@ import pytest
 
 from dragoman import Message
 from dragoman.adapter import errors
-from dragoman.adapter.replies.reply_builder import fold_deltas
 from dragoman.canonical.blocks import ProviderBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.events import (
     ErrorEvent,
@@ -22,6 +21,7 @@ from dragoman.canonical.events import (
     UsageUpdate,
 )
 from dragoman.canonical.message import MessageStatus, StopReason
+from tests.unit.adapter.replies.fold_deltas import fold_deltas
 from tests.unit.adapters.openai_responses.handwritten import (
     CALL,
     MESSAGE,
@@ -53,7 +53,7 @@ WHOLE = [
 ]
 
 
-def finished(events: Sequence[StreamEvent]) -> Message:
+def complete_message(events: Sequence[StreamEvent]) -> Message:
     assert isinstance(events[-1], MessageComplete), events[-1]
     return events[-1].message
 
@@ -63,7 +63,7 @@ def indexes(events: Sequence[StreamEvent]) -> list[int]:
 
 
 def test_a_stream_reports_each_change_once() -> None:
-    """Deltas carry what is new, under the index of the block that it becomes."""
+    """Deltas carry only new content, under the index of their block."""
     m, call = "00000000000000000000000001", "tu_00000000000000000000000002"
     assert stream(handwritten_whole)[:-2] == [
         MessageStart(m, "gpt-5.4"),
@@ -82,9 +82,9 @@ def test_a_stream_reports_each_change_once() -> None:
 
 
 def test_a_stream_and_its_whole_reply_agree() -> None:
-    """A stream and its whole twin agree, down to the notes; the signature is the one that the events carried."""
+    """They agree, including the raw fields; the signature is the one of the events."""
     events = stream(handwritten_whole)
-    message = finished(events)
+    message = complete_message(events)
     whole = read(response([REASONING, SEARCH, MESSAGE, CALL], usage=USAGE))
     assert message == whole
     assert message.metadata.provider_raw == whole.metadata.provider_raw
@@ -96,10 +96,10 @@ def test_a_stream_and_its_whole_reply_agree() -> None:
 @pytest.mark.parametrize("events", WHOLE)
 @pytest.mark.parametrize("named", [True, False])
 def test_the_deltas_add_up_to_the_message(events: list[Event], named: bool) -> None:
-    """In every dialect, with and without event names and a [DONE]: indexes never go back, nothing is left unsaid."""
+    """In every dialect, with and without event names and a [DONE]: indexes never decrease, and no part is missing."""
     raw = sse(events, named=named) + b"data: [DONE]\n\n"
     found = list(ADAPTER.iter_stream([raw], context()))
-    content = finished(found).content
+    content = complete_message(found).content
     blocks = [block for block in content if not isinstance(block, ProviderBlock)]
     bare = [block.model_copy(update={"citations": ()}) if isinstance(block, TextBlock) else block for block in blocks]
     assert fold_deltas(found) == tuple(bare)
@@ -153,7 +153,7 @@ def test_a_partial_message_holds_every_fragment() -> None:
 
 
 def test_an_open_call_delays_the_next() -> None:
-    """Calls may arrive interleaved; each is told from start to end before the next begins."""
+    """Calls may arrive interleaved; the events of one call are complete before the next begins."""
     second = {**CALL, "id": "fc_2", "call_id": "call_2", "name": "time", "arguments": "{}"}
     events = [
         STARTED,
@@ -173,7 +173,7 @@ def test_an_open_call_delays_the_next() -> None:
 
 
 def test_late_reasoning_is_left_to_the_message() -> None:
-    """Reasoning that ends behind the text keeps its signature in the message; the indexes do not go back."""
+    """Reasoning that ends after the text keeps its signature in the message; the indexes do not decrease."""
     message = text_item("Hi")
     events = [
         STARTED,
@@ -186,7 +186,7 @@ def test_late_reasoning_is_left_to_the_message() -> None:
     ]
     found = stream(events)
     assert indexes(found) == [1]
-    assert finished(found).content == (
+    assert complete_message(found).content == (
         ThinkingBlock(text="First\n\nthen", signature="gAAA-done"),
         TextBlock(text="Hi"),
     )
@@ -194,19 +194,19 @@ def test_late_reasoning_is_left_to_the_message() -> None:
 
 @pytest.mark.parametrize(("arguments", "status"), [('{"city":', "completed"), ("{}", "incomplete")])
 def test_a_call_without_complete_arguments_never_ends(arguments: str, status: str) -> None:
-    """Malformed or cut off by the provider: no end event, and nothing that could be run."""
+    """Malformed or cut off by the provider: no end event, and nothing runs."""
     call = {**CALL, "arguments": arguments, "status": status}
     found = stream([STARTED, added(0, {**CALL, "arguments": ""}), done(0, call), completed([call])])
     assert not [given for given in found if isinstance(given, ToolUseEnd)]
-    assert finished(found).tool_uses[0].raw_input == arguments
+    assert complete_message(found).tool_uses[0].raw_input == arguments
 
 
 def test_an_incomplete_response_is_a_whole_message() -> None:
-    """It stopped early and says why."""
+    """It stopped early, and its stop reason is known."""
     why = {"reason": "max_output_tokens"}
     reply = response([text_item("Hi")], status="incomplete", incomplete_details=why)
     last = {"type": "response.incomplete", "response": reply}
-    assert finished(stream([STARTED, last])).stop_reason is StopReason.MAX_TOKENS
+    assert complete_message(stream([STARTED, last])).stop_reason is StopReason.MAX_TOKENS
 
 
 ERRORS: list[tuple[Event, type[errors.ProviderError]]] = [
@@ -231,7 +231,7 @@ ERRORS: list[tuple[Event, type[errors.ProviderError]]] = [
 
 @pytest.mark.parametrize(("failing", "kind"), ERRORS)
 def test_an_error_inside_a_stream_is_the_last_event(failing: Event, kind: type[errors.ProviderError]) -> None:
-    """In each of its forms it has the class that the same error has by HTTP, and what had been said stays."""
+    """In each form it has the class that the same error has by HTTP, with the partial message."""
     item = added(0, {**text_item(""), "content": []})
     text_part = event("output_text.delta", 0, item_id="msg_1", content_index=0, delta="Hi")
     raw = sse([STARTED, item, text_part]) + sse([failing], named=False) + sse([completed([])])
@@ -243,12 +243,12 @@ def test_an_error_inside_a_stream_is_the_last_event(failing: Event, kind: type[e
 
 
 def test_an_unknown_event_is_ignored_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """Progress of native items is no surprise and needs none."""
+    """Progress events of native items are known and cause none."""
     unknown = {"type": "response.telepathy.delta", "delta": "?"}
     known = event("shell_call_command.delta", 0, delta="ls")
     with caplog.at_level(logging.WARNING, logger="dragoman.adapter"):
         found = stream([STARTED, unknown, known, unknown, completed([text_item("Hi")])])
-    assert finished(found).text == "Hi"
+    assert complete_message(found).text == "Hi"
     assert [record.message for record in caplog.records] == [
         "openai: the stream event 'response.telepathy.delta' is unknown to this version and passed over"
     ]

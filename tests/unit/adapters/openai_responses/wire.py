@@ -1,4 +1,4 @@
-"""Short ways to use the adapter under test, with ids and time that never vary."""
+"""Shortcuts for the adapter under test, with fixed ids and time."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ def context() -> RequestContext:
 
 
 def response(output: Sequence[Item], **fields: Any) -> Item:
-    """A response object, finished unless told otherwise."""
+    """A response object; it is finished unless the arguments say otherwise."""
     return {"id": "resp_1", "object": "response", "status": "completed", "model": MODEL, "output": output, **fields}
 
 
@@ -64,7 +64,7 @@ def body_of(
     *,
     model: str = MODEL,
 ) -> tuple[dict[str, Any], tuple[LossKind, ...]]:
-    """The body that the messages give, and the kinds of what was lost."""
+    """The body of the messages, and the kinds of the losses."""
     wire = ResponsesAdapter(model).to_wire(messages, tools, options or AdapterOptions())
     return json.loads(wire.body), tuple(loss.kind for loss in wire.losses)
 
@@ -82,7 +82,7 @@ def foreign(*blocks: ContentBlock) -> Message:
 
 
 def sse(events: Iterable[Mapping[str, Any]], *, named: bool = True) -> bytes:
-    """Events as they come over the wire, with or without their names."""
+    """Events as bytes of the wire, with or without their names."""
     lines = []
     for event in events:
         name = f"event: {event['type']}\n" if named else ""

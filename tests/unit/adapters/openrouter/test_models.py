@@ -1,4 +1,4 @@
-"""What the table of models says, by vendor."""
+"""The facts in the table of models, by vendor."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from dragoman_adapters.openrouter.adapter import OpenRouterAdapter
     ],
 )
 def test_a_vendor_reads_its_own_thinking(model: str, reads: str) -> None:
-    """And nothing that another vendor's model thought, nor what was thought elsewhere."""
+    """It reads no thinking of other vendors, or of the same vendor elsewhere."""
     policy = OpenRouterAdapter(model).capabilities.thinking_policy
     assert policy.can_read(reads)
     assert not policy.can_read("openrouter:vendor/other")
@@ -23,7 +23,7 @@ def test_a_vendor_reads_its_own_thinking(model: str, reads: str) -> None:
 
 
 def test_upstreams_keep_their_rules() -> None:
-    """Ids as Mistral wants them, no images for models that see none."""
+    """Mistral's rule for ids; no images for models without vision."""
     mistral = OpenRouterAdapter("mistralai/mistral-medium-3.1").capabilities
     assert (mistral.tool_id_rule.min_length, mistral.tool_id_rule.max_length) == (9, 9)
     assert not OpenRouterAdapter("deepseek/deepseek-v4-pro").capabilities.supports_images
@@ -31,7 +31,7 @@ def test_upstreams_keep_their_rules() -> None:
 
 
 def test_every_listed_declaration_can_be_read() -> None:
-    """The table holds no word that capabilities do not know."""
+    """Every key of the table is a capability."""
     assert OpenRouterAdapter.listed_models
     for model in OpenRouterAdapter.listed_models:
         assert OpenRouterAdapter(model).capabilities.supports_tools

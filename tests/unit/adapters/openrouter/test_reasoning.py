@@ -1,4 +1,4 @@
-"""Reasoning by way of OpenRouter: kept as it came, sent back to the vendor that gave it, and to no other."""
+"""Reasoning through OpenRouter: kept unchanged, and sent back only to its own vendor."""
 
 import json
 from typing import Any
@@ -10,14 +10,14 @@ from dragoman.canonical.message import Message
 from dragoman_adapters.openrouter.adapter import OpenRouterAdapter
 from tests.unit.adapters.openai_chat.wire import (
     DONE,
+    encode_request,
     handwritten_chunk,
     handwritten_reply,
     losses,
     read,
     reply_of,
     round_trip,
-    sent,
-    streamed,
+    stream_message,
 )
 
 CLAUDE = OpenRouterAdapter("anthropic/claude-haiku-4.5")
@@ -46,15 +46,15 @@ def test_details_return_to_the_same_vendor(adapter: OpenRouterAdapter) -> None:
         RedactedThinkingBlock(data="x"),
         TextBlock(text="Hi"),
     )
-    body, wire = sent(history(message), adapter)
+    body, wire = encode_request(history(message), adapter)
     assert body["messages"][1] == {"role": "assistant", "content": "Hi", "reasoning_details": [SIGNED, SEALED]}
     assert not wire.losses
 
 
 def test_details_do_not_go_to_another_vendor() -> None:
-    """Its models could not read them, and would refuse what they cannot verify; each is named as lost."""
+    """Its models cannot verify them and would refuse them; each one is a loss."""
     message = reply("anthropic/claude-haiku-4.5-20251001", SIGNED, SEALED)
-    body, wire = sent(history(message), GEMINI)
+    body, wire = encode_request(history(message), GEMINI)
     assert body["messages"][1] == {"role": "assistant", "content": "Hi"}
     assert losses(wire) == [
         ("thinking", "google/gemini-2.5-flash cannot read thinking of openrouter"),
@@ -63,8 +63,8 @@ def test_details_do_not_go_to_another_vendor() -> None:
 
 
 def test_thinking_from_elsewhere_is_left_out() -> None:
-    """The same vendor reached directly signs for itself."""
-    body, wire = sent(
+    """Signatures of the same vendor's own API are different."""
+    body, wire = encode_request(
         history(
             reply_of("anthropic:claude-haiku-4-5", [ThinkingBlock(text="Hm", signature="s"), TextBlock(text="Hi")])
         ),
@@ -82,15 +82,15 @@ def test_streamed_details_return_whole() -> None:
         handwritten_chunk({"reasoning": fragment.get("text"), "reasoning_details": [{**about, **fragment}]})
         for fragment in fragments
     ]
-    message = streamed([*chunks, handwritten_chunk({"content": "Hi"}, "stop"), DONE], CLAUDE)
+    message = stream_message([*chunks, handwritten_chunk({"content": "Hi"}, "stop"), DONE], CLAUDE)
     changed = message.model_copy(
         update={"metadata": message.metadata.model_copy(update={"model": "openrouter:anthropic/claude-haiku-4.5"})}
     )
-    assert sent(history(changed), CLAUDE)[0]["messages"][1]["reasoning_details"] == [SIGNED]
+    assert encode_request(history(changed), CLAUDE)[0]["messages"][1]["reasoning_details"] == [SIGNED]
 
 
 def test_recorded_histories_are_rewritten_unchanged() -> None:
-    """A request that was read holds what it held, for the model that it was made for."""
+    """A decoded request is encoded unchanged for its own model."""
     call = {"id": "toolu_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     body = {
         "model": "anthropic/claude-haiku-4.5",
@@ -113,8 +113,8 @@ def test_recorded_histories_are_rewritten_unchanged() -> None:
     ],
 )
 def test_one_field_holds_all_reasoning_options(options: dict[str, Any], written: dict[str, Any]) -> None:
-    """Effort, budget and the switch stand in one object."""
-    body, wire = sent([Message.user("Hi")], CLAUDE, **options)
+    """Effort, budget and the switch are in one object."""
+    body, wire = encode_request([Message.user("Hi")], CLAUDE, **options)
     assert body["reasoning"] == written
     assert not wire.losses
     assert json.loads(wire.body)["reasoning"] == round_trip(body, CLAUDE)["reasoning"]

@@ -1,4 +1,4 @@
-"""Replies of OpenRouter: its cost, its own words, comments, and errors under status 200."""
+"""Replies of OpenRouter: its cost, its own fields, comments, and errors under status 200."""
 
 import json
 from decimal import Decimal
@@ -23,13 +23,13 @@ from dragoman_adapters.openrouter.adapter import OpenRouterAdapter
 from tests.unit.adapters.openai_chat.wire import (
     DONE,
     context,
+    encode_request,
     handwritten_chunk,
     handwritten_reply,
     read,
     round_trip,
-    sent,
     stream,
-    streamed,
+    stream_message,
 )
 
 ADAPTER: Adapter = OpenRouterAdapter("openai/gpt-4o-mini")
@@ -45,7 +45,7 @@ USAGE = {
 
 
 def test_the_reported_cost_is_kept() -> None:
-    """The cost that it reports stands beside the one that the table gives; writes to a cache are counted."""
+    """Its reported cost is kept in addition to the cost from the table; cache writes are counted."""
     usage = read(handwritten_reply({"content": "Hi"}, usage=USAGE), ADAPTER).usage
     assert usage is not None
     assert usage.reported_cost_usd == Decimal("0.00123")
@@ -54,7 +54,7 @@ def test_the_reported_cost_is_kept() -> None:
 
 
 def test_the_upstream_finish_reason_is_kept() -> None:
-    """Among what only its adapter reads."""
+    """In provider_raw, which only its adapter reads."""
     native = handwritten_reply({"content": "Hi"}, provider="Google")
     native["choices"][0]["native_finish_reason"] = "STOP"
     message = read(native, ADAPTER)
@@ -68,7 +68,7 @@ def test_comments_keep_a_stream_alive() -> None:
     """Between frames and before the first."""
     comment = b": OPENROUTER PROCESSING\n\n"
     chunks = [comment, handwritten_chunk({"content": "Hi"}), comment, handwritten_chunk({}, "stop"), comment, DONE]
-    assert streamed(chunks, ADAPTER).text == "Hi"
+    assert stream_message(chunks, ADAPTER).text == "Hi"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_errors_under_status_200_are_errors(error: dict[str, Any], kind: type[Pr
 
 
 def test_a_failed_reply_without_an_error_is_an_error() -> None:
-    """The finish reason says it, and the upstream's word why."""
+    """The finish reason shows it, and the upstream's reason is in the error."""
     native = handwritten_reply({"content": ""}, "error")
     native["choices"][0]["native_finish_reason"] = "MALFORMED_FUNCTION_CALL"
     with pytest.raises(ServerError, match="MALFORMED_FUNCTION_CALL"):
@@ -109,7 +109,7 @@ def test_a_failed_reply_without_an_error_is_an_error() -> None:
 
 
 def test_the_upstream_error_message_is_shown() -> None:
-    """A router that only says that a provider failed has that one's words beside it."""
+    """If a router only says that a provider failed, the message has the provider's own text."""
     error = {"code": 429, "message": "Provider returned error", "metadata": {"provider_name": "Google", "raw": "busy"}}
     body = json.dumps({"error": error, "user_id": "u"}).encode()
     response = WireResponse(status=429, body=body, headers={"X-Generation-Id": "gen-1"})
@@ -119,9 +119,9 @@ def test_the_upstream_error_message_is_shown() -> None:
 
 
 def test_routing_fields_are_merged_into_the_request() -> None:
-    """Routing, plugins and the rest are laid over the body, and read back from it."""
+    """Routing, plugins and other fields are merged into the body, and decoded from it."""
     routing = {"provider": {"only": ["openai"]}, "models": ["openai/gpt-4o"], "plugins": [{"id": "web"}]}
-    body, _ = sent([Message.user("Hi")], ADAPTER, extra={"openrouter": routing, "openai": {"store": True}})
+    body, _ = encode_request([Message.user("Hi")], ADAPTER, extra={"openrouter": routing, "openai": {"store": True}})
     assert body == {
         "model": "openai/gpt-4o-mini",
         "messages": [{"role": "user", "content": "Hi"}],
@@ -131,17 +131,17 @@ def test_routing_fields_are_merged_into_the_request() -> None:
 
 
 def test_caching_is_requested_if_not_automatic() -> None:
-    """Anthropic's models cache on request, for a lifetime."""
+    """Anthropic's models cache on request, with a given lifetime."""
     claude = OpenRouterAdapter("anthropic/claude-haiku-4.5")
-    assert sent([Message.user("Hi")], claude, prompt_cache="5m")[0]["cache_control"] == {"type": "ephemeral"}
-    longer = sent([Message.user("Hi")], claude, prompt_cache="1h")[0]
+    assert encode_request([Message.user("Hi")], claude, prompt_cache="5m")[0]["cache_control"] == {"type": "ephemeral"}
+    longer = encode_request([Message.user("Hi")], claude, prompt_cache="1h")[0]
     assert longer["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
     assert round_trip(longer, claude) == longer
-    assert "cache_control" not in sent([Message.user("Hi")], ADAPTER, prompt_cache="5m")[0]
+    assert "cache_control" not in encode_request([Message.user("Hi")], ADAPTER, prompt_cache="5m")[0]
 
 
 def test_cache_marks_on_single_parts_stay() -> None:
-    """A request that marks a part for the cache goes back so."""
+    """A cache mark on a part is kept in the round trip."""
     part = {"type": "text", "text": "Long", "cache_control": {"type": "ephemeral"}}
     body = {"model": "openai/gpt-4o-mini", "messages": [{"role": "system", "content": [part]}]}
     assert round_trip(body, ADAPTER) == body

@@ -11,20 +11,12 @@ import pytest
 from pydantic import ValidationError
 
 from dragoman.canonical.blocks import FrozenModel
-from dragoman.canonical.extensions import extensions
-from dragoman.canonical.extensions.extensions import (
-    AgentExtension,
-    ConversationContext,
-    DataPolicy,
-    DelegationExtension,
-    DelegationHop,
-    Extensions,
-    HttpExtension,
-    SecurityExtension,
-    SubjectExtension,
-    SubjectType,
-)
+from dragoman.canonical.extensions.delegation import DelegationExtension, DelegationHop
+from dragoman.canonical.extensions.extensions import AgentExtension, ConversationContext, Extensions
+from dragoman.canonical.extensions.security import DataPolicy, SecurityExtension, SubjectExtension, SubjectType
+from dragoman.canonical.extensions.slots import HttpExtension
 from dragoman.canonical.message import Message
+from dragoman.policy import extensions
 from tests.unit.canonical.extensions.samples import FULL, HOP, full
 
 
@@ -129,7 +121,7 @@ def test_extensions_survive_json_pickle_and_copies() -> None:
 def test_extensions_as_json_are_the_same_in_every_process() -> None:
     """Sets have no order, so JSON sorts them."""
     program = (
-        "from dragoman.canonical.extensions.extensions import SecurityExtension as S;"
+        "from dragoman.policy import SecurityExtension as S;"
         "print(S(labels=frozenset(map(str, range(40)))).model_dump_json())"
     )
     written = {

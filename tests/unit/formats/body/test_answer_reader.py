@@ -22,7 +22,7 @@ CHAT = schema({"contentType": "text/plain", "required": True})
 FILES = schema({"contentType": "text/*", "required": True}, {"name": "/files/*.{py,rs}", "contentType": "text/*"})
 
 
-def cut(draw: st.DrawFn, text: str) -> list[str]:
+def cut_at(draw: st.DrawFn, text: str) -> list[str]:
     places = sorted(draw(st.lists(st.integers(0, len(text)), max_size=6)))
     return [text[start:end] for start, end in zip([0, *places], [*places, len(text)], strict=True)]
 
@@ -39,7 +39,7 @@ def format_answer(draw: st.DrawFn, body: SearchStrategy[MessageBody]) -> str:
 
 @st.composite
 def pieces(draw: st.DrawFn, text: SearchStrategy[str]) -> list[str]:
-    return cut(draw, draw(text))
+    return cut_at(draw, draw(text))
 
 
 @examples(150)

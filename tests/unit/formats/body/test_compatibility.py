@@ -1,4 +1,4 @@
-"""Compatibility of schemas: yes holds for every body, and no comes with a body that shows it."""
+"""Compatibility of schemas: a positive answer holds for every body, a negative one has a counterexample."""
 
 import os
 import time
@@ -17,7 +17,7 @@ TEXT = {"contentType": "text/*"}
 NEEDED = {"contentType": "text/*", "required": True}
 
 
-def related() -> st.SearchStrategy[tuple[MessageBodySchema, MessageBodySchema]]:
+def related_schemas() -> st.SearchStrategy[tuple[MessageBodySchema, MessageBodySchema]]:
     """Two schemas that often have parts in common, so that compatible pairs are not rare."""
     return st.tuples(schemas, schemas, st.booleans()).map(
         lambda drawn: (drawn[0], MessageBodySchema((*drawn[1].parts, *drawn[0].parts)) if drawn[2] else drawn[1])
@@ -25,7 +25,7 @@ def related() -> st.SearchStrategy[tuple[MessageBodySchema, MessageBodySchema]]:
 
 
 @examples(EXAMPLES, deadline=None)
-@given(pair=related(), data=st.data())
+@given(pair=related_schemas(), data=st.data())
 def test_compatible_means_every_body(pair: tuple[MessageBodySchema, MessageBodySchema], data: st.DataObject) -> None:
     """What obeys the producer's schema obeys the consumer's."""
     producer, consumer = pair
@@ -37,7 +37,7 @@ def test_compatible_means_every_body(pair: tuple[MessageBodySchema, MessageBodyS
 
 
 @examples(EXAMPLES, deadline=None)
-@given(pair=related())
+@given(pair=related_schemas())
 def test_incompatible_comes_with_a_body_or_a_reason(pair: tuple[MessageBodySchema, MessageBodySchema]) -> None:
     """The body obeys the producer's schema and not the consumer's."""
     producer, consumer = pair
@@ -154,7 +154,7 @@ def test_an_unsatisfiable_producer_is_refused_without_a_counterexample() -> None
 
 
 def test_the_scenarios_of_the_specification() -> None:
-    """Which agent may follow which."""
+    """The pairs of agents in which the second one can read the first one's messages."""
     wanted = {name: MessageBodySchema.from_json(parts) for name, (parts, _) in SCENARIOS.items()}
     followed = {(one, other) for one in wanted for other in wanted if is_compatible(wanted[one], wanted[other])}
     assert followed == {

@@ -58,7 +58,7 @@ def test_the_log_is_not_changed(name: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [copied]
 
 
-def _broken(statement: str) -> Callable[[Path], None]:
+def _break_log(statement: str) -> Callable[[Path], None]:
     def change(path: Path) -> None:
         database = sqlite3.connect(path)
         database.execute(statement)
@@ -72,18 +72,18 @@ def _broken(statement: str) -> Callable[[Path], None]:
     ("change", "pattern"),
     [
         (lambda path: path.write_bytes(b"no database, but long enough to be looked at" * 50), r"\$: this is not a log"),
-        (_broken("update messages set parent_hash = hash"), r"\$.threads\[.*\]: the thread refers .* itself"),
-        (_broken("update messages set parent_hash = 'b2:nowhere' where parent_hash is null"), "missing message"),
-        (_broken("update messages set role = 'king'"), r"\$.messages\[.*\].role: unknown role 'king'"),
+        (_break_log("update messages set parent_hash = hash"), r"\$.threads\[.*\]: the thread refers .* itself"),
+        (_break_log("update messages set parent_hash = 'b2:nowhere' where parent_hash is null"), "missing message"),
+        (_break_log("update messages set role = 'king'"), r"\$.messages\[.*\].role: unknown role 'king'"),
         (
-            _broken("update parts set payload = '{' where type = 'tool_call'"),
+            _break_log("update parts set payload = '{' where type = 'tool_call'"),
             r"\$.parts\[\d+\].payload: .* not valid JSON",
         ),
-        (_broken("update parts set payload = '[]' where type = 'tool_call'"), r"\$.parts\[\d+\].payload: .* object"),
-        (_broken("delete from attachments"), r"\$.parts\[\d+\]: the attachment is missing"),
-        (_broken("alter table parts rename column position to place"), "no such column"),
-        (_broken("alter table turns drop column model"), "no column 'model'"),
-        (_broken("drop table parts"), "no such table"),
+        (_break_log("update parts set payload = '[]' where type = 'tool_call'"), r"\$.parts\[\d+\].payload: .* object"),
+        (_break_log("delete from attachments"), r"\$.parts\[\d+\]: the attachment is missing"),
+        (_break_log("alter table parts rename column position to place"), "no such column"),
+        (_break_log("alter table turns drop column model"), "no column 'model'"),
+        (_break_log("drop table parts"), "no such table"),
     ],
 )  # fmt: skip
 def test_a_broken_log_is_refused(change: Callable[[Path], None], pattern: str, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_broken_log_is_refused(change: Callable[[Path], None], pattern: str, t
 def test_another_database_is_no_log(tmp_path: Path) -> None:
     """Nor is a missing file."""
     path = tmp_path / "other.db"
-    _broken("create table birds (name)")(path)
+    _break_log("create table birds (name)")(path)
     with pytest.raises(FormatError, match="neither threads nor responses"):
         from_llm_logs(path)
     with pytest.raises(ConfigurationError, match="there is no file"):

@@ -24,7 +24,7 @@ def test_every_part_of_a_prompt_has_its_block() -> None:
 
 
 def test_every_part_of_a_response_has_its_block() -> None:
-    """Server tools and summaries are kept and sent to nobody; partial input stays raw."""
+    """Server tools and summaries are kept but never sent; partial input stays raw."""
     _, _, reply, failed, drawn = from_pydantic_ai(dump("pydantic_ai_every_part.json"))
     kinds = [block.kind if isinstance(block, ProviderBlock) else block.type for block in reply.content]
     assert kinds == ["builtin-tool-call", "builtin-tool-return", "text", "image", "compaction", "tool_use", "tool_use"]

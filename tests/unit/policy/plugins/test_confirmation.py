@@ -1,4 +1,4 @@
-"""Confirmation: who is asked, about which calls, and with which effect."""
+"""Confirmation: which calls need it, and what an answer causes."""
 
 import asyncio
 from typing import Any
@@ -48,7 +48,7 @@ def test_a_call_with_side_effects_needs_confirmation() -> None:
 
 @pytest.mark.parametrize("answer", [False, None, 0, "yes", 1, object()])
 def test_anything_but_true_means_no(answer: Any) -> None:
-    """And nobody is asked any further."""
+    """No further question is asked."""
     approval = HandwrittenApproval(answer)
     with pytest.raises(PolicyDeniedError, match="not confirmed") as raised:
         run(Confirmation(approval, TOOLS), WRITE, WRITE.model_copy(update={"id": "tu_3"}))

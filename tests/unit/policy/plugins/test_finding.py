@@ -26,7 +26,7 @@ def personal_finder() -> Finder:
     return personal_data()
 
 
-def found(finder: Finder, text: str) -> list[tuple[str, str]]:
+def findings_in(finder: Finder, text: str) -> list[tuple[str, str]]:
     return [(text[each.start : each.end], each.kind) for each in findings(text, [finder])]
 
 
@@ -34,9 +34,9 @@ def test_secrets_are_found(secret_finder: Finder) -> None:
     """By their format, anywhere, with positions in characters and not in bytes."""
     for before in ("", "äöü 😀 ", "\ufeff", "a\nb\n"):
         for after in ("", " ß", "\n"):
-            assert found(secret_finder, f"{before}{GITHUB}{after}") == [(GITHUB, "github-pat")]
-    assert found(secret_finder, f"{GITHUB}, {SLACK}") == [(GITHUB, "github-pat"), (SLACK, "slack-bot-token")]
-    urls = found(secret_finder, "postgres://bob:hunter2@db/x and https://u:p4ss@h")
+            assert findings_in(secret_finder, f"{before}{GITHUB}{after}") == [(GITHUB, "github-pat")]
+    assert findings_in(secret_finder, f"{GITHUB}, {SLACK}") == [(GITHUB, "github-pat"), (SLACK, "slack-bot-token")]
+    urls = findings_in(secret_finder, "postgres://bob:hunter2@db/x and https://u:p4ss@h")
     assert [value for value, _ in urls] == ["hunter2", "p4ss"]
 
 
@@ -46,7 +46,7 @@ def test_prose_and_numbers_are_no_secrets(secret_finder: Finder) -> None:
         "The quick brown fox", "https://example.org:8080/a@b", "3a72b67e718294d7ad0e31f92db8daa7c4aaef2d",
         "tu_01M7YJFK7P2ZFT4X2CGGZPP6M5", "550e8400-e29b-41d4-a716-446655440000", "[github-pat] [password]", "",
     ):  # fmt: skip
-        assert found(secret_finder, text) == []
+        assert findings_in(secret_finder, text) == []
 
 
 PERSONAL = [
@@ -58,7 +58,7 @@ PERSONAL = [
 @pytest.mark.parametrize(("value", "kind"), PERSONAL)
 def test_personal_data_are_found(personal_finder: Finder, value: str, kind: str) -> None:
     """With positions in characters, inside other text."""
-    assert found(personal_finder, f"äß 😀 {value} and more") == [(value, kind)]
+    assert findings_in(personal_finder, f"äß 😀 {value} and more") == [(value, kind)]
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,14 @@ def test_personal_data_are_found(personal_finder: Finder, value: str, kind: str)
 )
 def test_digits_alone_are_no_personal_data(personal_finder: Finder, text: str) -> None:
     """Times, counts, and numbers of the length of a card without its check digit."""
-    assert found(personal_finder, text) == []
+    assert findings_in(personal_finder, text) == []
 
 
 def test_kinds_and_locales_select_what_is_found(personal_finder: Finder) -> None:
     """With a country's own numbers; an unknown kind is an error."""
-    assert found(personal_data(["email"]), f"ann@example.org {CARD}") == [("ann@example.org", "email")]
+    assert findings_in(personal_data(["email"]), f"ann@example.org {CARD}") == [("ann@example.org", "email")]
     german = personal_data(locales=["de"])
-    assert found(german, "IBAN DE89370400440532013000") == [("DE89370400440532013000", "de_iban")]
+    assert findings_in(german, "IBAN DE89370400440532013000") == [("DE89370400440532013000", "de_iban")]
     with pytest.raises(ConfigurationError, match="'name' is not a kind"):
         personal_data(["email", "name"])
     assert personal_finder.max_length == 320
@@ -120,7 +120,7 @@ def test_presidio_is_supplied_by_the_program() -> None:
     """It receives the text, and its entities are the kinds."""
     analyzer = HandwrittenAnalyzer()
     finder = presidio(analyzer, entities=["PERSON"], score_threshold=0.5)
-    assert found(finder, "I am Ann.") == [("Ann", "person")]
+    assert findings_in(finder, "I am Ann.") == [("Ann", "person")]
     assert analyzer.arguments == {
         "text": "I am Ann.", "language": "en", "entities": ["PERSON"], "score_threshold": 0.5,
     }  # fmt: skip

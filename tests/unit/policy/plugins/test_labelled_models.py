@@ -23,7 +23,7 @@ def extensions_for(labels: set[str], model: str | None, provider: str | None = N
     )
 
 
-def denied(extensions: Extensions | None) -> str | None:
+def is_denied(extensions: Extensions | None) -> str | None:
     try:
         Pipeline([LabelledModels(TABLE)]).run(Hook.LLM_INPUT, Message.user("Hi", session_id="s"), extensions)
     except PolicyDeniedError as error:
@@ -42,21 +42,21 @@ def denied(extensions: Extensions | None) -> str | None:
 )  # fmt: skip
 def test_every_label_has_to_allow_the_model(labels: set[str], model: str | None, passes: bool) -> None:
     """If a label names no model, none is allowed."""
-    assert (denied(extensions_for(labels, model)) is None) is passes
+    assert (is_denied(extensions_for(labels, model)) is None) is passes
 
 
 def test_a_model_name_matches_with_and_without_its_provider() -> None:
-    assert denied(extensions_for({"PII"}, "llama3.3:8b", "ollama")) is None
-    assert denied(extensions_for({"PII"}, LLAMA, "ollama")) is None
-    assert denied(extensions_for({"PII"}, "ollama:lookalike", "openai")) == (
+    assert is_denied(extensions_for({"PII"}, "llama3.3:8b", "ollama")) is None
+    assert is_denied(extensions_for({"PII"}, LLAMA, "ollama")) is None
+    assert is_denied(extensions_for({"PII"}, "ollama:lookalike", "openai")) == (
         "model_not_allowed: content under the label 'PII' is not for openai:ollama:lookalike"
     )
 
 
 def test_missing_labels_restrict_nothing() -> None:
     """Labels without a model do."""
-    assert denied(None) is None
-    assert denied(Extensions(security=SecurityExtension(labels=frozenset({"PII"})))) is not None
+    assert is_denied(None) is None
+    assert is_denied(Extensions(security=SecurityExtension(labels=frozenset({"PII"})))) is not None
 
 
 def test_a_single_string_is_no_list() -> None:

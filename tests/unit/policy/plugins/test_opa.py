@@ -22,7 +22,7 @@ CALL = ToolUseBlock(id="tu_1", name="execute_sql", input={"query": "SELECT 1"})
 HANDWRITTEN_YES = json_reply({"result": True})
 
 
-def permitted() -> Extensions:
+def permitted_extensions() -> Extensions:
     """The sample, whose caller has the permission that its tool requires."""
     sample = full().model_dump(mode="json", exclude_none=True)
     sample["security"]["subject"]["permissions"] += sample["security"]["objects"]["execute_sql"]["permissions"]
@@ -32,7 +32,7 @@ def permitted() -> Extensions:
 def run(server: FaultyServer, *parts: ContentBlock, hook: Hook = Hook.TOOL_PRE_INVOKE, **settings: Any) -> None:
     with httpx.Client(trust_env=False) as client:
         plugin = OpaPolicy(server.url, "app/allow", client=client, **settings)
-        Pipeline([plugin]).run(hook, Message.assistant(list(parts or [CALL]), session_id="s"), permitted())
+        Pipeline([plugin]).run(hook, Message.assistant(list(parts or [CALL]), session_id="s"), permitted_extensions())
 
 
 def refusal(*script: Any, **settings: Any) -> PolicyDeniedError:

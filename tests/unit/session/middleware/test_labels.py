@@ -1,4 +1,4 @@
-"""Labels are taken from a session on the record alone, and stay away wherever the session goes on."""
+"""Labels of a session are removed only with a record, and stay removed wherever the session continues."""
 
 import json
 from collections.abc import Callable
@@ -32,7 +32,7 @@ WHY = {"actor": "officer", "reason": "published"}
 
 @hook("cmf.llm_input", "cmf.llm_output")
 def labelling(step: Step) -> Any:
-    """What speaks of a patient is PII."""
+    """Text about a patient is PII."""
     text = " ".join(view.content or "" for view in step.views())
     return with_labels(step.extensions, ["PII"]) if "patient" in text else None
 
@@ -77,7 +77,7 @@ def begin(driver: Driver, **more: Any) -> Any:
 
 
 def test_declassification_has_exactly_one_record(driver: Driver, tmp_path: Path) -> None:
-    """The same one for the caller, the audit, the bus and the store; of labels that were there, and of no others."""
+    """The caller, the audit, the bus and the store have the same record, which lists only existing labels."""
     events: list[Any] = []
     audited: list[Declassification] = []
     with EventBus(strict=True) as bus, Store(f"sqlite:///{tmp_path / 'chats.db'}", synchronous="normal") as store:
@@ -97,7 +97,7 @@ def test_declassification_has_exactly_one_record(driver: Driver, tmp_path: Path)
 
 
 def test_declassification_has_to_be_granted(driver: Driver) -> None:
-    """By its policy; a plugin that holds the capability grants nothing, and a session without a policy has none."""
+    """The policy has to grant it; a plugin's capability grants nothing, and a session without a policy cannot."""
 
     @hook("cmf.llm_input", capabilities=["declassify_labels", "append_labels"])
     def greedy(step: Step) -> PluginResult:
@@ -118,7 +118,7 @@ def test_declassification_has_to_be_granted(driver: Driver) -> None:
 
 
 def test_a_failing_record_keeps_the_labels(driver: Driver, tmp_path: Path) -> None:
-    """The audit, or the store, in which another program has gone on."""
+    """The audit, or a store in which another program has continued the session."""
 
     def failing(_: Declassification) -> None:
         raise OSError
@@ -154,7 +154,7 @@ def resume(driver: Driver, session: Any, store: Store, **more: Any) -> Any:
 def test_a_removed_label_stays_removed_in_the_next_program(
     driver: Driver, tmp_path: Path, reopen: Callable[..., Any]
 ) -> None:
-    """Though plugins and data policies judge the old messages again there, and the program gives the label again. New
+    """Although plugins and data policies judge the old messages again there, and the program gives the label again. New
     data brings it back, and that is kept as well."""
     with Store(f"sqlite:///{tmp_path / 'chats.db'}", synchronous="normal") as store:
         session = begin(driver, store=store)
@@ -171,7 +171,7 @@ def test_a_removed_label_stays_removed_in_the_next_program(
 
 
 def test_judging_again_restores_no_label(driver: Driver) -> None:
-    """Another model, a retry, a summary: the messages are those that were declassified."""
+    """For another model, a retry or a summary, the messages are still declassified."""
     session = begin(driver)
     declassify(driver, session, "PII", "PHI")
     session.swap(OLLAMA)
@@ -183,7 +183,7 @@ def test_judging_again_restores_no_label(driver: Driver) -> None:
 
 
 def test_a_record_before_the_first_message_is_stored_with_it(driver: Driver) -> None:
-    """The labels that a program gave, or a turn that failed."""
+    """For labels that a program gave, and for a failed turn."""
     session = driver.session(
         {"anthropic": Wire([ConnectionError()] * 3 + [handwritten_anthropic("Fine.")])},
         policy=Pipeline([labelling], grants=GRANT),
@@ -200,7 +200,7 @@ def test_a_record_before_the_first_message_is_stored_with_it(driver: Driver) -> 
 
 
 def test_declassification_during_a_turn_is_refused() -> None:
-    """Nobody knows then what is declassified."""
+    """It would be unclear what is declassified."""
     session = Session(ANTHROPIC, policy=Pipeline(grants=GRANT), tools=[look])
     session._running = iter(())  # type: ignore[assignment]
     with pytest.raises(ConfigurationError, match="middle of a turn"):
@@ -209,7 +209,7 @@ def test_declassification_during_a_turn_is_refused() -> None:
 
 
 def test_labels_are_read_only(driver: Driver) -> None:
-    """What is given out is a copy, and nothing can be put in its place."""
+    """The attribute returns a copy, and cannot be set."""
     session = begin(driver)
     assert isinstance(session.labels, frozenset)
     with pytest.raises(AttributeError):

@@ -40,7 +40,7 @@ def end(driver: Driver, limits: Limits) -> None:
 
 @pytest.fixture(params=["process", "redis"])
 def where(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
-    """Where is counted."""
+    """The place of the counts."""
     if request.param == "redis":
         if not os.environ.get(REDIS_URL):
             pytest.skip(HOW_TO_RUN)
@@ -51,7 +51,7 @@ def where(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
 
 @STREAMED
 def test_each_request_of_a_turn_waits_for_its_turn(driver: Driver, streamed: bool) -> None:
-    """Those that tools make, too; sessions that share the limits wait for each other."""
+    """Also requests after tool calls; sessions that share the limits wait for each other."""
     clock = Clock()
     limits = Limits(Limit("anthropic:*", requests=60, burst=0.01), timing=clock.timing)
     provider = Wire([handwritten_anthropic(Call("t1", "look", {"at": "it"})), FINE])
@@ -66,7 +66,7 @@ def test_each_request_of_a_turn_waits_for_its_turn(driver: Driver, streamed: boo
 def test_an_exhausted_limit_stops_the_turn_before_it_is_sent(
     driver: Driver, streamed: bool, where: dict[str, Any]
 ) -> None:
-    """The history is as before, and the error says when to come back."""
+    """The history is as before, and the error says when to retry."""
     limits = Limits(Limit(requests=1), max_wait=1, **where)
     provider = Wire([FINE, FINE])
     session = driver.session({"anthropic": provider}, limits=limits)
@@ -82,7 +82,7 @@ def test_an_exhausted_limit_stops_the_turn_before_it_is_sent(
 
 @STREAMED
 def test_tokens_are_settled_by_usage(driver: Driver, streamed: bool, where: dict[str, Any]) -> None:
-    """Far more is held than a reply takes, and once it is there, the rest is free: three fit where one was held."""
+    """Much more is reserved than a reply uses. Then the rest is free: three replies fit into one reservation."""
     limits = Limits(Limit(tokens=10_000, burst=0.9, seconds=3600), max_wait=0, **where)
     session = driver.session({"anthropic": Wire([FINE] * 3)}, limits=limits)
     for _ in range(3):
@@ -95,7 +95,7 @@ def test_tokens_are_settled_by_usage(driver: Driver, streamed: bool, where: dict
 
 
 def test_a_reply_without_a_limit_is_reserved_at_its_maximum(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model's own most, or what the program expects."""
+    """The model's maximum, or the output that the program expects."""
     output_tokens = []
     for expected in (None, 300):
         limits = Limits(Limit(tokens=10**9), reply_tokens=expected)
@@ -108,16 +108,16 @@ def test_a_reply_without_a_limit_is_reserved_at_its_maximum(driver: Driver, monk
 
 
 def _recording(reserve: Any, acquired: list[int]) -> Any:
-    def recorded(limits: Limits, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Any:
+    def record(limits: Limits, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Any:
         acquired.append(output_tokens)
         return reserve(limits, model, input_tokens, output_tokens)
 
-    return recorded
+    return record
 
 
 @STREAMED
 def test_failures_cost_requests_and_no_tokens(driver: Driver, streamed: bool) -> None:
-    """Each try counts as one; what nobody read is given back."""
+    """Each try counts as one request; its reserved tokens are released."""
     clock = Clock()
     limits = Limits(Limit(requests=100, tokens=1000, burst=0.5), max_wait=0, timing=clock.timing)
     session = driver.session({"anthropic": Wire([httpx.Response(500) for _ in range(3)])}, limits=limits)
@@ -131,7 +131,7 @@ def test_failures_cost_requests_and_no_tokens(driver: Driver, streamed: bool) ->
 
 
 def test_an_unsent_request_costs_nothing(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing key is found after the wait."""
+    """A missing key is detected after the wait."""
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     limits = Limits(Limit(requests=1), max_wait=0, timing=Clock().timing)
     session = driver.session({"anthropic": Wire([])}, limits=limits)
@@ -142,7 +142,7 @@ def test_an_unsent_request_costs_nothing(driver: Driver, monkeypatch: pytest.Mon
 
 
 def test_an_abandoned_reply_costs_its_input(driver: Driver) -> None:
-    """Its input counts; what it would have written is given back."""
+    """Its input counts; the reserved output is released."""
     clock = Clock()
     limits = Limits(Limit(tokens=100_000, burst=0.5), max_wait=1e9, timing=clock.timing)
     session = driver.session({"anthropic": Wire([Body(FINE.frames)])}, limits=limits)
@@ -152,7 +152,7 @@ def test_an_abandoned_reply_costs_its_input(driver: Driver) -> None:
 
 @STREAMED
 def test_a_rate_limit_error_is_observed(driver: Driver, streamed: bool, where: dict[str, Any]) -> None:
-    """Its retry-after holds for everybody who shares the limits."""
+    """Its retry-after applies to all who share the limits."""
     limits = Limits(Limit(requests=1000), max_wait=1000, **where)
     busy = [httpx.Response(429, headers={"retry-after": "90"})]
     session = driver.session({"anthropic": Wire(busy)}, limits=limits)
@@ -165,7 +165,7 @@ def test_a_rate_limit_error_is_observed(driver: Driver, streamed: bool, where: d
 
 @STREAMED
 def test_reply_headers_are_observed(driver: Driver, streamed: bool) -> None:
-    """Where the provider has less left than the limit says, that counts."""
+    """If the provider reports less remaining quota than the limit, the provider's number applies."""
     limits = Limits(Limit(requests=1000), max_wait=0, timing=Clock().timing)
     headers = {"content-type": "application/json", "anthropic-ratelimit-requests-remaining": "0"}
     body = Body(FINE.frames) if streamed else FINE.body
@@ -177,7 +177,7 @@ def test_reply_headers_are_observed(driver: Driver, streamed: bool) -> None:
 
 
 def test_a_router_falls_back_without_an_outage(driver: Driver) -> None:
-    """A limit of ours hands over to the next model, and no model is down because of it."""
+    """If our own limit is reached, the next model answers, and no model counts as down."""
     limits = Limits(Limit("anthropic:*", requests=1), max_wait=0, timing=Clock().timing)
     router = Router(global_default=OLLAMA, clock=lambda: NOW)
     wires = {"anthropic": Wire([FINE]), "ollama": Wire([handwritten_ollama("Here.") for _ in range(6)])}
@@ -189,7 +189,7 @@ def test_a_router_falls_back_without_an_outage(driver: Driver) -> None:
 
 
 def test_a_lost_count_does_not_lose_the_reply(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
-    """Where the counts are lost after it was sent, it is kept, and the loss is logged."""
+    """If the counts are lost after the request was sent, the reply is kept, and the failure is logged."""
     if not os.environ.get(REDIS_URL):
         pytest.skip(HOW_TO_RUN)
     limits = Limits(Limit(requests=10), url=os.environ[REDIS_URL], name=own_name())

@@ -27,7 +27,7 @@ UNCOUNTED = {"model": "qwen3", "message": {"role": "assistant", "content": "One.
 ALL: list[tuple[int, int]] = []
 """No settlement: everything that was reserved stays counted."""
 PROMPT = -1
-"""Stands for the estimated tokens of the prompt."""
+"""A placeholder for the estimated tokens of the prompt."""
 
 
 def cut(*frames: bytes) -> Body:
@@ -43,15 +43,15 @@ def record_settled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     settled: list[tuple[int, int]] = []
     settle = Limits.settle
 
-    def recorded(limits: Limits, grant: Any, usage: TokenUsage | None, *, requests: int = 1) -> None:
+    def record(limits: Limits, grant: Any, usage: TokenUsage | None, *, requests: int = 1) -> None:
         settled.append((0 if usage is None else usage.total_tokens, requests))
         settle(limits, grant, usage, requests=requests)
 
-    async def recorded_async(limits: Limits, grant: Any, usage: TokenUsage | None, *, requests: int = 1) -> None:
-        recorded(limits, grant, usage, requests=requests)
+    async def record_async(limits: Limits, grant: Any, usage: TokenUsage | None, *, requests: int = 1) -> None:
+        record(limits, grant, usage, requests=requests)
 
-    monkeypatch.setattr(Limits, "settle", recorded)
-    monkeypatch.setattr(Limits, "settle_async", recorded_async)
+    monkeypatch.setattr(Limits, "settle", record)
+    monkeypatch.setattr(Limits, "settle_async", record_async)
     return settled
 
 
@@ -82,7 +82,7 @@ def test_a_streamed_attempt_is_settled_by_its_outcome(
     error: type[Exception] | None,
     settled: list[tuple[int, int]],
 ) -> None:
-    """By its counts; without any, all that was reserved counts if the caller saw content, else the prompt."""
+    """By its counts; without any, the whole reservation counts if the caller saw content, otherwise the prompt."""
     found = record_settled(monkeypatch)
     policy = Pipeline([DenyingPlugin(SECRET, hooks=["cmf.llm_output"])]) if error is PolicyDeniedError else None
     wires = {model.partition(":")[0]: Wire(replies())}
@@ -93,7 +93,7 @@ def test_a_streamed_attempt_is_settled_by_its_outcome(
 
 
 def test_a_whole_reply_without_counts_keeps_its_reservation(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may have used all of it."""
+    """The reply may have used the whole reservation."""
     found = record_settled(monkeypatch)
     wires = {"ollama": Wire([httpx.Response(200, json=UNCOUNTED)])}
     driver.ask(driver.session(wires, OLLAMA, limits=Limits(Limit(tokens=10**6))), "Hi")
@@ -106,7 +106,7 @@ def test_a_whole_reply_without_counts_keeps_its_reservation(driver: Driver, monk
 def test_a_reply_that_the_caller_left_is_settled_by_what_had_arrived(
     driver: Driver, monkeypatch: pytest.MonkeyPatch, model: str, reply: Any, settled: list[tuple[int, int]]
 ) -> None:
-    """By its counts, or else by all that was reserved."""
+    """By its counts, or without any by the whole reservation."""
     found = record_settled(monkeypatch)
     wires = {model.partition(":")[0]: Wire([reply])}
     driver.stream(driver.session(wires, model, limits=Limits(Limit(tokens=10**6))), "Hi", until="text_delta")
@@ -162,7 +162,7 @@ def test_an_attempt_that_is_cancelled_before_its_first_word_is_settled(
 def test_a_reply_survives_limits_that_cannot_be_reached(
     driver: Driver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is kept, and each count that was lost is logged."""
+    """It is kept, and each lost count is logged."""
 
     def unreachable(*_: Any, **__: Any) -> None:
         raise LimitsUnavailableError("the server is gone")

@@ -1,4 +1,4 @@
-"""What a budget counts for replies that broke, were denied or left: a session's own bill, however the attempt ended."""
+"""What a budget counts for broken, denied and abandoned replies: the same as the session's own cost."""
 
 from datetime import date
 from decimal import Decimal
@@ -55,7 +55,7 @@ def assert_settled(budget: Budget, *usages: Usage | None) -> None:
 
 
 def test_a_broken_reply_without_counts_is_charged_its_estimated_prompt(driver: Driver) -> None:
-    """The caller saw a part of it, so the provider read the prompt: the prompt counts in tokens and in dollars. The
+    """The caller saw a part, so the provider read the prompt: the prompt counts in tokens and in dollars. The
     session's cost is unknown."""
     budget = Budget(usd=10_000, tokens=10_000, per="user")
     session = driver.session({"ollama": Wire([cut_ollama("One, two.")])}, OLLAMA, budgets=[budget], options=SMALL,
@@ -73,7 +73,7 @@ def test_a_broken_reply_without_counts_is_charged_its_estimated_prompt(driver: D
 
 
 def test_a_reply_that_broke_unseen_and_without_counts_is_not_charged(driver: Driver) -> None:
-    """The retry alone counts."""
+    """Only the retry counts."""
     budget = Budget(tokens=10_000, per="user")
     wire = Wire([Body([OPENING], httpx.ReadError("the connection is gone")), handwritten_ollama("One.")])
     session = driver.session({"ollama": wire}, OLLAMA, budgets=[budget], options=SMALL)
@@ -100,7 +100,7 @@ def test_a_broken_reply_with_counts_is_charged_a_lower_bound(driver: Driver) -> 
 
 
 def test_a_broken_reply_of_an_unpriced_model_stays_unpriced(driver: Driver) -> None:
-    """Nothing of its cost is known: that is no lower bound."""
+    """No part of its cost is known, so there is no lower bound."""
     budget = Budget(usd=1, per="user", allow_unpriced=True)
     wire = Wire([overloaded_anthropic(b"claude-unheard-of")])
     session = driver.session({"anthropic": wire}, "anthropic:claude-unheard-of", budgets=[budget], options=SMALL)
@@ -113,7 +113,7 @@ def test_a_broken_reply_of_an_unpriced_model_stays_unpriced(driver: Driver) -> N
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["ask", "stream"])
 def test_a_denied_reply_that_arrived_whole_has_its_exact_cost(driver: Driver, streamed: bool) -> None:
-    """It is not kept, but all of it was counted."""
+    """It is not kept, but its whole usage is known."""
     budget = Budget(usd=1, per="user")
     reply = handwritten_anthropic(f"It is {SECRET}.", usage=(1000, 100))
     session = driver.session({"anthropic": Wire([reply])}, budgets=[budget], options=SMALL,

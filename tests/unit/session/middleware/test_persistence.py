@@ -1,4 +1,4 @@
-"""Sessions and their store: each turn is kept when it ends, and a later program goes on where it stopped."""
+"""Sessions and their store: each turn is stored when it ends, and a later program continues the session."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ def resume(driver: Driver, store: Store, wires: dict[str, Wire], **settings: Any
 
 
 def test_a_turn_is_stored_when_it_ends(driver: Driver, store: Store) -> None:
-    """With its calls, results and ids, all at once; a session that has said nothing is not there."""
+    """With its calls, results and ids, all at once; a session without a message is not stored."""
     wire = Wire([handwritten_anthropic(Call("toolu_1", "look", {"at": "a"})), handwritten_anthropic("Fine.")])
     session = driver.session({"anthropic": wire}, tools=[look], store=store, user_id="u1", system="Be brief.")
     with pytest.raises(SessionNotFoundError):
@@ -89,7 +89,7 @@ def test_another_program_continues_with_the_same_prefix(driver: Driver, store: S
 
 
 def test_two_programs_do_not_overwrite_each_other(driver: Driver, store: Store) -> None:
-    """The second to add a turn is told so; it still holds its own."""
+    """The second program to add a turn gets an error and keeps its own turn."""
     session = driver.session({"anthropic": Wire([handwritten_anthropic("1.")])}, store=store)
     driver.ask(session, "One?")
     first = resume(driver, store, {"anthropic": Wire([handwritten_anthropic("2.")])})
@@ -115,7 +115,7 @@ def test_a_partial_reply_is_stored(store: Store) -> None:
 
 
 def test_a_failed_turn_stores_nothing(driver: Driver, store: Store) -> None:
-    """As it leaves nothing in the history."""
+    """It leaves nothing in the history either."""
     session = driver.session({"anthropic": Wire([ConnectionError("no")] * 3)}, store=store)
     with pytest.raises((ProviderError, ConnectionError)):
         driver.ask(session, "Hi")
@@ -124,7 +124,7 @@ def test_a_failed_turn_stores_nothing(driver: Driver, store: Store) -> None:
 
 
 def test_resuming_needs_a_session_and_a_model(store: Store) -> None:
-    """A session of no known model is asked for one, and a fork is resumed by its own id."""
+    """A session without a known model needs a model, and a fork is resumed by its own id."""
     with pytest.raises(SessionNotFoundError):
         Session.resume("sess_0", store)
     store.create(None, session_id="sess_2")
@@ -135,7 +135,7 @@ def test_resuming_needs_a_session_and_a_model(store: Store) -> None:
 
 
 def test_a_resumed_session_has_its_user(store: Store) -> None:
-    """Unless another one goes on with it."""
+    """Unless another user continues it."""
     store.create(ANTHROPIC, session_id="sess_3", user_id="u3", team_id="t3")
     session = Session.resume("sess_3", store, team_id="t4")
     assert (session.user_id, session.team_id) == ("u3", "t4")

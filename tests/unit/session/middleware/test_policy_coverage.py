@@ -1,4 +1,4 @@
-"""Nothing passes unseen: each way by which text goes to a model or a tool, or comes from one, passes the plugins first.
+"""Nothing bypasses the plugins: they see all text to and from models and tools before it is used.
 
 A recording plugin sits on all hooks. Wires, tools and callers compare what reaches them with what it has seen by then.
 """
@@ -45,7 +45,7 @@ SMALL = "ollama:phi3:mini"
 
 
 class WatchedSession:
-    """A session under watch, its two providers, and a caller."""
+    """A recorded session, its two providers, and a caller."""
 
     def __init__(self, driver: Driver, folder: Path) -> None:
         self.way = driver
@@ -102,7 +102,7 @@ def tools(watched: WatchedSession) -> None:
 
 
 def bad_calls(watched: WatchedSession) -> None:
-    """A tool that is not there, arguments that do not fit, a call that nobody approves."""
+    """A tool that does not exist, arguments that do not fit, a call that is not approved."""
     calls = (Call("toolu_1", "other", {"path": "path1"}), Call("toolu_2", "look", {"way": "path2"}), *CALLS[:1])
     renamed = Call("toolu_3", "look", {"path": "path3"})
     watched.begin([reply_of(*calls[:2], renamed), reply_of("answer1")], approve=lambda call, definition: False)
@@ -111,7 +111,7 @@ def bad_calls(watched: WatchedSession) -> None:
 
 
 def blocks(watched: WatchedSession) -> None:
-    """Whatever can be said, at whatever depth, a file of the workspace among it."""
+    """All kinds of content, at any depth, including a file of the workspace."""
     (watched.folder / "notes.txt").write_text("file1 inside2")
     file = DocumentBlock(source=MediaSource(kind="file_ref", data="notes.txt"), media_type="text/plain")
     parts = [
@@ -127,7 +127,7 @@ def blocks(watched: WatchedSession) -> None:
 
 
 def compaction(watched: WatchedSession) -> None:
-    """What is summarised, the instructions, the summary, and what goes on from it: in pieces, for another model."""
+    """The summarized messages, the instructions, the summary and the next request; in pieces, and for another model."""
     watched.begin(
         [reply_of("answer1"), reply_of("answer2"), reply_of("summary1"), reply_of("answer3")],
         [handwritten_ollama("answer4")],
@@ -143,7 +143,7 @@ def compaction(watched: WatchedSession) -> None:
 
 
 def summary_of_summaries(watched: WatchedSession) -> None:
-    """A history that is told in pieces: each summary goes into the next request."""
+    """A history that is summarized in pieces: each summary is part of the next request."""
     history = [Message.user(f"story{number} " + "word " * 2000) for number in range(12)]
     watched.begin(
         [], [handwritten_ollama(f"summary{number}") for number in range(20)], model=SMALL, messages=history, tools=[]
@@ -154,7 +154,7 @@ def summary_of_summaries(watched: WatchedSession) -> None:
 
 
 def another_model(watched: WatchedSession) -> None:
-    """A retry, and a model that steps in: each is judged for itself."""
+    """A retry and a fallback: each one is judged separately."""
     router = Router(workspace_default=ANTHROPIC, global_default=OLLAMA)
     down = [[handwritten_overloaded()]] * 3
     watched.begin([reply_of("answer1"), *down], [handwritten_ollama("answer2")], model=None, router=router)
@@ -164,7 +164,7 @@ def another_model(watched: WatchedSession) -> None:
 
 
 def given_history(watched: WatchedSession) -> None:
-    """A history from elsewhere, with a call that nobody answered, and a reply for the model to go on with."""
+    """A history from elsewhere, with an unanswered call, and a reply for the model to continue."""
     history = [
         Message.user("old1"),
         Message.assistant([TextBlock(text="old2"), ToolUseBlock(id="tu_1", name="look", input={"path": "old3"})]),
@@ -196,14 +196,14 @@ def stored_session(watched: WatchedSession) -> None:
 
 
 def abandoned_stream(watched: WatchedSession) -> None:
-    """A stream that its caller leaves, and goes on behind."""
+    """A stream that its caller leaves before the next turn."""
     watched.begin([reply_of("many1 words2 of3 it4"), reply_of("answer1")])
     watched.stream(until="text_delta")
     watched.ask(None)
 
 
 def broken_stream(watched: WatchedSession) -> None:
-    """A stream that breaks: what had arrived is with the error."""
+    """A stream that breaks: the error has the partial message."""
     frames = [*reply_of("many1 words2 of3 it4").frames[:5], handwritten_overloaded()]
     watched.begin([frames, reply_of("answer1")])
     with pytest.raises(ProviderError) as raised:
@@ -214,7 +214,7 @@ def broken_stream(watched: WatchedSession) -> None:
 
 
 def unusable_summary(watched: WatchedSession) -> None:
-    """A whole reply that cannot be read: nothing of it is with the error."""
+    """A whole reply that cannot be read: the error has no part of its content."""
     body = reply_of("half1").body[:-20]
     answer = httpx.Response(200, headers={"content-type": "application/json"}, content=body)
     watched.begin([answer] * 3 + [reply_of("answer1")])
@@ -224,7 +224,7 @@ def unusable_summary(watched: WatchedSession) -> None:
 
 
 def denied_call_answered(watched: WatchedSession) -> None:
-    """Where a denied call is answered, the answer is seen as any other."""
+    """If a denied call is answered, the plugins see the answer like any other."""
     from tests.unit.session.policy_plugins import DenyingPlugin
 
     policy = Pipeline([watched.plugin, DenyingPlugin("path1", hooks=["cmf.tool_pre_invoke"])], denied_calls="answer")
@@ -242,7 +242,7 @@ abandoned_stream, broken_stream,
 def test_everything_passes_the_policy(
     driver: Driver, tmp_path: Path, through: Callable[[WatchedSession], None]
 ) -> None:
-    """In either session: what is sent, run, shown and kept was seen before."""
+    """In both kinds of sessions: all that is sent, run, shown and stored was seen before."""
     through(WatchedSession(driver, tmp_path))
 
 
@@ -263,7 +263,7 @@ def test_a_gap_in_the_hooks_would_be_noticed(driver: Driver, tmp_path: Path) -> 
 
 
 def test_sessions_send_requests_in_known_places_only() -> None:
-    """Sessions make requests in one place, and send them in two: one more has to be judged, and watched here."""
+    """Sessions build requests in one place and send them in two: a further place must be judged, and tested here."""
     found: dict[str, set[str]] = {}
     for path in (Path(dragoman.__file__).parent / "session").rglob("*.py"):
         source = path.read_text(encoding="utf-8")

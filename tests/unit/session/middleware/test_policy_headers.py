@@ -1,4 +1,4 @@
-"""Headers that plugins write go with the request of the step, and with no other."""
+"""Headers from plugins are sent with the request of their step, and with no other."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ class HeaderWire(Wire):
 
 
 def header_plugin(headers: dict[str, str], *hooks: str, when: str = "", **declared: Any) -> Any:
-    """Adds headers where ``when`` is said."""
+    """Adds headers if the text contains ``when``."""
 
     @hook(*(hooks or (INPUT,)), capabilities=["write_headers"], **declared)
     def write(step: Step) -> Extensions | None:
@@ -51,7 +51,7 @@ def header_plugin(headers: dict[str, str], *hooks: str, when: str = "", **declar
 
 
 def test_policy_headers_are_sent_with_the_request_and_its_retries(driver: Driver) -> None:
-    """Before the program's own of that name; a header that the program's own request came with goes nowhere."""
+    """They override the program's own of that name; headers of the program's incoming request are not sent."""
     wire = HeaderWire([handwritten_overloaded()], handwritten_anthropic("Fine."), handwritten_anthropic("Fine."))
     events: list[Any] = []
     with EventBus(strict=True) as bus:
@@ -73,7 +73,7 @@ def test_policy_headers_are_sent_with_the_request_and_its_retries(driver: Driver
 
 
 def test_each_tool_round_starts_with_fresh_headers(driver: Driver) -> None:
-    """And what is written where a tool is called is no header of a model's request."""
+    """A header that is written at a tool call is not sent to a model."""
 
     def look() -> str:
         """Looks."""
@@ -100,7 +100,7 @@ def test_each_tool_round_starts_with_fresh_headers(driver: Driver) -> None:
     ],
 )  # fmt: skip
 def test_invalid_policy_headers_are_not_sent(driver: Driver, name: str, value: str) -> None:
-    """By the rules of every request; nor the key of another provider. Nothing is sent then."""
+    """Invalid by the rules of every request, or the key of another provider: nothing is sent then."""
     wire = HeaderWire(handwritten_anthropic("Never."))
     session = driver.session({"anthropic": wire}, policy=Pipeline([header_plugin({name: value})]))
     with pytest.raises((RequestError, PolicyDeniedError)) as raised:
@@ -119,7 +119,7 @@ def test_a_plugin_may_write_the_key_of_the_provider(driver: Driver) -> None:
 
 
 def test_headers_are_sent_only_to_their_provider(driver: Driver) -> None:
-    """Where another model steps in, and where nobody knew yet who answers."""
+    """If a fallback answers, and if the model was not yet chosen."""
 
     @hook(INPUT, capabilities=["write_headers"])
     def token(step: Step) -> Extensions:

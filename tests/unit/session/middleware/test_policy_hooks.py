@@ -1,4 +1,4 @@
-"""A session with a policy: every way in and out passes the plugins, and what they deny goes nowhere."""
+"""A session with a policy: all input and output passes the plugins, and denied content goes nowhere."""
 
 import asyncio
 import json
@@ -57,7 +57,7 @@ def replies() -> list[Reply | Any]:
 
 
 def test_every_input_and_output_passes_its_hook_once(driver: Driver) -> None:
-    """What is said, answered, called and returned passes its hook, in the order in which it happens."""
+    """Prompts, answers, calls and results pass their hooks, in the order in which they happen."""
     recording = RecordingPlugin()
     session = driver.session(
         {"anthropic": Wire(replies())}, tools=[look], policy=Pipeline([recording]), system="Be brief."
@@ -104,7 +104,7 @@ def test_nothing_is_sent_after_a_denial(driver: Driver) -> None:
 
 
 def test_a_denied_call_runs_nothing(driver: Driver) -> None:
-    """Not even the other calls of the same reply, and nothing is sent back."""
+    """The other calls of the reply do not run either, and nothing is sent back."""
     ran: list[str] = []
 
     def note(word: str) -> str:
@@ -121,7 +121,7 @@ def test_a_denied_call_runs_nothing(driver: Driver) -> None:
 
 
 def test_a_denied_call_may_be_answered_with_an_error(driver: Driver) -> None:
-    """Where the pipeline says so: it reads the code, and the turn goes on; the other calls run."""
+    """If the pipeline allows it: the model reads the code, and the turn continues; the other calls run."""
     ran: list[str] = []
 
     def note(word: str) -> str:
@@ -138,7 +138,7 @@ def test_a_denied_call_may_be_answered_with_an_error(driver: Driver) -> None:
 
 
 def test_arguments_may_be_changed_for_the_run_alone(driver: Driver) -> None:
-    """The tool gets what the plugins made of them; the history holds what the model asked for."""
+    """The tool gets the changed arguments; the history has the model's own."""
     got: list[str] = []
 
     def note(word: str) -> str:
@@ -154,7 +154,7 @@ def test_arguments_may_be_changed_for_the_run_alone(driver: Driver) -> None:
 
 
 def test_a_denied_result_is_neither_kept_nor_sent(driver: Driver) -> None:
-    """The tool ran, but nobody reads what it said."""
+    """The tool ran, but its result is used nowhere."""
     wire = Wire(replies())
     deny = DenyingPlugin(SECRET, hooks=["cmf.tool_post_invoke"])
     session = driver.session({"anthropic": wire}, tools=[look], policy=Pipeline([deny]))
@@ -194,7 +194,7 @@ def test_a_retry_and_a_fallback_are_judged_too(driver: Driver) -> None:
 
 
 def test_old_messages_are_judged_once_per_model(driver: Driver) -> None:
-    """And what is new with every request; a model is never judged by what it said itself."""
+    """New messages are judged with every request; a model's own messages are not judged again."""
     recording = RecordingPlugin(hooks=[INPUT])
     wires = {
         "anthropic": Wire([handwritten_anthropic("One."), handwritten_anthropic("Two.")]),
@@ -210,7 +210,7 @@ def test_old_messages_are_judged_once_per_model(driver: Driver) -> None:
 
 
 def test_imported_history_is_included(driver: Driver) -> None:
-    """Its messages are changed like new ones, before anything is sent; what was signed behind a change is left out."""
+    """Its messages are changed like new ones, before anything is sent; signed thinking after a change is dropped."""
     wire = Wire([handwritten_anthropic("Fine.")])
     signed = ThinkingBlock(text="Hm.", signature="c2lnbmVk")
     history = [
@@ -227,7 +227,7 @@ def test_imported_history_is_included(driver: Driver) -> None:
 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_signed_thinking_is_dropped_or_the_step_denied(driver: Driver, streamed: bool) -> None:
-    """What is changed cannot stay signed: by rule it goes, and with it what was signed behind it."""
+    """Changed content cannot stay signed: it is dropped, with the signed thinking after it, or the step is denied."""
     reply = handwritten_anthropic(Thought(f"It is {SECRET}."), "The answer.")
 
     def session(**rules: Any) -> Any:
@@ -242,7 +242,7 @@ def test_signed_thinking_is_dropped_or_the_step_denied(driver: Driver, streamed:
 
 @needs_files
 def test_files_are_judged_as_they_are_sent(driver: Driver, tmp_path: Path) -> None:
-    """The history names the file; what is read from it passes the plugins, and stays as they left it."""
+    """The history names the file; its content passes the plugins, and stays as they changed it."""
     (tmp_path / "a.txt").write_text(f"The word is {SECRET}.")
     recording = RecordingPlugin(hooks=[INPUT])
 
@@ -266,7 +266,7 @@ def test_files_are_judged_as_they_are_sent(driver: Driver, tmp_path: Path) -> No
 
 
 def test_labels_of_a_result_spread_to_all_that_follows(driver: Driver, tmp_path: Path) -> None:
-    """Through later messages, a summary, a store, and a program that goes on."""
+    """Through later messages, a summary, a store, and a program that continues the session."""
     host = Extensions(security=SecurityExtension(data={"look": DataPolicy(apply_labels=["PII"])}))
     seen: list[tuple[str, frozenset[str]]] = []
 
@@ -294,8 +294,7 @@ def test_labels_of_a_result_spread_to_all_that_follows(driver: Driver, tmp_path:
 
 
 def test_a_denied_action_is_enforced_downstream(driver: Driver) -> None:
-    """Data that may not be exported goes into no tool that reaches out; what may not be forwarded stays with its
-    provider."""
+    """Data without export goes to no tool with outside effects; data without forwarding stays with its provider."""
     reached: list[str] = []
 
     @tool(side_effects="network")
@@ -339,7 +338,7 @@ def test_a_denial_is_reported_to_the_bus(driver: Driver) -> None:
 
 
 def test_the_bus_gets_answers_as_plugins_left_them(driver: Driver) -> None:
-    """Those who watch the bus, such as a trace with content, never see what a plugin took out."""
+    """Handlers of the bus, such as a trace with content, never see removed content."""
     witness = BusWitness()
     with EventBus(strict=True) as bus:
         bus.subscribe(witness)
@@ -354,7 +353,7 @@ def test_the_bus_gets_answers_as_plugins_left_them(driver: Driver) -> None:
 
 
 class BusWitness:
-    """A handler that is also a witness."""
+    """A handler that checks every event it gets."""
 
     def __init__(self) -> None:
         self.events: list[Any] = []
@@ -368,7 +367,7 @@ class BusWitness:
 
 
 def test_plugins_receive_the_user_and_the_input(driver: Driver) -> None:
-    """What the program said, the session, the turn, the model, the tool, and how a reply ended."""
+    """The user's input, the session, the turn, the model, the tool, and how a reply ended."""
     extensions_at: dict[str, Any] = {}
     capabilities = ["read_subject", "read_agent"]
 
@@ -391,7 +390,7 @@ def test_plugins_receive_the_user_and_the_input(driver: Driver) -> None:
 
 
 def test_coroutines_need_an_async_session() -> None:
-    """That is said when the session is made; an AsyncSession awaits them."""
+    """The error comes when the session is created; an AsyncSession awaits them."""
 
     @hook(INPUT)
     async def slow(step: Step) -> Violation:
@@ -417,12 +416,12 @@ def test_a_session_without_a_policy_loads_none() -> None:
         "print(sorted(name for name in sys.modules if name.startswith('dragoman.policy') or name.endswith(late)))"
     )
 
-    def loaded(setup: str) -> str:
+    def loaded_modules(setup: str) -> str:
         command = [sys.executable, "-c", program.format(setup)]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
-    assert loaded("Session('anthropic:claude-opus-5-5')") == "[]"
-    with_policy = loaded(
+    assert loaded_modules("Session('anthropic:claude-opus-5-5')") == "[]"
+    with_policy = loaded_modules(
         "from dragoman.policy import Pipeline;"
         "Session('anthropic:claude-opus-5-5', policy=Pipeline([]));"
         "import_module('dragoman.session.middleware.stream_filter')"
@@ -438,7 +437,7 @@ def test_a_session_without_a_policy_loads_none() -> None:
 
 
 def test_a_message_can_be_checked_by_its_own_rule(driver: Driver) -> None:
-    """The rule sees what the plugins left; a refusal is a denial. Without a policy the rule is not called."""
+    """The rule sees the content after the plugins; a refusal is a denial. Without a policy the rule is not called."""
 
     def apply(session: Session | AsyncSession, **how: Any) -> Message:
         message = Message.user(f"It is {SECRET}.")

@@ -1,4 +1,4 @@
-"""A plugin that denies, on streams as they were recorded: nothing passes, whatever the wire."""
+"""A denying plugin on recorded streams: nothing passes, on any wire."""
 
 import base64
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from tests.unit.session.policy_plugins import DenyingPlugin, RecordingPlugin
 PROVIDERS = ("anthropic", "openai-chat", "openai-responses", "ollama", "google", "mistral", "cohere", "bedrock")
 OUTPUT = "cmf.llm_output"
 EACH = 4
-"""Recordings of each provider: all of them take too long for every day."""
+"""Recordings of each provider: all of them would take too long for each run."""
 
 pytestmark = [pytest.mark.exchanges, pytest.mark.parametrize("provider", PROVIDERS)]
 
@@ -35,7 +35,7 @@ def model(exchange: RecordedExchange) -> str:
 
 @cache
 def load_exchanges(provider: str, feature: str) -> tuple[tuple[RecordedExchange, Message], ...]:
-    """Complete streams with that feature, and the message that each is without a policy."""
+    """Complete streams with that feature, and the message of each without a policy."""
     return tuple(_iter_exchanges(provider, feature))[:EACH]
 
 
@@ -66,11 +66,11 @@ class ReplayTransport:
 
 def session(transport: ReplayTransport, *plugins: Any, tools: Any = ()) -> Session:
     client = httpx.Client(transport=httpx.MockTransport(transport))
-    id_ = model(transport.exchange)
-    key = {"bedrock": base64.b64encode(b"key of nobody").decode()}.get(transport.exchange.provider, "key-of-nobody")
+    model_id = model(transport.exchange)
+    key = {"bedrock": base64.b64encode(b"test key").decode()}.get(transport.exchange.provider, "test-key")
     settings: dict[str, Any] = {"client": client, "api_key": key, "base_url": "http://127.0.0.1:1"}
-    providers = {id_.partition(":")[0]: settings}
-    return Session(id_, providers=providers, policy=Pipeline(plugins), tools=tools, max_rounds=1)
+    providers = {model_id.partition(":")[0]: settings}
+    return Session(model_id, providers=providers, policy=Pipeline(plugins), tools=tools, max_rounds=1)
 
 
 def collect(chat: Session) -> tuple[list[Any], PolicyDeniedError | None]:
@@ -91,7 +91,7 @@ def visible_text(events: list[Any]) -> str:
 
 @pytest.mark.parametrize("window", [None, 16])
 def test_nothing_of_a_denied_stream_is_shown(provider: str, window: int | None) -> None:
-    """No text, no thought, no argument, not even the name of a tool; nothing is kept or run."""
+    """No text, no thinking, no argument, not even the name of a tool; nothing is kept or run."""
     for exchange, message in load_exchanges(provider, "tool_call"):
         transport = ReplayTransport(exchange)
         ran: list[str] = []
@@ -103,7 +103,7 @@ def test_nothing_of_a_denied_stream_is_shown(provider: str, window: int | None) 
 
 
 def test_a_denied_call_is_not_run(provider: str) -> None:
-    """Though the model has asked for it, and the reply is in the history."""
+    """Although the model requested it, and the reply is in the history."""
     for exchange, message in load_exchanges(provider, "tool_call"):
         if not message.tool_uses:
             continue
@@ -117,7 +117,7 @@ def test_a_denied_call_is_not_run(provider: str) -> None:
 
 
 def test_a_denied_word_is_never_shown(provider: str) -> None:
-    """Whatever comes before it, and however the wire cuts it: the last words of the text, and of the arguments."""
+    """Whatever comes before it, and however the stream is cut: at the end of the text, and of the arguments."""
     for exchange, message in load_exchanges(provider, "tool_call"):
         for word in filter(None, (message.text[-12:], message.thinking[-12:])):
             if not word.strip():
@@ -139,7 +139,7 @@ def test_a_denied_word_is_never_shown(provider: str) -> None:
 
 
 def test_content_that_no_plugin_can_see_is_denied(provider: str) -> None:
-    """A provider's native part denies the reply that holds it, though the plugin would have let it pass."""
+    """A reply with a native part is denied, although the plugin would allow it."""
     for exchange, message in load_exchanges(provider, "server_tool"):
         if not any(isinstance(block, ProviderBlock) for block in message.content):
             continue
@@ -152,7 +152,7 @@ def test_content_that_no_plugin_can_see_is_denied(provider: str) -> None:
 
 
 def test_a_permissive_plugin_changes_nothing(provider: str) -> None:
-    """With and without a window the history holds what it would without a policy."""
+    """With and without a window, the history is the same as without a policy."""
     for exchange, message in load_exchanges(provider, "tool_call"):
         for window in (None, 16):
             chat = session(ReplayTransport(exchange), RecordingPlugin(hooks=[OUTPUT], window=window))
@@ -175,7 +175,7 @@ def _until_complete(chat: Session) -> Iterator[Any]:
 
 
 def _tools(message: Message, ran: list[str]) -> list[Tool]:
-    """Tools of the names that the reply calls, as far as these are names of tools here."""
+    """Tools with the names of the reply's calls, if these are valid names."""
 
     def new_tool(name: str) -> Tool:
         return Tool(ToolDefinition(name=name), lambda **_: ran.append(name))

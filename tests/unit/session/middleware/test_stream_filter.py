@@ -1,4 +1,4 @@
-"""Streams under a policy: what is shown, and when; and that nothing denied is ever shown."""
+"""Streams under a policy: what is shown and when, and that no denied content is shown."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def stream(driver: Driver, reply: Any, *plugins: Any) -> tuple[Any, list[Any]]:
 
 
 def test_without_a_window_nothing_is_shown_before_the_end(driver: Driver) -> None:
-    """Then all of it is, as it came."""
+    """At the end the whole text is shown unchanged."""
     plain = driver.session({"anthropic": Wire([handwritten_anthropic(Thought("Hm."), LONG)])})
     expected = driver.stream(plain, "Go")
     seen = RecordingPlugin(hooks=[OUTPUT])
@@ -41,7 +41,7 @@ def test_without_a_window_nothing_is_shown_before_the_end(driver: Driver) -> Non
 
 
 def test_a_window_is_held_back_and_the_rest_is_shown(driver: Driver) -> None:
-    """The text comes in pieces, each judged before it is shown; all of it comes."""
+    """The text comes in pieces, each checked before it is shown, and none is lost."""
     recording = RecordingPlugin(hooks=[OUTPUT], window=12)
     session, events = stream(driver, handwritten_anthropic(Thought(LONG), LONG, Call("toolu_1", "f")), recording)
     assert visible_text(events) == LONG + LONG
@@ -97,7 +97,7 @@ def test_changed_text_is_shown_changed(driver: Driver, window: int | None) -> No
 
 
 def test_an_abandoned_stream_keeps_what_plugins_left(driver: Driver) -> None:
-    """What had arrived is judged as well, though it was not shown yet; where it is denied, the bill alone is kept."""
+    """The partial reply is judged too, although it was not shown yet; if it is denied, only its cost is kept."""
     reply = handwritten_anthropic(LONG + SECRET + LONG * 3)
     for plugin in (RedactingPlugin(window=8), DenyingPlugin(SECRET, window=8, hooks=[OUTPUT])):
         session = driver.session({"anthropic": Wire([reply])}, policy=Pipeline([plugin]))
@@ -108,7 +108,7 @@ def test_an_abandoned_stream_keeps_what_plugins_left(driver: Driver) -> None:
 
 @pytest.mark.parametrize("plugin", [RedactingPlugin(window=8), DenyingPlugin(SECRET, window=200, hooks=[OUTPUT])])
 def test_a_broken_reply_is_judged_too(driver: Driver, plugin: Any) -> None:
-    """The error's partial message holds what the plugins left of it."""
+    """The error's partial message holds what the plugins let pass."""
     frames = [*handwritten_anthropic(SECRET + " " + LONG).frames[:-4], handwritten_overloaded()]
     session = driver.session({"anthropic": Wire([frames] * 3)}, policy=Pipeline([plugin]))
     with pytest.raises(Exception, match="Overloaded") as broken:
@@ -142,7 +142,7 @@ def test_a_stream_and_a_whole_reply_agree(words: list[str], window: int, chunk: 
 @examples(60, deadline=None)
 @given(before=st.text("ab \n", max_size=80), after=st.text("ab \n", max_size=80), window=st.integers(len(SECRET), 30))
 def test_no_denied_text_is_shown_wherever_it_lies(before: str, after: str, window: int) -> None:
-    """Not a letter of it, as long as it is no longer than the window."""
+    """Not a single letter, if the text is not longer than the window."""
     driver = SyncDriver()
     wire = Wire([handwritten_anthropic(before + SECRET + after)])
     session = driver.session({"anthropic": wire}, policy=Pipeline([DenyingPlugin(SECRET, window=window)]))
@@ -154,7 +154,7 @@ def test_no_denied_text_is_shown_wherever_it_lies(before: str, after: str, windo
 
 
 def test_a_plugin_that_exceeds_its_window_shows_no_more_than_declared(driver: Driver) -> None:
-    """Where the whole is changed in another way than its pieces, the rest of it comes in the message alone."""
+    """If the whole text is changed in another way than its pieces, the rest is only in the message."""
 
     class Late(RedactingPlugin):
         def check(self, step: Any) -> Any:
@@ -167,7 +167,7 @@ def test_a_plugin_that_exceeds_its_window_shows_no_more_than_declared(driver: Dr
 
 
 def test_dropping_everything_leaves_an_empty_reply(driver: Driver) -> None:
-    """Which is what the history then holds."""
+    """The history holds the same."""
 
     class Dropping(RedactingPlugin):
         def check(self, step: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The events that a session sends to its bus: which, in which order, and which never."""
+"""The events that a session sends to its bus, their order, and the events that it never sends."""
 
 import threading
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def look(at: str) -> str:
 
 
 class BusRecorder:
-    """A strict bus, and all that it was told."""
+    """A strict bus, and all events that it received."""
 
     def __init__(self, bus: EventBus) -> None:
         self.bus = bus
@@ -66,7 +66,7 @@ def failing_responses() -> list[Any]:
 
 @STREAMED
 def test_the_events_of_a_turn_are_in_order(driver: Driver, recorder: BusRecorder, streamed: bool) -> None:
-    """One id for the turn, its beginning the cause of all; nothing of what was said, and no word of a tool's."""
+    """All have the turn's id, and its first event as their cause. None has content of messages or tools."""
     provider = Wire([handwritten_anthropic(Call("t1", "look", {"at": SECRET})), FINE])
     session = driver.session({"anthropic": provider}, tools=[look], events=recorder.bus, user_id="ann")
     (driver.stream if streamed else driver.ask)(session, f"Say {SECRET}.")
@@ -115,7 +115,7 @@ def test_unknown_counts_are_not_reported_as_zero(driver: Driver, recorder: BusRe
 
 @STREAMED
 def test_a_fallback_is_reported(driver: Driver, recorder: BusRecorder, streamed: bool) -> None:
-    """Who was chosen, how it failed, who stepped in and why, and who answered."""
+    """The chosen model, its failure, the fallback with its reason, and the model that answered."""
     wires = {"anthropic": Wire(failing_responses()), "ollama": Wire([handwritten_ollama("Here.")])}
     session = driver.session(wires, router=Router(global_default=OLLAMA, clock=lambda: NOW), events=recorder.bus)
     (driver.stream if streamed else driver.ask)(session, "Hi")
@@ -137,7 +137,7 @@ def test_a_fallback_is_reported(driver: Driver, recorder: BusRecorder, streamed:
 def test_a_failed_turn_is_reported_to_its_end(
     driver: Driver, recorder: BusRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It stopped because of an error, which its last call tells; a key that is missing is told by its kind."""
+    """It stopped because of an error, which its last call has; a missing key is reported by its kind."""
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     session = driver.session({"anthropic": Wire(failing_responses())}, events=recorder.bus)
     with pytest.raises(ServerError):
@@ -159,7 +159,7 @@ def test_a_failed_turn_is_reported_to_its_end(
 
 
 def test_an_abandoned_turn_is_reported_as_cancelled(driver: Driver, recorder: BusRecorder) -> None:
-    """And so is the request under way; a reply that was whole is not."""
+    """So is its open request; a complete reply is not."""
     session = driver.session({"anthropic": Wire([Body(FINE.frames), FINE])}, events=recorder.bus)
     driver.stream(session, "Hi", until="text_delta")
     assert recorder.types == ["turn.started", "route.decided", "llm.call_started", "llm.call_failed", "turn.cancelled"]
@@ -172,7 +172,7 @@ def test_an_abandoned_turn_is_reported_as_cancelled(driver: Driver, recorder: Bu
 
 
 def test_the_outcome_of_each_call_is_reported(driver: Driver, recorder: BusRecorder) -> None:
-    """Unknown, ill-fitting, declined, broken: by name, and without the words of the tool."""
+    """Unknown, invalid, declined, failed: by name, without the tool's own text."""
     calls = [
         Call("t1", "nobody"),
         Call("t2", "look", {"at": 3}),
@@ -200,7 +200,7 @@ def test_the_outcome_of_each_call_is_reported(driver: Driver, recorder: BusRecor
 
 
 def test_each_tool_has_its_own_latency(driver: Driver, recorder: BusRecorder) -> None:
-    """Parallel calls do not all end with the slowest."""
+    """Parallel calls end at different times."""
 
     @tool(side_effects="none")
     def quick() -> str:
@@ -249,8 +249,7 @@ SPECIFIED = {
 def test_a_session_emits_every_event_of_the_specification(
     driver: Driver, recorder: BusRecorder, streamed: bool
 ) -> None:
-    """None is there for show: a failover, calls that run, fail and do not fit, and a stream that is left; and each that
-    begins has its end."""
+    """In a fallback, in calls that run, fail and are invalid, and in an abandoned stream. Each start has its end."""
     calls = [Call("t1", "look", {"at": "it"}), Call("t2", "look", {"at": 3})]
     wires = {
         "anthropic": Wire(failing_responses()),
@@ -279,7 +278,7 @@ def test_a_request_event_has_its_estimate(driver: Driver, recorder: BusRecorder)
 
 
 def test_calls_without_a_result_are_reported_too(driver: Driver, recorder: BusRecorder) -> None:
-    """Where asking for approval fails, nothing runs, and the turn ends."""
+    """If the approval function raises, nothing runs, and the turn ends."""
 
     def approve(call: Any, definition: Any) -> bool:
         raise RuntimeError("nobody there")
@@ -293,7 +292,7 @@ def test_calls_without_a_result_are_reported_too(driver: Driver, recorder: BusRe
 
 
 def test_a_summary_is_reported_as_a_turn(driver: Driver, recorder: BusRecorder) -> None:
-    """It is a request, and costs what it costs."""
+    """It is a request with a cost."""
     session = driver.session({"anthropic": Wire([FINE] * 3)}, events=recorder.bus)
     driver.ask(session, "One.")
     driver.ask(session, "Two.")
@@ -305,7 +304,7 @@ def test_a_summary_is_reported_as_a_turn(driver: Driver, recorder: BusRecorder) 
 
 
 def test_a_slow_handler_delays_nothing(driver: Driver) -> None:
-    """The bus raises; the turn goes on."""
+    """The turn continues although a handler raises."""
     goes_on, seen = threading.Event(), []
 
     def slow(event: Event) -> None:
@@ -321,7 +320,7 @@ def test_a_slow_handler_delays_nothing(driver: Driver) -> None:
 
 
 def test_the_bus_stays_open(driver: Driver, recorder: BusRecorder) -> None:
-    """Other sessions share it: closing one leaves it as it is. Without a bus the ids are the same as with one."""
+    """Other sessions share it: closing one leaves it as it is. Ids are the same with and without a bus."""
     with_bus = driver.session({"anthropic": Wire([FINE])}, events=recorder.bus)
     without_bus = driver.session({"anthropic": Wire([FINE])})
     for session in (with_bus, without_bus):

@@ -1,4 +1,4 @@
-"""Sessions in OpenTelemetry: which spans there are, whose children they are, what they tell and what they never do."""
+"""Sessions in OpenTelemetry: which spans there are, their parents, and what they may and may not contain."""
 
 import asyncio
 import json
@@ -59,7 +59,7 @@ class TelemetryRecorder:
 
     @property
     def tree(self) -> dict[str, list[str]]:
-        """The names of spans by that of their parent, in the order in which they began."""
+        """The names of spans by that of their parent, in the order in which they started."""
         names = {span.context.span_id: span.name for span in self.spans if span.context}
         found: dict[str, list[str]] = {}
         for span in sorted(self.spans, key=lambda span: span.start_time or 0):
@@ -103,7 +103,7 @@ def facts(span: ReadableSpan) -> dict[str, Any]:
 
 @STREAMED
 def test_a_turn_holds_its_requests_and_tools(driver: Driver, seen: TelemetryRecorder, streamed: bool) -> None:
-    """One trace, and each span tells in the conventions' words what it knows."""
+    """One trace, and each span has its attributes under the names of the conventions."""
     provider = Wire([handwritten_anthropic(Call("t1", "look", {"at": SECRET})), FINE])
     session = driver.session({"anthropic": provider}, tools=[look], events=seen.bus, user_id="usr_1", team_id="team_1")
     (driver.stream if streamed else driver.ask)(session, f"Say {SECRET}.")
@@ -135,7 +135,7 @@ def test_a_turn_holds_its_requests_and_tools(driver: Driver, seen: TelemetryReco
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_turn_is_a_child_of_the_programs_span(seen: TelemetryRecorder, asynchronous: bool) -> None:
-    """Though handlers run in a thread of their own, and tasks have contexts of their own."""
+    """Although handlers run in their own thread, and tasks have their own contexts."""
     tracer = seen.tracers.get_tracer("program")
 
     async def main(number: int) -> None:
@@ -159,7 +159,7 @@ def test_a_turn_is_a_child_of_the_programs_span(seen: TelemetryRecorder, asynchr
 
 @STREAMED
 def test_content_is_left_out_by_default(driver: Driver, streamed: bool) -> None:
-    """Nothing of what is said, by anybody, in any attribute, status or event; with ``content`` all of it."""
+    """No content is in any attribute, status or event; with ``content`` all content is."""
     for content in (False, True):
         made = new_recorder(message_content=content, agent_name="guide")
         calls = [Call("t1", "look", {"at": SECRET}), Call("t2", "look", {"at": "nothing"})]
@@ -189,7 +189,7 @@ def test_content_is_left_out_by_default(driver: Driver, streamed: bool) -> None:
 
 @STREAMED
 def test_a_fallback_has_a_span_for_each_model(driver: Driver, seen: TelemetryRecorder, streamed: bool) -> None:
-    """Each attempt that failed says how, in its status too; the turn itself went well."""
+    """Each failed attempt has its error, also in its status; the turn itself succeeded."""
     error = {"type": "error", "error": {"type": "api_error", "message": SECRET}}
     wires = {
         "anthropic": Wire([httpx.Response(500, json=error) for _ in range(3)]),
@@ -210,7 +210,7 @@ def test_a_fallback_has_a_span_for_each_model(driver: Driver, seen: TelemetryRec
 
 
 def test_a_retried_stream_has_two_spans(driver: Driver, seen: TelemetryRecorder) -> None:
-    """A retry is a request of its own."""
+    """A retry is a separate request."""
     session = driver.session({"anthropic": Wire([Body(FINE.frames[:1]), FINE])}, events=seen.bus)
     driver.stream(session, "Hi")
     assert seen.tree["invoke_agent"] == ["chat claude-opus-5-5"] * 2
@@ -228,7 +228,7 @@ def test_a_failed_turn_has_an_error_span(driver: Driver, seen: TelemetryRecorder
 
 
 def test_an_abandoned_turn_has_that_status(driver: Driver, seen: TelemetryRecorder) -> None:
-    """Its request, too, and a tool that had failed before says its own."""
+    """Its request has it too; a tool that had failed before has its own status."""
     session = driver.session({"anthropic": Wire([Body(FINE.frames)])}, events=seen.bus)
     driver.stream(session, "Hi", until="text_delta")
     assert [facts(span)["error.type"] for span in seen.spans] == ["cancelled", "cancelled"]
@@ -238,7 +238,7 @@ def test_an_abandoned_turn_has_that_status(driver: Driver, seen: TelemetryRecord
 
 
 def test_metrics_have_time_and_tokens(driver: Driver, seen: TelemetryRecorder) -> None:
-    """By model and provider; the prompt's tokens are all of them, cached ones too."""
+    """By model and provider; the prompt's tokens include cached ones."""
     provider = Wire([FINE, *(httpx.Response(500) for _ in range(3))])
     session = driver.session({"anthropic": provider}, events=seen.bus)
     driver.ask(session, "Hi")
@@ -290,7 +290,7 @@ def test_concurrent_sessions_keep_their_spans_apart(seen: TelemetryRecorder) -> 
 
 
 def test_missed_events_leave_no_open_span(seen: TelemetryRecorder) -> None:
-    """A request without its turn, a turn without its end: spans all the same, ended when telemetry is closed."""
+    """A request without a turn and a turn without an end have spans, which end when telemetry is closed."""
     started = LlmCallStarted(model=ANTHROPIC, provider="anthropic", request_id="r1")
     seen.bus.emit(started, session_id="s", turn_id="t1")
     seen.bus.emit(LlmCallCompleted(model=ANTHROPIC, provider="anthropic"), session_id="s", turn_id="t1")

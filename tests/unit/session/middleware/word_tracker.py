@@ -1,4 +1,4 @@
-"""Those who watch that nothing passes unseen: a plugin on all hooks, and wires, tools and callers that ask it."""
+"""Checks that plugins see everything: a plugin on all hooks, and wires, tools and callers that compare with it."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ from dragoman.session import SessionEvent, ToolAnswered
 from tests.unit.session.drivers import Wire
 
 _TEXT_KEYS = ("text", "thinking", "content", "input", "arguments", "data")
-"""The keys under which requests hold what somebody said."""
+"""The keys under which requests hold content."""
 
 
 class WordTracker(Plugin):
@@ -32,14 +32,14 @@ class WordTracker(Plugin):
         return None
 
     def unseen(self, value: Any, *hooks: str, model: str | None = None) -> set[str]:
-        """The words, or pieces of them, that none of the hooks was shown, in steps with that model if one is named."""
+        """The words, or parts of words, that no hook has seen; with a model, in steps for that model."""
         shown = [seen for (hook, of), seen in self._words.items() if hook in hooks and model in (None, of)]
         known = set[str]().union(*shown)
         return {word for word in words(value) if not any(word in whole for whole in known)}
 
 
 class CheckedWire(Wire):
-    """A provider that takes no word which the plugin has not seen on its way to that very model."""
+    """A provider that fails on a word that the plugin has not seen in a step for that model."""
 
     def __init__(self, plugin: WordTracker, model: str, replies: Sequence[Any]) -> None:
         super().__init__(replies)
@@ -56,7 +56,7 @@ class CheckedWire(Wire):
 
 
 class CheckedEvents(list[SessionEvent]):
-    """Events as they reach a caller, who takes no word that the plugin has not seen before."""
+    """Events of a caller, which fails on a word that the plugin has not seen before."""
 
     def __init__(self, plugin: WordTracker) -> None:
         self.plugin = plugin
@@ -79,7 +79,7 @@ def check_history(plugin: WordTracker, messages: Iterable[Message]) -> None:
 
 
 def words(value: Any) -> set[str]:
-    """What somebody said, in these tests, are words with a digit; field names and fixed texts have none."""
+    """In these tests, content has words with a digit; field names and fixed texts have none."""
     return {word for text in _texts(value) for word in re.findall(r"\w+", text) if re.search(r"\d", word)}
 
 

@@ -16,8 +16,7 @@ from dragoman.adapter.facts.capabilities import AdapterCapabilities
 from dragoman.adapter.losses import Loss, LossKind
 from dragoman.adapter.registry import adapter_class, get_adapter, providers
 from dragoman.adapter.wire import WireRequest
-from dragoman.canonical.message import Message
-from dragoman.canonical.serialization import write_message
+from dragoman.canonical.message import Message, write_message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.testing.conformance.generate import History, generate_histories
 from dragoman.testing.conformance.shrink import check_histories
@@ -111,7 +110,7 @@ _PROGRAM = """
 import hashlib, json, sys
 from importlib import import_module
 from dragoman.adapter.contract import AdapterOptions, RequestContext
-from dragoman.canonical.serialization import read_message
+from dragoman.canonical.message import read_message
 given = json.load(sys.stdin)
 found = import_module(given["module"])
 for name in given["class"].split("."):

@@ -67,7 +67,7 @@ def prices(subject: Subject) -> Iterator[Trial]:
                 )
                 yield Trial(f"reply {number}, {mode}", tuple(faults))
             foreign_models = [model for model in table.priced_models if not model.startswith(f"{subject.provider}:")]
-            yield Trial("the model", tuple(f"the price of {model} was asked for" for model in foreign_models))
+            yield Trial("the model", tuple(f"the price of {model} was requested" for model in foreign_models))
 
 
 def unknown_prices(subject: Subject) -> Iterator[Trial]:

@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from dragoman.canonical.blocks import TextBlock, ToolResultBlock, UnknownBlock
-from dragoman.canonical.message import SCHEMA_VERSION, Message
-from dragoman.canonical.serialization import UPGRADES, read_message, upgrade, write_message
+from dragoman.canonical.message import SCHEMA_VERSION, Message, read_message, write_message
+from dragoman.canonical.versions import UPGRADES, upgrade
 from tests.unit.canonical.samples import MESSAGE, SOURCE
 
 FUTURE: dict[str, Any] = {

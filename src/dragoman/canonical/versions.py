@@ -6,15 +6,17 @@ versions are upgraded on reading, one step at a time.
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic_core import from_json
 
 from dragoman.canonical.blocks import READING, ContentBlock, ToolResultBlock, UnknownBlock
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH, copy_json, one_line
-from dragoman.canonical.message import SCHEMA_VERSION, Message
+from dragoman.canonical.message_fields import SCHEMA_VERSION, MessageFields
 
 logger = logging.getLogger("dragoman.canonical")
+
+_M = TypeVar("_M", bound=MessageFields)
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -22,12 +24,10 @@ UPGRADES: dict[int, Upgrade] = {}
 """The step from schema version n to n + 1, by n. Version 1 is the first, so there are none yet."""
 
 
-def read_message(data: Mapping[str, Any] | str | bytes, *, upgrades: Mapping[int, Upgrade] | None = None) -> Message:
-    """Read a message from JSON of any version.
-
-    Raises pydantic.ValidationError if it is not a message, and ValueError if the JSON is malformed or unsafe
-    (see `guard`), or if its schema version is too old to upgrade or newer than this version can read.
-    """
+def read_as(
+    kind: type[_M], data: Mapping[str, Any] | str | bytes, *, upgrades: Mapping[int, Upgrade] | None = None
+) -> _M:
+    """Read a message from JSON of any version; `dragoman.messages.read_message` lists the errors."""
     # A lone surrogate raises ValueError here, and does not raise below.
     text = data.encode() if isinstance(data, str) else data
     raw = from_json(text, allow_inf_nan=False) if isinstance(text, bytes) else text
@@ -37,9 +37,9 @@ def read_message(data: Mapping[str, Any] | str | bytes, *, upgrades: Mapping[int
         raise ValueError(f"a message must be a JSON object, not a {type(raw).__name__}")
     # Known fields have their own validation; this covers the unknown ones.
     raw = upgrade(copy_json(raw, MAX_DOCUMENT_DEPTH), UPGRADES if upgrades is None else upgrades)
-    message = Message.model_validate(raw, extra="allow", context=READING)
-    for kind in _unknown_kinds(message.content):
-        logger.warning("message %s holds a block of the unknown kind %r: kept as it is", one_line(message.id), kind)
+    message = kind.model_validate(raw, extra="allow", context=READING)
+    for unknown in _unknown_kinds(message.content):
+        logger.warning("message %s holds a block of the unknown kind %r: kept as it is", one_line(message.id), unknown)
     return message
 
 
@@ -49,11 +49,6 @@ def _unknown_kinds(content: Iterable[ContentBlock]) -> Iterator[str]:
             yield block.type
         elif isinstance(block, ToolResultBlock):
             yield from _unknown_kinds(block.content)
-
-
-def write_message(message: Message) -> bytes:
-    """Return the message as JSON, including provider_raw and unknown fields."""
-    return message.model_dump_json(exclude_none=True).encode()
 
 
 def upgrade(raw: dict[str, Any], upgrades: Mapping[int, Upgrade], *, current: int = SCHEMA_VERSION) -> dict[str, Any]:
