@@ -1,4 +1,4 @@
-"""The settings of a provider: their names, types and checks. docs/providers.md has them as a table."""
+"""The settings of a provider: their names, types and checks. docs/client.md has them as a table."""
 
 import ipaddress
 import math

@@ -33,7 +33,7 @@ from dragoman.testing.faults.server import (
     sse_reply,
 )
 from dragoman.testing.sample_reply import SHORT
-from dragoman.transport import AsyncHttpTransport, HttpTransport, RetryPolicy
+from dragoman.transport import AsyncHttpTransport, HttpTransport, RetryPolicy, close_idle_connections_async
 from dragoman.transport.inflate import Inflater
 from tests.laws.streams.subjects import create_adapter
 from tests.laws.wires import handwritten_anthropic
@@ -317,6 +317,7 @@ def test_three_hundred_streams_abandoned_by_async_callers(
             replies = await asyncio.gather(*[transport.send(ADAPTER, WHOLE, timeout=10) for _ in range(POOL)])
             assert {reply.status for reply in replies} == {200}
             assert await asyncio.to_thread(server.wait_until_closed, POOL) <= POOL
+        await close_idle_connections_async()
         assert await asyncio.to_thread(server.wait_until_closed) == 0
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
