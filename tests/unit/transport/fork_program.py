@@ -8,6 +8,7 @@ that were not its own, and the errors.
 
 import asyncio
 import json
+import multiprocessing
 import os
 import sys
 import threading
@@ -91,6 +92,16 @@ def fork_from_threads(base_url: str, engine: str, children: int, calls: int) -> 
     return [opened, ask_sync(base_url, engine, "parent", calls), *map(_read, pipes)]
 
 
+def fork_a_pool(base_url: str, engine: str, children: int, calls: int) -> list[Outcome]:
+    """Open connections, and let `multiprocessing` fork its workers."""
+    opened = ask_sync(base_url, engine, "before", 8)
+    with multiprocessing.get_context("fork").Pool(children) as pool:
+        jobs = [(base_url, engine, f"worker {n}", calls) for n in range(children)]
+        waiting = pool.starmap_async(ask_sync, jobs)
+        own = ask_sync(base_url, engine, "parent", calls)
+        return [opened, own, *waiting.get()]
+
+
 def _fork(work: Callable[[], Outcome]) -> tuple[int, int]:
     reading, writing = os.pipe()
     child = os.fork()
@@ -115,5 +126,5 @@ def _read(pipe: tuple[int, int]) -> Outcome:
 
 if __name__ == "__main__":
     url, engine_name, kind, child_count, call_count = sys.argv[1:]
-    run = fork_inside_a_loop if kind == "async" else fork_from_threads
+    run = {"async": fork_inside_a_loop, "sync": fork_from_threads, "pool": fork_a_pool}[kind]
     print(json.dumps(run(url, engine_name, int(child_count), int(call_count))))

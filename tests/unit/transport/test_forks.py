@@ -22,7 +22,14 @@ from tests.unit.transport.fork_program import MODEL
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
-CASES = [("sync", "httpx"), ("sync", "httpx2"), ("async", "httpx"), ("async", "httpx2"), ("async", "aiohttp")]
+CASES = [
+    ("pool", "httpx"),
+    ("sync", "httpx"),
+    ("sync", "httpx2"),
+    ("async", "httpx"),
+    ("async", "httpx2"),
+    ("async", "aiohttp"),
+]
 CHILDREN = 4
 
 
