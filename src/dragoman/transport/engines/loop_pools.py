@@ -62,7 +62,7 @@ class LoopPools:
     def _on_timer(self) -> None:
         self._timer = None
         for pool in self._pools.values():
-            for client in pool.remove_idle():
+            for client in pool.remove_idle(IDLE_SECONDS):
                 self.close_later(client)
         if not self.is_empty:
             self._close_idle_later()

@@ -105,7 +105,7 @@ class Pool(Generic[ClientT]):
             self._give_back(slot)
             self._serve_waiters()
 
-    def remove_idle(self, seconds: float = IDLE_SECONDS) -> list[ClientT]:
+    def remove_idle(self, seconds: float) -> list[ClientT]:
         """Remove the clients that no call has used for that time, and return them for closing."""
         with self._lock:
             return self._remove_idle(self._clock() - seconds)
