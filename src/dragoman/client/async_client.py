@@ -58,7 +58,7 @@ class AsyncClient(ClientBase):
 
     async def close(self) -> None:
         """Close the client and its idle connections. Its sessions cannot ask any more, and stay readable."""
-        self._config.lifetime.closed = True
+        self._config.lifetime.end()
         await close_idle_connections_async()
 
     async def __aenter__(self) -> Self:

@@ -59,7 +59,7 @@ class Client(ClientBase):
 
     def close(self) -> None:
         """Close the client and its idle connections. Its sessions cannot ask any more, and stay readable."""
-        self._config.lifetime.closed = True
+        self._config.lifetime.end()
         close_idle_connections()
 
     def __enter__(self) -> Self:

@@ -1,6 +1,6 @@
 """ClientConfig: what holds for every session, question, bulk run and batch of a client."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, Unpack
 
@@ -30,11 +30,11 @@ class ClientSettings(TypedDict, total=False):
     providers: Providers | None
     options: AdapterOptions | None
     router: "Router | None"
-    policy: "Pipeline | None"
+    policy: "Pipeline | Sequence[Any] | None"
     limits: "Limits | None"
     budgets: Iterable[Budget]
     events: "EventBus | None"
-    store: SessionStore | None
+    store: SessionStore | str | None
     prices: Prices | None
 
 
@@ -52,9 +52,16 @@ class ConnectionState:
 
 @dataclass(slots=True)
 class Lifetime:
-    """Whether a client is closed."""
+    """Whether a client is closed, and the store that it has opened."""
 
     closed: bool = False
+    own_store: Any = None
+
+    def end(self) -> None:
+        """Close the client and its own store."""
+        self.closed = True
+        if self.own_store is not None:
+            self.own_store.close()
 
     def check(self) -> None:
         """Raise ConfigurationError if the client is closed."""
@@ -76,7 +83,7 @@ class ClientConfig:
     router: "Router | None" = None
     """Chooses the models of sessions that have no router of their own."""
     policy: "Pipeline | None" = None
-    """Judges everything that goes to a model or comes from one."""
+    """Judges everything that goes to a model or comes from one. A list of plugins becomes a `Pipeline`."""
     limits: "Limits | None" = None
     """Delay each request until it may start."""
     budgets: Iterable[Budget] = ()
@@ -84,7 +91,7 @@ class ClientConfig:
     events: "EventBus | None" = None
     """Receives the events of each turn. It is never closed."""
     store: SessionStore | None = None
-    """Saves each session."""
+    """Saves each session. A URL such as ``sqlite:///chats.db`` becomes a `Store`, which the client closes."""
     prices: Prices | None = None
     """The price table; None is the bundled one."""
     connections: ConnectionState = field(init=False, repr=False, compare=False)
@@ -103,12 +110,11 @@ class ClientConfig:
     def from_settings(cls, settings: Mapping[str, Any]) -> Self:
         """Return the configuration. Raises ConfigurationError for an unknown name, with the nearest known one."""
         settings = seal_keys(settings)
-        for name in settings:
-            if name not in ClientSettings.__annotations__:
-                raise ConfigurationError(
-                    f"unknown setting of a client: {name!r:.60}{nearest_name(name, ClientSettings.__annotations__)}"
-                )
-        return cls(**settings)
+        _check_names(settings)
+        lifetime = Lifetime()
+        config = cls(**_build(settings, lifetime))
+        object.__setattr__(config, "lifetime", lifetime)
+        return config
 
     def with_(self, **changes: Unpack[ClientSettings]) -> Self:
         """Return a configuration with some settings replaced. It shares the connections.
@@ -118,12 +124,10 @@ class ClientConfig:
         settings = seal_keys(changes)
         if settings.get("providers") is not None:
             settings["providers"] = merge_providers(self.providers or {}, read_providers(settings["providers"]))
-        for name in settings:
-            if name not in ClientSettings.__annotations__:
-                raise ConfigurationError(
-                    f"unknown setting of a client: {name!r:.60}{nearest_name(name, ClientSettings.__annotations__)}"
-                )
-        derived = replace(self, **settings)
+        _check_names(settings)
+        lifetime = Lifetime()
+        derived = replace(self, **_build(settings, lifetime))
+        object.__setattr__(derived, "lifetime", lifetime)
         if "providers" not in settings:
             object.__setattr__(derived, "connections", self.connections)
         return derived
@@ -148,6 +152,27 @@ class ClientConfig:
                 merged[name] = getattr(self, name)
         merged["budgets"] = (*self.budgets, *merged.get("budgets", ()))
         return merged
+
+
+def _check_names(settings: Mapping[str, Any]) -> None:
+    known = ClientSettings.__annotations__
+    for name in settings:
+        if name not in known:
+            raise ConfigurationError(f"unknown setting of a client: {name!r:.60}{nearest_name(name, known)}")
+
+
+def _build(settings: Mapping[str, Any], lifetime: Lifetime) -> dict[str, Any]:
+    """Return the settings with a `Pipeline` in place of a list of plugins, and a `Store` in place of a URL."""
+    built = dict(settings)
+    if isinstance(built.get("policy"), (list, tuple)):
+        from dragoman.policy import Pipeline
+
+        built["policy"] = Pipeline(built["policy"])
+    if isinstance(built.get("store"), str):
+        from dragoman.store import Store
+
+        built["store"] = lifetime.own_store = Store(built["store"])
+    return built
 
 
 _ARTICLES = {"policy": "a policy", "limits": "limits", "events": "an event bus", "store": "a store"}

@@ -12,7 +12,7 @@ from dragoman import AsyncClient, AsyncSession, Budget, Client, Session, Store, 
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import BudgetExceededError, ConfigurationError
 from dragoman.events import EventBus
-from dragoman.policy import Pipeline
+from dragoman.policy import Pipeline, Step, hook
 from dragoman.testing.faults.server import FaultyServer, json_reply
 from tests.unit.session.drivers import ANTHROPIC
 from tests.unit.session.handwritten_replies import handwritten_anthropic
@@ -79,6 +79,24 @@ def test_the_settings_of_a_client_hold_in_its_sessions(server: FaultyServer, tmp
     assert client.resume(session.session_id).messages == session.messages
     assert seen
     store.close()
+
+
+def test_a_list_of_plugins_and_a_url_are_enough(server: FaultyServer, tmp_path: Path) -> None:
+    """They become a pipeline and a store; the client closes the store that it has opened."""
+
+    heard: list[str] = []
+
+    @hook("cmf.llm_input")
+    def listen(step: Step) -> None:
+        heard.append("listen")
+
+    url = f"sqlite:///{tmp_path}/chats.db"
+    with Client(providers=providers(server), policy=[listen], store=url) as client:
+        session = client.session(ANTHROPIC)
+        session.ask("Hi")
+    assert heard
+    with Store(url) as store:
+        assert [record.id for record in store.list().sessions] == [session.session_id]
 
 
 def test_budgets_of_client_and_session_both_hold(server: FaultyServer) -> None:
@@ -158,7 +176,9 @@ def test_a_closed_client_is_named(server: FaultyServer) -> None:
         ({"providers": {"anthropic": {"max_retries": True}}}, r"\['max_retries'\] must be a whole number"),
         ({"providers": {"anthropic": "sk-secret"}}, "must be a mapping of settings"),
         ({"providers": ["anthropic"]}, "providers must be a mapping"),
-        ({"store": "sqlite:///x"}, "store must be a Store"),
+        ({"store": 5}, "store must be a Store"),
+        ({"store": "chats.db"}, "sqlite:///"),
+        ({"policy": ["nothing"]}, "plugin"),
     ],
 )
 def test_wrong_settings_are_refused_where_they_are_written(settings: dict[str, Any], hint: str) -> None:
