@@ -26,7 +26,7 @@ from dragoman.adapter.errors import (
 )
 from dragoman.adapter.wire import Headers, WireResponse
 from dragoman.transport.credentials import ApiKey
-from dragoman.transport.inflate import Inflater, inflater_for
+from dragoman.transport.inflate import STREAM_RATIO, Inflater, inflater_for
 from dragoman.transport.retry import RetryState
 from dragoman.transport.time_left import TimeLeft
 
@@ -142,7 +142,10 @@ class Call:
 
     def new_inflater(self, response: RawResponse) -> Inflater | None:
         """Return the decompressor of the body; None if it is plain, or was decompressed by whoever read it first."""
-        return None if response.is_stream_consumed else inflater_for(self.headers.get("content-encoding"))
+        if response.is_stream_consumed:
+            return None
+        ratio = STREAM_RATIO if self.prepared.stream else None
+        return inflater_for(self.headers.get("content-encoding"), max_ratio=ratio)
 
     def mask_key(self, body: bytes) -> bytes:
         """Return a failing reply that is safe to show: some providers repeat the key in it."""

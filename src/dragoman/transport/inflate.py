@@ -12,12 +12,27 @@ if TYPE_CHECKING:
 _MAX_PIECE = 256 * 1024
 """The maximum of bytes passed on at once."""
 _GZIP = zlib.MAX_WBITS | 16
+STREAM_RATIO = 100
+"""How many times its size a compressed stream may expand: streams are requested uncompressed. Events in JSON expand
+about twenty times; a bomb expands a thousand times."""
+_FREE_BYTES = 1024 * 1024
+"""Bytes that may come out whatever the ratio."""
+_MAX_MEMBERS = 2048
+_FEED_SIZE = 16 * 1024
+"""Compressed bytes that are opened at once: the rest behind each member is copied."""
 
 
 class Inflater:
-    """Decompresses one body: gzip (one or many members) or deflate (with or without the zlib header)."""
+    """Decompresses one body: gzip (one or many members) or deflate (with or without the zlib header).
 
-    def __init__(self, encoding: str) -> None:
+    ``max_ratio``: how many times its size the body may expand; None means any number of times.
+    """
+
+    def __init__(self, encoding: str, *, max_ratio: int | None = None) -> None:
+        self._max_ratio = max_ratio
+        self._taken = 0
+        self._given = 0
+        self._members = 1
         self._gzip = encoding in ("gzip", "x-gzip")
         self._decompressor: _Decompress | None = zlib.decompressobj(_GZIP) if self._gzip else None
         self._head = b""
@@ -25,6 +40,16 @@ class Inflater:
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield the plain bytes, in pieces of at most 256 KiB. Raises MalformedReplyError for invalid data."""
+        for start in range(0, len(data), _FEED_SIZE):
+            compressed = data[start : start + _FEED_SIZE]
+            self._taken += len(compressed)
+            for piece in self._feed(compressed):
+                self._given += len(piece)
+                if self._max_ratio and self._given > max(_FREE_BYTES, self._max_ratio * self._taken):
+                    raise MalformedReplyError(f"the compressed reply expands to over {self._max_ratio} times its size")
+                yield piece
+
+    def _feed(self, data: bytes) -> Iterator[bytes]:
         self._fed = self._fed or bool(data)
         if self._decompressor is None:
             data = self._head = self._head + data
@@ -35,6 +60,9 @@ class Inflater:
             if self._decompressor.eof:
                 if not self._gzip or not data.strip(b"\0"):
                     return
+                self._members += 1
+                if self._max_ratio and self._members > _MAX_MEMBERS:
+                    raise MalformedReplyError(f"the compressed reply has over {_MAX_MEMBERS} parts")
                 self._decompressor = zlib.decompressobj(_GZIP)
             piece = _inflate(self._decompressor, data)
             while piece:
@@ -65,7 +93,7 @@ def _inflate(decompressor: "_Decompress", data: bytes) -> bytes:
         raise MalformedReplyError("the reply's compressed data is damaged") from None
 
 
-def inflater_for(encoding: str | None) -> Inflater | None:
+def inflater_for(encoding: str | None, *, max_ratio: int | None = None) -> Inflater | None:
     """Return the decompressor for a content-encoding; None if the body is plain.
 
     Raises MalformedReplyError for an encoding that was not requested.
@@ -74,5 +102,5 @@ def inflater_for(encoding: str | None) -> Inflater | None:
     if normalized in ("identity", ""):
         return None
     if normalized in ("gzip", "x-gzip", "deflate"):
-        return Inflater(normalized)
+        return Inflater(normalized, max_ratio=max_ratio)
     raise MalformedReplyError(f"the reply is compressed as {normalized!r:.40}, which was not requested")

@@ -66,6 +66,27 @@ def test_pieces_are_bounded() -> None:
     assert total == 100_000_000
 
 
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_a_stream_is_inflated_within_a_ratio(encoding: str) -> None:
+    """Text of any kind fits; a megabyte and a hundred times the compressed bytes are the limit."""
+    compress = gzip.compress if encoding == "gzip" else zlib.compress
+    text = b"".join(b'data: {"type": "delta", "text": "%d"}\n\n' % number for number in range(200_000))
+    assert b"".join(Inflater(encoding, max_ratio=100).feed(compress(text))) == text
+    total, inflater = 0, Inflater(encoding, max_ratio=100)
+    bomb = compress(b"\n" * 60_000_000)
+    with pytest.raises(MalformedReplyError, match="over 100 times its size"):
+        for piece in inflater.feed(bomb):
+            total += len(piece)
+    assert 1_000_000 < total <= 1024 * 1024 + 100 * len(bomb)
+
+
+def test_a_stream_has_a_limit_of_members() -> None:
+    """Each member costs work although it may hold nothing."""
+    assert list(Inflater("gzip", max_ratio=100).feed(gzip.compress(b"") * 1024)) == []
+    with pytest.raises(MalformedReplyError, match="over 2048 parts"):
+        list(Inflater("gzip", max_ratio=100).feed(gzip.compress(b"") * 2050))
+
+
 def test_a_thousand_members_are_one_body() -> None:
     """A gzip body may have several members, and none is dropped."""
     assert inflate("gzip", [gzip.compress(b"abc") * 1024]) == b"abc" * 1024

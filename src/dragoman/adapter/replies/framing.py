@@ -15,8 +15,14 @@ from dragoman.adapter.errors import FrameTooLargeError
 
 DEFAULT_FRAME_CAP = 16 * 1024 * 1024
 DEFAULT_BODY_CAP = 64 * 1024 * 1024
+MAX_EVENT_LINES = 100_000
+"""Data lines of one event."""
+MAX_IDLE_LINES = 1_000_000
+"""Lines of one stream that carry no data, such as ids, and blanks between JSON lines."""
 
 _BOM = b"\xef\xbb\xbf"
+_EMPTY_LINES = re.compile(rb"\n{3,}")
+_COMMENTS = re.compile(rb"(?<=\n)(?::[^\n]*+\n)++")
 
 
 @dataclass(slots=True)
@@ -28,15 +34,26 @@ class Frame:
 
 
 class LineSplitter:
-    """Splits chunks into lines without line ends. A CR ends a line at once; an LF after it belongs to it."""
+    """Splits chunks into lines without line ends. A CR ends a line at once; an LF after it belongs to it.
 
-    def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
+    Of several empty lines in a row, only some are returned: a server may send millions of them. ``skip_comments``:
+    the same for lines that begin with a colon.
+    """
+
+    def __init__(
+        self,
+        frame_cap: int = DEFAULT_FRAME_CAP,
+        body_cap: int = DEFAULT_BODY_CAP,
+        *,
+        skip_comments: bool = False,
+    ) -> None:
         self._line = bytearray()
         self._total = 0
         self._after_cr = False
         self._head: bytes | None = b""  # the start, while it may be a byte order mark; then None
         self._frame_cap = frame_cap
         self._body_cap = body_cap
+        self._skip_comments = skip_comments
 
     def feed(self, chunk: bytes) -> Iterable[bytes]:
         """Yield the lines that this chunk completes. Raises FrameTooLargeError over either cap."""
@@ -47,7 +64,7 @@ class LineSplitter:
 
     def _split_within_caps(self, chunk: bytes) -> Iterator[bytes]:
         over = self._total - self._body_cap
-        for line in self._split(chunk[:-over] if over > 0 else chunk):
+        for line in self._split(chunk[:-over] if over > 0 else chunk, skip=False):  # a comment may be too long
             self._check_line(line)
             yield line
         self._check_line(self._line)
@@ -61,7 +78,7 @@ class LineSplitter:
         self._line.clear()
         return rest
 
-    def _split(self, chunk: bytes) -> list[bytes]:
+    def _split(self, chunk: bytes, *, skip: bool = True) -> list[bytes]:
         if self._head is not None:
             chunk = self._strip_bom(self._head + chunk)
         if self._after_cr and chunk:
@@ -71,6 +88,11 @@ class LineSplitter:
         if b"\r" in chunk:
             self._after_cr = chunk.endswith(b"\r")
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        if skip:
+            if b"\n:" in chunk and self._skip_comments:
+                chunk = _COMMENTS.sub(b"", chunk)
+            if b"\n\n\n" in chunk:
+                chunk = _EMPTY_LINES.sub(b"\n\n", chunk)
         lines = chunk.split(b"\n")
         if len(lines) == 1:
             self._line += chunk
@@ -102,6 +124,7 @@ class _CappedDecoder(ABC):
         self._frame_cap = frame_cap
         self._body_cap = body_cap
         self._error: FrameTooLargeError | None = None
+        self._idle_lines = 0
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """Return the frames that this chunk completes. Raises FrameTooLargeError over either cap."""
@@ -127,6 +150,11 @@ class _CappedDecoder(ABC):
                 self._error = error
         return self._raise_or_return(frames)
 
+    def _count_idle_line(self) -> None:
+        self._idle_lines += 1
+        if self._idle_lines > MAX_IDLE_LINES:
+            raise FrameTooLargeError(f"the reply has over {MAX_IDLE_LINES} lines without data")
+
     def _raise_or_return(self, frames: list[Frame]) -> list[Frame]:
         if self._error is not None and not frames:
             raise self._error
@@ -146,7 +174,7 @@ class SseDecoder(_CappedDecoder):
 
     def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
         super().__init__(frame_cap, body_cap)
-        self._lines = LineSplitter(frame_cap, body_cap)
+        self._lines = LineSplitter(frame_cap, body_cap, skip_comments=True)
         self._event = b""
         self._data: list[bytes] = []
         self._size = 0
@@ -176,11 +204,15 @@ class SseDecoder(_CappedDecoder):
             self._add(value.removeprefix(b" "))
         elif name == b"event":
             self._event = value.removeprefix(b" ")
+        elif name:
+            self._count_idle_line()
 
     def _add(self, data: bytes) -> None:
         self._size += len(data) + 1 if self._data else len(data)  # plus the line feed that joins it to the one before
         if self._size > self._frame_cap:
             raise FrameTooLargeError(f"one event of the reply is over {self._frame_cap} bytes")
+        if len(self._data) >= MAX_EVENT_LINES:
+            raise FrameTooLargeError(f"one event of the reply has over {MAX_EVENT_LINES} lines")
         self._data.append(data)
 
     def _take(self) -> Frame:
@@ -202,7 +234,9 @@ class NdjsonDecoder(_CappedDecoder):
     def _read(self, chunk: bytes, frames: list[Frame]) -> None:
         for line in self._lines.feed(chunk):
             if line.strip():
-                frames.append(Frame("", line))  # noqa: PERF401 - what came before an error is kept
+                frames.append(Frame("", line))
+            elif line:
+                self._count_idle_line()
 
     def _flush(self, frames: list[Frame]) -> None:
         line = self._lines.finish()

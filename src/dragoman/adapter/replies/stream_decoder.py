@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import (
     DragomanError,
+    FrameTooLargeError,
     MalformedReplyError,
     NetworkError,
     ProviderError,
@@ -42,6 +43,16 @@ _TEXT_GETTERS: dict[type, Callable[[Any], object]] = {
 }
 """The fields of deltas that consumers join: each must be a text, or the frame is malformed."""
 
+MAX_FRAMES = 1_000_000
+"""Frames of one stream."""
+MAX_FRAME_EVENTS = 10_000
+"""Events of one frame; a whole reply in one frame has a few for each of its blocks."""
+_MAX_WARNINGS = 100
+_SLICE = 4 * 1024
+"""Bytes that are decoded before their events are handed out."""
+_WORK_SECONDS = 0.005
+"""Seconds of work after which the event loop may run other tasks."""
+
 logger = logging.getLogger("dragoman.adapter")
 
 
@@ -65,6 +76,8 @@ class StreamDecoder(ABC):
         """The complete message, once it has arrived."""
         self.frames_received = 0
         """The number of frames with content; keep-alives do not count."""
+        self.unknown_frames = 0
+        """How many of these frames have a type that is unknown to this version."""
         self.translators: Sequence[Callable[[Iterable[StreamEvent]], Iterable[StreamEvent]]] = ()
         """Functions that rewrite the events, applied in order."""
         self._framing = framing
@@ -80,7 +93,8 @@ class StreamDecoder(ABC):
 
     def skip_unknown(self, kind: str) -> Iterable[StreamEvent]:
         """Ignore an event of an unknown type, with one warning for each stream and type."""
-        if kind not in self._unknown:
+        self.unknown_frames += 1
+        if kind not in self._unknown and len(self._unknown) < _MAX_WARNINGS:
             self._unknown.add(kind)
             logger.warning(
                 "%s: the stream event %r is unknown to this version and passed over", self.provider, kind[:80]
@@ -107,6 +121,8 @@ class StreamDecoder(ABC):
         try:
             for frame in self._framing.feed(chunk):
                 self.frames_received += 1
+                if self.frames_received > MAX_FRAMES:
+                    raise FrameTooLargeError(f"the reply has over {MAX_FRAMES} events")
                 self._collect(self.read(frame), events)
                 if self.done:
                     break
@@ -150,7 +166,10 @@ class StreamDecoder(ABC):
     def _collect(self, new: Iterable[StreamEvent], events: list[StreamEvent]) -> None:
         for translate in self.translators:
             new = translate(new)
+        room = len(events) + MAX_FRAME_EVENTS
         for event in new:
+            if len(events) >= room:
+                raise FrameTooLargeError(f"one frame of the reply has over {MAX_FRAME_EVENTS} events")
             text = _TEXT_GETTERS.get(type(event))
             if text is not None and not isinstance(text(event), str):
                 raise TypeError(f"a {event.type} that is not text")
@@ -183,9 +202,10 @@ def decode_stream(
     stall_timer = _StallTimer(decoder, idle_timeout, clock)
     try:
         for chunk in chunks:
-            yield from decoder.feed(chunk)
-            if decoder.done:
-                return
+            for piece in _slices(chunk):
+                yield from decoder.feed(piece)
+                if decoder.done:
+                    return
             stall_timer.check(chunk)
     except Exception as error:
         yield from decoder.fail(_as_network_error(error))
@@ -200,14 +220,23 @@ async def decode_stream_async(
     idle_timeout: float | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> AsyncGenerator[StreamEvent, None]:
-    """The async twin of `decode_stream`."""
+    """The async twin of `decode_stream`. Other tasks run after every few milliseconds of work."""
     stall_timer = _StallTimer(decoder, idle_timeout, clock)
+    worked = 0.0
     try:
         async for chunk in chunks:
-            for event in decoder.feed(chunk):
-                yield event
-            if decoder.done:
-                return
+            started = clock()
+            for piece in _slices(chunk):
+                for event in decoder.feed(piece):
+                    yield event
+                if decoder.done:
+                    return
+                now = clock()
+                worked += now - started
+                started = now
+                if worked > _WORK_SECONDS:
+                    await _give_way()
+                    worked, started = 0.0, clock()
             stall_timer.check(chunk)
     except Exception as error:
         for event in decoder.fail(_as_network_error(error)):
@@ -217,8 +246,23 @@ async def decode_stream_async(
         yield event
 
 
+def _slices(chunk: bytes) -> Sequence[bytes] | Iterator[bytes]:
+    """Return a chunk in small pieces: the events of the first are handed out before the others are decoded."""
+    if len(chunk) <= _SLICE:
+        return (chunk,)
+    return (chunk[start : start + _SLICE] for start in range(0, len(chunk), _SLICE))
+
+
+async def _give_way() -> None:
+    import asyncio  # sync programs do not need it
+
+    await asyncio.sleep(0)
+
+
 _MIN_PROGRESS_BYTES = 256
-"""Bytes: a larger chunk that completes no frame is part of one; a smaller one may be a keep-alive."""
+"""Bytes: a larger chunk that completes no frame may be part of one; a smaller one may be a keep-alive."""
+_MAX_EMPTY_TIMEOUTS = 2.0
+"""For how many timeouts bytes without a known frame count as progress: comments may be large, too."""
 
 
 class _StallTimer:
@@ -229,17 +273,25 @@ class _StallTimer:
         self._timeout = idle_timeout
         self._clock = clock
         self._last_count = decoder.frames_received
-        self._last_progress = 0.0 if idle_timeout is None else clock()
+        self._last_known = self._known_frames()
+        self._last_progress = self._last_data = 0.0 if idle_timeout is None else clock()
 
     def check(self, chunk: bytes) -> None:
         """Raise RequestTimeoutError if the stream has sent no data for too long."""
         if self._timeout is None:
             return
         now = self._clock()
+        if (known := self._known_frames()) != self._last_known:
+            self._last_known, self._last_data = known, now
+        elif now - self._last_data > _MAX_EMPTY_TIMEOUTS * self._timeout:
+            raise RequestTimeoutError(f"the stream sent no event for {now - self._last_data:g} s, only other bytes")
         if self._decoder.frames_received != self._last_count or len(chunk) > _MIN_PROGRESS_BYTES:
             self._last_count, self._last_progress = self._decoder.frames_received, now
         elif now - self._last_progress > self._timeout:
             raise RequestTimeoutError(f"the stream sent nothing but keep-alives for {self._timeout:g} s")
+
+    def _known_frames(self) -> int:
+        return self._decoder.frames_received - self._decoder.unknown_frames
 
 
 def _as_network_error(error: Exception) -> DragomanError:
