@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, ProviderError
-from dragoman.adapter.replies.stream_decoder import decode_stream_async
+from dragoman.adapter.replies.stream_decoder import decode_batches_async
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import MessageComplete, StreamEvent
@@ -173,12 +173,13 @@ class AsyncSession(Conversation[AsyncTransport]):
                 while run.effect is not None:
                     async with aclosing(
                         self._attempt(run, run.effect) if isinstance(run.effect, Send) else self._deliver(run)
-                    ) as events:
-                        async for event in events:
-                            if validator is not None:
-                                validator.check_event(event)
-                            note(event)
-                            yield event
+                    ) as batches:
+                        async for events in batches:
+                            for event in events:
+                                if validator is not None:
+                                    validator.check_event(event)
+                                note(event)
+                                yield event
             if run.error is not None:
                 raise run.error
             if validator is not None:
@@ -222,11 +223,10 @@ class AsyncSession(Conversation[AsyncTransport]):
             outcome = error
         return outcome, events
 
-    async def _deliver(self, run: TurnRun) -> AsyncGenerator[SessionEvent, None]:
+    async def _deliver(self, run: TurnRun) -> AsyncGenerator[Sequence[SessionEvent], None]:
         outcome, events = await self._carry_out(run)
         try:
-            for event in events:
-                yield event
+            yield events
         except (GeneratorExit, asyncio.CancelledError):
             await self._abandon(run, AbandonedTurnError())
             raise
@@ -240,7 +240,7 @@ class AsyncSession(Conversation[AsyncTransport]):
         if run.error is not None and not isinstance(run.error, AbandonedTurnError):
             raise run.error
 
-    async def _attempt(self, run: TurnRun, send: Send) -> AsyncGenerator[SessionEvent, None]:
+    async def _attempt(self, run: TurnRun, send: Send) -> AsyncGenerator[Sequence[SessionEvent], None]:
         reader = ReplyReader(send)
         try:
             request, transport = encode(send, run.record), self._transports.get(send.adapter)
@@ -250,19 +250,21 @@ class AsyncSession(Conversation[AsyncTransport]):
                     reader.begin(response)
                     await self._observe(send, response.headers)
                     async with aclosing(
-                        decode_stream_async(response.chunks, reader.decoder, idle_timeout=response.idle_timeout)
-                    ) as events:
-                        async for event in events:
-                            reader.receive(event)
-                            staged = (await self._apply_stages(send.stages, event)) if send.stages else (event,)
-                            for visible in reader.feed(staged):
-                                yield visible
+                        decode_batches_async(response.chunks, reader.decoder, idle_timeout=response.idle_timeout)
+                    ) as batches:
+                        async for batch in batches:
+                            reader.receive(batch)
+                            if not send.stages:
+                                yield reader.feed(batch)
+                                continue
+                            for event in batch:
+                                yield reader.feed(await self._apply_stages(send.stages, event))
                     # Kept before the connection is released: that may take a while, and other tasks run meanwhile.
                     run.finish_attempt(reader)
                     while isinstance(run.effect, (Keep, Perform)):
                         async with aclosing(self._deliver(run)) as kept:
-                            async for each in kept:
-                                yield each
+                            async for events in kept:
+                                yield events
             else:
                 await self._read_whole(send, reader, transport, request, arguments)
         except (GeneratorExit, asyncio.CancelledError):
@@ -278,8 +280,8 @@ class AsyncSession(Conversation[AsyncTransport]):
 
     async def _attempt_whole(self, run: TurnRun, send: Send) -> None:
         if send.options.stream:  # a middleware asks for a stream
-            async with aclosing(self._attempt(run, send)) as events:
-                async for _ in events:
+            async with aclosing(self._attempt(run, send)) as batches:
+                async for _ in batches:
                     pass
             return
         reader = ReplyReader(send)
@@ -312,7 +314,7 @@ class AsyncSession(Conversation[AsyncTransport]):
             reader.fail_unreadable(error)
         else:
             event = MessageComplete(reply)
-            reader.receive(event)
+            reader.receive((event,))
             reader.feed(await self._apply_stages(send.stages, event))
 
     async def _observe(self, send: Send, headers: Any) -> None:

@@ -11,7 +11,7 @@ from weakref import ref
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, ProviderError
-from dragoman.adapter.replies.stream_decoder import decode_stream
+from dragoman.adapter.replies.stream_decoder import decode_batches
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import MessageComplete, StreamEvent
@@ -234,12 +234,13 @@ class Session(Conversation[Transport]):
                 while run.effect is not None:
                     with closing(
                         self._attempt(run, run.effect) if isinstance(run.effect, Send) else self._deliver(run)
-                    ) as events:
-                        for event in events:
-                            if validator is not None:
-                                validator.check_event(event)
-                            note(event)
-                            yield event
+                    ) as batches:
+                        for events in batches:
+                            for event in events:
+                                if validator is not None:
+                                    validator.check_event(event)
+                                note(event)
+                                yield event
             if run.error is not None:
                 raise run.error
             if validator is not None:
@@ -285,11 +286,11 @@ class Session(Conversation[Transport]):
             outcome = error
         return outcome, events
 
-    def _deliver(self, run: TurnRun) -> Generator[SessionEvent, None, None]:
+    def _deliver(self, run: TurnRun) -> Generator[Sequence[SessionEvent], None, None]:
         """Carry out one effect, yield its events, and send the turn its outcome."""
         outcome, events = self._carry_out(run)
         try:
-            yield from events
+            yield events
         except (GeneratorExit, KeyboardInterrupt):
             self._abandon(run, AbandonedTurnError())
             raise
@@ -304,8 +305,8 @@ class Session(Conversation[Transport]):
         if run.error is not None and not isinstance(run.error, AbandonedTurnError):
             raise run.error
 
-    def _attempt(self, run: TurnRun, send: Send) -> Generator[SessionEvent, None, None]:
-        """Make one attempt of a request, and yield what the caller may see of the reply."""
+    def _attempt(self, run: TurnRun, send: Send) -> Generator[Sequence[SessionEvent], None, None]:
+        """Make one attempt of a request, and yield what the caller may see of the reply, as it arrives."""
         reader = ReplyReader(send)
         try:
             request, transport = encode(send, run.record), self._transports.get(send.adapter)
@@ -314,9 +315,13 @@ class Session(Conversation[Transport]):
                 with transport.stream(send.adapter, request, **arguments) as response:
                     reader.begin(response)
                     self._observe(send, response.headers)
-                    for event in decode_stream(response.chunks, reader.decoder, idle_timeout=response.idle_timeout):
-                        reader.receive(event)
-                        yield from reader.feed(self._apply_stages(send.stages, event) if send.stages else (event,))
+                    for batch in decode_batches(response.chunks, reader.decoder, idle_timeout=response.idle_timeout):
+                        reader.receive(batch)
+                        if not send.stages:
+                            yield reader.feed(batch)
+                            continue
+                        for event in batch:
+                            yield reader.feed(self._apply_stages(send.stages, event))
                     # Kept before the connection is released, which may take a while.
                     run.finish_attempt(reader)
                     while isinstance(run.effect, (Keep, Perform)):
@@ -363,7 +368,7 @@ class Session(Conversation[Transport]):
             reader.fail_unreadable(error)
         else:
             event = MessageComplete(reply)
-            reader.receive(event)
+            reader.receive((event,))
             reader.feed(self._apply_stages(send.stages, event))
 
     def _observe(self, send: Send, headers: Any) -> None:

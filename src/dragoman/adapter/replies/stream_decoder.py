@@ -10,7 +10,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -199,18 +199,8 @@ def decode_stream(
 
     ``idle_timeout``: the seconds without data after which the stream times out, even if keep-alives arrive.
     """
-    stall_timer = _StallTimer(decoder, idle_timeout, clock)
-    try:
-        for chunk in chunks:
-            for piece in _slices(chunk):
-                yield from decoder.feed(piece)
-                if decoder.done:
-                    return
-            stall_timer.check(chunk)
-    except Exception as error:
-        yield from decoder.fail(_as_network_error(error))
-        return
-    yield from decoder.finish()
+    for batch in decode_batches(chunks, decoder, idle_timeout=idle_timeout, clock=clock):
+        yield from batch
 
 
 async def decode_stream_async(
@@ -221,14 +211,53 @@ async def decode_stream_async(
     clock: Callable[[], float] = time.monotonic,
 ) -> AsyncGenerator[StreamEvent, None]:
     """The async twin of `decode_stream`. Other tasks run after every few milliseconds of work."""
+    async with aclosing(decode_batches_async(chunks, decoder, idle_timeout=idle_timeout, clock=clock)) as batches:
+        async for batch in batches:
+            for event in batch:
+                yield event
+
+
+def decode_batches(
+    chunks: Iterable[bytes],
+    decoder: StreamDecoder,
+    *,
+    idle_timeout: float | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Sequence[StreamEvent]]:
+    """As `decode_stream`, but yield the events that arrived together at once: a list of at least one."""
+    stall_timer = _StallTimer(decoder, idle_timeout, clock)
+    try:
+        for chunk in chunks:
+            for piece in _slices(chunk):
+                if events := decoder.feed(piece):
+                    yield events
+                if decoder.done:
+                    return
+            stall_timer.check(chunk)
+    except Exception as error:
+        events = decoder.fail(_as_network_error(error))
+    else:
+        events = decoder.finish()
+    if events:
+        yield events
+
+
+async def decode_batches_async(
+    chunks: AsyncIterable[bytes],
+    decoder: StreamDecoder,
+    *,
+    idle_timeout: float | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> AsyncGenerator[Sequence[StreamEvent], None]:
+    """The async twin of `decode_batches`. Other tasks run after every few milliseconds of work."""
     stall_timer = _StallTimer(decoder, idle_timeout, clock)
     worked = 0.0
     try:
         async for chunk in chunks:
             started = clock()
             for piece in _slices(chunk):
-                for event in decoder.feed(piece):
-                    yield event
+                if events := decoder.feed(piece):
+                    yield events
                 if decoder.done:
                     return
                 now = clock()
@@ -239,11 +268,11 @@ async def decode_stream_async(
                     worked, started = 0.0, clock()
             stall_timer.check(chunk)
     except Exception as error:
-        for event in decoder.fail(_as_network_error(error)):
-            yield event
-        return
-    for event in decoder.finish():
-        yield event
+        events = decoder.fail(_as_network_error(error))
+    else:
+        events = decoder.finish()
+    if events:
+        yield events
 
 
 def _slices(chunk: bytes) -> Sequence[bytes] | Iterator[bytes]:

@@ -42,10 +42,10 @@ class ReplyReader:
             self._decoder = self._send.adapter.reply_decoder(self._send.context)
         return self._decoder
 
-    def receive(self, event: StreamEvent) -> None:
-        """Note an event as it arrived, before any stage."""
-        if isinstance(event, MessageComplete):
-            self._complete_reply = event.message
+    def receive(self, events: Sequence[StreamEvent]) -> None:
+        """Note events as they arrived, before any stage: what a stage refuses has arrived all the same."""
+        if isinstance(events[-1], MessageComplete):
+            self._complete_reply = events[-1].message
 
     def feed(self, events: Sequence[StreamEvent]) -> Sequence[StreamEvent]:
         """Return the events that the caller may receive now. ``events`` are those that the stages returned.
