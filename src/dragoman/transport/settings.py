@@ -2,6 +2,7 @@
 
 import ipaddress
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import urlsplit
@@ -13,6 +14,10 @@ from dragoman.transport.retry import RetryPolicy, Timing
 
 if TYPE_CHECKING:
     import ssl
+
+
+_HOST_AND_PATH = re.compile(r"(?:localhost|[\w-]+(?:\.[\w-]+)+|[\w-]+(?=:\d))(?::\d{1,5})?(?:/[\w./-]*)?")
+"""What is probably a host, with a port or a path, and no secret."""
 
 
 class ProviderSettings(TypedDict, total=False):
@@ -150,7 +155,7 @@ def _address(value: Any) -> str | None:
     text = value.strip()
     if "://" in text:
         return None
-    if not text or "@" in text:
+    if not _HOST_AND_PATH.fullmatch(text):  # it may be a key in the wrong place
         return "must be a URL such as https://host/v1"
     return f"has no scheme: did you mean {_likely_scheme(text)}://{text}?"
 

@@ -125,11 +125,9 @@ def test_a_reply_that_repeats_the_key(stream: bool, log_records: list[logging.Lo
 def test_a_key_in_an_address(base_url: str, log_records: list[logging.LogRecord]) -> None:
     """A key as user, password, query or fragment is refused, and not repeated."""
     for settings in ({"base_url": base_url, "environ": {}}, {"environ": {"PLAIN_URL": base_url}}):
-        with HttpTransport(api_key="key", **settings) as transport:
-            with pytest.raises(DragomanError) as caught:
-                transport.send(ADAPTER, WireRequest("POST", "/chat", BODY))
-            assert CANARY not in describe_error(caught.value)
-            assert CANARY not in repr(transport)
+        with pytest.raises(DragomanError) as caught:
+            HttpTransport(api_key="key", **settings).send(ADAPTER, WireRequest("POST", "/chat", BODY))
+        assert CANARY not in describe_error(caught.value)
     assert CANARY not in records(log_records)
 
 

@@ -88,7 +88,6 @@ class ScriptedRuntime:
         path.write_bytes(b"GGUF" + bytes(20))
         monkeypatch.setitem(sys.modules, "openvino_genai", self)
         monkeypatch.setattr(model, "model_file", lambda name: path)
-        monkeypatch.setattr(model, "_paths", {})
-        monkeypatch.setattr(model, "_loaded", {})
+        monkeypatch.setattr(model, "_models", model._Models())
         for name in (PRECISION_VARIABLE, THREADS_VARIABLE):
             monkeypatch.delenv(name, raising=False)

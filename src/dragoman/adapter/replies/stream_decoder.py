@@ -251,21 +251,20 @@ async def decode_batches_async(
 ) -> AsyncGenerator[Sequence[StreamEvent], None]:
     """The async twin of `decode_batches`. Other tasks run after every few milliseconds of work."""
     stall_timer = _StallTimer(decoder, idle_timeout, clock)
-    worked = 0.0
+    gave_way_at, unmeasured = clock(), 0
     try:
         async for chunk in chunks:
-            started = clock()
             for piece in _slices(chunk):
                 if events := decoder.feed(piece):
                     yield events
                 if decoder.done:
                     return
-                now = clock()
-                worked += now - started
-                started = now
-                if worked > _WORK_SECONDS:
-                    await _give_way()
-                    worked, started = 0.0, clock()
+                unmeasured += len(piece)
+                if unmeasured >= _SLICE:
+                    unmeasured = 0
+                    if clock() - gave_way_at > _WORK_SECONDS:
+                        await _give_way()
+                        gave_way_at = clock()
             stall_timer.check(chunk)
     except Exception as error:
         events = decoder.fail(_as_network_error(error))
