@@ -101,6 +101,11 @@ class When(FrozenModel):
             and not any(condition.matches(request, tokens, cost) for condition in self.none_of)
         )
 
+    @property
+    def named_labels(self) -> frozenset[str]:
+        """The labels that any of the conditions names."""
+        return self.labels.union(*(condition.named_labels for condition in (*self.any_of, *self.none_of)))
+
     def _matches_media(self, request: RouteRequest) -> bool:
         conditions = (
             (self.has_tools, request.tools),
