@@ -90,6 +90,7 @@ def bulk(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSe
     An error that concerns one row is stored in that row. Raises errors that every row would meet (AuthenticationError,
     MissingKeyError, UnpricedModelError), ConfigurationError and StoreError; outcomes so far are kept.
     """
+    settings = seal_keys(settings)  # type: ignore[assignment]  # the same settings, before anything can fail
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -99,7 +100,8 @@ def bulk(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSe
 
 async def bulk_async(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSettings]) -> BulkReport:
     """`bulk`, async. If cancelled, it sends nothing more, waits for requests in flight, and keeps their outcomes."""
-    arguments: dict[str, Any] = seal_keys(settings)
+    settings = seal_keys(settings)  # type: ignore[assignment]  # as in bulk
+    arguments: dict[str, Any] = dict(settings)
     _check_names(arguments)
     client = client_config(arguments.pop("client", None)) or ClientConfig()
     shared = client.session_settings({name: arguments.get(name) for name in _SHARED})

@@ -68,13 +68,15 @@ class AsyncClient(ClientBase):
         """Run many prompts under the settings of the client; see `dragoman.bulk.bulk`. It needs ``dragoman[store]``."""
         from dragoman.bulk import bulk_async
 
-        return await bulk_async(prompts, model, **self._own(settings))
+        settings = self._own(settings)
+        return await bulk_async(prompts, model, **settings)
 
     def batches(self, model: str, **settings: Any) -> "AsyncBatches":
         """Return the batches of a model, under the settings of the client; see `dragoman.batch.AsyncBatches`."""
         from dragoman.batch import AsyncBatches
 
-        return AsyncBatches(model, **self._own(settings))
+        settings = self._own(settings)
+        return AsyncBatches(model, **settings)
 
     async def close(self) -> None:
         """Close the client and its idle connections. Its sessions cannot ask any more, and stay readable."""

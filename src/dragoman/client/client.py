@@ -69,13 +69,15 @@ class Client(ClientBase):
         """Run many prompts under the settings of the client; see `dragoman.bulk.bulk`. It needs ``dragoman[store]``."""
         from dragoman.bulk import bulk
 
-        return bulk(prompts, model, **self._own(settings))
+        settings = self._own(settings)
+        return bulk(prompts, model, **settings)
 
     def batches(self, model: str, **settings: Any) -> "Batches":
         """Return the batches of a model, under the settings of the client; see `dragoman.batch.Batches`."""
         from dragoman.batch import Batches
 
-        return Batches(model, **self._own(settings))
+        settings = self._own(settings)
+        return Batches(model, **settings)
 
     def close(self) -> None:
         """Close the client and its idle connections. Its sessions cannot ask any more, and stay readable."""
