@@ -13,7 +13,7 @@ from dragoman.adapter.errors import ConfigurationError, EventOverflowError, Prov
 from dragoman.batch.handle import BatchDenial, BatchEntry, BatchHandle
 from dragoman.batch.requests import PreparedRequest
 from dragoman.batch.results import BatchPrices, BatchResult
-from dragoman.canonical.ids import new_session_id, new_ulid
+from dragoman.canonical.ids import new_message_id, new_session_id, new_ulid
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import CostStatus
 from dragoman.limits.budget import BudgetAccounts, Budgets, Reservation, Spend
@@ -178,7 +178,7 @@ class BatchGovernance:
             return
         tokens = self._adapter.estimate_input_tokens(request.messages, request.tools)
         model = {"model": str(self._adapter.model_id), "provider": self._adapter.provider}
-        self._emit(ids, partial(LlmCallStarted, **model, estimated_input_tokens=tokens))
+        self._emit(ids, partial(LlmCallStarted, **model, estimated_input_tokens=tokens, request_id=new_message_id()))
 
     def _report_result(self, handle: BatchHandle, entry: BatchEntry, result: BatchResult) -> None:
         from dragoman.events.catalogue import LlmCallCompleted, LlmCallFailed, PolicyDenied

@@ -79,6 +79,7 @@ class BatchJudge:
         judged = copy.copy(error)
         judged.partial = None
         judged.message = yield from self._text(hooks, error.message)
+        judged.args = (judged.message,)
         judged.code = None if error.code is None else (yield from self._text(hooks, error.code))
         return judged
 

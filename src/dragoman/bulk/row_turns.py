@@ -16,7 +16,7 @@ from dragoman.batch.judge import check_labels, label_extensions
 from dragoman.bulk.attempts import RowAttempts, is_fatal
 from dragoman.bulk.requester import Requester
 from dragoman.bulk.state.records import Outcome
-from dragoman.canonical.message import Message
+from dragoman.canonical.message import Message, Role
 from dragoman.policy.errors import PolicyDeniedError, PolicyError
 from dragoman.runtime import ClientConfig
 from dragoman.session import AsyncSession
@@ -80,6 +80,11 @@ class RowSession(AsyncSession):
             extensions=None if turns.client.policy is None else label_extensions(self._row_labels),
         )
         self._transports: Any = _RequesterTransports(requester, attempts)
+
+    def _save(self) -> None:
+        """Save a row that has an answer, or one that was billed."""
+        if self.attempts or any(message.role is Role.ASSISTANT for message in self.messages):
+            super()._save()
 
     def _build_middlewares(self) -> tuple[Middleware, ...]:
         labels, attempts = partial(intercept, handle=self._check_labels), partial(intercept, handle=self._record)

@@ -63,9 +63,7 @@ class Client(ClientBase):
         settings = self._own(settings)
         return Session(model, **settings).stream(prompt)
 
-    def bulk(
-        self, prompts: "Prompts", model: str | Sequence[str], **settings: Unpack["BulkSettings"]
-    ) -> "BulkReport":
+    def bulk(self, prompts: "Prompts", model: str | Sequence[str], **settings: Unpack["BulkSettings"]) -> "BulkReport":
         """Run many prompts under the settings of the client; see `dragoman.bulk.bulk`. It needs ``dragoman[store]``."""
         from dragoman.bulk import bulk
 
