@@ -7,7 +7,13 @@ a batch and keeping its handle, its rows stay in flight: they may be billed twic
 import asyncio
 from collections.abc import AsyncIterator
 
-from dragoman.adapter.errors import BudgetExceededError, ConfigurationError, ProviderError, UnpricedModelError
+from dragoman.adapter.errors import (
+    BudgetExceededError,
+    ConfigurationError,
+    DragomanError,
+    ProviderError,
+    UnpricedModelError,
+)
 from dragoman.batch import AsyncBatches, BatchError, BatchHandle, BatchRequest
 from dragoman.bulk.attempts import PendingRow
 from dragoman.bulk.model_runner import ModelRunner
@@ -57,12 +63,7 @@ class BatchRunner(ModelRunner):
         chunk: list[PendingRow] = []
         async for pending in self.iter_pending(rows):
             if pending.error is not None:
-                claim = self.model_run.new_claim(pending, None)
-                await self.write_batcher.save_claim(claim, self.model_run.previous_loss(pending))
-                self.tracker.start_request()
-                outcome = failed_outcome(claim, pending.error, None, 0)
-                await self.write_batcher.save_outcome(outcome)
-                self.tracker.finish_request(self.requester.model, outcome)
+                await self._save_error(pending, pending.error)
                 continue
             chunk.append(pending)
             if len(chunk) == min(most, MAX_BATCH_ROWS):
@@ -71,12 +72,22 @@ class BatchRunner(ModelRunner):
         if chunk:
             yield chunk
 
+    async def _save_error(self, pending: PendingRow, error: DragomanError) -> None:
+        """Save the outcome of a row that is not sent."""
+        claim = self.model_run.new_claim(pending, None)
+        await self.write_batcher.save_claim(claim, self.model_run.previous_loss(pending))
+        self.tracker.start_request()
+        outcome = failed_outcome(claim, error, None, 0)
+        await self.write_batcher.save_outcome(outcome)
+        self.tracker.finish_request(self.requester.model, outcome)
+
     async def _submit(self, batches: AsyncBatches, chunk: list[PendingRow]) -> None:
         """Submit as much of the chunk as the budget allows."""
         requests: list[BatchRequest] = []
         claims: list[Claim] = []
         reservations: dict[str, Reservation] = {}
         budget, requester = self.tracker.budget, self.requester
+        submitted: list[PendingRow] = []
         for pending in chunk:
             messages, custom_id = build_messages(pending.texts), f"row-{pending.row_no}"
             try:
@@ -85,16 +96,18 @@ class BatchRunner(ModelRunner):
             except UnpricedModelError:
                 raise
             except BudgetExceededError as error:
+                if error.per == "turn":  # too little for this row alone
+                    await self._save_error(pending, error)
+                    continue
                 self.tracker.stopped = str(error)
                 break
             estimate = budget.estimate(requester.adapter, messages, requester.options)
+            submitted.append(pending)
             claims.append(self.model_run.new_claim(pending, estimate))
             requests.append(BatchRequest(custom_id=custom_id, messages=messages, labels=pending.labels))
         if not requests:
             return
-        previous_losses = [
-            lost for pending in chunk[: len(claims)] if (lost := self.model_run.previous_loss(pending)) is not None
-        ]
+        previous_losses = [lost for pending in submitted if (lost := self.model_run.previous_loss(pending)) is not None]
         manifest = self.write_batcher.manifest
         await self.write_batcher.run_in_thread(manifest.save, claims, (), previous_losses)
         try:

@@ -416,8 +416,9 @@ def test_the_budgets_of_a_client_stop_a_run(provider: GovernedProvider, settings
             assert "2,500 tokens" in report.stopped
         assert len(provider.prompts) == 3
         tight = client.with_(budgets=[Budget(tokens=10, per="turn")])
-        (answer,) = texts(tight.bulk(["a"], MODEL))
-        assert "budget per turn" in answer
+        for batch in (False, True):
+            (answer,) = texts(tight.bulk(["a"], MODEL, batch=batch))
+            assert "budget per turn" in answer
     assert len(provider.prompts) == 3
 
 
@@ -477,6 +478,14 @@ def test_the_default_client_governs_bare_runs_and_batches(provider: GovernedProv
     with pytest.raises(ConfigurationError, match="the client is closed"):
         batches.submit({"one": HARMLESS})
     assert len(provider.prompts) == 1
+
+
+def test_closing_the_client_ends_its_run(provider: GovernedProvider, settings: dict[str, Any]) -> None:
+    """Nothing more is sent, and the answers so far are kept."""
+    client = Client(**settings)
+    with pytest.raises(ConfigurationError, match="the client is closed"):
+        client.bulk([HARMLESS] * 5, MODEL, concurrency=1, progress=lambda progress: client.close())
+    assert 0 < len(provider.prompts) < 5
 
 
 def test_a_batch_of_denied_requests_is_not_submitted(provider: GovernedProvider, settings: dict[str, Any]) -> None:
