@@ -37,7 +37,7 @@ from dragoman.routing.configuration import RouterConfiguration, dump_configurati
 from dragoman.routing.decision import Candidate, RouteDecision, RoutingPolicy, Verdict
 from dragoman.routing.mention import Mention, read_mention
 from dragoman.routing.request import ModelFacts, Recommendation, Recommender, RouteRequest
-from dragoman.routing.rules import Rule
+from dragoman.routing.rules import Rule, named_labels
 from dragoman.routing.validation import RefusalReason, find_refusals
 
 logger = logging.getLogger("dragoman.routing")
@@ -155,11 +155,9 @@ class Router:
         programs that name the model themselves, such as a bulk run: a session asks `choose`.
         """
         resolved = self.aliases.resolve(model)
-        named = frozenset[str]().union(*(rule.when.named_labels for rule in self.rules))
-        allowed = frozenset[str]().union(
-            *(rule.when.named_labels for rule in self.rules if rule.model == resolved and self._matches(rule, request))
-        )
-        return not (named - allowed) & request.labels
+        known = {rule.name: named_labels(rule.when) & request.labels for rule in self.rules}
+        allowed = {rule.name for rule in self.rules if rule.model == resolved and self._matches(rule, request)}
+        return all(any(label in known[name] for name in allowed) for labels in known.values() for label in labels)
 
     def _pick(self, request: RouteRequest, proposed: Sequence[Candidate], start: int) -> RouteDecision:
         """Return a decision for the first valid candidate from ``start`` on. Raises NoModelError."""

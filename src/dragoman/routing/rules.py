@@ -101,11 +101,6 @@ class When(FrozenModel):
             and not any(condition.matches(request, tokens, cost) for condition in self.none_of)
         )
 
-    @property
-    def named_labels(self) -> frozenset[str]:
-        """The labels that any of the conditions names."""
-        return self.labels.union(*(condition.named_labels for condition in (*self.any_of, *self.none_of)))
-
     def _matches_media(self, request: RouteRequest) -> bool:
         conditions = (
             (self.has_tools, request.tools),
@@ -137,6 +132,11 @@ class Rule(FrozenModel):
     model: Text
     when: When = Field(default_factory=When)
     name: Text | None = None
+
+
+def named_labels(when: When) -> frozenset[str]:
+    """Return the labels that any of the conditions names."""
+    return when.labels.union(*(named_labels(condition) for condition in (*when.any_of, *when.none_of)))
 
 
 def label_rules(models: Mapping[str, Iterable[str]]) -> tuple[Rule, ...]:
