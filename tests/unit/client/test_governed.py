@@ -11,7 +11,18 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from dragoman import AsyncClient, Budget, Client, Limit, Limits, Message, Router, Store, set_default_client
+from dragoman import (
+    AsyncClient,
+    AsyncSession,
+    Budget,
+    Client,
+    Limit,
+    Limits,
+    Message,
+    Router,
+    Store,
+    set_default_client,
+)
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import BudgetExceededError, ConfigurationError, DragomanError
 from dragoman.batch import AsyncBatches, BatchError, Batches, BatchHandle, BatchRequest
@@ -22,6 +33,7 @@ from dragoman.cli.app import app
 from dragoman.events import EventBus
 from dragoman.policy import Pipeline, PolicyDeniedError
 from dragoman.policy.plugins import LabelledModels
+from dragoman.pricing import price_table
 from dragoman.routing import label_rules
 from dragoman.testing.faults.server import FaultyServer, json_reply
 from dragoman.transport import RetryPolicy
@@ -150,8 +162,7 @@ def _write_results(folder: Path, results: list[Any]) -> list[str]:
 def expected(policy: dict[str, Any], *, quote: str) -> list[str]:
     if policy is DENY:
         input_denied, output_denied = (
-            f"cmf.llm_{side} is denied by denying: it holds a word that is not said here (word)"
-            for side in ("input", "output")
+            f"cmf.llm_{side} is denied by denying: it contains a forbidden word (word)" for side in ("input", "output")
         )
         return [f"re: {HARMLESS}", output_denied, output_denied, input_denied]
     return [f"re: {HARMLESS}", "the word is ***.", quote, "re: what is ***?"]
@@ -478,6 +489,20 @@ def test_the_default_client_governs_bare_runs_and_batches(provider: GovernedProv
     with pytest.raises(ConfigurationError, match="the client is closed"):
         batches.submit({"one": HARMLESS})
     assert len(provider.prompts) == 1
+
+
+def test_a_run_that_nothing_judges_needs_no_sessions(
+    provider: GovernedProvider, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Limits, budgets and prices hold without: such a run is as fast as before."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("a session")
+
+    monkeypatch.setattr(AsyncSession, "__init__", refuse)
+    limits = Limits([Limit(requests=1_000)])
+    client = Client(**settings, limits=limits, budgets=[Budget(usd=1)], prices=price_table())
+    assert texts(client.bulk([HARMLESS], MODEL)) == [f"re: {HARMLESS}"]
 
 
 def test_closing_the_client_ends_its_run(provider: GovernedProvider, settings: dict[str, Any]) -> None:
