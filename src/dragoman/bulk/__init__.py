@@ -81,11 +81,11 @@ def bulk(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSe
     each row as a session of its own. The default is the client of `set_default_client`. ``labels`` are the security
     labels of a row, for the policy and for the router's rules: the name of a column, or a function of the row.
 
-    ``batch`` submits the rows to the provider's batch
-    API; with ``wait=False`` a later call with the same arguments fetches the answers, otherwise this one polls every
-    ``poll_every`` seconds. ``ray`` sends the requests from the workers of a Ray cluster: an address that `ray.init`
-    takes, or ``local`` for a cluster on this machine that ends with the run; everything else stays in this process.
-    ``workers`` is their number, by default one for each node. ``progress`` is called with a `Progress` at intervals.
+    ``batch`` submits the rows to the provider's batch API; with ``wait=False`` a later call with the same arguments
+    fetches the answers, otherwise this one polls every ``poll_every`` seconds. ``ray`` sends the requests from the
+    workers of a Ray cluster: an address that `ray.init` takes, or ``local`` for a cluster on this machine that ends
+    with the run; everything else stays in this process. ``workers`` is their number, by default one for each node.
+    ``progress`` is called with a `Progress` at intervals.
 
     An error that concerns one row is stored in that row. Raises errors that every row would meet (AuthenticationError,
     MissingKeyError, UnpricedModelError), ConfigurationError and StoreError; outcomes so far are kept.

@@ -20,6 +20,7 @@ from dragoman.bulk.model_runner import ModelRunner
 from dragoman.bulk.prompt import build_messages
 from dragoman.bulk.rows import Source
 from dragoman.bulk.state.records import Claim, Outcome, answered_outcome, failed_outcome
+from dragoman.limits import LimitReachedError
 from dragoman.limits.budget import Reservation
 from dragoman.pricing import PriceTable
 
@@ -83,6 +84,7 @@ class BatchRunner(ModelRunner):
 
     async def _submit(self, batches: AsyncBatches, chunk: list[PendingRow]) -> None:
         """Submit as much of the chunk as the budget allows."""
+        self.client.lifetime.check()
         requests: list[BatchRequest] = []
         claims: list[Claim] = []
         reservations: dict[str, Reservation] = {}
@@ -112,8 +114,9 @@ class BatchRunner(ModelRunner):
         await self.write_batcher.run_in_thread(manifest.save, claims, (), previous_losses)
         try:
             handle = await batches.submit(requests)
-        except ProviderError as error:
-            if error.status is not None:  # refused; without a status it may have been accepted
+        except DragomanError as error:
+            may_be_accepted = isinstance(error, ProviderError) and error.status is None
+            if isinstance(error, LimitReachedError) or not may_be_accepted:
                 await self.write_batcher.run_in_thread(manifest.save, (), (), (), claims)
             raise
         for entry in handle.entries:

@@ -31,6 +31,7 @@ from dragoman.bulk.workers import cluster as cluster_module
 from dragoman.bulk.workers import worker_pool
 from dragoman.cli.app import app
 from dragoman.events import EventBus
+from dragoman.limits import LimitReachedError
 from dragoman.policy import Pipeline, PolicyDeniedError
 from dragoman.policy.plugins import LabelledModels
 from dragoman.pricing import price_table
@@ -458,6 +459,18 @@ def test_the_limits_of_a_client_hold_in_a_run_and_cannot_be_replaced(settings: d
     assert client.ask(MODEL, HARMLESS).text
     with client.batches(MODEL) as batches, pytest.raises(DragomanError, match="limit"):
         batches.submit({"one": HARMLESS})
+
+
+def test_a_batch_that_the_limits_hold_back_is_not_lost(
+    provider: GovernedProvider, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    """Nothing was sent, so a later call submits its rows and counts none of them twice."""
+    client = Client(**settings, limits=Limits([Limit(requests=1, seconds=86_400)], max_wait=0))
+    client.ask(MODEL, HARMLESS)
+    with pytest.raises(LimitReachedError):
+        client.bulk([HARMLESS], MODEL, batch=True, manifest=tmp_path / "m")
+    with Client(**settings).bulk([HARMLESS], MODEL, batch=True, manifest=tmp_path / "m") as report:
+        assert (report.lost.killed, report.finished) == (0, True)
 
 
 @pytest.mark.parametrize("name", ["policy", "events", "store", "router", "budgets"])
