@@ -14,15 +14,18 @@ from pytest_examples import CodeExample, EvalExample
 
 from dragoman import errors
 from dragoman.adapter import registry
+from dragoman.runtime import ClientSettings
 from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequest, json_reply, sse_reply
+from dragoman.transport import ProviderSettings
 from tests.compatibility.api.documented import parse_api_page
 from tests.docs.snippets import PAGES, ROOT, snippets
 from tests.live_local.wording import reword_within
 from tests.systems import READS_FILES
 from tests.tables import each_row
 from tests.unit.batch.handwritten_provider import Provider, serve_provider
+from tests.unit.client.governed_provider import GovernedProvider
 
-SERVED = ("index.md", "batches.md", "bulk.md", "migrating.md")
+SERVED = ("index.md", "batches.md", "bulk.md", "client.md", "migrating.md")
 """Pages whose snippets send requests to providers. They run against hand-written replies."""
 FIRST_READ = (ROOT / "README.md", ROOT / "docs" / "index.md", ROOT / "docs" / "migrating.md")
 LOCAL_SESSION = 'Session("local:smollm2-135m"'
@@ -218,3 +221,23 @@ def test_the_page_on_bulk_runs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         for example in snippets(ROOT / "docs" / "bulk.md"):
             eval_example.run_print_check(example)
         assert len(server.requests) == 6
+
+
+def test_the_page_on_clients_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eval_example: EvalExample) -> None:
+    """Sessions, runs and batches of a client, with a provider written by hand."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+    with GovernedProvider().serve() as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        eval_example.set_config(line_length=120)
+        for example in snippets(ROOT / "docs" / "client.md"):
+            eval_example.run_print_check(example)
+
+
+def test_the_table_of_provider_settings_is_complete() -> None:
+    """Each setting has its row, in the order of `ProviderSettings`."""
+    page = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
+    table = page.partition("## Settings of a provider")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(ProviderSettings.__annotations__)
+    table = page.partition("## What a client sets")[2].partition("\n## ")[0]
+    assert sorted(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == sorted(ClientSettings.__annotations__)

@@ -7,26 +7,36 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
+from itertools import chain
 from typing import Any, Generic, Self, TypeVar
 
 from dragoman.adapter.batch_api import BatchState, BatchStatus, Steps
 from dragoman.adapter.contract import AdapterOptions
-from dragoman.adapter.errors import BatchPendingError, ConfigurationError
+from dragoman.adapter.errors import BatchPendingError, ConfigurationError, NetworkError
 from dragoman.adapter.losses import Loss
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, LineSplitter
 from dragoman.adapter.wire import WireRequest
-from dragoman.batch.handle import BatchHandle
-from dragoman.batch.requests import EncodedBatch, Requests, batch_wire, encode_batch
-from dragoman.batch.results import BatchResult, ResultReader
+from dragoman.batch.governance import BatchGovernance, Work, carry_out, carry_out_async, release
+from dragoman.batch.handle import NOT_SUBMITTED, BatchEntry, BatchHandle
+from dragoman.batch.requests import EncodedBatch, Requests, batch_wire, encode_batch, prepare_requests
+from dragoman.batch.results import BatchPrices, BatchResult, ResultReader, sort_results
 from dragoman.pricing import PriceTable, price_table
+from dragoman.runtime import ClientConfig, client_config, is_client
+from dragoman.runtime.providers import merge_providers, read_providers
 from dragoman.transport import AsyncTransport, RetryPolicy, Transport, transport_for
+from dragoman.transport.settings import Providers, seal_keys
 
 T = TypeVar("T")
 TransportT = TypeVar("TransportT", bound=Transport | AsyncTransport)
 
 StateCallback = Callable[[BatchState], Any]
 """Called with the state of a batch after each poll."""
+
+
+_DENIED = BatchState(BatchStatus.COMPLETED, succeeded=0)
+"""The state of a batch that was not submitted, because each of its requests was denied."""
 
 
 class _Batches(Generic[TransportT]):
@@ -41,20 +51,36 @@ class _Batches(Generic[TransportT]):
         options: AdapterOptions | None = None,
         prices: PriceTable | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        client: Any = None,
+        providers: Providers | None = None,
         **settings: Any,
     ) -> None:
-        """``model`` is provider:model. ``options`` apply to all requests without options of their own. ``settings`` go
-        to the transport: api_key, base_url, client, retry and so on.
+        """``model`` is provider:model. ``options`` apply to all requests without options of their own. ``client`` is a
+        `Client` or an `AsyncClient`, whose settings hold here too; the default is that of `set_default_client`. Other
+        ``settings`` are those of the model's provider, as in ``providers``: api_key, base_url, retry and so on. A
+        ``client`` that is neither is one of them: the HTTP client, or the provider's official one.
 
         Raises ConfigurationError if no batch API is supported for the model, and UnknownProviderError.
         """
+        settings = seal_keys(settings)
+        if client is not None and not is_client(client):
+            settings["client"], client = client, None
+        config = client_config(client) or ClientConfig()
+        self._lifetime = config.lifetime
         self.adapter = get_adapter(model)
         self.losses: Mapping[str, tuple[Loss, ...]] = {}
         """The losses of the requests in the batch that was submitted last, by request id."""
+        self._entries: tuple[BatchHandle | None, Mapping[str, BatchEntry]] = (None, {})
+        """The entries of the handle that was read last, by request id."""
         self._wire = batch_wire(self.adapter)
-        self._options = options or AdapterOptions()
-        self._prices = prices or price_table()
+        self._options = options or config.options or AdapterOptions()
+        self._prices = _price_table(prices if prices is not None else config.prices)
         self._now = now
+        self._governance = BatchGovernance(config, self.adapter, BatchPrices(self._prices), now)
+        if not self._asynchronous and config.policy is not None and (names := config.policy.async_names):
+            raise ConfigurationError(f"{', '.join(names)}: coroutines need AsyncBatches")
+        own = merge_providers(read_providers(providers), read_providers({self.adapter.provider: settings}))
+        settings = merge_providers(config.providers or {}, own)[self.adapter.provider]
         self._transport: TransportT = self._create_transport(**settings)
         # A second attempt could submit the same batch, and pay for it, twice.
         self._submit_transport: TransportT = self._create_transport(**{**settings, "retry": RetryPolicy(max_retries=0)})
@@ -67,18 +93,39 @@ class _Batches(Generic[TransportT]):
         transport: TransportT = created
         return transport
 
-    def _encode(self, requests: Requests) -> EncodedBatch:
-        batch = encode_batch(self.adapter, requests, self._options)
+    def _submission(self, requests: Requests, post: Callable[[EncodedBatch], Any]) -> Work[BatchHandle]:
+        """Submit what may be sent. ``post`` returns the id of the batch, or an awaitable of it."""
+        self._lifetime.check()
+        governance, judged = self._governance, prepare_requests(self.adapter, requests, self._options)
+        for index, request in enumerate(judged):
+            judged[index] = yield from governance.admit(request)
+        batch = encode_batch(self.adapter, judged)
         self.losses = batch.losses
-        return batch
-
-    def _new_handle(self, batch: EncodedBatch, batch_id: str) -> BatchHandle:
-        return BatchHandle(
+        allowed = [request for request in judged if request.denial is None]
+        reservations = governance.reserve(allowed)
+        batch_id = ""
+        try:
+            yield from governance.save_prompts(allowed)
+            if allowed:
+                batch_id = yield from governance.send(partial(post, batch))
+        except NetworkError:
+            raise  # the batch may exist, so its cost stays reserved
+        except BaseException:
+            release(reservations)
+            raise
+        handle = BatchHandle(
             model=str(self.adapter.model_id),
             batch_id=batch_id,
             submitted_at_ms=int(self._now().timestamp() * 1000),
             entries=batch.entries,
         )
+        governance.submitted(handle, judged, reservations)
+        return handle
+
+    def _receive(self, handle: BatchHandle, custom_id: str, result: BatchResult) -> Work[BatchResult]:
+        if self._entries[0] is not handle:
+            self._entries = (handle, {entry.custom_id: entry for entry in handle.entries})
+        return self._governance.receive(handle, self._entries[1][custom_id], result)
 
     def _check_model(self, handle: BatchHandle) -> str:
         if handle.model != str(self.adapter.model_id):
@@ -101,21 +148,27 @@ class Batches(_Batches[Transport]):
     _asynchronous = False
 
     def submit(self, requests: Requests) -> BatchHandle:
-        """Submit the requests: prompts by id, or `BatchRequest` objects.
+        """Submit the requests: prompts by id, or `BatchRequest` objects. A request that the client's policy denies is
+        not sent; its result is a BatchError.
 
         Makes one attempt: after a NetworkError the batch may exist or not, which the provider's own list shows. Raises
-        InvalidRequestError for an empty batch, one over the provider's limits, or a repeated id, and any ProviderError.
+        InvalidRequestError for an empty batch, one over the provider's limits, or a repeated id, any ProviderError, and
+        BudgetExceededError before anything is sent.
         """
-        batch = self._encode(requests)
-        return self._new_handle(
-            batch, self._drive(self._wire.submit(batch.lines, batch.headers), self._submit_transport)
-        )
+        return carry_out(self._submission(requests, self._post))
+
+    def _post(self, batch: EncodedBatch) -> str:
+        return self._drive(self._wire.submit(batch.lines, batch.headers), self._submit_transport)
 
     def poll(self, handle: BatchHandle) -> BatchState:
-        return self._drive(self._wire.poll(self._check_model(handle)), self._transport)
+        if (batch_id := self._check_model(handle)) == NOT_SUBMITTED:
+            return _DENIED
+        return self._drive(self._wire.poll(batch_id), self._transport)
 
     def cancel(self, handle: BatchHandle) -> BatchState:
         """Cancel the batch. Answers given by then can be fetched, and are billed."""
+        if self._check_model(handle) == NOT_SUBMITTED:
+            return _DENIED
         return self._drive(self._wire.cancel(self._check_model(handle)), self._transport)
 
     def wait(
@@ -145,16 +198,15 @@ class Batches(_Batches[Transport]):
 
         Raises BatchPendingError before the batch has ended, and StreamTruncatedError if answers are missing.
         """
-        state = self.poll(handle)
-        reader = self._open_results(handle, state)
-        return reader.sort_results([*self._read(handle, state, reader), *reader.iter_missing(state)])
+        return sort_results(handle, self.results(handle))
 
     def results(self, handle: BatchHandle) -> Iterator[tuple[str, BatchResult]]:
         """As `fetch`, but yields each result with its id as it arrives: for batches that are too large for memory."""
         state = self.poll(handle)
         reader = self._open_results(handle, state)
-        yield from self._read(handle, state, reader)
-        yield from reader.iter_missing(state)
+        found = chain(reader.iter_denied(), self._read(handle, state, reader), reader.iter_missing(state))
+        for custom_id, result in found:
+            yield custom_id, carry_out(self._receive(handle, custom_id, result))
 
     def close(self) -> None:
         self._transport.close()
@@ -176,7 +228,7 @@ class Batches(_Batches[Transport]):
             return value
 
     def _read(self, handle: BatchHandle, state: BatchState, reader: ResultReader) -> Iterator[tuple[str, BatchResult]]:
-        if state.status is BatchStatus.FAILED:
+        if state.status is BatchStatus.FAILED or handle.batch_id == NOT_SUBMITTED:
             return
         for request in self._drive(self._wire.results(handle.batch_id), self._transport):
             splitter = _line_splitter()
@@ -195,15 +247,19 @@ class AsyncBatches(_Batches[AsyncTransport]):
     _asynchronous = True
 
     async def submit(self, requests: Requests) -> BatchHandle:
-        batch = self._encode(requests)
-        return self._new_handle(
-            batch, await self._drive(self._wire.submit(batch.lines, batch.headers), self._submit_transport)
-        )
+        return await carry_out_async(self._submission(requests, self._post))
+
+    async def _post(self, batch: EncodedBatch) -> str:
+        return await self._drive(self._wire.submit(batch.lines, batch.headers), self._submit_transport)
 
     async def poll(self, handle: BatchHandle) -> BatchState:
-        return await self._drive(self._wire.poll(self._check_model(handle)), self._transport)
+        if (batch_id := self._check_model(handle)) == NOT_SUBMITTED:
+            return _DENIED
+        return await self._drive(self._wire.poll(batch_id), self._transport)
 
     async def cancel(self, handle: BatchHandle) -> BatchState:
+        if self._check_model(handle) == NOT_SUBMITTED:
+            return _DENIED
         return await self._drive(self._wire.cancel(self._check_model(handle)), self._transport)
 
     async def wait(
@@ -226,18 +282,17 @@ class AsyncBatches(_Batches[AsyncTransport]):
             await asyncio.sleep(every)
 
     async def fetch(self, handle: BatchHandle) -> list[BatchResult]:
-        state = await self.poll(handle)
-        reader = self._open_results(handle, state)
-        found = [each async for each in self._read(handle, state, reader)]
-        return reader.sort_results([*found, *reader.iter_missing(state)])
+        return sort_results(handle, [each async for each in self.results(handle)])
 
     async def results(self, handle: BatchHandle) -> AsyncIterator[tuple[str, BatchResult]]:
         state = await self.poll(handle)
         reader = self._open_results(handle, state)
-        async for each in self._read(handle, state, reader):
-            yield each
-        for each in reader.iter_missing(state):
-            yield each
+        for custom_id, result in reader.iter_denied():
+            yield custom_id, await carry_out_async(self._receive(handle, custom_id, result))
+        async for custom_id, result in self._read(handle, state, reader):
+            yield custom_id, await carry_out_async(self._receive(handle, custom_id, result))
+        for custom_id, result in reader.iter_missing(state):
+            yield custom_id, await carry_out_async(self._receive(handle, custom_id, result))
 
     async def close(self) -> None:
         await self._transport.close()
@@ -261,7 +316,7 @@ class AsyncBatches(_Batches[AsyncTransport]):
     async def _read(
         self, handle: BatchHandle, state: BatchState, reader: ResultReader
     ) -> AsyncIterator[tuple[str, BatchResult]]:
-        if state.status is BatchStatus.FAILED:
+        if state.status is BatchStatus.FAILED or handle.batch_id == NOT_SUBMITTED:
             return
         for request in await self._drive(self._wire.results(handle.batch_id), self._transport):
             splitter = _line_splitter()
@@ -274,6 +329,14 @@ class AsyncBatches(_Batches[AsyncTransport]):
 
     def _download(self, request: WireRequest) -> AbstractAsyncContextManager[Any]:
         return self._transport.stream(self.adapter, replace(request, stream=True))
+
+
+def _price_table(prices: Any) -> PriceTable:
+    if prices is None:
+        return price_table()
+    if not isinstance(prices, PriceTable):
+        raise ConfigurationError("batches need a price table: pass prices=price_table(...), or omit prices")
+    return prices
 
 
 def _line_splitter() -> LineSplitter:

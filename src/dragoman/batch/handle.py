@@ -1,11 +1,32 @@
 """The handle of a submitted batch: all that a later process needs to fetch it."""
 
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field
 
 from dragoman.canonical.blocks import FrozenModel
+from dragoman.policy.errors import PolicyDeniedError
+
+NOT_SUBMITTED = ""
+"""The id of a batch that was not submitted, because each of its requests was denied."""
+
+
+class BatchDenial(FrozenModel):
+    """Why the client's policy denied a request; the fields are those of a PolicyDeniedError."""
+
+    hook: str
+    plugin: str
+    code: str
+    reason: str
+    description: str = ""
+
+    @classmethod
+    def of(cls, error: PolicyDeniedError) -> Self:
+        return cls(**{name: str(getattr(error, name)) for name in cls.model_fields})
+
+    def to_error(self) -> PolicyDeniedError:
+        return PolicyDeniedError(self.hook, self.plugin, self.code, self.reason, self.description)
 
 
 class BatchEntry(FrozenModel):
@@ -18,6 +39,12 @@ class BatchEntry(FrozenModel):
     """Maps the names that the provider was given to the tools' own names, if they differ."""
     answers_by_tool: bool = False
     """Whether the answer arrives as the input of a tool."""
+    labels: tuple[str, ...] = ()
+    """The security labels of the prompt, for the policy that judges the answer."""
+    denial: BatchDenial | None = None
+    """Why the request was not sent; None if it was."""
+    turn_id: str | None = None
+    """The id of its turn in the events of the client."""
 
 
 class BatchHandle(FrozenModel):
@@ -27,6 +54,7 @@ class BatchHandle(FrozenModel):
     model: str
     """provider:model"""
     batch_id: str
+    """The provider's id, or `NOT_SUBMITTED`."""
     submitted_at_ms: int
     """Milliseconds since 1970, UTC. Answers carry this time and its prices, whenever they are fetched."""
     entries: tuple[BatchEntry, ...]

@@ -7,23 +7,43 @@ from dragoman.adapter.batch_api import BatchApi
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
 from dragoman.adapter.errors import ConfigurationError, InvalidRequestError
 from dragoman.adapter.losses import Loss, log_losses
-from dragoman.batch.handle import BatchEntry
+from dragoman.batch.handle import BatchDenial, BatchEntry
+from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRequest:
-    """One request: a text, or a history that ends with the message to answer. ``options`` None: the batch's options."""
+    """One request: a text, or a history that ends with the message to answer. ``options`` None: the batch's options.
+
+    ``labels`` are the security labels of its content, for the policy and the router of the client.
+    """
 
     custom_id: str
     messages: str | Sequence[Message]
     tools: Sequence[ToolDefinition] = ()
     options: AdapterOptions | None = None
+    labels: frozenset[str] = frozenset()
 
 
 Requests = Mapping[str, str | Sequence[Message]] | Iterable[BatchRequest]
 """Prompts by id, or whole requests."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedRequest:
+    """One request before it is encoded. ``wire_id`` is its id at the provider."""
+
+    custom_id: str
+    wire_id: str
+    session_id: str
+    messages: tuple[Message, ...]
+    tools: Sequence[ToolDefinition]
+    options: AdapterOptions
+    labels: frozenset[str] = frozenset()
+    denial: BatchDenial | None = None
+    turn_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,41 +63,68 @@ def batch_wire(adapter: Adapter) -> BatchApi:
     return wire
 
 
-def encode_batch(adapter: Adapter, requests: Requests, options: AdapterOptions) -> EncodedBatch:
-    """Encode the requests. Raises InvalidRequestError for an empty batch, one over the provider's limits, or a repeated
-    id, and what the adapter raises for a request that it cannot encode.
+def prepare_requests(adapter: Adapter, requests: Requests, options: AdapterOptions) -> list[PreparedRequest]:
+    """Return the requests with their ids. Raises InvalidRequestError for an empty batch, one with more requests than
+    the provider accepts, or a repeated id.
     """
     wire = batch_wire(adapter)
     batch_requests = _to_requests(requests)
     _check_ids(wire, [each.custom_id for each in batch_requests])
     wire_ids = _wire_ids(wire, [each.custom_id for each in batch_requests])
-    entries, wire_requests, lines, losses = [], [], [], {}
+    prepared = []
     for each, wire_id in zip(batch_requests, wire_ids, strict=True):
-        messages = [Message.user(each.messages)] if isinstance(each.messages, str) else list(each.messages)
-        context = RequestContext.for_model(str(adapter.model_id), prices=None)
-        if messages and (session_id := messages[-1].session_id):
-            context.session_id = session_id
-        request = adapter.to_wire(messages, each.tools, replace(each.options or options, stream=False, context=context))
-        log_losses(request.losses, session_id=context.session_id, adapter=adapter.provider)
-        tool_names = context.tool_names
-        entries.append(
-            BatchEntry(
+        messages = (Message.user(each.messages),) if isinstance(each.messages, str) else tuple(each.messages)
+        prepared.append(
+            PreparedRequest(
                 custom_id=each.custom_id,
                 wire_id=wire_id,
-                session_id=context.session_id,
-                tool_names=dict(tool_names.own) if tool_names is not None else {},
-                answers_by_tool=context.answer_tool is not None,
+                session_id=(messages[-1].session_id if messages else "") or new_session_id(),
+                messages=messages,
+                tools=each.tools,
+                options=each.options or options,
+                labels=frozenset(each.labels),
             )
         )
+    return prepared
+
+
+def encode_batch(adapter: Adapter, requests: Iterable[PreparedRequest]) -> EncodedBatch:
+    """Encode the requests, except those that are denied. Raises InvalidRequestError if the batch is too large, and what
+    the adapter raises for a request that it cannot encode.
+    """
+    wire = batch_wire(adapter)
+    entries, wire_requests, lines, losses = [], [], [], {}
+    for each in requests:
+        entry = BatchEntry(
+            custom_id=each.custom_id,
+            wire_id=each.wire_id,
+            session_id=each.session_id,
+            labels=tuple(sorted(each.labels)),
+            denial=each.denial,
+            turn_id=each.turn_id,
+        )
+        if each.denial is not None:
+            entries.append(entry)
+            continue
+        context = RequestContext.for_model(str(adapter.model_id), prices=None)
+        context.session_id = each.session_id
+        request = adapter.to_wire(each.messages, each.tools, replace(each.options, stream=False, context=context))
+        log_losses(request.losses, session_id=context.session_id, adapter=adapter.provider)
+        tool_names = context.tool_names
+        facts = {
+            "tool_names": dict(tool_names.own) if tool_names is not None else {},
+            "answers_by_tool": context.answer_tool is not None,
+        }
+        entries.append(entry.model_copy(update=facts))
         wire_requests.append(request)
-        lines.append(wire.encode_line(wire_id, request))
+        lines.append(wire.encode_line(each.wire_id, request))
         losses[each.custom_id] = request.losses
     size = sum(map(len, lines)) + 3 * len(lines)
     if size > wire.max_bytes:
         raise _invalid_request(
             wire, f"the batch has {size:,} bytes, more than the limit of {wire.max_bytes:,}: split it"
         )
-    return EncodedBatch(tuple(entries), lines, wire.headers(wire_requests), losses)
+    return EncodedBatch(tuple(entries), lines, wire.headers(wire_requests) if lines else {}, losses)
 
 
 def _to_requests(requests: Requests) -> list[BatchRequest]:

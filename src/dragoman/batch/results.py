@@ -19,19 +19,25 @@ from dragoman.adapter.wire import WireResponse
 from dragoman.batch.handle import BatchEntry, BatchHandle
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import TokenUsage, Usage
+from dragoman.policy.errors import PolicyDeniedError
 from dragoman.pricing import PriceTable
 
 
 @dataclass(frozen=True, slots=True)
 class BatchError:
-    """Why a request of a batch has no answer; ``error`` is what the same failure raises in a live call."""
+    """Why a request of a batch has no answer; ``error`` is what the same failure raises in a live call.
+
+    ``usage`` is that of an answer that was billed and cannot be used, or that the client's policy denied.
+    """
 
     custom_id: str
-    error: ProviderError
+    error: ProviderError | PolicyDeniedError
+    usage: Usage | None = None
 
     @property
     def error_class(self) -> str:
-        return self.error.error_class
+        """The class of a ProviderError, or ``PolicyDeniedError``."""
+        return self.error.error_class if isinstance(self.error, ProviderError) else type(self.error).__name__
 
     @property
     def error_message(self) -> str:
@@ -39,7 +45,7 @@ class BatchError:
 
     @property
     def retryable(self) -> bool:
-        return self.error.retryable
+        return isinstance(self.error, ProviderError) and self.error.retryable
 
 
 BatchResult = Message | BatchError
@@ -69,7 +75,7 @@ class ResultReader:
         self._wire = wire
         self._handle = handle
         self._prices = BatchPrices(prices)
-        self._pending = {entry.wire_id: entry for entry in handle.entries}
+        self._pending = {entry.wire_id: entry for entry in handle.entries if entry.denial is None}
 
     def read(self, line: bytes) -> tuple[str, BatchResult] | None:
         """Return the request's id and its answer. None for a blank line, a second answer, or an unknown request.
@@ -81,6 +87,12 @@ class ResultReader:
         line_result = self._wire.decode_line(line)
         entry = self._pending.pop(line_result.wire_id, None)
         return None if entry is None else (entry.custom_id, self._to_result(entry, line_result.outcome))
+
+    def iter_denied(self) -> Iterator[tuple[str, BatchResult]]:
+        """Yield the requests that the client's policy denied before they were sent."""
+        for entry in self._handle.entries:
+            if entry.denial is not None:
+                yield entry.custom_id, BatchError(entry.custom_id, entry.denial.to_error())
 
     def iter_missing(self, state: BatchState) -> Iterator[tuple[str, BatchResult]]:
         """Yield the requests that no download has mentioned, with the reason.
@@ -103,10 +115,6 @@ class ResultReader:
             state.problem or default_message, provider=self._wire.provider, model=self._wire.model, code=state.status
         )
 
-    def sort_results(self, results: Iterable[tuple[str, BatchResult]]) -> list[BatchResult]:
-        by_id = dict(results)
-        return [by_id[custom_id] for custom_id in self._handle.custom_ids]
-
     def _to_result(self, entry: BatchEntry, outcome: WireResponse | ProviderError) -> BatchResult:
         if isinstance(outcome, ProviderError):
             return BatchError(entry.custom_id, outcome)
@@ -119,4 +127,10 @@ class ResultReader:
         try:
             return self._adapter.from_wire_response(outcome, context)
         except ProviderError as error:
-            return BatchError(entry.custom_id, error)
+            billed = None if error.partial is None else error.partial.usage
+            return BatchError(entry.custom_id, error, None if billed is None else billed.as_lower_bound())
+
+
+def sort_results(handle: BatchHandle, results: Iterable[tuple[str, BatchResult]]) -> list[BatchResult]:
+    by_id = dict(results)
+    return [by_id[custom_id] for custom_id in handle.custom_ids]

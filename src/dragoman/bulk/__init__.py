@@ -4,16 +4,20 @@ They need the extra ``dragoman[store]``, and ``dragoman[report]`` for Parquet.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from dragoman.adapter.contract import AdapterOptions, Prices
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
+from dragoman.adapter.names import nearest_name
+from dragoman.runtime import ClientConfig, ClientSettings, HasConfig, client_config
+from dragoman.transport.settings import Providers, seal_keys
 
 try:
     from dragoman.bulk.progress import Progress, ProgressCallback
+    from dragoman.bulk.prompt import Labels
     from dragoman.bulk.report import BulkReport, LostRequests, ModelSummary
     from dragoman.bulk.rows import Prompts, open_source
     from dragoman.bulk.run import RunConfig, run_bulk
@@ -37,8 +41,10 @@ class BulkSettings(TypedDict, total=False):
     output: str | Path | None
     manifest: str | Path | None
     name: str
-    options: AdapterOptions
-    providers: Mapping[str, Mapping[str, Any]]
+    options: AdapterOptions | None
+    client: ClientConfig | HasConfig | None
+    providers: Providers | None
+    labels: Labels | None
     concurrency: int
     limits: "Limits | None"
     budget: "Budget | Decimal | str | int | None"
@@ -69,15 +75,22 @@ def bulk(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSe
 
     ``concurrency`` is the maximum of requests in flight for each model; the actual number adapts to what the provider
     accepts. ``limits`` (`dragoman.limits`) apply as well. ``budget``, US dollars or a `Budget`, applies to the whole
-    run, and stops it. ``providers`` are settings as for a session. ``batch`` submits the rows to the provider's batch
-    API; with ``wait=False`` a later call with the same arguments fetches the answers, otherwise this one polls every
-    ``poll_every`` seconds. ``ray`` sends the requests from the workers of a Ray cluster: an address that `ray.init`
-    takes, or ``local`` for a cluster on this machine that ends with the run; everything else stays in this process.
-    ``workers`` is their number, by default one for each node. ``progress`` is called with a `Progress` at intervals.
+    run, and stops it. ``providers`` are settings as for a session. ``client`` is a `Client` or an `AsyncClient`, whose
+    settings hold here too: its policy judges each prompt before it is sent and each answer before it is written, and a
+    row that it denies is an error in its place; its budgets count the run as one session; its events and its store get
+    each row as a session of its own. The default is the client of `set_default_client`. ``labels`` are the security
+    labels of a row, for the policy and for the router's rules: the name of a column, or a function of the row.
+
+    ``batch`` submits the rows to the provider's batch API; with ``wait=False`` a later call with the same arguments
+    fetches the answers, otherwise this one polls every ``poll_every`` seconds. ``ray`` sends the requests from the
+    workers of a Ray cluster: an address that `ray.init` takes, or ``local`` for a cluster on this machine that ends
+    with the run; everything else stays in this process. ``workers`` is their number, by default one for each node.
+    ``progress`` is called with a `Progress` at intervals.
 
     An error that concerns one row is stored in that row. Raises errors that every row would meet (AuthenticationError,
     MissingKeyError, UnpricedModelError), ConfigurationError and StoreError; outcomes so far are kept.
     """
+    settings = seal_keys(settings)  # type: ignore[assignment]  # the same settings, before anything can fail
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -87,16 +100,31 @@ def bulk(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSe
 
 async def bulk_async(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSettings]) -> BulkReport:
     """`bulk`, async. If cancelled, it sends nothing more, waits for requests in flight, and keeps their outcomes."""
+    settings = seal_keys(settings)  # type: ignore[assignment]  # as in bulk
     arguments: dict[str, Any] = dict(settings)
+    _check_names(arguments)
+    client = client_config(arguments.pop("client", None)) or ClientConfig()
+    shared = client.session_settings({name: arguments.get(name) for name in _SHARED})
+    arguments |= {name: shared[name] for name in _SHARED}
     output = None if arguments.get("output") is None else Path(arguments["output"])
     manifest = arguments.get("manifest")
     if manifest is None:
         manifest = "sqlite://" if output is None else output.with_name(output.name + ".manifest")
+    arguments |= {"options": arguments["options"] or AdapterOptions(), "output": output, "manifest": manifest}
     models = (model,) if isinstance(model, str) else tuple(model)
-    try:
-        config = RunConfig(
-            source=open_source(prompts), models=models, **{**arguments, "output": output, "manifest": manifest}
-        )
-    except TypeError as error:
-        raise ConfigurationError(f"the settings of the run are wrong: {error}") from None
+    config = RunConfig(source=open_source(prompts), models=models, client=client, **arguments)
     return await run_bulk(config)
+
+
+_SHARED = ("options", "limits", "prices")
+"""The settings that a client has as well."""
+
+
+def _check_names(names: Iterable[str]) -> None:
+    """Raise ConfigurationError for an unknown setting."""
+    for name in names:
+        if name in ClientSettings.__annotations__ and name not in BulkSettings.__annotations__:
+            raise ConfigurationError(f"{name} belongs to a client: bulk(..., client=Client({name}=...))")
+        if name not in BulkSettings.__annotations__:
+            known = BulkSettings.__annotations__
+            raise ConfigurationError(f"unknown setting of a bulk run: {name!r:.60}{nearest_name(name, known)}")

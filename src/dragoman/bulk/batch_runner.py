@@ -7,12 +7,22 @@ a batch and keeping its handle, its rows stay in flight: they may be billed twic
 import asyncio
 from collections.abc import AsyncIterator
 
-from dragoman.adapter.errors import BudgetExceededError, ConfigurationError, ProviderError, UnpricedModelError
+from dragoman.adapter.errors import (
+    BudgetExceededError,
+    ConfigurationError,
+    DragomanError,
+    ProviderError,
+    UnpricedModelError,
+)
 from dragoman.batch import AsyncBatches, BatchError, BatchHandle, BatchRequest
-from dragoman.bulk.model_runner import ModelRunner, PendingRow
+from dragoman.bulk.attempts import PendingRow
+from dragoman.bulk.model_runner import ModelRunner
 from dragoman.bulk.prompt import build_messages
 from dragoman.bulk.rows import Source
 from dragoman.bulk.state.records import Claim, Outcome, answered_outcome, failed_outcome
+from dragoman.limits import LimitReachedError
+from dragoman.limits.budget import Reservation
+from dragoman.pricing import PriceTable
 
 MAX_BATCH_ROWS = 2_000
 """Rows of one batch: its requests are in memory while it is submitted."""
@@ -24,13 +34,19 @@ class BatchRunner(ModelRunner):
 
     wait = True
     poll_every = 60.0
+    prices: PriceTable | None = None
+    """None is the bundled table."""
 
     async def run(self, rows: Source) -> None:
         requester = self.requester
         if requester.adapter.batch_api is None:
             raise ConfigurationError(f"{requester.model} has no batch API: run it without batch")
-        settings = {name: value for name, value in requester.settings.items() if name != "timeout"}
-        async with AsyncBatches(requester.model, options=requester.options, **settings) as batches:
+        # The run counts the budgets and has chosen the prices.
+        client = self.client.with_(budgets=(), limits=self.model_run.limits, prices=None)
+        providers = {requester.adapter.provider: requester.settings}
+        async with AsyncBatches(
+            requester.model, options=requester.options, prices=self.prices, client=client, providers=providers
+        ) as batches:
             # Earlier batches come first: their rows may have failed, and be due again.
             await self._fetch_ended(batches)
             async for chunk in self._chunks(rows, requester.adapter.batch_api.max_requests):
@@ -47,13 +63,8 @@ class BatchRunner(ModelRunner):
     async def _chunks(self, rows: Source, most: int) -> AsyncIterator[list[PendingRow]]:
         chunk: list[PendingRow] = []
         async for pending in self.iter_pending(rows):
-            if pending.prompt_error is not None:
-                claim = self.new_claim(pending, None)
-                await self.write_batcher.save_claim(claim, self.previous_loss(pending))
-                self.tracker.start_request()
-                outcome = failed_outcome(claim, pending.prompt_error, None, 0)
-                await self.write_batcher.save_outcome(outcome)
-                self.tracker.finish_request(self.requester.model, outcome)
+            if pending.error is not None:
+                await self._save_error(pending, pending.error)
                 continue
             chunk.append(pending)
             if len(chunk) == min(most, MAX_BATCH_ROWS):
@@ -62,36 +73,55 @@ class BatchRunner(ModelRunner):
         if chunk:
             yield chunk
 
+    async def _save_error(self, pending: PendingRow, error: DragomanError) -> None:
+        """Save the outcome of a row that is not sent."""
+        claim = self.model_run.new_claim(pending, None)
+        await self.write_batcher.save_claim(claim, self.model_run.previous_loss(pending))
+        self.tracker.start_request()
+        outcome = failed_outcome(claim, error, None, 0)
+        await self.write_batcher.save_outcome(outcome)
+        self.tracker.finish_request(self.requester.model, outcome)
+
     async def _submit(self, batches: AsyncBatches, chunk: list[PendingRow]) -> None:
         """Submit as much of the chunk as the budget allows."""
+        self.client.lifetime.check()
         requests: list[BatchRequest] = []
         claims: list[Claim] = []
+        reservations: dict[str, Reservation] = {}
         budget, requester = self.tracker.budget, self.requester
+        submitted: list[PendingRow] = []
         for pending in chunk:
-            messages = build_messages(pending.texts)
+            messages, custom_id = build_messages(pending.texts), f"row-{pending.row_no}"
             try:
-                budget.reserve(requester.adapter, messages, requester.options)  # never released: it will be spent
+                # Released only if the request is denied: else it will be spent.
+                reservations[custom_id] = budget.reserve(requester.adapter, messages, requester.options)
             except UnpricedModelError:
                 raise
             except BudgetExceededError as error:
+                if error.per == "turn":  # too little for this row alone
+                    await self._save_error(pending, error)
+                    continue
                 self.tracker.stopped = str(error)
                 break
             estimate = budget.estimate(requester.adapter, messages, requester.options)
-            claims.append(self.new_claim(pending, estimate))
-            requests.append(BatchRequest(custom_id=f"row-{pending.row_no}", messages=messages))
+            submitted.append(pending)
+            claims.append(self.model_run.new_claim(pending, estimate))
+            requests.append(BatchRequest(custom_id=custom_id, messages=messages, labels=pending.labels))
         if not requests:
             return
-        previous_losses = [
-            lost for pending in chunk[: len(claims)] if (lost := self.previous_loss(pending)) is not None
-        ]
+        previous_losses = [lost for pending in submitted if (lost := self.model_run.previous_loss(pending)) is not None]
         manifest = self.write_batcher.manifest
         await self.write_batcher.run_in_thread(manifest.save, claims, (), previous_losses)
         try:
             handle = await batches.submit(requests)
-        except ProviderError as error:
-            if error.status is not None:  # refused; without a status it may have been accepted
+        except DragomanError as error:
+            may_be_accepted = isinstance(error, ProviderError) and error.status is None
+            if isinstance(error, LimitReachedError) or not may_be_accepted:
                 await self.write_batcher.run_in_thread(manifest.save, (), (), (), claims)
             raise
+        for entry in handle.entries:
+            if entry.denial is not None:
+                reservations[entry.custom_id].release()
         await self.write_batcher.run_in_thread(
             manifest.save_batch, self.model_no, handle, [claim.row_no for claim in claims]
         )
@@ -115,7 +145,7 @@ class BatchRunner(ModelRunner):
             row_no = int(custom_id.removeprefix("row-"))
             claim = Claim(self.model_no, row_no, "", None, 0)
             outcomes.append(
-                failed_outcome(claim, result.error, None, 1)
+                failed_outcome(claim, result.error, None, 1, usage=result.usage)
                 if isinstance(result, BatchError)
                 else answered_outcome(claim, result, None, 1)
             )

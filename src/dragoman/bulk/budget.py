@@ -1,6 +1,6 @@
-"""The budget of a run. It covers the whole run: all its models, and all processes that worked on it."""
+"""The budgets of a run: its own, which covers all its models and all processes that worked on it, and its client's."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, Prices
@@ -8,11 +8,23 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.bulk.state.manifest import now_micros
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, TokenUsage
-from dragoman.limits.budget import Budget, BudgetAccount, Budgets, Reservation, Spend
+from dragoman.limits.budget import (
+    NO_SPEND,
+    Budget,
+    BudgetAccount,
+    BudgetAccounts,
+    Budgets,
+    MaxSpend,
+    Reservation,
+    Spend,
+)
 from dragoman.store.columns import from_micros
 
 _DEFAULT_OUTPUT_TOKENS = 256
 """Expected output tokens of a reply before any reply of its model is known."""
+
+
+_NO_RESERVATION = MaxSpend("", NO_SPEND, NO_SPEND, unpriced=False)
 
 
 def budget_account(budget: Budget | Decimal | str | int | None) -> BudgetAccount | None:
@@ -26,22 +38,43 @@ def budget_account(budget: Budget | Decimal | str | int | None) -> BudgetAccount
 
 
 class RunBudget:
-    """Estimates what a request will cost, and reserves the most that it can cost."""
+    """Estimates what a request will cost, and reserves the most that it can cost.
 
-    def __init__(self, prices: Prices, account: BudgetAccount | None) -> None:
+    ``budgets`` are those of the client. The run counts as one session, and each row as a turn.
+    """
+
+    def __init__(self, prices: Prices, account: BudgetAccount | None, budgets: Iterable[Budget] = ()) -> None:
         self._prices = prices
         self._account = account
-        self._budgets = Budgets([] if account is None else [account], prices, lambda: from_micros(now_micros()))
+        self._budgets = tuple(budgets)
+        self._accounts = BudgetAccounts(self._budgets)
         self._average_output: dict[str, float] = {}
 
     def reserve(self, adapter: Adapter, messages: Sequence[Message], options: AdapterOptions) -> Reservation:
         """Reserve the highest possible cost of a request. Raises BudgetExceededError and UnpricedModelError."""
-        return self._budgets.reserve(adapter, messages, (), options)
+        accounts = [*([] if self._account is None else [self._account]), *self._client_accounts()]
+        budgets = Budgets(accounts, self._prices, lambda: from_micros(now_micros()))
+        return budgets.reserve(adapter, messages, (), options)
 
-    def record_spend(self, usd: Decimal | None, tokens: int) -> None:
-        """Count spending that has no reservation: of earlier processes of this run, and without an answer."""
+    def record_earlier_spend(self, usd: Decimal | None, tokens: int) -> None:
+        """Count what earlier processes of this run spent. Budgets per user or team do not count it: it may be there
+        already."""
+        self._add_spend(("session",), usd, tokens)
+
+    def record_spend(self, usd: Decimal | None) -> None:
+        """Count what this process spent without a reservation."""
+        self._add_spend(("session", "user", "team"), usd, 0)
+
+    def _add_spend(self, per: Sequence[str], usd: Decimal | None, tokens: int) -> None:
+        spend = Spend(usd or Decimal(0), tokens)
         if self._account is not None:
-            self._account.spent += Spend(usd or Decimal(0), tokens)
+            self._account.spent += spend
+        for account in self._client_accounts():
+            if account.budget.per in per:
+                account.budget.settle(account, _NO_RESERVATION, spend)
+
+    def _client_accounts(self) -> list[BudgetAccount]:
+        return self._accounts.for_turn(None, None, lambda: NO_SPEND)
 
     def estimate(self, adapter: Adapter, messages: Sequence[Message], options: AdapterOptions) -> Decimal | None:
         """Return the expected cost in US dollars: the prompt, and a reply of average length. None if the price is

@@ -1,77 +1,55 @@
 """Runs the rows of one model: sends those that are due, as many at once as the provider accepts."""
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from decimal import Decimal
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from dragoman.adapter.errors import (
-    AuthenticationError,
-    BillingError,
     BudgetExceededError,
     ConfigurationError,
     DragomanError,
-    NetworkError,
-    NotFoundError,
-    PermissionDeniedError,
-    ProviderError,
-    RateLimitError,
     RequestError,
     UnpricedModelError,
 )
-from dragoman.bulk.concurrency import ConcurrencyController
-from dragoman.bulk.progress import ProgressTracker
-from dragoman.bulk.prompt import PromptBuilder, build_messages, prompt_digest
-from dragoman.bulk.requester import Requester, RowReply, WorkerLostError
+from dragoman.bulk.attempts import ModelRun, PendingRow, RowAttempts
+from dragoman.bulk.prompt import RowReader, build_messages, prompt_digest
 from dragoman.bulk.rows import Row, Source
-from dragoman.bulk.state.manifest import now_micros
-from dragoman.bulk.state.records import Claim, KnownRow, LostRequest, Outcome, State, answered_outcome, failed_outcome
-from dragoman.bulk.state.write_batcher import WriteBatcher
+from dragoman.bulk.state.records import KnownRow, Outcome, State
 from dragoman.canonical.message import Message
-from dragoman.limits import Grant, LimitReachedError, Limits
+from dragoman.limits import LimitReachedError
 from dragoman.limits.budget import Reservation
+from dragoman.runtime import ClientConfig
+
+if TYPE_CHECKING:  # most runs need no sessions
+    from dragoman.bulk.row_turns import RowTurns
 
 _CHUNK_ROWS = 256
-_MAX_WORKER_LOSSES = 10
-"""How many workers may be lost on one row: the row itself may crash them."""
-_FATAL_ERRORS = (AuthenticationError, BillingError, ConfigurationError, NotFoundError)
-"""Errors that every row would meet. Permission errors are excluded: a single row's content may cause them."""
-
-
-class PendingRow(NamedTuple):
-    """A row to send; ``prompt_error`` says why it has no prompt."""
-
-    row_no: int
-    texts: tuple[str, ...]
-    prompt_error: RequestError | None
-    previous: KnownRow | None
 
 
 class ModelRunner:
-    """``tracker`` counts the outcomes and holds the budget that all models share."""
+    """``client`` is the client of the run. ``turns`` runs each row as the turn of a session; None if nothing judges,
+    routes, reports or saves the rows."""
 
     def __init__(
         self,
-        requester: Requester,
-        model_no: int,
+        model_run: ModelRun,
         *,
-        write_batcher: WriteBatcher,
-        prompt_builder: PromptBuilder,
-        controller: ConcurrencyController,
-        tracker: ProgressTracker,
-        limits: Limits | None,
+        row_reader: RowReader,
+        client: ClientConfig,
+        turns: "RowTurns | None",
         retry_errors: bool,
     ) -> None:
-        self.requester = requester
-        self.model_no = model_no
-        self.controller = controller
-        self.write_batcher = write_batcher
-        self.tracker = tracker
-        self._prompt_builder = prompt_builder
-        self._limits = limits
+        self.model_run = model_run
+        self.requester = model_run.requester
+        self.model_no = model_run.model_no
+        self.write_batcher = model_run.write_batcher
+        self.tracker = model_run.tracker
+        self.client = client
+        self._controller = model_run.controller
+        self._row_reader = row_reader
+        self._turns = turns
         self._retry_errors = retry_errors
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
@@ -111,35 +89,43 @@ class ModelRunner:
 
     def _pending_in(self, first: int, chunk: list[Row], known: dict[int, KnownRow]) -> Iterator[PendingRow]:
         for row_no, row in enumerate(chunk, first):
+            texts: tuple[str, ...] = ()
+            labels: frozenset[str] = frozenset()
+            row_error = None
             try:
-                texts, prompt_error = self._prompt_builder.render(row), None
+                texts = self._row_reader.render(row)
+                labels = self._row_reader.labels(row)
             except RequestError as error:
-                texts, prompt_error = (), error
+                row_error = error
             previous = known.get(row_no)
             if previous is None:
-                yield PendingRow(row_no, texts, prompt_error, None)
+                yield PendingRow(row_no, texts, labels, row_error, None)
             elif previous.state is not State.FAILED and previous.digest != prompt_digest(texts):
                 raise ConfigurationError(
                     f"row {row_no + 1:,} has changed since this run sent it: use a new run for changed rows"
                 )
             elif previous.state is State.FAILED and self._retry_errors:
                 self.tracker.reopen_row(self.requester.model)
-                yield PendingRow(row_no, texts, prompt_error, previous)
+                yield PendingRow(row_no, texts, labels, row_error, previous)
 
     async def _start_row(self, pending: PendingRow) -> bool:
         """Start one row. Returns False when the run must stop."""
-        number = await self.controller.acquire()
+        number = await self._controller.acquire()
         if self._failure is not None or self.tracker.stopped is not None:
-            self.controller.release()
+            self._controller.release()
             return False
-        messages = build_messages(pending.texts) if pending.prompt_error is None else []
-        reservation: Reservation | None = None
+        messages = build_messages(pending.texts) if pending.error is None else []
+        reservation: Reservation | None = Reservation()
         try:
-            reservation = Reservation() if pending.prompt_error is not None else await self._reserve(messages)
-        except UnpricedModelError as error:
-            self._failure = error
+            self.client.lifetime.check()
+            if pending.error is None:
+                reservation = await self._reserve(messages)
+        except BudgetExceededError as error:  # a budget per turn is too small for this row alone
+            pending = pending._replace(error=error)
+        except DragomanError as error:
+            self._failure, reservation = error, None
         if reservation is None:
-            self.controller.release()
+            self._controller.release()
             return False
         self.tracker.start_request()
         task = asyncio.create_task(self._run_row(pending, messages, reservation, number))
@@ -148,16 +134,20 @@ class ModelRunner:
         return True
 
     async def _reserve(self, messages: list[Message]) -> Reservation | None:
-        """Reserve the most that the request can cost; None when the budget ends the run.
+        """Reserve the most that the request can cost; None when a budget ends the run.
 
-        While others are in flight it waits: they may cost less than they reserved.
+        While others are in flight it waits: they may cost less than they reserved. Raises BudgetExceededError for a
+        budget per turn, and UnpricedModelError.
         """
         while True:
             try:
                 return self.tracker.budget.reserve(self.requester.adapter, messages, self.requester.options)
-            except UnpricedModelError:
-                raise
+            except UnpricedModelError as error:
+                self._failure = error
+                return None
             except BudgetExceededError as error:
+                if error.per == "turn":
+                    raise
                 if not self.tracker.in_flight:
                     self.tracker.stopped = str(error)
                     return None
@@ -165,7 +155,7 @@ class ModelRunner:
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self.controller.release()
+        self._controller.release()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failure = self._failure or error
 
@@ -173,137 +163,34 @@ class ModelRunner:
         self, pending: PendingRow, messages: list[Message], reservation: Reservation, number: int
     ) -> None:
         outcome: Outcome | None = None
+        attempts = RowAttempts(self.model_run, pending, messages, reservation, number)
         try:
-            outcome = await self._request(pending, messages, reservation, number)
+            if pending.error is not None:
+                outcome = await attempts.failed(pending.error)
+            elif self._turns is not None:
+                outcome = await self._turns.run(attempts)
+            else:
+                outcome = await self._request(attempts, messages)
             if outcome is not None:
                 await self.write_batcher.save_outcome(outcome)
         finally:
             reservation.release()
             self.tracker.finish_request(self.requester.model, outcome)
 
-    async def _request(
-        self, pending: PendingRow, messages: list[Message], reservation: Reservation, number: int
-    ) -> Outcome | None:
+    async def _request(self, attempts: RowAttempts, messages: list[Message]) -> Outcome | None:
         """Try until there is an answer or a permanent error; None if the run stops first."""
-        estimate = (
-            None
-            if pending.prompt_error is not None
-            else self.tracker.budget.estimate(self.requester.adapter, messages, self.requester.options)
-        )
-        tries, refusals, worker_losses, lost = 0, 0, 0, self.previous_loss(pending)
         while True:
             try:
-                if pending.prompt_error is not None:
-                    raise pending.prompt_error
-                grant = await self._acquire_limits(messages)
-            except (RequestError, LimitReachedError) as refused:
-                claim = self.new_claim(pending, None)
-                await self.write_batcher.save_claim(claim, lost)
-                return failed_outcome(claim, refused, None, tries + refusals)
-            claim = self.new_claim(pending, estimate)
-            await self.write_batcher.save_claim(claim, lost)
-            lost, tries, started_at = None, tries + 1, time.monotonic()
+                await attempts.begin(messages)
+            except LimitReachedError as refused:
+                return await attempts.failed(refused)
             try:
                 reply = await self.requester.ask(messages)
-            except DragomanError as raised:
-                error, ms = raised, _ms_since(started_at)
-            else:
-                self._on_reply(reply, reservation, number)
-                await self._settle_limits(grant, reply)
-                return answered_outcome(claim, reply.message, _ms_since(started_at), tries + refusals)
-            await self._settle_limits(grant, error)
-            if isinstance(error, WorkerLostError):
-                worker_losses, lost = worker_losses + 1, LostRequest.from_claim(claim, "killed")
-                self.tracker.record_loss(lost)
-                if self.tracker.stopped is not None:
-                    await self.write_batcher.save_loss(claim, lost)
-                    return None
-                if worker_losses > _MAX_WORKER_LOSSES:
-                    await self.write_batcher.save_claim(claim := self.new_claim(pending, None), lost)
-                    return failed_outcome(claim, error, None, tries + refusals)
-                tries -= 1
-                continue
-            if isinstance(error, RateLimitError):
-                refusals, tries = refusals + 1, tries - 1
-            wait = self._retry_delay(error, tries, refusals)
-            if isinstance(error, RateLimitError):
-                self.controller.on_throttle(number, wait or 0.0)
-            if isinstance(error, _FATAL_ERRORS) and not isinstance(error, PermissionDeniedError):
-                await self.write_batcher.discard_claim(claim)
-                raise error
-            if wait is None:
-                return failed_outcome(claim, error, ms, tries + refusals)
-            if isinstance(error, NetworkError):
-                lost = LostRequest.from_claim(claim, "network")
-                self.tracker.record_loss(lost)
-            else:
-                await self.write_batcher.discard_claim(claim)
-            if isinstance(error, RateLimitError):  # queues again with all the others
-                self.controller.release()
-                number = await self.controller.acquire()
-            else:
+            except DragomanError as error:
+                wait = await attempts.fail(error)
+                if wait is None:
+                    return await attempts.failed(error)
                 await asyncio.sleep(wait)
-
-    def new_claim(self, pending: PendingRow, estimate: Decimal | None) -> Claim:
-        return Claim(self.model_no, pending.row_no, prompt_digest(pending.texts), estimate, now_micros())
-
-    def previous_loss(self, pending: PendingRow) -> LostRequest | None:
-        """Return the cost of an earlier failed request for this row."""
-        previous = pending.previous
-        if previous is None or previous.cost_usd is None:
-            return None
-        return LostRequest(self.model_no, pending.row_no, previous.sent_at, "failed", previous.cost_usd)
-
-    def _retry_delay(self, error: DragomanError, tries: int, refusals: int) -> float | None:
-        """Return the seconds until the next try, or None for no retry. Refusals are free, so more of them are
-        allowed."""
-        if not isinstance(error, ProviderError) or self.tracker.stopped is not None:
-            return None
-        policy, timing = self.requester.retry, self.controller.timing
-        if isinstance(error, RateLimitError):
-            if refusals > 10 * policy.max_retries:
-                return None
-            requested = error.retry_after
-            return (
-                policy.backoff(refusals, timing.roll()) if requested is None else min(requested, policy.max_retry_after)
-            )
-        return policy.wait(error, {}, tries, now=timing.now(), roll=timing.roll())
-
-    def _on_reply(self, reply: RowReply, reservation: Reservation, number: int) -> None:
-        usage = reply.message.usage
-        reservation.settle(usage)
-        self.controller.on_success(number, reply.headers, 0 if usage is None else usage.total_tokens)
-        if usage is not None:
-            self.tracker.budget.observe_output_tokens(self.requester.model, usage.output_tokens)
-
-    async def _settle_limits(self, grant: Grant | None, result: RowReply | DragomanError) -> None:
-        """Report the result to the program's own limits."""
-        if grant is None or self._limits is None:
-            return
-        if isinstance(result, RowReply):
-            await self._limits.observe_async(self.requester.model, result.headers)
-            if result.message.usage is not None:  # otherwise the reservation stays
-                await self._limits.settle_async(grant, result.message.usage)
-            return
-        if isinstance(result, ProviderError):
-            await self._limits.observe_async(self.requester.model, result)
-        await self._limits.settle_async(grant, None)
-
-    async def _acquire_limits(self, messages: list[Message]) -> Grant | None:
-        """Wait until the program's own limits admit the request. Nothing has been sent yet."""
-        if self._limits is None:
-            return None
-        adapter, options = self.requester.adapter, self.requester.options
-        input_tokens = adapter.estimate_input_tokens(messages, ())
-        output_tokens = options.max_output_tokens or self._limits.reply_tokens or adapter.default_output_tokens
-        while True:
-            try:
-                return await self._limits.acquire_async(self.requester.model, input_tokens, output_tokens)
-            except LimitReachedError as error:
-                if error.retry_after is None:
-                    raise
-                await asyncio.sleep(error.retry_after)
-
-
-def _ms_since(started_at: float) -> int:
-    return int(1000 * (time.monotonic() - started_at))
+            else:
+                await attempts.succeed(reply.message.usage, reply.headers)
+                return attempts.answered(reply.message)

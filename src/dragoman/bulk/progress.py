@@ -65,7 +65,7 @@ class ProgressTracker:
     def record_loss(self, lost: LostRequest) -> None:
         """Add money that was, or may have been, spent without an answer."""
         self.add_lost_cost(lost.estimate_usd)
-        self.budget.record_spend(lost.estimate_usd, 0)
+        self.budget.record_spend(lost.estimate_usd)
 
     def add_lost_cost(self, usd: Decimal | None) -> None:
         if usd is not None:

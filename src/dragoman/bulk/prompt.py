@@ -1,6 +1,7 @@
-"""Builds the prompt of a row from templates with {column} placeholders."""
+"""Reads a row: its prompt, from templates with {column} placeholders, and its labels."""
 
 import json
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
 from string import Formatter
 from typing import Any
@@ -36,12 +37,17 @@ class Template:
         return "".join(before + ("" if column is None else _column_text(row, column)) for before, column in self._parts)
 
 
-class PromptBuilder:
-    """Builds the messages of each row: an optional system prompt, and a prompt."""
+Labels = str | Callable[[Row], Iterable[str]]
+"""The labels of a row: the name of a column, or a function of the row."""
 
-    def __init__(self, template: str | None, system: str | None) -> None:
+
+class RowReader:
+    """Reads the prompt, an optional system prompt, and the labels of each row."""
+
+    def __init__(self, template: str | None, system: str | None, labels: Labels | None = None) -> None:
         self._prompt = Template(f"{{{PROMPT}}}" if template is None else template)
         self._system = None if system is None else Template(system)
+        self._labels = labels
 
     def render(self, row: Row) -> tuple[str, ...]:
         """Return the prompt, followed by the system prompt if there is one. Raises RequestError."""
@@ -49,6 +55,25 @@ class PromptBuilder:
         if not prompt.strip():
             raise RequestError("the prompt is empty")
         return (prompt,) if self._system is None else (prompt, self._system.fill(row))
+
+    def labels(self, row: Row) -> frozenset[str]:
+        """Return the labels: those of a list, or of a text that separates them by commas. Raises RequestError."""
+        if self._labels is None:
+            return frozenset()
+        if callable(self._labels):
+            found: Any = self._labels(row)
+        elif self._labels in row:
+            found = row[self._labels]
+        else:
+            raise RequestError(f"the row has no column {self._labels!r:.80} with its labels")
+        if isinstance(found, str):
+            found = [label.strip() for label in found.split(",")]
+        elif not isinstance(found, Iterable) or isinstance(found, bytes | Mapping):
+            found = () if found is None else (found,)
+        labels = list(found)
+        if not all(isinstance(label, str) for label in labels):
+            raise RequestError("the labels of the row must be texts: a list of them, or one text with commas")
+        return frozenset(filter(None, labels))
 
 
 def build_messages(texts: tuple[str, ...]) -> list[Message]:

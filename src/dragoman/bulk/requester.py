@@ -11,8 +11,11 @@ from dragoman.adapter.contract import AdapterOptions, Prices, RequestContext
 from dragoman.adapter.errors import ConfigurationError, NetworkError
 from dragoman.adapter.losses import log_losses
 from dragoman.adapter.registry import get_adapter
+from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.transport import AsyncTransport, RetryPolicy, transport_for
+from dragoman.transport.credentials import ApiKey
+from dragoman.transport.settings import seal_keys
 
 _RUN_RETRY = RetryPolicy(max_retries=4, max_retry_after=600.0)
 
@@ -27,7 +30,7 @@ class RowReply(NamedTuple):
 
 
 class ModelConfig(NamedTuple):
-    """The settings of requests to a model. It is sent to other processes, so everything in it can be pickled.
+    """The settings of requests to a model. The workers of a cluster get them pickled, with the key.
 
     ``settings`` are those of the transport, as for a session.
     """
@@ -36,6 +39,15 @@ class ModelConfig(NamedTuple):
     options: AdapterOptions
     settings: Mapping[str, Any]
     prices: Prices
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        key = self.settings.get("api_key")
+        settings = {**self.settings, "api_key": key.reveal()} if isinstance(key, ApiKey) else dict(self.settings)
+        return _unpickle_config, (self.model, self.options, settings, self.prices)
+
+
+def _unpickle_config(model: str, options: AdapterOptions, settings: Mapping[str, Any], prices: Prices) -> ModelConfig:
+    return ModelConfig(model, options, seal_keys(settings), prices)
 
 
 class Requester(ABC):
@@ -54,6 +66,10 @@ class Requester(ABC):
     @abstractmethod
     async def ask(self, messages: Sequence[Message]) -> RowReply:
         """Send one request. Raises ProviderError, and what the adapter raises for a request that it cannot encode."""
+
+    @abstractmethod
+    async def send(self, request: WireRequest) -> WireResponse:
+        """Send one request that is encoded. Raises ProviderError."""
 
     @abstractmethod
     async def close(self) -> None: ...
@@ -78,9 +94,12 @@ class LocalRequester(Requester):
         context = RequestContext(model=self.model, prices=self._prices, started_at=datetime.now(UTC))
         request = self.adapter.to_wire(messages, (), replace(self.options, context=context))
         log_losses(request.losses, session_id=context.session_id, adapter=self.adapter.provider)
-        timeout = math.inf if self._timeout is None else self._timeout or None
-        response = await self._transport.send(self.adapter, request, timeout=timeout)
+        response = await self.send(request)
         return RowReply(self.adapter.from_wire_response(response, context), response.headers)
+
+    async def send(self, request: WireRequest) -> WireResponse:
+        timeout = math.inf if self._timeout is None else self._timeout or None
+        return await self._transport.send(self.adapter, request, timeout=timeout)
 
     async def close(self) -> None:
         await self._transport.close()

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 from dragoman.adapter.contract import AdapterOptions, Prices, bundled_prices
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.batch.results import BatchPrices
+from dragoman.bulk.attempts import ModelRun
 from dragoman.bulk.batch_runner import BatchRunner
 from dragoman.bulk.budget import RunBudget, budget_account
 from dragoman.bulk.concurrency import ConcurrencyController
 from dragoman.bulk.model_runner import ModelRunner
 from dragoman.bulk.output import write_rows
 from dragoman.bulk.progress import ProgressCallback, ProgressTracker
-from dragoman.bulk.prompt import PromptBuilder
+from dragoman.bulk.prompt import Labels, RowReader
 from dragoman.bulk.report import BulkReport, ModelCounts, build_report, count_outcomes, sum_lost
 from dragoman.bulk.requester import LocalRequester, ModelConfig, Requester
 from dragoman.bulk.rows import Source, validate_suffix
@@ -27,8 +28,11 @@ from dragoman.bulk.state.write_batcher import WriteBatcher
 from dragoman.limits import Limits
 from dragoman.limits.budget import Budget
 from dragoman.pricing import PriceTable
+from dragoman.runtime import ClientConfig
+from dragoman.runtime.providers import merge_providers, read_providers
 
 if TYPE_CHECKING:
+    from dragoman.bulk.row_turns import RowTurns
     from dragoman.bulk.workers.worker_pool import WorkerPool
 
 CONCURRENCY = 64
@@ -38,14 +42,17 @@ _RUNTIME_OPTIONS = ("context", "stream", "headers")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
-    """The settings of a run; `dragoman.bulk.bulk` documents each."""
+    """The settings of a run; `dragoman.bulk.bulk` documents each. ``options``, ``limits`` and ``prices`` are those of
+    the client, if the run has none of its own."""
 
     source: Source
     models: Sequence[str]
     template: str | None = None
     system: str | None = None
     options: AdapterOptions = field(default_factory=AdapterOptions)
-    providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    providers: Mapping[str, Mapping[str, Any]] | None = None
+    client: ClientConfig = field(default_factory=ClientConfig)
+    labels: Labels | None = None
     output: Path | None = None
     manifest: str | Path = "sqlite://"
     name: str = "bulk"
@@ -81,7 +88,7 @@ async def run_bulk(config: RunConfig) -> BulkReport:
     kept, and the same call resumes from there.
     """
     _check_config(config)
-    prompt_builder = PromptBuilder(config.template, config.system)
+    row_reader = RowReader(config.template, config.system, config.labels)
     prices = _prices(config)
     account = budget_account(config.budget)
     async with AsyncExitStack() as stack:
@@ -101,26 +108,31 @@ async def run_bulk(config: RunConfig) -> BulkReport:
         try:
             numbers = manifest.open_run(config.fingerprint(), models)
             rows = await asyncio.to_thread(config.source.count)
-            budget = RunBudget(prices, account)
+            budget = RunBudget(prices, account, config.client.budgets)
             tracker = ProgressTracker(budget, rows * len(models), config.progress)
             for model, number in zip(models, numbers, strict=True):
                 _restore_progress(tracker, model, rows, count_outcomes(manifest, number))
             lost_usd = sum_lost(manifest).usd
             tracker.add_lost_cost(lost_usd)
-            budget.record_spend(lost_usd, 0)
+            budget.record_earlier_spend(lost_usd, 0)
             if worker_pool is not None:
                 await worker_pool.start()
             write_batcher = WriteBatcher(manifest)
             stack.push_async_callback(write_batcher.close)
+            turns = _row_turns(config, prices)
             runners = [
                 (BatchRunner if config.batch else ModelRunner)(
-                    requester,
-                    number,
-                    write_batcher=write_batcher,
-                    prompt_builder=prompt_builder,
-                    controller=config.controller(config.concurrency),
-                    tracker=tracker,
-                    limits=config.limits,
+                    ModelRun(
+                        requester=requester,
+                        model_no=number,
+                        write_batcher=write_batcher,
+                        controller=config.controller(config.concurrency),
+                        tracker=tracker,
+                        limits=config.limits,
+                    ),
+                    row_reader=row_reader,
+                    client=config.client,
+                    turns=turns,
                     retry_errors=config.retry_errors,
                 )
                 for requester, number in zip(requesters, numbers, strict=True)
@@ -128,6 +140,7 @@ async def run_bulk(config: RunConfig) -> BulkReport:
             for runner in runners:
                 if isinstance(runner, BatchRunner):
                     runner.wait, runner.poll_every = config.wait, config.poll_every
+                    runner.prices = prices.table if isinstance(prices, BatchPrices) else None
             await _run_all(runners, config.source, tracker)
             tracker.notify()
             result = build_report(
@@ -158,11 +171,24 @@ async def _run_all(runners: Sequence[ModelRunner], source: Source, tracker: Prog
             raise failure
 
 
+def _row_turns(config: RunConfig, prices: Prices) -> "RowTurns | None":
+    """Return what runs each row as a turn; None if nothing judges, routes, reports or saves rows."""
+    client = config.client
+    if client.policy is None and client.router is None:
+        if config.labels is not None:
+            raise ConfigurationError("labels are for a policy or a router: use a client that has one")
+        if client.events is None and client.store is None:
+            return None
+    from dragoman.bulk.row_turns import RowTurns
+
+    return RowTurns(client, prices)
+
+
 def _model_configs(config: RunConfig, prices: Prices) -> list[ModelConfig]:
-    return [
-        ModelConfig(model, config.options, config.providers.get(model.partition(":")[0], {}), prices)
-        for model in config.models
-    ]
+    providers = merge_providers(config.client.providers or {}, read_providers(config.providers))
+    aliases = None if config.client.router is None else config.client.router.aliases
+    models = [model if aliases is None else aliases.resolve(model) for model in config.models]
+    return [ModelConfig(model, config.options, providers.get(model.partition(":")[0], {}), prices) for model in models]
 
 
 def _create_worker_pool(config: RunConfig, prices: Prices) -> "WorkerPool | None":
@@ -179,7 +205,8 @@ def _restore_progress(tracker: ProgressTracker, model: str, rows: int, counts: M
     tracker.restore(model, rows, counts.done, counts.errors, counts.priced, counts.usd)
     if counts.answered:
         tracker.budget.observe_output_tokens(model, counts.output_tokens / counts.answered)
-    tracker.budget.record_spend(sum_known(counts.usd, counts.batched_usd), counts.input_tokens + counts.output_tokens)
+    tokens = counts.input_tokens + counts.output_tokens
+    tracker.budget.record_earlier_spend(sum_known(counts.usd, counts.batched_usd), tokens)
 
 
 def _prices(config: RunConfig) -> Prices:

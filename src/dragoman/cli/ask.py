@@ -7,9 +7,10 @@ import typer
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.events import MessageComplete, TextDelta
+from dragoman.cli.client import base_url_setting, command_client
 from dragoman.cli.io.terminal import console, usage_line
 from dragoman.cli.loading import load_local
-from dragoman.session import Session
+from dragoman.session.config import TurnOptions
 
 
 def ask(
@@ -24,12 +25,12 @@ def ask(
     question = sys.stdin.read() if prompt == "-" else prompt
     if not question.strip():
         raise ConfigurationError("the prompt is empty")
-    provider = model.partition(":")[0]
-    settings = {provider: {"base_url": base_url}} if base_url else {}
-    with Session(model, system=system, providers=settings) as session:
+    options: TurnOptions = {} if max_tokens is None else {"max_output_tokens": max_tokens}
+    client = command_client(base_url_setting(model, base_url))
+    with client.session(model, system=system) as session:
         if not quiet:
             load_local(console(stderr=True), str(session.model))
-        for event in session.stream(question, max_output_tokens=max_tokens):
+        for event in session.stream(question, **options):
             if isinstance(event, TextDelta):
                 sys.stdout.write(event.text)
                 sys.stdout.flush()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dragoman.adapter.contract import AdapterOptions
+from dragoman.cli.client import base_url_setting, command_client
 from dragoman.cli.io.terminal import console
 
 if TYPE_CHECKING:
@@ -64,6 +66,9 @@ def bulk(
     workers: Annotated[
         int | None, typer.Option(help="The number of workers in the cluster; the default is one for each node.")
     ] = None,
+    labels: Annotated[
+        str | None, typer.Option(help="The column with the security labels of each row, for a policy or a router.")
+    ] = None,
     prefix: Annotated[str, typer.Option(help="A prefix for the names of the added columns.")] = "",
     base_url: Annotated[str | None, typer.Option(help="A base URL for the first model's provider.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
@@ -72,13 +77,16 @@ def bulk(
 
     The same command resumes an interrupted run, and pays for no answer twice.
     """
-    from dragoman.bulk import bulk as run  # its extra is needed only here
-
     output_path = output or file.with_name(f"{file.stem}.answers{file.suffix}")
-    providers = {model[0].partition(":")[0]: {"base_url": base_url}} if base_url else {}
+    client = command_client(base_url_setting(model[0], base_url))
+    given: dict[str, Any] = {"max_output_tokens": max_tokens, "temperature": temperature}
+    options = replace(
+        client.config.options or AdapterOptions(),
+        **{option: value for option, value in given.items() if value is not None},
+    )
     out = console(stderr=True)
     with _show_progress(out, quiet) as progress:
-        report = run(
+        report = client.bulk(
             file,
             model,
             template=template,
@@ -86,8 +94,8 @@ def bulk(
             output=output_path,
             manifest=manifest,
             name=name,
-            options=AdapterOptions(max_output_tokens=max_tokens, temperature=temperature),
-            providers=providers,
+            options=options,
+            labels=labels,
             concurrency=concurrency,
             budget=budget,
             retry_errors=retry_errors,

@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from dragoman.adapter.errors import DragomanError
 from dragoman.canonical.events import MessageComplete
+from dragoman.cli.client import base_url_setting, command_client
 from dragoman.cli.io.terminal import EventPrinter, console, show_preview, usage_line
 from dragoman.cli.loading import load_local
 from dragoman.session import Session
@@ -31,11 +32,8 @@ def chat(
 ) -> None:
     """Chats with a model; /help lists the other commands."""
     out = console()
-    providers = {model.partition(":")[0]: {"base_url": base_url}} if base_url else {}
-    if load is not None:
-        session = Session.load(load.read_bytes(), model=model, providers=providers)
-    else:
-        session = Session(model, system=system, providers=providers)
+    client = command_client(base_url_setting(model, base_url))
+    session = client.session(model, system=system) if load is None else client.load(load.read_bytes(), model=model)
     with session:
         out.print(f"[bold]{escape(str(session.model))}[/] [dim]/help lists the commands[/]")
         while (line := _read_line(out)) is not None:

@@ -8,10 +8,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import MissingExtraError
 from dragoman.bundled import bundled_path
 from dragoman.canonical.events import MessageComplete
 from dragoman.cli import demo_script
+from dragoman.cli.client import command_client
 from dragoman.cli.io.terminal import EventPrinter, console, show_preview, usage_line
 from dragoman.cli.loading import load_local
 from dragoman.pricing import price_table
@@ -38,10 +40,11 @@ def demo() -> None:
     )
     with httpx.Client(transport=CassetteTransport(cassette)) as client:
         first, *others = demo_script.RECORDED_PARTS
-        session = Session(
+        replayed = {part.provider: replay_settings(part.provider, client) for part in demo_script.RECORDED_PARTS}
+        session = command_client(replayed).session(
             first.model,
             tools=demo_script.TOOLS,
-            providers={part.provider: replay_settings(part.provider, client) for part in demo_script.RECORDED_PARTS},
+            options=AdapterOptions(),  # those of the recording
             prices=price_table().with_overlay(demo_script.FREE_SERVER),
             new_id=demo_script.sequential_ids(),
         )

@@ -1,13 +1,19 @@
 """AsyncClient: the async twin of `Client`."""
 
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from dragoman.client.shared import ClientBase
 from dragoman.runtime.session_store import SessionStore
 from dragoman.session import AsyncReplyStream, AsyncSession, Reply
 from dragoman.session.config import NewSessionSettings, SessionSettings, UserInput
 from dragoman.transport import close_idle_connections_async
+
+if TYPE_CHECKING:  # bulk runs and batches are loaded when they are first used
+    from dragoman.batch import AsyncBatches
+    from dragoman.bulk import BulkReport, BulkSettings
+    from dragoman.bulk.rows import Prompts
 
 
 class AsyncClient(ClientBase):
@@ -55,6 +61,22 @@ class AsyncClient(ClientBase):
         """Return the answer to one question as a stream, in a session of its own."""
         settings = self._own(settings)
         return AsyncSession(model, **settings).stream(prompt)
+
+    async def bulk(
+        self, prompts: "Prompts", model: str | Sequence[str], **settings: Unpack["BulkSettings"]
+    ) -> "BulkReport":
+        """Run many prompts under the settings of the client; see `dragoman.bulk.bulk`. It needs ``dragoman[store]``."""
+        from dragoman.bulk import bulk_async
+
+        settings = self._own(settings)
+        return await bulk_async(prompts, model, **settings)
+
+    def batches(self, model: str, **settings: Any) -> "AsyncBatches":
+        """Return the batches of a model, under the settings of the client; see `dragoman.batch.AsyncBatches`."""
+        from dragoman.batch import AsyncBatches
+
+        settings = self._own(settings)
+        return AsyncBatches(model, **settings)
 
     async def close(self) -> None:
         """Close the client and its idle connections. Its sessions cannot ask any more, and stay readable."""

@@ -1,13 +1,19 @@
 """Client: one place for the settings of all sessions, questions, bulk runs and batches of a program."""
 
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from dragoman.client.shared import ClientBase
 from dragoman.runtime.session_store import SessionStore
 from dragoman.session import Reply, ReplyStream, Session
 from dragoman.session.config import NewSessionSettings, SessionSettings, UserInput
 from dragoman.transport import close_idle_connections
+
+if TYPE_CHECKING:  # bulk runs and batches are loaded when they are first used
+    from dragoman.batch import Batches
+    from dragoman.bulk import BulkReport, BulkSettings
+    from dragoman.bulk.rows import Prompts
 
 
 class Client(ClientBase):
@@ -56,6 +62,20 @@ class Client(ClientBase):
         """Return the answer to one question as a stream, in a session of its own."""
         settings = self._own(settings)
         return Session(model, **settings).stream(prompt)
+
+    def bulk(self, prompts: "Prompts", model: str | Sequence[str], **settings: Unpack["BulkSettings"]) -> "BulkReport":
+        """Run many prompts under the settings of the client; see `dragoman.bulk.bulk`. It needs ``dragoman[store]``."""
+        from dragoman.bulk import bulk
+
+        settings = self._own(settings)
+        return bulk(prompts, model, **settings)
+
+    def batches(self, model: str, **settings: Any) -> "Batches":
+        """Return the batches of a model, under the settings of the client; see `dragoman.batch.Batches`."""
+        from dragoman.batch import Batches
+
+        settings = self._own(settings)
+        return Batches(model, **settings)
 
     def close(self) -> None:
         """Close the client and its idle connections. Its sessions cannot ask any more, and stay readable."""

@@ -37,7 +37,7 @@ class ClientBase:
         return derived
 
     def _own(self, settings: Any) -> Any:
-        """Return the settings of a session of this client."""
+        """Return the settings of a session, a bulk run or batches of this client."""
         return {**seal_keys(settings), "client": self._config}
 
     def _store(self, store: SessionStore | None) -> SessionStore:

@@ -37,7 +37,7 @@ from dragoman.routing.configuration import RouterConfiguration, dump_configurati
 from dragoman.routing.decision import Candidate, RouteDecision, RoutingPolicy, Verdict
 from dragoman.routing.mention import Mention, read_mention
 from dragoman.routing.request import ModelFacts, Recommendation, Recommender, RouteRequest
-from dragoman.routing.rules import Rule
+from dragoman.routing.rules import Rule, named_labels
 from dragoman.routing.validation import RefusalReason, find_refusals
 
 logger = logging.getLogger("dragoman.routing")
@@ -148,6 +148,17 @@ class Router:
                 error.add_note(str(nothing_left))
             return None
 
+    def labels_allow(self, model: str, request: RouteRequest) -> bool:
+        """Return whether content with the request's labels may go to that model.
+
+        For each of the labels that a rule names, a rule that names it has to match and to choose the model. For
+        programs that name the model themselves, such as a bulk run: a session asks `choose`.
+        """
+        resolved = self.aliases.resolve(model)
+        known = {rule.name: named_labels(rule.when) & request.labels for rule in self.rules}
+        allowed = {rule.name for rule in self.rules if rule.model == resolved and self._matches(rule, request)}
+        return all(any(label in known[name] for name in allowed) for labels in known.values() for label in labels)
+
     def _pick(self, request: RouteRequest, proposed: Sequence[Candidate], start: int) -> RouteDecision:
         """Return a decision for the first valid candidate from ``start`` on. Raises NoModelError."""
         chain, at, winner = list(proposed), self._clock(), None
@@ -219,15 +230,16 @@ class Router:
     def _rule_proposals(self, request: RouteRequest) -> Iterator[Candidate]:
         found = False
         for rule in self.rules:
-            model = rule.model
-            if rule.when.matches(
-                request, partial(self._estimate_tokens, request, model), partial(self._max_cost, request, model)
-            ):
+            if self._matches(rule, request):
                 found = True
                 reason = f"the rule {rule.name!r} matches"
-                yield Candidate(policy=RoutingPolicy.RULE, model=model, reason=reason, rule_name=rule.name)
+                yield Candidate(policy=RoutingPolicy.RULE, model=rule.model, reason=reason, rule_name=rule.name)
         if not found:
             yield _candidate(RoutingPolicy.RULE, None, "", "no rule matches")
+
+    def _matches(self, rule: Rule, request: RouteRequest) -> bool:
+        tokens = partial(self._estimate_tokens, request, rule.model)
+        return rule.when.matches(request, tokens, partial(self._max_cost, request, rule.model))
 
     def _recommendation(self, request: RouteRequest) -> Candidate:
         none_recommended = Candidate(policy=RoutingPolicy.PATTERN, model=None, reason="nothing is recommended")

@@ -134,6 +134,11 @@ class Rule(FrozenModel):
     name: Text | None = None
 
 
+def named_labels(when: When) -> frozenset[str]:
+    """Return the labels that any of the conditions names."""
+    return when.labels.union(*(named_labels(condition) for condition in (*when.any_of, *when.none_of)))
+
+
 def label_rules(models: Mapping[str, Iterable[str]]) -> tuple[Rule, ...]:
     """Return one rule for each model of the table, which lists models by label, the first choice first.
 

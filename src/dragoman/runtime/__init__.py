@@ -6,6 +6,7 @@ from dragoman.runtime.config import (
     HasConfig,
     client_config,
     default_client_config,
+    is_client,
     set_default_config,
 )
 
@@ -15,5 +16,6 @@ __all__ = [
     "HasConfig",
     "client_config",
     "default_client_config",
+    "is_client",
     "set_default_config",
 ]

@@ -200,6 +200,11 @@ def default_client_config() -> ClientConfig | None:
     return _Default.config
 
 
+def is_client(value: object) -> bool:
+    """Whether the value is a client of this library, not the HTTP client of a provider."""
+    return isinstance(value if isinstance(value, ClientConfig) else getattr(value, "config", None), ClientConfig)
+
+
 def client_config(client: "ClientConfig | HasConfig | None") -> ClientConfig | None:
     """Return the configuration of a client, or that of the default client if it is None.
 

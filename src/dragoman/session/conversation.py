@@ -254,8 +254,10 @@ class Conversation(Generic[TransportT]):
         )
 
     def _save(self) -> None:
-        """Save what is new, if there is a store."""
-        self._persistence.save(self._snapshot(), user_id=self.user_id, team_id=self.team_id)
+        """Save what is new, if there is a store, and if the policy has judged it."""
+        self._persistence.save(
+            self._snapshot(), user_id=self.user_id, team_id=self.team_id, may_save=self._policy.has_judged
+        )
 
     def _annotate(self, message_id: str, extensions: Mapping[str, Any]) -> None:
         self._persistence.annotate(self._snapshot(), message_id, extensions)

@@ -12,7 +12,7 @@ import pytest
 
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError, MissingKeyError
-from dragoman.bulk import BulkReport, bulk, bulk_async, model_runner
+from dragoman.bulk import BulkReport, attempts, bulk, bulk_async
 from dragoman.bulk.workers import cluster as cluster_module
 from dragoman.bulk.workers import worker_pool
 from dragoman.canonical.usage import TokenUsage
@@ -173,7 +173,7 @@ def test_all_workers_share_the_limits(actors: list[Actor]) -> None:
 
 def test_a_row_that_kills_its_workers_is_given_up(actors: list[Actor], monkeypatch: pytest.MonkeyPatch) -> None:
     """It becomes an error, and the other rows are answered."""
-    monkeypatch.setattr(model_runner, "_MAX_WORKER_LOSSES", 2)
+    monkeypatch.setattr(attempts, "MAX_WORKER_LOSSES", 2)
 
     async def main() -> BulkReport:
         async with provider(0.0) as (settings, seen):

@@ -109,19 +109,29 @@ def answered_outcome(claim: Claim, reply: Message, ms: int | None, tries: int) -
     )
 
 
-def failed_outcome(claim: Claim, error: DragomanError, ms: int | None, tries: int) -> Outcome:
+def failed_outcome(
+    claim: Claim,
+    error: DragomanError,
+    ms: int | None,
+    tries: int,
+    *,
+    text: str | None = None,
+    usage: Usage | None = None,
+) -> Outcome:
+    """``text`` stands in place of the error's own. ``usage`` is that of a whole reply that the row does not get."""
     partial = error.partial if isinstance(error, ProviderError) else None
-    usage = partial.usage if isinstance(partial, Message) else None
+    if usage is None and isinstance(partial, Message) and partial.usage is not None:
+        usage = partial.usage.as_lower_bound()
     return Outcome(
         model_no=claim.model_no,
         row_no=claim.row_no,
         state=State.FAILED,
-        error=str(error) or type(error).__name__,
+        error=text or str(error) or type(error).__name__,
         error_class=error.error_class if isinstance(error, ProviderError) else type(error).__name__,
         retryable=isinstance(error, ProviderError) and error.retryable,
         ms=ms,
         tries=tries,
-        **_usage_columns(None if usage is None else usage.as_lower_bound()),
+        **_usage_columns(usage),
     )
 
 

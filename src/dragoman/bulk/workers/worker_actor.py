@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import NamedTuple
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError
+from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.bulk.requester import LocalRequester, ModelConfig, Requester, RowReply
 from dragoman.canonical.message import Message
 
@@ -18,16 +19,19 @@ GATHER_SECONDS = 0.01
 
 
 class Job(NamedTuple):
-    """One request. ``number`` is unique within a run; ``model_index`` is the index of its model."""
+    """One request. ``number`` is unique within a run; ``model_index`` is the index of its model.
+
+    ``content`` is what to send: the messages, or the encoded request of a run whose client has a policy or the like.
+    """
 
     number: int
     model_index: int
-    messages: Sequence[Message]
+    content: Sequence[Message] | WireRequest
 
 
 class JobResult(NamedTuple):
     number: int
-    result: RowReply | DragomanError
+    result: RowReply | WireResponse | DragomanError
 
 
 class WorkerActor:
@@ -79,9 +83,13 @@ class WorkerActor:
         return results
 
     async def _run(self, job: Job) -> None:
-        result: RowReply | DragomanError
+        result: RowReply | WireResponse | DragomanError
+        requester = self._requesters[job.model_index]
         try:
-            result = await self._requesters[job.model_index].ask(job.messages)
+            if isinstance(job.content, WireRequest):
+                result = await requester.send(job.content)
+            else:
+                result = await requester.ask(job.content)
         except DragomanError as error:
             result = error
         except Exception as error:  # a bug in an adapter: every row would meet it

@@ -9,10 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError
+from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.bulk.requester import ModelConfig, Requester, RowReply, WorkerLostError
 from dragoman.bulk.workers.cluster import Cluster, check_picklable
 from dragoman.bulk.workers.worker_actor import GATHER_SECONDS, Job, JobResult
 from dragoman.canonical.message import Message
+
+Result = RowReply | WireResponse | DragomanError
 
 _START_TIMEOUT = 600.0
 """Seconds for the cluster to find capacity for a worker; it may have to start a machine first."""
@@ -29,7 +32,7 @@ class Worker:
         self.actor = actor
         self._pool = pool
         self._outbox: list[Job] = []
-        self._pending: dict[int, asyncio.Future[RowReply | DragomanError]] = {}
+        self._pending: dict[int, asyncio.Future[Result]] = {}
         self._has_jobs = asyncio.Event()
         self._epoch = 0
 
@@ -37,8 +40,8 @@ class Worker:
     def load(self) -> int:
         return len(self._pending)
 
-    async def ask(self, job: Job) -> RowReply | DragomanError:
-        future: asyncio.Future[RowReply | DragomanError] = asyncio.get_running_loop().create_future()
+    async def ask(self, job: Job) -> Result:
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._pending[job.number] = future
         self._outbox.append(job)
         self._has_jobs.set()
@@ -138,12 +141,13 @@ class WorkerPool:
         self._tasks = [asyncio.create_task(worker.serve()) for worker in self._workers]
         await self._wait_for_worker()
 
-    async def ask(self, model_index: int, messages: Sequence[Message]) -> RowReply:
+    async def ask(self, model_index: int, content: Sequence[Message] | WireRequest) -> RowReply | WireResponse:
+        """Send the messages or the encoded request. The reply is a RowReply or a WireResponse."""
         while not (available := [worker for worker in self._workers if worker.available]):
             self.worker_available.clear()
             await self._wait_for_worker()
         self._last_number += 1
-        result = await min(available, key=lambda worker: worker.load).ask(Job(self._last_number, model_index, messages))
+        result = await min(available, key=lambda worker: worker.load).ask(Job(self._last_number, model_index, content))
         if isinstance(result, DragomanError):
             raise result
         return result
@@ -180,7 +184,14 @@ class PoolRequester(Requester):
         self._pool = pool
 
     async def ask(self, messages: Sequence[Message]) -> RowReply:
-        return await self._pool.ask(self._model_index, messages)
+        reply = await self._pool.ask(self._model_index, messages)
+        assert isinstance(reply, RowReply)
+        return reply
+
+    async def send(self, request: WireRequest) -> WireResponse:
+        response = await self._pool.ask(self._model_index, request)
+        assert isinstance(response, WireResponse)
+        return response
 
     async def close(self) -> None:
         """Do nothing: the run closes the pool."""

@@ -24,3 +24,7 @@ class NoPolicy:
     ) -> Message:
         """Return the message as it is."""
         return message
+
+    def has_judged(self, messages: Sequence[Message]) -> bool:
+        """Return True: nothing judges."""
+        return True

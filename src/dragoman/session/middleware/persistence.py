@@ -1,11 +1,12 @@
 """Saves a session to its store: at the end of each turn, everything that it added, in one transaction."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.message import Message
 from dragoman.runtime.session_store import SessionStore
 from dragoman.session.effects import Perform, Turn
 from dragoman.session.snapshot import Snapshot
@@ -29,14 +30,21 @@ class Persistence:
         self._messages = messages
         self._attempts = attempts
 
-    def save(self, snapshot: Snapshot, *, user_id: str | None, team_id: str | None) -> None:
-        """Save what is new, if anything is.
+    def save(
+        self,
+        snapshot: Snapshot,
+        *,
+        user_id: str | None,
+        team_id: str | None,
+        may_save: Callable[[Sequence[Message]], bool],
+    ) -> None:
+        """Save what is new, if anything is, and if ``may_save`` accepts it.
 
         Raises ConflictError if another program added to the session meanwhile: nothing is overwritten, and this session
         keeps what it has. Raises StoreError.
         """
         messages, attempts = snapshot.messages[self._messages :], snapshot.attempts[self._attempts :]
-        if not (messages or attempts):
+        if not (messages or attempts) or not may_save(messages):
             return
         new_extensions = {
             message.id: snapshot.extensions[message.id] for message in messages if message.id in snapshot.extensions
@@ -88,7 +96,7 @@ class Persistence:
 class NoStore:
     """Stands in for `Persistence` in a session without a store."""
 
-    def save(self, snapshot: Snapshot, *, user_id: str | None, team_id: str | None) -> None:
+    def save(self, snapshot: Snapshot, **_: Any) -> None:
         """Save nothing."""
 
     def annotate(self, snapshot: Snapshot, message_id: str, extensions: Mapping[str, Any]) -> None:

@@ -256,6 +256,11 @@ class PolicyHooks:
         """Whether the message was checked in this form."""
         return id(message) in self._admitted
 
+    def has_judged(self, messages: Sequence[Message]) -> bool:
+        """Whether each of the messages was checked, if perhaps in an earlier form."""
+        judged = {message.id for message in self._admitted.values()}
+        return all(message.id in judged for message in messages)
+
     def check_reply(self, adapter: Adapter, reply: Message) -> Steps[Message]:
         """Return a reply as the history stores it."""
         has_plugins = self.pipeline.has_plugins(Hook.LLM_OUTPUT)

@@ -1,0 +1,234 @@
+"""The requests of one row, one at a time. Each is recorded before it is sent."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import NamedTuple
+
+from dragoman.adapter.errors import (
+    AuthenticationError,
+    BillingError,
+    ConfigurationError,
+    DragomanError,
+    NetworkError,
+    NotFoundError,
+    PermissionDeniedError,
+    ProviderError,
+    RateLimitError,
+)
+from dragoman.bulk.concurrency import ConcurrencyController
+from dragoman.bulk.progress import ProgressTracker
+from dragoman.bulk.prompt import prompt_digest
+from dragoman.bulk.requester import Requester, WorkerLostError
+from dragoman.bulk.state.manifest import now_micros
+from dragoman.bulk.state.records import Claim, KnownRow, LostRequest, Outcome, answered_outcome, failed_outcome
+from dragoman.bulk.state.write_batcher import WriteBatcher
+from dragoman.canonical.message import Message
+from dragoman.canonical.usage import Usage
+from dragoman.limits import Grant, LimitReachedError, Limits
+from dragoman.limits.budget import Reservation
+
+MAX_WORKER_LOSSES = 10
+"""How many workers may be lost on one row: the row itself may crash them."""
+_FATAL_ERRORS = (AuthenticationError, BillingError, ConfigurationError, NotFoundError)
+
+
+def is_fatal(error: Exception) -> bool:
+    """Whether every row would meet the error. A permission error may be caused by the content of a single row."""
+    return isinstance(error, _FATAL_ERRORS) and not isinstance(error, PermissionDeniedError)
+
+
+class PendingRow(NamedTuple):
+    """A row to send; ``error`` says why it cannot be sent."""
+
+    row_no: int
+    texts: tuple[str, ...]
+    labels: frozenset[str]
+    error: DragomanError | None
+    previous: KnownRow | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRun:
+    """One model of a run. ``tracker`` counts the outcomes and holds the budget that all models share."""
+
+    requester: Requester
+    model_no: int
+    write_batcher: WriteBatcher
+    controller: ConcurrencyController
+    tracker: ProgressTracker
+    limits: Limits | None
+
+    def new_claim(self, pending: PendingRow, estimate: Decimal | None) -> Claim:
+        return Claim(self.model_no, pending.row_no, prompt_digest(pending.texts), estimate, now_micros())
+
+    def previous_loss(self, pending: PendingRow) -> LostRequest | None:
+        """Return the cost of an earlier failed request for this row."""
+        previous = pending.previous
+        if previous is None or previous.cost_usd is None:
+            return None
+        return LostRequest(self.model_no, pending.row_no, previous.sent_at, "failed", previous.cost_usd)
+
+
+class RowAttempts:
+    """The attempts of one row.
+
+    ``number`` is that of the first request at the `ConcurrencyController`. `begin` each attempt, then report its end by
+    `succeed`, `fail` or `refuse`. `answered` and `failed` return the outcome of the row.
+    """
+
+    def __init__(
+        self, run: ModelRun, pending: PendingRow, messages: list[Message], reservation: Reservation, number: int
+    ) -> None:
+        self.run = run
+        self.pending = pending
+        self._reservation = reservation
+        self._number = number
+        requester = run.requester
+        self._estimate: Decimal | None = None
+        if pending.error is None:
+            self._estimate = run.tracker.budget.estimate(requester.adapter, messages, requester.options)
+        self._lost = run.previous_loss(pending)
+        self._claim: Claim | None = None
+        self._grant: Grant | None = None
+        self._usage: Usage | None = None
+        """What a reply cost that the row does not get."""
+        self._tries = self._refusals = self._worker_losses = 0
+        self._started_at = 0.0
+        self._ms: int | None = None
+        self.unfinished = False
+        """Whether the run stopped before the row had an outcome."""
+
+    async def begin(self, messages: list[Message]) -> None:
+        """Wait until the limits admit the next request, and record it. Raises LimitReachedError."""
+        self._ms = None
+        self._grant = await self._acquire_limits(messages)
+        self._claim = self.run.new_claim(self.pending, self._estimate)
+        await self.run.write_batcher.save_claim(self._claim, self._lost)
+        self._lost, self._tries, self._started_at = None, self._tries + 1, time.monotonic()
+
+    async def succeed(self, usage: Usage | None, headers: Mapping[str, str]) -> None:
+        """Settle a request that has a reply."""
+        run = self.run
+        self._ms = self._elapsed_ms
+        self._reservation.settle(usage)
+        run.controller.on_success(self._number, headers, 0 if usage is None else usage.total_tokens)
+        if usage is not None:
+            run.tracker.budget.observe_output_tokens(run.requester.model, usage.output_tokens)
+        if run.limits is not None and self._grant is not None:
+            await run.limits.observe_async(run.requester.model, headers)
+            if usage is not None:  # otherwise the reservation stays
+                await run.limits.settle_async(self._grant, usage)
+
+    async def refuse(self, usage: Usage | None, headers: Mapping[str, str]) -> None:
+        """Settle a request with a reply that the row may not get."""
+        await self.succeed(usage, headers)
+        self._usage = usage
+
+    async def fail(self, error: DragomanError) -> float | None:
+        """Settle a request that failed. Return the seconds until the next one, or None if there is none.
+
+        Raises the error if every row would meet it.
+        """
+        run = self.run
+        self._ms = self._elapsed_ms
+        await self._settle_failure(error)
+        claim = self._claim
+        assert claim is not None
+        if isinstance(error, WorkerLostError):
+            return await self._record_worker_loss(claim)
+        if isinstance(error, RateLimitError):
+            self._refusals, self._tries = self._refusals + 1, self._tries - 1
+        wait = self._retry_delay(error)
+        if isinstance(error, RateLimitError):
+            run.controller.on_throttle(self._number, wait or 0.0)
+        if is_fatal(error):
+            await run.write_batcher.discard_claim(claim)
+            raise error
+        if wait is None:
+            return None
+        self._claim = None
+        if isinstance(error, NetworkError):
+            self._lost = LostRequest.from_claim(claim, "network")
+            run.tracker.record_loss(self._lost)
+        else:
+            await run.write_batcher.discard_claim(claim)
+        if isinstance(error, RateLimitError):  # queues again with all the others
+            run.controller.release()
+            self._number = await run.controller.acquire()
+            return 0.0
+        return wait
+
+    def answered(self, reply: Message) -> Outcome:
+        assert self._claim is not None
+        return answered_outcome(self._claim, reply, self._ms, self._tries + self._refusals)
+
+    async def failed(self, error: DragomanError, text: str | None = None) -> Outcome | None:
+        """Return the outcome of a row that failed, with ``text`` in place of the error's own; None if the run stopped
+        first."""
+        if self.unfinished:
+            return None
+        if self._claim is None:
+            self._claim = self.run.new_claim(self.pending, None)
+            await self.run.write_batcher.save_claim(self._claim, self._lost)
+        tries = self._tries + self._refusals
+        return failed_outcome(self._claim, error, self._ms, tries, text=text, usage=self._usage)
+
+    async def _record_worker_loss(self, claim: Claim) -> float | None:
+        run = self.run
+        self._claim, self._lost, self._ms = None, LostRequest.from_claim(claim, "killed"), None
+        self._worker_losses += 1
+        run.tracker.record_loss(self._lost)
+        if run.tracker.stopped is not None:
+            await run.write_batcher.save_loss(claim, self._lost)
+            self.unfinished = True
+            return None
+        if self._worker_losses > MAX_WORKER_LOSSES:
+            return None
+        self._tries -= 1
+        return 0.0
+
+    def _retry_delay(self, error: DragomanError) -> float | None:
+        """Return the seconds until the next try, or None for no retry. Refusals are free, so more of them are
+        allowed."""
+        run = self.run
+        if not isinstance(error, ProviderError) or run.tracker.stopped is not None:
+            return None
+        policy, timing = run.requester.retry, run.controller.timing
+        if isinstance(error, RateLimitError):
+            if self._refusals > 10 * policy.max_retries:
+                return None
+            if error.retry_after is None:
+                return policy.backoff(self._refusals, timing.roll())
+            return min(error.retry_after, policy.max_retry_after)
+        return policy.wait(error, {}, self._tries, now=timing.now(), roll=timing.roll())
+
+    async def _acquire_limits(self, messages: list[Message]) -> Grant | None:
+        """Wait until the limits admit the request. Nothing has been sent yet."""
+        limits, requester = self.run.limits, self.run.requester
+        if limits is None:
+            return None
+        adapter, options = requester.adapter, requester.options
+        input_tokens = adapter.estimate_input_tokens(messages, ())
+        output_tokens = options.max_output_tokens or limits.reply_tokens or adapter.default_output_tokens
+        while True:
+            try:
+                return await limits.acquire_async(requester.model, input_tokens, output_tokens)
+            except LimitReachedError as error:
+                if error.retry_after is None:
+                    raise
+                await asyncio.sleep(error.retry_after)
+
+    async def _settle_failure(self, error: DragomanError) -> None:
+        limits = self.run.limits
+        if limits is None or self._grant is None:
+            return
+        if isinstance(error, ProviderError):
+            await limits.observe_async(self.run.requester.model, error)
+        await limits.settle_async(self._grant, None)
+
+    @property
+    def _elapsed_ms(self) -> int:
+        return int(1000 * (time.monotonic() - self._started_at))
