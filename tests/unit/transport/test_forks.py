@@ -104,7 +104,8 @@ def test_a_fork_in_the_middle_of_a_stream_leaves_it_to_the_parent() -> None:
 def test_a_session_from_before_a_fork_goes_on_in_the_child() -> None:
     """As in a server that loads its program before it forks: both ask in the same session, each on its own."""
     with FaultyServer(echo) as server:
-        session = Session(MODEL, api_key="none", base_url=server.url)
+        providers = {"anthropic": {"api_key": "none", "base_url": server.url, "max_retries": 0}}
+        session = Session(MODEL, providers=providers)
         session.ask("Hi")
         assert in_child(lambda: session.ask("child").text) == "child"
         assert session.ask("parent").text == "parent"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dragoman.canonical.forks import reset_after_fork
+from dragoman.canonical.forks import ProcessLock, reset_after_fork
 from dragoman.transport.engines.engine import ConnectionSettings, Engine, SyncEngine
 from dragoman.transport.engines.pool import IDLE_SECONDS, Pool
 from dragoman.transport.engines.proxies import proxy_environment
@@ -36,6 +36,14 @@ class PoolGroup:
         self._pools: dict[Hashable, Pool[Any]] = {}
         self._loops: dict[asyncio.AbstractEventLoop, LoopPools] = {}
         self._lock = threading.Lock()
+        self._inherited: list[Any] = []
+        """A parent's pools, which a forked child keeps and never touches: their locks may be held forever."""
+        reset_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Start without pools: transports from before the fork go on with new connections."""
+        self._inherited.append((self._pools, self._loops))
+        self._pools, self._loops, self._lock = {}, {}, threading.Lock()
 
     def pool(self, url: "httpx.URL") -> Pool[Any]:
         """Return the pool for sync calls to the origin of an address."""
@@ -102,14 +110,7 @@ class _Registry:
 
     def __init__(self) -> None:
         self._groups: dict[Hashable, PoolGroup] = {}
-        self._inherited: list[Any] = []
-        """A parent's pools, which a forked child keeps and never touches: their locks may be held forever."""
-        self._lock = threading.Lock()
-        reset_after_fork(self)
-
-    def after_fork(self) -> None:
-        self._inherited.append(self._groups)
-        self._groups, self._lock = {}, threading.Lock()
+        self._lock = ProcessLock()
 
     def group(self, engine: Engine, settings: ConnectionSettings, max_connections: int) -> PoolGroup:
         key = (
