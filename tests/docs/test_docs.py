@@ -25,7 +25,7 @@ from tests.tables import each_row
 from tests.unit.batch.handwritten_provider import Provider, serve_provider
 from tests.unit.client.governed_provider import GovernedProvider
 
-SERVED = ("index.md", "batches.md", "bulk.md", "client.md", "migrating.md")
+SERVED = ("index.md", "batches.md", "bulk.md", "client.md", "configuration.md", "migrating.md")
 """Pages whose snippets send requests to providers. They run against hand-written replies."""
 FIRST_READ = (ROOT / "README.md", ROOT / "docs" / "index.md", ROOT / "docs" / "migrating.md")
 LOCAL_SESSION = 'Session("local:smollm2-135m"'
@@ -230,8 +230,9 @@ def test_the_page_on_clients_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with GovernedProvider().serve() as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         eval_example.set_config(line_length=120)
-        for example in snippets(ROOT / "docs" / "client.md"):
-            eval_example.run_print_check(example)
+        for name in ("client.md", "configuration.md"):
+            for example in snippets(ROOT / "docs" / name):
+                eval_example.run_print_check(example)
 
 
 def test_the_table_of_provider_settings_is_complete() -> None:

@@ -5,7 +5,22 @@ import logging
 import typer
 
 from dragoman.adapter.errors import DragomanError
-from dragoman.cli import ask, bulk, cassette, chat, conform, convert, cost, demo, local, models, prices, store, view
+from dragoman.cli import (
+    ask,
+    bulk,
+    cassette,
+    chat,
+    config,
+    conform,
+    convert,
+    cost,
+    demo,
+    local,
+    models,
+    prices,
+    store,
+    view,
+)
 from dragoman.cli.io.terminal import console
 
 app = typer.Typer(
@@ -18,6 +33,7 @@ app = typer.Typer(
 app.command("ask")(ask.ask)
 app.command("bulk")(bulk.bulk)
 app.command("chat")(chat.chat)
+app.add_typer(config.app, name="config")
 app.command("conform")(conform.conform)
 app.command("convert")(convert.convert)
 app.add_typer(cassette.app, name="cassette")

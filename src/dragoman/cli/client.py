@@ -4,14 +4,19 @@ from typing import Any
 
 from dragoman.client import Client
 from dragoman.runtime import ClientSettings, client_config
+from dragoman.runtime.configuration import load_configuration
 from dragoman.transport.settings import Providers
 
 
 def command_client(providers: Providers | None = None) -> Client:
-    """Return a client with the settings of the default client, if any, and with these settings of providers."""
+    """Return the client of the default client's settings, or else of the configuration file, with these settings of
+    providers.
+    """
     config = client_config(None)
-    names = ClientSettings.__annotations__
-    settings: dict[str, Any] = {} if config is None else {name: getattr(config, name) for name in names}
+    if config is None:
+        settings: Any = load_configuration() or {}
+    else:
+        settings = {name: getattr(config, name) for name in ClientSettings.__annotations__}
     return Client(**settings).with_(providers=providers or {})
 
 

@@ -1,5 +1,6 @@
 """What both clients share: their configuration and their lifetime."""
 
+from pathlib import Path
 from typing import Any, Self, Unpack
 
 from dragoman.adapter.errors import ConfigurationError
@@ -15,6 +16,21 @@ class ClientBase:
         """`ClientConfig` describes the settings. Raises ConfigurationError."""
         settings = seal_keys(settings)  # type: ignore[assignment]  # the same settings, before anything can fail
         self._config = ClientConfig.from_settings(settings)
+
+    @classmethod
+    def from_config(cls, path: str | Path | None = None, **settings: Unpack[ClientSettings]) -> Self:
+        """Return the client that a configuration file describes; ``settings`` replace or extend those of the file.
+
+        Without a path, the file is the one that DRAGOMAN_CONFIG names, else ``dragoman.toml`` in the working folder or
+        in one above, else the one in the user's configuration folder; without any, nothing is set. Raises
+        ConfigurationError with every mistake in the file, and for a project's file that has to be trusted first.
+        """
+        from dragoman.runtime.configuration import load_configuration
+
+        settings = seal_keys(settings)  # type: ignore[assignment]  # as in __init__
+        found = load_configuration(None if path is None else Path(path))
+        client = cls(**(found or {}))
+        return client.with_(**settings) if settings else client
 
     @property
     def config(self) -> ClientConfig:

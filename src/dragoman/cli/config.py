@@ -1,0 +1,85 @@
+"""`dragoman config`: shows, checks and trusts the configuration file."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from dragoman.adapter.errors import ConfigurationError, mask_secrets
+from dragoman.cli.io.terminal import console
+from dragoman.runtime.configuration import (
+    ConfigurationFile,
+    Origin,
+    build_settings,
+    find_configuration,
+    is_trusted,
+    read_configuration,
+)
+from dragoman.runtime.configuration import trust as trust_file
+
+app = typer.Typer(no_args_is_help=True, help="The configuration file dragoman.toml: show, check and trust it.")
+
+_PATH = Annotated[
+    Path | None, typer.Argument(help="The file; by default the one that the commands use in this folder.")
+]
+_HIDDEN = frozenset({"proxy"})
+"""Settings whose value may hold a password."""
+_ORIGINS = {
+    Origin.NAMED: "named by you",
+    Origin.PROJECT: "of this project",
+    Origin.USER: "in your configuration folder",
+}
+
+
+@app.command()
+def show(path: _PATH = None) -> None:
+    """Shows each setting and its line. Values that may hold secrets are masked."""
+    file, out = _find(path), console()
+    trusted = "trusted" if is_trusted(file) else f"not trusted: dragoman config trust {file.path}"
+    out.print(f"[bold]{escape(str(file.path))}[/] {escape(f'({_ORIGINS[file.origin]}, {trusted})')}", soft_wrap=True)
+    for place, value in _flatten((), file.tables):
+        shown = "***" if place[-1] in _HIDDEN else mask_secrets(repr(value))
+        out.print(
+            f"{escape('.'.join(map(str, place)))} = {escape(shown)} [dim]line {file.line_of(place)}[/]", soft_wrap=True
+        )
+
+
+@app.command()
+def check(path: _PATH = None) -> None:
+    """Checks the whole file, and lists every mistake with its line. The exit code is 2 if there is one."""
+    file = _find(path)
+    build_settings(file, trusted=True)
+    console().print(f"{escape(str(file.path))} has no mistakes", soft_wrap=True)
+    if not is_trusted(file):
+        build_settings(file, trusted=False)
+
+
+@app.command()
+def trust(path: Annotated[Path, typer.Argument(help="The file to trust, as it is now.")]) -> None:
+    """Lets a project's file set addresses, proxies, certificates and plugins, until it changes."""
+    file = read_configuration(path, Origin.PROJECT)
+    build_settings(file, trusted=True)
+    trust_file(file)
+    console().print(f"{escape(str(file.path))} is trusted until it changes", soft_wrap=True)
+
+
+def _find(path: Path | None) -> ConfigurationFile:
+    if path is not None:
+        return read_configuration(path)
+    found = find_configuration()
+    if found is None:
+        raise ConfigurationError(
+            "there is no configuration: write dragoman.toml in this folder or in your configuration folder, or name a "
+            "file in DRAGOMAN_CONFIG"
+        )
+    return read_configuration(*found)
+
+
+def _flatten(place: tuple[str | int, ...], value: Any) -> list[tuple[tuple[str | int, ...], Any]]:
+    """Return each value of nested tables with its place."""
+    if isinstance(value, dict):
+        return [each for name, inner in value.items() for each in _flatten((*place, name), inner)]
+    if isinstance(value, list) and any(isinstance(inner, dict) for inner in value):
+        return [each for index, inner in enumerate(value) for each in _flatten((*place, index), inner)]
+    return [(place, value)]

@@ -1,0 +1,194 @@
+"""Turns a configuration file into the settings of a client, and reports every mistake in it at once."""
+
+import ssl
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from functools import partial
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from dragoman.adapter import registry
+from dragoman.adapter.contract import AdapterOptions
+from dragoman.adapter.errors import ConfigurationError, DragomanError
+from dragoman.adapter.names import nearest_name
+from dragoman.limits import Budget, Limit, Limits
+from dragoman.routing import Router
+from dragoman.runtime.config import ClientSettings
+from dragoman.runtime.configuration.files import ConfigurationFile, find_configuration, read_configuration
+from dragoman.runtime.configuration.schema import TRUSTED_SETTINGS, Document, PluginTable, ProviderTable
+from dragoman.runtime.configuration.trust import is_trusted
+from dragoman.transport.settings import read_provider_settings
+
+PLUGINS = "dragoman.plugins"
+"""The entry-point group of plugins: a plugin, or a callable that takes the settings and returns one."""
+_OPTIONS = tuple(each.name for each in fields(AdapterOptions) if each.name not in ("context", "stream"))
+
+
+class ConfigurationFileError(ConfigurationError):
+    """A configuration file has mistakes. The message lists all of them, with their lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Mistake:
+    place: tuple[str | int, ...]
+    problem: str
+
+
+def load_configuration(path: Path | None = None) -> ClientSettings | None:
+    """Return the settings of the configuration file that applies; None if there is none. Raises as `build_settings`."""
+    if path is None:
+        found = find_configuration()
+        if found is None:
+            return None
+        file = read_configuration(*found)
+    else:
+        file = read_configuration(path)
+    return build_settings(file, trusted=is_trusted(file))
+
+
+def build_settings(file: ConfigurationFile, *, trusted: bool) -> ClientSettings:
+    """Return the settings of the client that the file describes.
+
+    ``trusted``: whether the settings that decide where keys go, and plugins, take effect. Raises
+    ConfigurationFileError with every mistake, and ConfigurationError if the file holds such settings and is not
+    trusted.
+    """
+    document, mistakes = _read_document(file)
+    settings: dict[str, Any] = {}
+    if document is not None:
+        if not trusted and (untrusted := _untrusted_places(document)):
+            raise ConfigurationError(
+                f"{file.path} sets {', '.join(untrusted)}, which decide where keys are sent and what runs: read the "
+                f"file, and then run: dragoman config trust {file.path}"
+            )
+        builders: dict[str, Callable[[Document, list[_Mistake]], Any]] = {
+            "options": _build_options,
+            "router": _build_router,
+            "providers": lambda read, found: _build_providers(read, found, file.path.parent),
+            "limits": _build_limits,
+            "budgets": _build_budgets,
+            "policy": _build_policy,
+        }
+        for name, build in builders.items():
+            if value := build(document, mistakes):
+                settings[name] = value
+        if document.store is not None:
+            settings["store"] = document.store
+    if mistakes:
+        listed = "\n  ".join(
+            f"{file.path}:{file.line_of(each.place)}: {'.'.join(map(str, each.place))}: {each.problem}"
+            for each in mistakes
+        )
+        raise ConfigurationFileError(f"the configuration has {len(mistakes)} mistakes:\n  {listed}")
+    built: ClientSettings = settings  # type: ignore[assignment]  # the names are those of ClientSettings
+    return built
+
+
+def _read_document(file: ConfigurationFile) -> tuple[Document | None, list[_Mistake]]:
+    try:
+        return Document.model_validate(dict(file.tables)), []
+    except ValidationError as error:
+        return None, [_Mistake(tuple(each["loc"]), _describe(each)) for each in error.errors(include_input=False)]
+
+
+def _describe(error: Any) -> str:
+    """Say what is wrong without repeating the value: it may be secret."""
+    if error["type"] != "extra_forbidden":
+        return str(error["msg"])
+    *table, name = error["loc"]
+    if name == "api_key":
+        return "a key does not belong in this file: set the provider's environment variable, or run dragoman keys set"
+    known = ProviderTable.model_fields if table[:1] == ["providers"] else Document.model_fields
+    return f"an unknown setting{nearest_name(str(name), known) if len(table) in (0, 2) else ''}"
+
+
+def _untrusted_places(document: Document) -> list[str]:
+    places = [
+        f"providers.{name}.{setting}"
+        for name, table in document.providers.items()
+        for setting in sorted(TRUSTED_SETTINGS)
+        if getattr(table, setting) is not None
+    ]
+    return places + (["plugins"] if document.plugins else [])
+
+
+def _collect(mistakes: list[_Mistake], place: Iterable[str | int], work: Callable[[], Any]) -> Any:
+    """Return the result of the work, or None and its mistake."""
+    try:
+        return work()
+    except (DragomanError, ValidationError, TypeError, ValueError, OSError) as error:
+        mistakes.append(_Mistake(tuple(place), str(error).replace("\n", " ")))
+        return None
+
+
+def _build_options(document: Document, mistakes: list[_Mistake]) -> Any:
+    unknown = [name for name in document.options if name not in _OPTIONS]
+    mistakes += [_Mistake(("options", name), f"an unknown option{nearest_name(name, _OPTIONS)}") for name in unknown]
+    if unknown or not document.options:
+        return None
+    return _collect(mistakes, ("options",), partial(AdapterOptions, **document.options))
+
+
+def _build_router(document: Document, mistakes: list[_Mistake]) -> Any:
+    if not (document.aliases or document.rules or document.default_model):
+        return None
+    return _collect(
+        mistakes,
+        ("aliases",) if document.aliases else ("rules",) if document.rules else ("default_model",),
+        lambda: Router(rules=document.rules, aliases=document.aliases, global_default=document.default_model),
+    )
+
+
+def _build_providers(document: Document, mistakes: list[_Mistake], folder: Path) -> dict[str, Any]:
+    built: dict[str, Any] = {}
+    for name, table in document.providers.items():
+        if not registry.is_provider(name):
+            hint = nearest_name(name, registry.providers())
+            mistakes.append(_Mistake(("providers", name), f"an unknown provider{hint}"))
+            continue
+        settings = {key: value for key, value in table.model_dump(exclude={"ca_file"}).items() if value is not None}
+        ca_file = table.ca_file
+        if ca_file is not None:
+            settings["verify"] = _collect(
+                mistakes,
+                ("providers", name, "ca_file"),
+                partial(ssl.create_default_context, cafile=folder / ca_file),
+            )
+        _collect(mistakes, ("providers", name), partial(read_provider_settings, name, settings))
+        built[name] = settings
+    return built
+
+
+def _build_limits(document: Document, mistakes: list[_Mistake]) -> Any:
+    limits = [
+        _collect(mistakes, ("limits", index), partial(Limit, **table.model_dump()))
+        for index, table in enumerate(document.limits)
+    ]
+    return Limits(limits) if limits and None not in limits else None
+
+
+def _build_budgets(document: Document, mistakes: list[_Mistake]) -> list[Any]:
+    return [
+        _collect(mistakes, ("budgets", index), partial(Budget, **table.model_dump()))
+        for index, table in enumerate(document.budgets)
+    ]
+
+
+def _build_policy(document: Document, mistakes: list[_Mistake]) -> Any:
+    plugins = [
+        _collect(mistakes, ("plugins", index), partial(_load_plugin, table))
+        for index, table in enumerate(document.plugins)
+    ]
+    return plugins if plugins and None not in plugins else None
+
+
+def _load_plugin(table: PluginTable) -> Any:
+    """Return a plugin. Raises ConfigurationError if none of that name is installed."""
+    known = {entry.name: entry for entry in entry_points(group=PLUGINS)}
+    if table.name not in known:
+        raise ConfigurationError(f"no plugin {table.name!r:.60} is installed{nearest_name(table.name, known)}")
+    found = known[table.name].load()
+    return found(**table.settings) if isinstance(found, type) or table.settings else found

@@ -1,0 +1,111 @@
+"""Finds and reads the configuration file."""
+
+import os
+import stat
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from platformdirs import user_config_path
+
+from dragoman.adapter.errors import ConfigurationError
+
+FILE_NAME = "dragoman.toml"
+VARIABLE = "DRAGOMAN_CONFIG"
+MAX_BYTES = 1024 * 1024
+"""Bytes. A larger file is no configuration."""
+
+
+class Origin(StrEnum):
+    """Where a configuration file comes from. Only a project's file has to be trusted first."""
+
+    NAMED = "named"
+    """The program or DRAGOMAN_CONFIG names it."""
+    PROJECT = "project"
+    """It is in the working folder or in one above."""
+    USER = "user"
+    """It is in the user's configuration folder."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ConfigurationFile:
+    """A configuration file as it is written. It has no repr: it may hold the address of a proxy with a password."""
+
+    path: Path
+    origin: Origin
+    content: bytes
+    tables: Mapping[str, Any]
+
+    def line_of(self, place: tuple[str | int, ...]) -> int:
+        """Return the line, from 1, of the key at that place, or of the nearest table above it."""
+        return _line_of(self.content.decode().splitlines(), place)
+
+
+def find_configuration(
+    folder: Path | None = None, *, environ: Mapping[str, str] = os.environ, user_folder: Path | None = None
+) -> tuple[Path, Origin] | None:
+    """Return the first of: the file that DRAGOMAN_CONFIG names, ``dragoman.toml`` in the folder (by default the working
+    folder) or in one above, and ``dragoman.toml`` in the user's configuration folder. None if there is none.
+    """
+    if named := environ.get(VARIABLE, "").strip():
+        return Path(named), Origin.NAMED
+    start = (folder or Path.cwd()).resolve()
+    for each in (start, *start.parents):
+        if (candidate := each / FILE_NAME).is_file():
+            return candidate, Origin.PROJECT
+    candidate = (user_folder or user_config_path("dragoman")) / FILE_NAME
+    return (candidate, Origin.USER) if candidate.is_file() else None
+
+
+def read_configuration(path: Path, origin: Origin = Origin.NAMED) -> ConfigurationFile:
+    """Read a configuration file. Raises ConfigurationError if it cannot be read, or is not TOML in UTF-8."""
+    try:
+        content = _read_regular_file(path)
+        tables = tomllib.loads(content.decode())
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path} is not in UTF-8: byte {error.start}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{path} is not valid TOML: {error}") from None
+    return ConfigurationFile(path, origin, content, tables)
+
+
+def _read_regular_file(path: Path) -> bytes:
+    """Return the content. A device or a pipe could be endless, and opening one could wait."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ConfigurationError(f"{path} is not a regular file")
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ConfigurationError(f"{path} is larger than {MAX_BYTES:,} bytes: it is no configuration")
+    return content
+
+
+def _line_of(lines: list[str], place: tuple[str | int, ...]) -> int:
+    """Find a key by its table's header and its name. TOML readers keep no positions."""
+    keys = [str(each) for each in place if isinstance(each, str)]
+    numbers = [each for each in place if isinstance(each, int)]
+    number, best, best_depth = numbers[0] if numbers else 0, 1, 0
+    table: list[str] = []
+    seen = -1
+    for index, line in enumerate(lines, 1):
+        text = line.strip()
+        if text.startswith("["):
+            header = text.strip("[]").split("]")[0]
+            table = [part.strip().strip("\"'") for part in header.split(".")]
+            if text.startswith("[[") and table == keys[:1]:
+                seen += 1
+            if keys[: len(table)] == table and (not numbers or seen in (-1, number)) and len(table) > best_depth:
+                best, best_depth = index, len(table)
+        elif "=" in text and not text.startswith("#"):
+            name = [part.strip().strip("\"'") for part in text.partition("=")[0].split(".")]
+            full = [*table, *name]
+            in_element = not numbers or seen in (-1, number)
+            if in_element and keys[: len(full)] == full and len(full) > best_depth:
+                best, best_depth = index, len(full)
+    return best
