@@ -12,7 +12,6 @@ from dragoman import AdapterOptions, Budget, Client, Limits, Router
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.policy import Pipeline, hook
 from dragoman.runtime.configuration import (
-    ConfigurationFileError,
     Origin,
     build,
     build_settings,
@@ -62,7 +61,7 @@ def settings(text: str, folder: Path, *, trusted: bool = True) -> Any:
 
 def mistakes(text: str, folder: Path) -> list[str]:
     """What is wrong with a file, as ``line: place: problem``."""
-    with pytest.raises(ConfigurationFileError) as found:
+    with pytest.raises(ConfigurationError) as found:
         settings(text, folder)
     return [line.strip().partition("dragoman.toml:")[2] for line in str(found.value).splitlines()[1:]]
 

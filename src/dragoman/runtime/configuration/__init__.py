@@ -1,12 +1,11 @@
 """The configuration file `dragoman.toml`: found, read, checked as a whole, and turned into the settings of a client."""
 
-from dragoman.runtime.configuration.build import ConfigurationFileError, build_settings, load_configuration
+from dragoman.runtime.configuration.build import build_settings, load_configuration
 from dragoman.runtime.configuration.files import ConfigurationFile, Origin, find_configuration, read_configuration
 from dragoman.runtime.configuration.trust import is_trusted, trust
 
 __all__ = [
     "ConfigurationFile",
-    "ConfigurationFileError",
     "Origin",
     "build_settings",
     "find_configuration",

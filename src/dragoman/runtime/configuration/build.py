@@ -27,10 +27,6 @@ PLUGINS = "dragoman.plugins"
 _OPTIONS = tuple(each.name for each in fields(AdapterOptions) if each.name not in ("context", "stream"))
 
 
-class ConfigurationFileError(ConfigurationError):
-    """A configuration file has mistakes. The message lists all of them, with their lines."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Mistake:
     place: tuple[str | int, ...]
@@ -52,9 +48,8 @@ def load_configuration(path: Path | None = None) -> ClientSettings | None:
 def build_settings(file: ConfigurationFile, *, trusted: bool) -> ClientSettings:
     """Return the settings of the client that the file describes.
 
-    ``trusted``: whether the settings that decide where keys go, and plugins, take effect. Raises
-    ConfigurationFileError with every mistake, and ConfigurationError if the file holds such settings and is not
-    trusted.
+    ``trusted``: whether the settings that decide where keys go, and plugins, take effect. Raises ConfigurationError
+    with every mistake, and also if the file holds such settings and is not trusted.
     """
     document, mistakes = _read_document(file)
     settings: dict[str, Any] = {}
@@ -82,7 +77,7 @@ def build_settings(file: ConfigurationFile, *, trusted: bool) -> ClientSettings:
             f"{file.path}:{file.line_of(each.place)}: {'.'.join(map(str, each.place))}: {each.problem}"
             for each in mistakes
         )
-        raise ConfigurationFileError(f"the configuration has {len(mistakes)} mistakes:\n  {listed}")
+        raise ConfigurationError(f"the configuration has {len(mistakes)} mistakes:\n  {listed}")
     built: ClientSettings = settings  # type: ignore[assignment]  # the names are those of ClientSettings
     return built
 
