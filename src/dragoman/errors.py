@@ -14,6 +14,7 @@ DragomanError
 ├── NoModelError                    no candidate can answer the turn; it did not start
 ├── RequestError                    an argument that a request cannot contain
 │   └── FetchError                  media at a URL was not fetched
+├── UnsupportedReplyError           the adapter writes no replies for clients
 ├── EventError                      an object that is not an event of the catalogue
 │   └── EventOverflowError          a handler was too slow and missed an event
 ├── BatchPendingError               the answers of a batch were requested before it ended
@@ -107,6 +108,7 @@ if TYPE_CHECKING:
         UnclassifiedError,
         UnknownProviderError,
         UnpricedModelError,
+        UnsupportedReplyError,
     )
     from dragoman.canonical.message_view.parts import UnknownPartError
     from dragoman.formats.errors import FormatError, MessageBodyError, NotFetchedError
@@ -188,6 +190,7 @@ __all__ = [
     "UnknownProviderError",
     "UnpricedModelError",
     "UnreadableError",
+    "UnsupportedReplyError",
 ]
 
 _EXPORTS = {
@@ -228,6 +231,7 @@ _EXPORTS = {
         "UnclassifiedError",
         "UnknownProviderError",
         "UnpricedModelError",
+        "UnsupportedReplyError",
     ),
     "canonical.message_view.parts": ("UnknownPartError",),
     "formats.errors": (

@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
-from dragoman.adapter.errors import ProviderError
+from dragoman.adapter.errors import DragomanError, ProviderError
 from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
+from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.anthropic import decode, encode, errors
@@ -18,6 +19,8 @@ from dragoman_adapters.anthropic.options import decode_options
 from dragoman_adapters.anthropic.stream import AnthropicStreamDecoder
 
 if TYPE_CHECKING:
+    from dragoman.adapter.answers.reply_writer import ReplyWriter
+    from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
     from dragoman.adapter.batch_api import BatchApi
 
 
@@ -66,3 +69,19 @@ class AnthropicAdapter(WireAdapter):
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
         return AnthropicStreamDecoder(self.provider, context)
+
+    def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
+        from dragoman_adapters.anthropic.encode_reply import encode_reply  # imported late: only servers write replies
+
+        return encode_reply(message, writer)
+
+    def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
+        from dragoman_adapters.anthropic.encode_reply import encode_error  # imported late: only servers write replies
+
+        return encode_error(error, context, self.provider)
+
+    def reply_encoder(self, context: RequestContext) -> "ReplyStreamEncoder":
+        from dragoman.adapter.answers.reply_writer import ReplyWriter  # imported late: only servers write replies
+        from dragoman_adapters.anthropic.encode_stream import MessagesStreamEncoder
+
+        return MessagesStreamEncoder(ReplyWriter.for_stream(self.provider, self.model, context))

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
-from dragoman.adapter.errors import ProviderError, RequestError
+from dragoman.adapter.errors import DragomanError, ProviderError, RequestError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
@@ -19,6 +19,10 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.google import decode, decode_messages, encode, errors
 from dragoman_adapters.google.options import MERGED_FIELDS, decode_options
 from dragoman_adapters.google.stream import GoogleStreamDecoder
+
+if TYPE_CHECKING:
+    from dragoman.adapter.answers.reply_writer import ReplyWriter
+    from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
 """A legal model name. It adds no slash, dot segment, query, fragment or escape to a path."""
@@ -110,6 +114,24 @@ class GoogleAdapter(WireAdapter):
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
         return GoogleStreamDecoder(self.provider, context, self.capabilities.wire)
+
+    def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
+        from dragoman_adapters.google.encode_reply import encode_reply  # imported late: only servers write replies
+
+        return encode_reply(message, writer)
+
+    def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
+        from dragoman_adapters.google.encode_reply import encode_error  # imported late: only servers write replies
+
+        return encode_error(error, self.provider)
+
+    def reply_encoder(self, context: RequestContext) -> "ReplyStreamEncoder":
+        from dragoman.adapter.answers.reply_writer import ReplyWriter  # imported late: only servers write replies
+        from dragoman_adapters.google.encode_stream import GenerateContentStreamEncoder, JsonArrayStreamEncoder
+
+        as_events = context.client_query.get("alt", "sse") == "sse"
+        encoder = GenerateContentStreamEncoder if as_events else JsonArrayStreamEncoder
+        return encoder(ReplyWriter.for_stream(self.provider, self.model, context))
 
 
 class VertexAdapter(GoogleAdapter):

@@ -1,10 +1,10 @@
 """The adapter for Ollama's /api/chat."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
-from dragoman.adapter.errors import ProviderError
+from dragoman.adapter.errors import DragomanError, ProviderError
 from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
@@ -17,6 +17,10 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.ollama import decode, encode, errors
 from dragoman_adapters.ollama.options import decode_options
 from dragoman_adapters.ollama.stream import OllamaStreamDecoder
+
+if TYPE_CHECKING:
+    from dragoman.adapter.answers.reply_writer import ReplyWriter
+    from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
 
 
 class OllamaAdapter(WireAdapter):
@@ -55,3 +59,19 @@ class OllamaAdapter(WireAdapter):
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
         return OllamaStreamDecoder(self.provider, context)
+
+    def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
+        from dragoman_adapters.ollama.encode_reply import encode_reply  # imported late: only servers write replies
+
+        return encode_reply(message, writer)
+
+    def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
+        from dragoman_adapters.ollama.encode_reply import encode_error  # imported late: only servers write replies
+
+        return encode_error(error, self.provider)
+
+    def reply_encoder(self, context: RequestContext) -> "ReplyStreamEncoder":
+        from dragoman.adapter.answers.reply_writer import ReplyWriter  # imported late: only servers write replies
+        from dragoman_adapters.ollama.encode_stream import OllamaStreamEncoder
+
+        return OllamaStreamEncoder(ReplyWriter.for_stream(self.provider, self.model, context))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
-from dragoman.adapter.errors import ProviderError
+from dragoman.adapter.errors import DragomanError, ProviderError
 from dragoman.adapter.facts.capabilities import EMULATED, NATIVE, AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
@@ -20,6 +20,8 @@ from dragoman_adapters.openai_chat.options import decode_options
 from dragoman_adapters.openai_chat.stream import ChatStreamDecoder
 
 if TYPE_CHECKING:
+    from dragoman.adapter.answers.reply_writer import ReplyWriter
+    from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
     from dragoman.adapter.batch_api import BatchApi
 
 
@@ -83,3 +85,21 @@ class ChatAdapter(WireAdapter):
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
         return ChatStreamDecoder(self.provider, context, self.dialect)
+
+    def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
+        from dragoman_adapters.openai_chat.encode_reply import encode_reply  # imported late: only servers write replies
+
+        return encode_reply(message, writer, self.dialect)
+
+    def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
+        from dragoman_adapters.openai_platform.encode_errors import (
+            encode_error,
+        )  # imported late: only servers write replies
+
+        return encode_error(error, context, self.provider)
+
+    def reply_encoder(self, context: RequestContext) -> "ReplyStreamEncoder":
+        from dragoman.adapter.answers.reply_writer import ReplyWriter  # imported late: only servers write replies
+        from dragoman_adapters.openai_chat.encode_stream import ChatStreamEncoder
+
+        return ChatStreamEncoder(ReplyWriter.for_stream(self.provider, self.model, context), self.dialect)

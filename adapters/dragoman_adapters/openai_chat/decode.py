@@ -173,7 +173,7 @@ def decode_history(native: dict[str, Any], reader: HistoryReader, dialect: Diale
     call_without_id: str | None = None
     for item in native["messages"]:
         if item["role"] in ("tool", "function"):
-            answered = reader.result_id(item["tool_call_id"]) if "tool_call_id" in item else None
+            answered = reader.result_id(item["tool_call_id"]) if item.get("tool_call_id") else None
             _add_tool_result(reader, item, answered or call_without_id or reader.result_id(None), dialect)
             continue
         pieces = decode_blocks.split_message(item, dialect)

@@ -5,11 +5,11 @@ native items and details go back unchanged; a new conversation uses the first of
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
-from dragoman.adapter.errors import MalformedReplyError, ProviderError
+from dragoman.adapter.errors import DragomanError, MalformedReplyError, ProviderError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities
 from dragoman.adapter.replies.framing import Frame, SseDecoder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
@@ -21,6 +21,9 @@ from dragoman.canonical.message import Message, MessageStatus
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from dragoman_adapters.openai_responses.adapter import ResponsesAdapter
+
+if TYPE_CHECKING:
+    from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
 
 Api = Literal["chat", "responses"]
 
@@ -64,10 +67,21 @@ class DualApiAdapter(Adapter):
         native = parse_request(body)
         api: Api = "chat" if "messages" in native else "responses"
         messages, tools, options = self._adapters[api].from_wire_request(native, context)
+        context.client_fields = {**(context.client_fields or {}), _API_NOTE: api}
         return [_with_api_note(message, api) for message in messages], tools, options
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
         return self._adapters[self._first].error(status, body, headers)
+
+    def to_wire_response(self, reply: Message | DragomanError, context: RequestContext) -> WireResponse:
+        return self._client_adapter(context).to_wire_response(reply, context)
+
+    def reply_encoder(self, context: RequestContext) -> "ReplyStreamEncoder":
+        return self._client_adapter(context).reply_encoder(context)
+
+    def _client_adapter(self, context: RequestContext) -> Adapter:
+        """Return the adapter of the API that the client's request was in; the first one if none was read."""
+        return self._adapters[(context.client_fields or {}).get(_API_NOTE, self._first)]
 
     def _choose_api(self, messages: Sequence[Message], options: AdapterOptions) -> Api:
         """Return the API of the earliest message, so that it stays the same as the history grows."""

@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 from typing import Any, Protocol, Self
 
 from dragoman.adapter.errors import UnknownProviderError
+from dragoman.adapter.losses import Loss
 from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
 from dragoman.adapter.requests.answer_tool import AnswerTool
 from dragoman.adapter.requests.encode_cache import EncodeCache
@@ -24,6 +25,26 @@ class Prices(Protocol):
     def price(self, model_id: str, usage: TokenUsage, at: datetime) -> Usage:
         """Return the usage with its cost; ``cost_usd`` is None if the table has no price."""
         ...
+
+
+class StateSealer(Protocol):
+    """Encrypts state of a provider for its way through a client. The binding is authenticated, and not part of the
+    result."""
+
+    def seal(self, state: bytes, binding: bytes) -> bytes: ...
+
+    def open(self, sealed: bytes, binding: bytes) -> bytes:
+        """Return the state. Raises ValueError, with the reason, if it was not sealed by this program for that
+        binding."""
+        ...
+
+
+class StateStore(Protocol):
+    """Keeps state of a provider by the id of a tool call."""
+
+    def put(self, key: str, state: bytes) -> None: ...
+
+    def get(self, key: str) -> bytes | None: ...
 
 
 @cache
@@ -61,6 +82,21 @@ class RequestContext:
     routing: RoutingDecisionRecord | None = None
     user_id: str | None = None
     team_id: str | None = None
+    client_fields: Mapping[str, Any] | None = None
+    """The fields of a client's request that are not its history; set by `Adapter.from_wire_request`."""
+    client_query: Mapping[str, str] = field(default_factory=dict)
+    """The query of a client's request, such as ``alt`` of a stream of generateContent; set by the caller."""
+    estimated_input_tokens: int | None = None
+    """The input tokens to announce to a client whose wire asks for them before the provider counted them."""
+    state_sealer: StateSealer | None = None
+    """Seals what only the provider can read for its way through a client, and opens it again; see `StateKeys`."""
+    state_store: StateStore | None = None
+    """Keeps what only the provider can read by tool call, for wires without a field for it; see `StateMemory`."""
+    history_digest: bytes = b""
+    """The digest of the conversation before the reply, to which sealed state is bound; set by
+    `Adapter.from_wire_request`."""
+    losses: list[Loss] = field(default_factory=list)
+    """What was lost in reading a client's request and in writing its reply, in order."""
     frame_cap: int = DEFAULT_FRAME_CAP
     body_cap: int = DEFAULT_BODY_CAP
 

@@ -5,13 +5,13 @@ and prices come from the `RequestContext`. `WireAdapter` is the template that mo
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.context import Prices, RequestContext, bundled_prices
-from dragoman.adapter.errors import ProviderError
+from dragoman.adapter.errors import DragomanError, ProviderError, RequestError, UnsupportedReplyError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.facts.token_estimate import estimate_tokens
 from dragoman.adapter.options import AdapterOptions, NamedTool, ToolChoice
@@ -25,10 +25,12 @@ from dragoman.adapter.requests.request_reader import HistoryReader, parse_reques
 from dragoman.adapter.wire import WireChunk, WireRequest, WireResponse
 from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.ids import ModelId
-from dragoman.canonical.message import Message
+from dragoman.canonical.message import Message, MessageStatus, Role
 from dragoman.canonical.tools import ToolDefinition
 
 if TYPE_CHECKING:
+    from dragoman.adapter.answers.reply_writer import ReplyWriter
+    from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
     from dragoman.adapter.batch_api import BatchApi
 
 __all__ = [
@@ -168,6 +170,40 @@ class Adapter(ABC):
         """The sync twin of `stream_response`."""
         return decode_stream(chunks, self.reply_decoder(context))
 
+    def to_wire_response(self, reply: Message | DragomanError, context: RequestContext) -> WireResponse:
+        """Write a reply, or an error, as the provider would have answered a client (docs/reference/answers.md).
+
+        ``context`` is the one that the client's request was read with, and the provider behind was asked with; its
+        ``model`` is the model behind. The reply may come from any provider: what the wire cannot say is in ``losses``.
+
+        Raises UnsupportedReplyError if the adapter writes no replies, and RequestError if the message is not a complete
+        one of the assistant.
+        """
+        raise UnsupportedReplyError(self.provider)
+
+    def reply_encoder(self, context: RequestContext) -> "ReplyStreamEncoder":
+        """Return a new encoder for one streamed reply to a client. Raises UnsupportedReplyError if there is none."""
+        raise UnsupportedReplyError(self.provider)
+
+    def encode_stream(self, events: AsyncIterable[StreamEvent], context: RequestContext) -> AsyncIterator[bytes]:
+        """Write the events of a reply, of any provider, as the stream of this wire.
+
+        The bytes end with the wire's own end, or with its error if the reply is not complete. Some clients take any
+        orderly end for success, so a server should break the connection off after an error. Losses are in
+        ``context.losses``. Raises UnsupportedReplyError if the adapter writes no replies.
+        """
+        from dragoman.adapter.answers.stream_encoder import (
+            encode_events_async,
+        )  # imported late: only servers write replies
+
+        return encode_events_async(events, self.reply_encoder(context))
+
+    def iter_encoded(self, events: Iterable[StreamEvent], context: RequestContext) -> Iterator[bytes]:
+        """The sync twin of `encode_stream`."""
+        from dragoman.adapter.answers.stream_encoder import encode_events  # imported late: only servers write replies
+
+        return encode_events(events, self.reply_encoder(context))
+
 
 class WireAdapter(Adapter):
     """The template of an adapter whose requests and replies are JSON. Most adapters subclass it.
@@ -205,6 +241,14 @@ class WireAdapter(Adapter):
     @abstractmethod
     def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         """Return the error of an error body; ``native`` is empty if the body is not a JSON object."""
+
+    def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
+        """Encode a whole reply for a client."""
+        raise UnsupportedReplyError(self.provider)
+
+    def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
+        """Encode an error for a client."""
+        raise UnsupportedReplyError(self.provider)
 
     @property
     def capabilities(self) -> AdapterCapabilities:
@@ -250,7 +294,31 @@ class WireAdapter(Adapter):
         with wrap_malformed(self.provider, request=True):
             reader = HistoryReader(self.provider, self.model, context)
             tools, options = self.decode_request(native, reader)
+            context.client_fields = {key: value for key, value in native.items() if key != self.history_field}
+            if context.state_sealer is not None or context.state_store is not None:
+                from dragoman.adapter.answers.state_reader import (
+                    restore_state,
+                )  # imported late: only servers have state
+
+                return restore_state(reader.messages, self.provider, context), tools, options
             return reader.messages, tools, options
+
+    def to_wire_response(self, reply: Message | DragomanError, context: RequestContext) -> WireResponse:
+        if isinstance(reply, DragomanError):
+            return self.encode_error(reply, context)
+        if reply.role is not Role.ASSISTANT or reply.metadata.status is not MessageStatus.COMPLETE:
+            raise RequestError(
+                f"a message of the role {reply.role} with the status {reply.metadata.status} is no reply to a client:"
+                " it takes a complete one of the assistant, or an error"
+            )
+        # Imported late: only servers write replies.
+        from dragoman.adapter.answers.reply_writer import FAILED, ReplyWriter, failed_reply
+
+        writer = ReplyWriter.for_message(self.provider, self.model, context, reply)
+        if reply.stop_reason in FAILED and not writer.is_own:
+            return self.encode_error(failed_reply(reply), context)
+        body = wirejson.dumps(self.encode_reply(reply, writer))
+        return WireResponse(200, body, {"content-type": "application/json"}, losses=writer.finish())
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
         return self.decode_error(parse_error_body(body), ErrorContext(self.provider, self.model, status, headers, body))

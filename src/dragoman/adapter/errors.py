@@ -14,6 +14,7 @@ DragomanError
 │   └── CompactionError         a summary cannot make the history fit
 ├── NoModelError                no candidate can answer the turn; it did not start
 ├── RequestError                an argument that a request cannot contain
+├── UnsupportedReplyError       the adapter writes no replies for clients
 ├── EventError                  an object that is not an event of the catalogue
 │   └── EventOverflowError      a handler was too slow and missed an event
 ├── BatchPendingError           the answers of a batch were requested before it ended
@@ -156,6 +157,17 @@ def _because(against: Iterable[tuple[str, str]]) -> str:
 
 class RequestError(DragomanError):
     pass
+
+
+class UnsupportedReplyError(DragomanError):
+    """The adapter reads replies of its provider, and writes none for clients."""
+
+    def __init__(self, provider: str) -> None:
+        self.provider = provider
+        super().__init__(
+            f"the adapter {provider} writes no replies for clients: Chat Completions (openai-chat and its dialects),"
+            " Responses (openai), Messages (anthropic), generateContent (google) and Ollama's chat (ollama) have them"
+        )
 
 
 class BatchPendingError(DragomanError):

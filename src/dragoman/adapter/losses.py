@@ -35,6 +35,10 @@ class LossKind(StrEnum):
     PREFILL = "prefill"
     TOOLS = "tools"
     OPTION = "option"
+    STATE = "state"
+    """What only its provider can read, such as a signature, could not travel with a reply, or came back unreadable."""
+    STOP_REASON = "stop_reason"
+    USAGE = "usage"
 
 
 @dataclass(frozen=True, slots=True)

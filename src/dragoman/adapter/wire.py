@@ -49,12 +49,16 @@ class WireRequest:
 
 @dataclass(frozen=True, slots=True)
 class WireResponse:
-    """A whole reply. Header names are case-insensitive. ``attempts``: the number of tries, if known."""
+    """A whole reply. Header names are case-insensitive. ``attempts``: the number of tries, if known.
+
+    ``losses`` is what a message lost when `Adapter.to_wire_response` wrote it; empty for a reply of a provider.
+    """
 
     status: int
     body: bytes = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict)
     attempts: tuple[Any, ...] = field(default=(), compare=False)
+    losses: tuple[Loss, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "headers", Headers(self.headers))

@@ -26,6 +26,8 @@ JOBS = {
     "errors": ("decode_error",),
 }
 """What each module of a wire has, by its name."""
+CLIENT_WIRES = {"anthropic", "google", "ollama", "openai_chat", "openai_responses"}
+"""The folders of the wires that clients speak."""
 MOST_NAMES = 4
 """Providers that a literal of the library may name, as an example or because their own client is supported."""
 
@@ -68,6 +70,15 @@ def test_the_same_job_has_the_same_name(provider: str) -> None:
         for module, names in JOBS.items():
             loaded = importlib.import_module(f"{package}.{module}")
             assert [name for name in names if not hasattr(loaded, name)] == [], f"{package}.{module}"
+
+
+def test_the_wires_of_clients_have_the_same_files() -> None:
+    """And the same job has the same name in each."""
+    assert {path.parent.name for path in FOLDERS.glob("*/encode_reply.py")} == CLIENT_WIRES
+    assert {path.parent.name for path in FOLDERS.glob("*/encode_stream.py")} == CLIENT_WIRES
+    for folder in sorted(CLIENT_WIRES):
+        module = importlib.import_module(f"dragoman_adapters.{folder}.encode_reply")
+        assert [name for name in ("encode_reply", "encode_usage") if not hasattr(module, name)] == [], folder
 
 
 def test_every_folder_with_an_adapter_has_an_entry_point() -> None:

@@ -23,7 +23,7 @@ class HistoryReader:
 
     def call_id(self, native: str | None) -> str:
         """Return the canonical id of a call in an assistant's message."""
-        canonical = self.context.tool_ids.receive(self.provider, native)
+        canonical = self.context.tool_ids.receive_history(self.provider, native)
         if native:
             self._calls[canonical] = native
         return canonical
@@ -32,7 +32,7 @@ class HistoryReader:
         """Return the canonical id of the call that a result refers to: the latest of that id, or a new one for an
         orphan."""
         found = self.context.tool_ids.find(self.provider, native) if native else None
-        return found or self.context.tool_ids.receive(self.provider, native)
+        return found or self.context.tool_ids.receive_history(self.provider, native)
 
     def add(
         self,

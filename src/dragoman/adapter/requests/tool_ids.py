@@ -39,6 +39,15 @@ class ToolIdMap:
         self.remember(canonical, provider, native or "")
         return canonical
 
+    def receive_history(self, provider: str, native: str | None) -> str:
+        """Return a canonical id for a call in a request that is read. `ClientToolIds` derives it from the native id."""
+        return self.receive(provider, native)
+
+    def reissue(self, canonical: str, provider: str, native: str) -> None:
+        """Set the issuer of a call that was read from another provider's wire, and the issuer's own id."""
+        self._issued[canonical] = (provider, native)
+        self._latest[provider, native] = canonical
+
     def remember(self, canonical: str, provider: str, native: str) -> None:
         """Store the issuer of a call and its id. The first entry of a canonical id counts; an empty id counts as
         none."""

@@ -1,0 +1,280 @@
+"""Encodes whole replies and errors for clients of the Messages API (docs/reference/answers.md)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.answers.error_writer import (
+    ErrorRow,
+    ErrorTable,
+    error_headers,
+    error_message,
+    error_status,
+    find_row,
+    overflow_counts,
+)
+from dragoman.adapter.answers.reply_writer import ReplyWriter, is_runnable
+from dragoman.adapter.context import RequestContext
+from dragoman.adapter.errors import (
+    AuthenticationError,
+    BillingError,
+    BudgetExceededError,
+    ContentFilterError,
+    ContextOverflowError,
+    DragomanError,
+    InvalidRequestError,
+    NetworkError,
+    NoModelError,
+    NotFoundError,
+    OverloadedError,
+    PermissionDeniedError,
+    ProviderError,
+    RateLimitError,
+    RequestCancelledError,
+    RequestError,
+    RequestTimeoutError,
+)
+from dragoman.adapter.losses import LossKind
+from dragoman.adapter.wire import WireResponse
+from dragoman.adapter.wire_diff import apply_diff
+from dragoman.canonical.blocks import (
+    Citation,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    ProviderBlock,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolUseBlock,
+)
+from dragoman.canonical.message import Message, StopReason
+from dragoman.canonical.usage import TokenUsage
+from dragoman_adapters.anthropic import encode
+
+MESSAGE_PREFIX, TOOL_PREFIX = "msg_", "toolu_"
+
+STOP_WORDS = {
+    StopReason.END_TURN: "end_turn",
+    StopReason.MAX_TOKENS: "max_tokens",
+    StopReason.STOP_SEQUENCE: "stop_sequence",
+    StopReason.TOOL_USE: "tool_use",
+    StopReason.PAUSE: "pause_turn",
+    StopReason.REFUSAL: "refusal",
+    StopReason.CONTEXT_OVERFLOW: "model_context_window_exceeded",
+}
+
+NATIVE_BLOCKS = (
+    TextBlock, ThinkingBlock, RedactedThinkingBlock, ToolUseBlock, ImageBlock, DocumentBlock, ProviderBlock,
+)  # fmt: skip
+"""The blocks that the provider's own replies hold."""
+
+TOLD_BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use")
+"""The types of blocks that a client gets from other providers."""
+
+ERRORS: ErrorTable = {
+    DragomanError: ErrorRow(500, "api_error"),
+    ProviderError: ErrorRow(500, "api_error"),
+    RequestError: ErrorRow(400, "invalid_request_error"),
+    InvalidRequestError: ErrorRow(400, "invalid_request_error"),
+    ContentFilterError: ErrorRow(400, "invalid_request_error"),
+    ContextOverflowError: ErrorRow(400, "invalid_request_error"),
+    AuthenticationError: ErrorRow(401, "authentication_error"),
+    BillingError: ErrorRow(402, "billing_error"),
+    BudgetExceededError: ErrorRow(402, "billing_error"),
+    PermissionDeniedError: ErrorRow(403, "permission_error"),
+    NotFoundError: ErrorRow(404, "not_found_error"),
+    NoModelError: ErrorRow(404, "not_found_error"),
+    RateLimitError: ErrorRow(429, "rate_limit_error"),
+    RequestCancelledError: ErrorRow(499, "api_error"),
+    NetworkError: ErrorRow(502, "api_error"),
+    RequestTimeoutError: ErrorRow(504, "timeout_error"),
+    OverloadedError: ErrorRow(529, "overloaded_error"),
+}
+
+_OVERFLOW = "prompt is too long"
+"""Clients compact the conversation when an error begins with these words, followed by both counts."""
+
+
+def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
+    """Encode a whole reply."""
+    raw = writer.own_raw(message)
+    content = encode_blocks(message, writer, raw)
+    has_calls = any(each["type"] == "tool_use" for each in content)
+    fields = {key: value for key, value in raw.items() if key not in _NOTES}
+    if not writer.is_own:
+        writer.record_usage_losses(message.usage, *UNCOUNTED)
+    return {
+        "id": raw.get("id") or writer.new_id(MESSAGE_PREFIX),
+        "type": "message",
+        "role": "assistant",
+        "model": writer.served_model(message),
+        "content": content,
+        "stop_reason": stop_word(writer.stop_reason(message, has_calls=has_calls), raw),
+        "stop_sequence": None,
+        "usage": encode_usage(message.usage, is_own=writer.is_own),
+        **{key: value for key, value in fields.items() if key != "id"},
+    }
+
+
+_NOTES = ("by", "blocks", "tool_ids", "sealed_prefix", "stop_reason", "list", "joined")
+"""The notes of an own reply that are no fields of it."""
+
+
+def encode_blocks(message: Message, writer: ReplyWriter, raw: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Encode the content: own blocks as they came, others as far as the wire has them."""
+    notes = raw.get("blocks", {})
+    content: list[dict[str, Any]] = []
+    for index, block in enumerate(message.content):
+        if writer.is_native(block) and isinstance(block, NATIVE_BLOCKS):
+            encoded = encode.encode_block(block, lambda canonical: writer.tool_id(TOOL_PREFIX, canonical, message))
+            content.append(apply_diff(encoded, notes.get(str(index))))
+        elif (foreign := _encode_foreign(block, index, message, writer)) is not None:
+            content.append(foreign)
+    if not writer.is_own and (envelope := writer.state.seal_rest(message, TOLD_BLOCKS)) is not None:
+        content.append({"type": "redacted_thinking", "data": envelope})
+    return content
+
+
+def _encode_foreign(block: ContentBlock, index: int, message: Message, writer: ReplyWriter) -> dict[str, Any] | None:
+    match block:
+        case TextBlock():
+            if not block.text:
+                return None
+            encoded: dict[str, Any] = {"type": "text", "text": block.text}
+            if block.citations:
+                encoded["citations"] = encode_citations(block.citations, index, writer)
+            return encoded
+        case ThinkingBlock():
+            return encode_thinking(block.text, block.signature, index, writer)
+        case RedactedThinkingBlock():
+            return encode_redacted(block, index, writer)
+        case ToolUseBlock() if is_runnable(block):
+            tool_id = writer.tool_id(TOOL_PREFIX, block.id, message)
+            return {"type": "tool_use", "id": tool_id, "name": block.name, "input": block.input}
+        case ToolUseBlock():
+            writer.record_block_loss(index, block, "arguments that are no JSON object: the call is left out")
+            return None
+        case _:
+            record_unsaid(block, index, writer)
+            return None
+
+
+def encode_thinking(text: str, signature: str | None, index: int, writer: ReplyWriter) -> dict[str, Any] | None:
+    """Encode thinking. Clients return only signed thinking, so the envelope stands in the signature's place."""
+    sealed = signature if writer.is_own else writer.state.seal_thinking(index, text, signature)
+    if not text and not sealed:
+        return None
+    return {"type": "thinking", "thinking": text, "signature": sealed or ""}
+
+
+def encode_redacted(block: RedactedThinkingBlock, index: int, writer: ReplyWriter) -> dict[str, Any] | None:
+    """Encode thinking that only its provider reads; None if it cannot be sealed."""
+    data = writer.state.seal_redacted(index, block.data)
+    return None if data is None else {"type": "redacted_thinking", "data": data}
+
+
+def record_unsaid(block: ContentBlock, index: int, writer: ReplyWriter) -> None:
+    """Record that the client does not get a block. A sealed native block comes back to its provider."""
+    if isinstance(block, ProviderBlock):
+        reason = f"a native block of {block.provider}, {block.kind}: the client does not get it"
+    else:
+        reason = f"an assistant's message on this wire holds no {block.type}: left out"
+    writer.record_block_loss(index, block, reason)
+
+
+def encode_citations(citations: tuple[Citation, ...], index: int, writer: ReplyWriter) -> list[dict[str, Any]]:
+    """Encode sources with an address as results of a web search; the wire has no other kind for foreign sources."""
+    encoded = [
+        {
+            "type": "web_search_result_location",
+            "url": source.url,
+            "title": source.title,
+            "cited_text": source.cited_text or "",
+            "encrypted_index": "",
+        }
+        for source in citations
+        if source.url
+    ]
+    if len(encoded) < len(citations):
+        reason = "sources without an address: left out"
+        writer.record_loss(LossKind.CITATIONS, reason, index=index, block="text")
+    return encoded
+
+
+def stop_word(stop_reason: StopReason, raw: Mapping[str, Any]) -> str:
+    """Return the stop reason, in the provider's own word if the reply has one."""
+    return raw.get("stop_reason") or STOP_WORDS.get(stop_reason, "end_turn")
+
+
+UNCOUNTED = (
+    "audio_input_tokens", "audio_output_tokens", "image_input_tokens", "image_output_tokens", "server_tools",
+)  # fmt: skip
+"""The counts that the wire has no field for."""
+
+
+def encode_usage(usage: TokenUsage | None, *, is_own: bool) -> dict[str, Any]:
+    """Encode the counts: cached tokens are outside of input_tokens. The fields are required, so unknown counts are 0.
+
+    Counts of this wire's provider are as they came.
+    """
+    if usage is None:
+        return {**_NO_USAGE}
+    if is_own and usage.raw is not None and usage.raw.keys() >= {"input_tokens", "output_tokens"}:
+        searches = usage.raw.get("server_tool_use")  # of older API versions, it lacks counts that clients require
+        return {**usage.raw, **({"server_tool_use": {**_NO_SEARCHES, **searches}} if searches else {})}
+    one_hour = usage.cache_creation_1h_input_tokens or 0
+    encoded: dict[str, Any] = {
+        "input_tokens": usage.input_tokens,
+        "cache_creation_input_tokens": usage.cache_creation_input_tokens,
+        "cache_read_input_tokens": usage.cached_input_tokens,
+        "cache_creation": {
+            "ephemeral_5m_input_tokens": max(0, usage.cache_creation_input_tokens - one_hour),
+            "ephemeral_1h_input_tokens": one_hour,
+        },
+        "output_tokens": usage.output_tokens,
+        "service_tier": "standard",
+    }
+    if usage.reasoning_tokens is not None:
+        encoded["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
+    return encoded
+
+
+_NO_SEARCHES = {"web_search_requests": 0, "web_fetch_requests": 0}
+
+_NO_USAGE: dict[str, Any] = {
+    "input_tokens": 0,
+    "cache_creation_input_tokens": 0,
+    "cache_read_input_tokens": 0,
+    "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
+    "output_tokens": 0,
+    "service_tier": "standard",
+}
+
+
+def encode_error(error: DragomanError, context: RequestContext, provider: str) -> WireResponse:
+    """Encode an error with its status."""
+    status = error_status(error, find_row(error, ERRORS), provider)
+    request_id = find_request_id(error, context)
+    headers = {**error_headers(error), "request-id": request_id}
+    return WireResponse(status, wirejson.dumps(error_body(error, request_id)), headers)
+
+
+def error_body(error: DragomanError, request_id: str) -> dict[str, Any]:
+    """Return the body of an error, which is also the data of an error in a stream."""
+    row = find_row(error, ERRORS)
+    inner = {"type": row.kind, "message": _message(error)}
+    return {"type": "error", "error": inner, "request_id": request_id}
+
+
+def find_request_id(error: DragomanError, context: RequestContext) -> str:
+    """Return the provider's id of the request, or our own."""
+    return (error.request_id if isinstance(error, ProviderError) else None) or context.request_id
+
+
+def _message(error: DragomanError) -> str:
+    message = error_message(error)
+    if not isinstance(error, ContextOverflowError) or message.startswith(_OVERFLOW):
+        return message
+    counts = overflow_counts(message)
+    return f"{_OVERFLOW}: {counts[0]} tokens > {counts[1]} maximum" if counts else f"{_OVERFLOW}: {message}"

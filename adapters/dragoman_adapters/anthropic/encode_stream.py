@@ -1,0 +1,130 @@
+"""Encodes streamed replies for clients of the Messages API (docs/reference/answers.md)."""
+
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.answers.reply_writer import ReplyWriter
+from dragoman.adapter.answers.stream_encoder import CALL, TEXT, THINKING, ReplyStreamEncoder
+from dragoman.adapter.errors import DragomanError
+from dragoman.canonical.blocks import Citation, ContentBlock, RedactedThinkingBlock
+from dragoman.canonical.message import Message
+from dragoman_adapters.anthropic import encode, encode_reply
+
+_DELTAS = {
+    TEXT: ("text_delta", "text"),
+    THINKING: ("thinking_delta", "thinking"),
+    CALL: ("input_json_delta", "partial_json"),
+}
+
+
+class MessagesStreamEncoder(ReplyStreamEncoder):
+    """Writes one block after the other, each with the next index.
+
+    ``message_start`` needs counts: those that the provider sent at its start, else the context's estimate, else 0. The
+    counts of ``message_delta`` are those of the provider.
+    """
+
+    def __init__(self, writer: ReplyWriter) -> None:
+        super().__init__(writer)
+        self._position = 0
+        self._has_calls = False
+        self._head = self._tail = b""
+
+    def begin(self) -> bytes:
+        usage = encode_reply.encode_usage(self.usage, is_own=self.writer.is_own)
+        if self.usage is None:
+            usage["input_tokens"] = self.writer.context.estimated_input_tokens or 0
+        message: dict[str, Any] = {
+            "id": self.writer.new_id(encode_reply.MESSAGE_PREFIX),
+            "type": "message",
+            "role": "assistant",
+            "model": self.writer.model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": usage,
+        }
+        return _event("message_start", {"message": message})
+
+    def open_block(self, kind: str, tool_use_id: str, name: str) -> bytes:
+        block: dict[str, Any]
+        if kind == CALL:
+            self._has_calls = True
+            tool_id = self.writer.tool_id(encode_reply.TOOL_PREFIX, tool_use_id)
+            block = {"type": "tool_use", "id": tool_id, "name": name, "input": {}}
+        elif kind == THINKING:
+            block = {"type": "thinking", "thinking": "", "signature": ""}
+        else:
+            block = {"type": "text", "text": ""}
+        delta_type, field = _DELTAS[kind]
+        start = f'{{"type":"content_block_delta","index":{self._position},"delta":{{"type":"{delta_type}","{field}":'
+        self._head, self._tail = b"event: content_block_delta\ndata: " + start.encode(), b"}}\n\n"
+        return _event("content_block_start", {"index": self._position, "content_block": block})
+
+    def delta(self, text: str) -> bytes:
+        return self._head + wirejson.dumps(text) + self._tail
+
+    def close_block(self, kind: str, index: int, content: str, signature: str | None) -> bytes:
+        written = b""
+        if kind == THINKING:
+            sealed = signature if self.writer.is_own else self.writer.state.seal_thinking(index, content, signature)
+            if sealed:
+                written = self._delta({"type": "signature_delta", "signature": sealed})
+        return written + self._stop()
+
+    def _stop(self) -> bytes:
+        stopped = _event("content_block_stop", {"index": self._position})
+        self._position += 1
+        return stopped
+
+    def _delta(self, delta: dict[str, Any]) -> bytes:
+        return _event("content_block_delta", {"index": self._position, "delta": delta})
+
+    def write_citations(self, index: int, citations: tuple[Citation, ...]) -> bytes:
+        if self.writer.is_own:
+            encoded = [source.data for source in citations if source.data]
+        else:
+            encoded = list(encode_reply.encode_citations(citations, index, self.writer))
+        return b"".join(self._delta({"type": "citations_delta", "citation": each}) for each in encoded)
+
+    def write_other(self, index: int, block: ContentBlock, message: Message) -> bytes:
+        encoded: dict[str, Any] | None = None
+        if self.writer.is_native(block) and isinstance(block, encode_reply.NATIVE_BLOCKS):
+            encoded = encode.encode_block(block, str)
+        elif isinstance(block, RedactedThinkingBlock):
+            encoded = encode_reply.encode_redacted(block, index, self.writer)
+        else:
+            encode_reply.record_unsaid(block, index, self.writer)
+        return b"" if encoded is None else self._whole(encoded)
+
+    def _whole(self, encoded: dict[str, Any]) -> bytes:
+        return _event("content_block_start", {"index": self._position, "content_block": encoded}) + self._stop()
+
+    def end(self, message: Message) -> bytes:
+        raw = self.writer.own_raw(message)
+        written = b""
+        if not self.writer.is_own:
+            self.writer.record_usage_losses(self.usage, *encode_reply.UNCOUNTED)
+            envelope = self.writer.state.seal_rest(message, encode_reply.TOLD_BLOCKS)
+            if envelope is not None:
+                written = self._whole({"type": "redacted_thinking", "data": envelope})
+        stop_reason = self.writer.stop_reason(message, has_calls=self._has_calls)
+        delta = {
+            "stop_reason": encode_reply.stop_word(stop_reason, raw),
+            "stop_sequence": raw.get("stop_sequence"),
+            **{name: raw[name] for name in ("stop_details", "container") if raw.get(name)},
+        }
+        usage = encode_reply.encode_usage(self.usage, is_own=self.writer.is_own)
+        return (
+            written
+            + _event("message_delta", {"delta": delta, "usage": usage})
+            + _event("message_stop", {})
+        )  # fmt: skip
+
+    def write_error(self, error: DragomanError) -> bytes:
+        body = encode_reply.error_body(error, encode_reply.find_request_id(error, self.writer.context))
+        return b"event: error\ndata: " + wirejson.dumps(body) + b"\n\n"
+
+
+def _event(name: str, fields: dict[str, Any]) -> bytes:
+    return b"event: " + name.encode() + b"\ndata: " + wirejson.dumps({"type": name, **fields}) + b"\n\n"

@@ -1,0 +1,264 @@
+"""Encodes whole replies and errors for clients of generateContent (docs/reference/answers.md)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.answers.error_writer import (
+    ErrorRow,
+    ErrorTable,
+    error_headers,
+    error_message,
+    error_status,
+    find_row,
+)
+from dragoman.adapter.answers.reply_writer import ReplyWriter, is_runnable
+from dragoman.adapter.errors import (
+    AuthenticationError,
+    BillingError,
+    BudgetExceededError,
+    ContentFilterError,
+    ContextOverflowError,
+    DragomanError,
+    InvalidRequestError,
+    NetworkError,
+    NoModelError,
+    NotFoundError,
+    OverloadedError,
+    PermissionDeniedError,
+    ProviderError,
+    RateLimitError,
+    RequestCancelledError,
+    RequestError,
+    RequestTimeoutError,
+)
+from dragoman.adapter.losses import LossKind
+from dragoman.adapter.wire import WireResponse
+from dragoman.canonical.blocks import (
+    MEDIA_BLOCKS,
+    Citation,
+    ContentBlock,
+    ProviderBlock,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolUseBlock,
+)
+from dragoman.canonical.message import Message, StopReason
+from dragoman.canonical.usage import TokenUsage
+from dragoman_adapters.google import encode_blocks
+
+TOOL_PREFIX = "call_"
+
+STOP_WORDS = {
+    StopReason.END_TURN: "STOP",
+    StopReason.TOOL_USE: "STOP",
+    StopReason.STOP_SEQUENCE: "STOP",
+    StopReason.PAUSE: "STOP",
+    StopReason.MAX_TOKENS: "MAX_TOKENS",
+    StopReason.CONTEXT_OVERFLOW: "MAX_TOKENS",
+    StopReason.REFUSAL: "SAFETY",
+}
+_INEXACT = (StopReason.STOP_SEQUENCE, StopReason.CONTEXT_OVERFLOW, StopReason.PAUSE)
+"""Stop reasons that share their word with another one. Calls need no word: the parts show them."""
+
+NATIVE_BLOCKS = (TextBlock, ThinkingBlock, ToolUseBlock, *MEDIA_BLOCKS, ProviderBlock)
+"""The blocks that the provider's own replies hold."""
+
+TOLD_BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use", "image", "audio", "video", "document")
+"""The types of blocks that a client gets from other providers."""
+
+UNCOUNTED = ("cache_creation_input_tokens", "audio_input_tokens", "audio_output_tokens", "image_input_tokens",
+             "image_output_tokens", "server_tools")  # fmt: skip
+"""The counts that are part of others on this wire, or have no field."""
+
+ERRORS: ErrorTable = {
+    DragomanError: ErrorRow(500, "INTERNAL"),
+    ProviderError: ErrorRow(500, "INTERNAL"),
+    RequestError: ErrorRow(400, "INVALID_ARGUMENT"),
+    InvalidRequestError: ErrorRow(400, "INVALID_ARGUMENT"),
+    ContentFilterError: ErrorRow(400, "INVALID_ARGUMENT"),
+    ContextOverflowError: ErrorRow(400, "INVALID_ARGUMENT"),
+    AuthenticationError: ErrorRow(401, "UNAUTHENTICATED"),
+    PermissionDeniedError: ErrorRow(403, "PERMISSION_DENIED"),
+    NotFoundError: ErrorRow(404, "NOT_FOUND"),
+    NoModelError: ErrorRow(404, "NOT_FOUND"),
+    BillingError: ErrorRow(429, "RESOURCE_EXHAUSTED"),
+    BudgetExceededError: ErrorRow(429, "RESOURCE_EXHAUSTED"),
+    RateLimitError: ErrorRow(429, "RESOURCE_EXHAUSTED"),
+    RequestCancelledError: ErrorRow(499, "CANCELLED"),
+    NetworkError: ErrorRow(502, "UNAVAILABLE"),
+    RequestTimeoutError: ErrorRow(504, "DEADLINE_EXCEEDED"),
+    OverloadedError: ErrorRow(503, "UNAVAILABLE"),
+}
+
+_OVERFLOW = "The input token count exceeds the maximum number of tokens allowed"
+_INVALID_KEY = "API_KEY_INVALID"
+
+
+def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
+    """Encode a whole reply."""
+    raw = writer.own_raw(message)
+    parts = _encode_own_parts(message, raw, writer) if writer.is_own else _encode_parts(message, writer)
+    candidate: dict[str, Any] = {"content": {"parts": parts, "role": "model"}}
+    if raw:
+        if not parts:
+            del candidate["content"]
+        candidate |= raw.get("candidate") or {}
+    else:
+        candidate["index"] = 0
+        candidate["finishReason"] = stop_word(message.stop_reason, writer)
+        candidate |= encode_grounding(message, writer)
+    fields = {key: value for key, value in raw.items() if key not in _NOTES}
+    candidates = [candidate, *raw.get("candidates", ())] if not raw or "candidate" in raw or parts else []
+    encoded: dict[str, Any] = {"candidates": candidates} if candidates else {}
+    encoded |= {
+        "modelVersion": writer.served_model(message),
+        **({} if raw else {"responseId": writer.new_id("")}),
+        **({} if message.usage is None else {"usageMetadata": encode_usage(message.usage, is_own=writer.is_own)}),
+    }
+    if not writer.is_own:
+        writer.record_usage_losses(message.usage, *UNCOUNTED)
+    return encoded | fields
+
+
+_NOTES = ("by", "blocks", "candidate", "candidates", "tool_ids", "sealed_prefix")
+"""The notes of an own reply that are no fields of it."""
+
+
+def _encode_own_parts(message: Message, raw: Mapping[str, Any], writer: ReplyWriter) -> list[dict[str, Any]]:
+    """Encode the parts of this wire's provider as they came."""
+    notes = raw.get("blocks", {})
+    own_ids = raw.get("tool_ids", {})
+    parts: list[dict[str, Any]] = []
+    for index, block in enumerate(message.content):
+        native = None
+        if not (writer.is_native(block) and isinstance(block, NATIVE_BLOCKS)):
+            parts += encode_part(block, index, message, writer)
+            continue
+        if isinstance(block, ToolUseBlock):
+            native = own_ids.get(block.id) or writer.context.tool_ids.native_id(block.id, writer.provider)
+        parts.append(encode_blocks.apply_note(encode_blocks.encode_block(block, native), notes.get(str(index))))
+    return parts
+
+
+def _encode_parts(message: Message, writer: ReplyWriter) -> list[dict[str, Any]]:
+    """Encode a message of another provider."""
+    parts: list[dict[str, Any]] = []
+    for index, block in enumerate(message.content):
+        parts += encode_part(block, index, message, writer)
+    if (envelope := writer.state.seal_rest(message, TOLD_BLOCKS)) is not None:
+        parts.append(sealed_part(envelope))
+    return parts
+
+
+def encode_part(block: ContentBlock, index: int, message: Message, writer: ReplyWriter) -> list[dict[str, Any]]:
+    """Encode a block as its parts; none if the wire cannot say it."""
+    match block:
+        case TextBlock():
+            return [{"text": block.text}] if block.text else []
+        case ThinkingBlock():
+            sealed = writer.state.seal_thinking(index, block.text, block.signature)
+            texts = [{"text": block.text, "thought": True}] if block.text else []
+            if sealed is not None and texts:
+                texts[0]["thoughtSignature"] = sealed
+            return texts or ([] if sealed is None else [sealed_part(sealed)])
+        case RedactedThinkingBlock():
+            sealed = writer.state.seal_redacted(index, block.data)
+            return [] if sealed is None else [sealed_part(sealed)]
+        case ToolUseBlock() if is_runnable(block):
+            call = {"id": writer.tool_id(TOOL_PREFIX, block.id, message), "name": block.name, "args": block.input}
+            return [{"functionCall": call}]
+        case ToolUseBlock():
+            writer.record_block_loss(index, block, "arguments that are no JSON object: the call is left out")
+            return []
+        case block if isinstance(block, MEDIA_BLOCKS) and block.source.kind in ("base64", "text", "url"):
+            return [encode_blocks.encode_media(block)]
+        case ProviderBlock():
+            reason = f"a native block of {block.provider}, {block.kind}: the client does not get it"
+            writer.record_block_loss(index, block, reason)
+            return []
+        case _:
+            writer.record_block_loss(index, block, f"a reply on this wire holds no {block.type}: left out")
+            return []
+
+
+def sealed_part(envelope: str) -> dict[str, Any]:
+    """Return a part that holds an envelope only. It is a thought, so clients do not show it."""
+    return {"text": "", "thought": True, "thoughtSignature": envelope}
+
+
+def encode_grounding(message: Message, writer: ReplyWriter) -> dict[str, Any]:
+    """Encode sources with an address as the results of a search. Segments count bytes of the whole answer."""
+    chunks: list[dict[str, Any]] = []
+    supports: list[dict[str, Any]] = []
+    offset = 0
+    for index, block in enumerate(message.content):
+        if not isinstance(block, TextBlock):
+            continue
+        named = [source for source in block.citations if source.url]
+        if len(named) < len(block.citations):
+            reason = "sources without an address: left out"
+            writer.record_loss(LossKind.CITATIONS, reason, index=index, block="text")
+        for source in named:
+            supports.append({"segment": _segment(source, block.text, offset), "groundingChunkIndices": [len(chunks)]})
+            chunks.append({"web": {"uri": source.url, "title": source.title or source.url}})
+        offset += len(block.text.encode())
+    return {"groundingMetadata": {"groundingChunks": chunks, "groundingSupports": supports}} if chunks else {}
+
+
+def _segment(source: Citation, text: str, offset: int) -> dict[str, Any]:
+    start = min(source.start or 0, len(text))
+    end = min(source.end, len(text)) if source.end else len(text)
+    return {
+        "startIndex": offset + len(text[:start].encode()),
+        "endIndex": offset + len(text[:end].encode()),
+        "text": text[start:end],
+    }
+
+
+def stop_word(stop_reason: StopReason | None, writer: ReplyWriter) -> str:
+    """Return the wire's word; several reasons share one. Clients stop silently at a word that they do not know."""
+    reason = stop_reason or StopReason.END_TURN
+    word = STOP_WORDS.get(reason, "STOP")
+    if reason in _INEXACT:
+        writer.record_stop_reason_loss(reason, word)
+    return word
+
+
+def encode_usage(usage: TokenUsage, *, is_own: bool) -> dict[str, Any]:
+    """Encode the counts: cached tokens are part of the prompt, thinking is not part of the candidates."""
+    if is_own and usage.raw is not None and "promptTokenCount" in usage.raw:
+        return dict(usage.raw)
+    thoughts = min(usage.reasoning_tokens or 0, usage.output_tokens)
+    return {
+        "promptTokenCount": usage.prompt_tokens,
+        "candidatesTokenCount": usage.output_tokens - thoughts,
+        "totalTokenCount": usage.total_tokens,
+        "cachedContentTokenCount": usage.cached_input_tokens,
+        "thoughtsTokenCount": thoughts,
+    }
+
+
+def encode_error(error: DragomanError, provider: str) -> WireResponse:
+    """Encode an error with its status."""
+    status = error_status(error, find_row(error, ERRORS), provider)
+    return WireResponse(status, wirejson.dumps(error_body(error, status)), error_headers(error))
+
+
+def error_body(error: DragomanError, status: int | None = None) -> dict[str, Any]:
+    """Return the body of an error, which is also the data of an error in a stream."""
+    row = find_row(error, ERRORS)
+    message = error_message(error)
+    if isinstance(error, ContextOverflowError) and "token count" not in message:
+        message = f"{_OVERFLOW}: {message}"
+    inner: dict[str, Any] = {"code": status or row.status, "message": message, "status": row.kind}
+    details: list[dict[str, Any]] = []
+    if isinstance(error, AuthenticationError) and not isinstance(error, PermissionDeniedError) and status == 400:
+        inner["status"] = "INVALID_ARGUMENT"
+        details.append({"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": _INVALID_KEY,
+                        "domain": "googleapis.com"})  # fmt: skip
+    if isinstance(error, ProviderError) and error.retry_after is not None:
+        delay = f"{error.retry_after:g}s"
+        details.append({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay})
+    return {"error": {**inner, **({"details": details} if details else {})}}

@@ -1,0 +1,213 @@
+"""Encodes whole replies for clients of Chat Completions (docs/reference/answers.md)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dragoman.adapter.answers.reply_writer import ReplyWriter
+from dragoman.adapter.json_path import lookup_path
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    Citation,
+    ContentBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolUseBlock,
+)
+from dragoman.canonical.message import Message, StopReason
+from dragoman.canonical.usage import TokenUsage
+from dragoman_adapters.openai_chat import encode, encode_blocks
+from dragoman_adapters.openai_chat.dialect import Dialect
+from dragoman_adapters.openai_chat.encode_blocks import Note
+
+REPLY_PREFIX, TOOL_PREFIX = "chatcmpl-", "call_"
+
+STOP_WORDS = {
+    StopReason.END_TURN: "stop",
+    StopReason.STOP_SEQUENCE: "stop",
+    StopReason.TOOL_USE: "tool_calls",
+    StopReason.MAX_TOKENS: "length",
+    StopReason.CONTEXT_OVERFLOW: "length",
+    StopReason.REFUSAL: "content_filter",
+    StopReason.PAUSE: "stop",
+}
+
+_INEXACT = (StopReason.STOP_SEQUENCE, StopReason.CONTEXT_OVERFLOW, StopReason.PAUSE)
+"""Stop reasons that share their word with another one."""
+
+
+def encode_reply(message: Message, writer: ReplyWriter, dialect: Dialect) -> dict[str, Any]:
+    """Encode a whole reply."""
+    raw = writer.own_raw(message)
+    native_message = (
+        _encode_own_message(message, raw, writer, dialect) if raw else _encode_message(message, writer, dialect)
+    )
+    choice: dict[str, Any] = {"index": 0, "message": native_message, "logprobs": None}
+    choice |= raw.get("choice") or {
+        "finish_reason": stop_word(writer.stop_reason(message, has_calls="tool_calls" in native_message), writer)
+    }
+    encoded: dict[str, Any] = {
+        "id": writer.new_id(REPLY_PREFIX),
+        "object": "chat.completion",
+        "created": int(message.created_at.timestamp()),
+        "model": writer.served_model(message),
+        "choices": [choice, *(raw.get("choices") or ())],
+    }
+    if message.usage is not None:
+        encoded["usage"] = encode_usage(message.usage, is_own=writer.is_own)
+    if not raw:
+        record_usage_losses(message.usage, writer)
+    return encoded | (raw.get("reply") or {})
+
+
+def _encode_own_message(message: Message, raw: Note, writer: ReplyWriter, dialect: Dialect) -> dict[str, Any]:
+    """Encode a message of this wire's provider as it came."""
+    notes = raw.get("blocks", {})
+    encoded: dict[str, Any] = {"role": "assistant", "content": None}
+    sources = lookup_path(raw.get("reply") or {}, dialect.source_list) if dialect.source_list else None
+    annotations: list[Any] = []
+    blocks: list[tuple[ContentBlock, Note]] = []
+    for index, block in enumerate(message.content):
+        note = notes.get(str(index), {})
+        if isinstance(block, AudioBlock) and note.get("field") == "audio":
+            rest = {key: value for key, value in note.items() if key != "field"}
+            encoded["audio"] = {"data": block.source.data, "transcript": block.transcript, **rest}
+            continue
+        if isinstance(block, TextBlock) and not (dialect.references and raw.get("list")):
+            annotations += [source.data for source in block.citations if source.data]
+        blocks.append((block, note))
+    pieces = encode.encode_pieces(blocks, lambda canonical: writer.tool_id(TOOL_PREFIX, canonical, message), dialect)
+    texts = pieces.get("content", [])
+    encoded = encode.encode_message("assistant", pieces, raw, dialect) | encoded
+    if texts and not raw.get("list") and all(each.keys() == {"type", "text"} for each in texts):
+        encoded["content"] = "".join(each["text"] for each in texts)
+    elif texts:
+        encoded["content"] = texts
+    if annotations := annotations[: len(annotations) - len(sources or ())] if sources else annotations:
+        encoded["annotations"] = annotations
+    return encoded | {key: value for key, value in (raw.get("message") or {}).items() if key != "role"}
+
+
+def _encode_message(message: Message, writer: ReplyWriter, dialect: Dialect) -> dict[str, Any]:
+    """Encode a message of another provider: all text, all thinking, all calls."""
+    texts: list[str] = []
+    thoughts: list[str] = []
+    calls: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
+    for index, block in enumerate(message.content):
+        match block:
+            case TextBlock():
+                annotations += encode_citations(block.citations, sum(map(len, texts)), index, writer)
+                texts.append(block.text)
+            case ThinkingBlock():
+                thoughts.append(block.text)
+            case ToolUseBlock():
+                tool_id = writer.tool_id(TOOL_PREFIX, block.id, message)
+                calls.append(encode_blocks.encode_block(block, {}, lambda _, known=tool_id: known, dialect)[1])  # type: ignore[misc]  # mypy sees no default
+            case _:
+                record_unsaid(block, index, writer)
+    record_order_losses(message.content, writer)
+    store_state(message, writer)
+    encoded: dict[str, Any] = {
+        "role": "assistant",
+        "content": "".join(texts) if texts or not calls else None,
+        "refusal": None,
+        "annotations": annotations,
+    }
+    if any(thoughts):
+        encoded[dialect.reasoning_fields[0]] = "".join(thoughts)
+    return encoded | ({"tool_calls": calls} if calls else {})
+
+
+def store_state(message: Message, writer: ReplyWriter) -> None:
+    """Keep what only the provider reads by the id of the first call: this wire returns nothing else unchanged."""
+    call = next(iter(message.tool_uses), None)
+    writer.state.store_rest(message, writer.tool_id(TOOL_PREFIX, call.id, message) if call else None)
+
+
+def record_unsaid(block: ContentBlock, index: int, writer: ReplyWriter) -> None:
+    """Record that the client does not get a block."""
+    if block.type == "redacted_thinking":
+        reason = "the wire has no field for thinking that only its provider reads"
+        writer.record_block_loss(index, block, reason, Severity.INFO)
+    else:
+        writer.record_block_loss(index, block, f"a reply on this wire holds no {block.type}: left out")
+
+
+def record_order_losses(blocks: Sequence[ContentBlock], writer: ReplyWriter) -> None:
+    """Record blocks that change their place: thinking comes first, then text, then calls."""
+    seen_text = seen_call = False
+    for index, block in enumerate(blocks):
+        late = (isinstance(block, TextBlock) and seen_call and block.text) or (
+            isinstance(block, ThinkingBlock) and (seen_text or seen_call) and block.text
+        )
+        if late:
+            reason = "a reply on this wire has one thinking, then one text, then the calls"
+            writer.record_loss(LossKind.FLATTENED, reason, Severity.INFO, index=index, block=block.type)
+        seen_text = seen_text or (isinstance(block, TextBlock) and bool(block.text))
+        seen_call = seen_call or isinstance(block, ToolUseBlock)
+
+
+def encode_citations(
+    citations: tuple[Citation, ...], offset: int, index: int, writer: ReplyWriter
+) -> list[dict[str, Any]]:
+    """Encode sources with an address. ``offset``: the characters before their text."""
+    encoded = [
+        {
+            "type": "url_citation",
+            "url_citation": {
+                "start_index": offset + (source.start or 0),
+                "end_index": offset + (source.end or source.start or 0),
+                "title": source.title or source.url,
+                "url": source.url,
+            },
+        }
+        for source in citations
+        if source.url
+    ]
+    if len(encoded) < len(citations):
+        reason = "sources without an address: left out"
+        writer.record_loss(LossKind.CITATIONS, reason, index=index, block="text")
+    return encoded
+
+
+def stop_word(stop_reason: StopReason, writer: ReplyWriter) -> str:
+    """Return the wire's word; several reasons share one."""
+    word = STOP_WORDS.get(stop_reason, "stop")
+    if stop_reason in _INEXACT:
+        writer.record_stop_reason_loss(stop_reason, word)
+    return word
+
+
+def encode_usage(usage: TokenUsage, *, is_own: bool) -> dict[str, Any]:
+    """Encode the counts: cached tokens are part of prompt_tokens. Details are there even if they are 0."""
+    if is_own and usage.raw is not None and "prompt_tokens" in usage.raw:
+        return dict(usage.raw)
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": {
+            "cached_tokens": usage.cached_input_tokens,
+            "cache_write_tokens": usage.cache_creation_input_tokens,
+            "audio_tokens": usage.audio_input_tokens or 0,
+            "image_tokens": usage.image_input_tokens or 0,
+        },
+        "completion_tokens_details": {
+            "reasoning_tokens": usage.reasoning_tokens or 0,
+            "audio_tokens": usage.audio_output_tokens or 0,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+        },
+    }
+
+
+def record_usage_losses(usage: TokenUsage | None, writer: ReplyWriter) -> None:
+    names = ("cache_creation_1h_input_tokens", "image_output_tokens", "server_tools")
+    writer.record_usage_losses(usage, *names)
+
+
+def wants_usage(client_fields: Mapping[str, Any]) -> bool:
+    """Whether the client asked for the usage of a stream."""
+    options = client_fields.get("stream_options")
+    return isinstance(options, Mapping) and bool(options.get("include_usage"))

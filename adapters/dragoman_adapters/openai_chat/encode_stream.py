@@ -1,0 +1,103 @@
+"""Encodes streamed replies for clients of Chat Completions (docs/reference/answers.md)."""
+
+from typing import Any, ClassVar
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.answers.reply_writer import FAILED, ReplyWriter
+from dragoman.adapter.answers.stream_encoder import CALL, THINKING, ReplyStreamEncoder
+from dragoman.adapter.errors import DragomanError
+from dragoman.canonical.blocks import Citation, ContentBlock
+from dragoman.canonical.message import Message
+from dragoman_adapters.openai_chat import encode_reply
+from dragoman_adapters.openai_chat.dialect import Dialect
+from dragoman_adapters.openai_platform.encode_errors import error_object
+
+_DATA, _END = b"data: ", b"\n\n"
+
+
+class ChatStreamEncoder(ReplyStreamEncoder):
+    """Writes one chunk for each delta. Calls are numbered from 0, each with its id and name in its first chunk."""
+
+    ordered: ClassVar[bool] = False
+
+    def __init__(self, writer: ReplyWriter, dialect: Dialect) -> None:
+        super().__init__(writer)
+        self._dialect = dialect
+        self._call_number = -1
+        self._text_length = self._annotations = 0
+        self._chunk_start = self._head = self._tail = b""
+        self._is_text = False
+
+    def begin(self) -> bytes:
+        head = {
+            "id": self.writer.new_id(encode_reply.REPLY_PREFIX),
+            "object": "chat.completion.chunk",
+            "created": int(self.writer.context.clock().timestamp()),
+            "model": self.writer.model,
+        }
+        self._chunk_start = _DATA + wirejson.dumps(head)[:-1]
+        return self._chunk({"role": "assistant", "content": ""})
+
+    def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        return self._chunk_start + b',"choices":[' + wirejson.dumps(choice) + b"]}" + _END
+
+    def open_block(self, kind: str, tool_use_id: str, name: str) -> bytes:
+        self._is_text = kind not in (CALL, THINKING)
+        if kind == CALL:
+            self._call_number += 1
+            call = f'"tool_calls":[{{"index":{self._call_number},"function":{{"arguments":'
+            self._set_delta(call.encode(), b"}}]")
+            tool_id = self.writer.tool_id(encode_reply.TOOL_PREFIX, tool_use_id)
+            function = {"name": name, "arguments": ""}
+            first = {"index": self._call_number, "id": tool_id, "type": "function", "function": function}
+            return self._chunk({"tool_calls": [first]})
+        field = self._dialect.reasoning_fields[0] if kind == THINKING else "content"
+        self._set_delta(f'"{field}":'.encode(), b"")
+        return b""
+
+    def _set_delta(self, head: bytes, tail: bytes) -> None:
+        self._head = self._chunk_start + b',"choices":[{"index":0,"delta":{' + head
+        self._tail = tail + b'},"logprobs":null,"finish_reason":null}]}' + _END
+
+    def delta(self, text: str) -> bytes:
+        if self._is_text:
+            self._text_length += len(text)
+        return self._head + wirejson.dumps(text) + self._tail
+
+    def close_block(self, kind: str, index: int, content: str, signature: str | None) -> bytes:
+        return b""
+
+    def write_citations(self, index: int, citations: tuple[Citation, ...]) -> bytes:
+        if self.writer.is_own:
+            annotations = [source.data for source in citations if source.data and source.kind != "reference"]
+        else:
+            offset = self._text_length - len("".join(self._fragments))
+            annotations = list(encode_reply.encode_citations(citations, offset, index, self.writer))
+        numbered = [{"index": number, **each} for number, each in enumerate(annotations, self._annotations)]
+        self._annotations += len(annotations)
+        return self._chunk({"annotations": numbered}) if numbered else b""
+
+    def write_other(self, index: int, block: ContentBlock, message: Message) -> bytes:
+        encode_reply.record_unsaid(block, index, self.writer)
+        return b""
+
+    def end(self, message: Message) -> bytes:
+        encode_reply.record_order_losses(message.content, self.writer)
+        if not self.writer.is_own:
+            encode_reply.store_state(message, self.writer)
+            encode_reply.record_usage_losses(self.usage, self.writer)
+        stop_reason = self.writer.stop_reason(message, has_calls=self._call_number >= 0)
+        word = encode_reply.stop_word(stop_reason, self.writer)
+        if stop_reason in FAILED:  # only of this wire's provider
+            word = self.writer.own_raw(message).get("choice", {}).get("finish_reason") or word
+        written = self._chunk({}, word)
+        if self.usage is not None and encode_reply.wants_usage(self.writer.client_fields):
+            counts = wirejson.dumps(encode_reply.encode_usage(self.usage, is_own=self.writer.is_own))
+            tier = self.writer.own_raw(message).get("reply", {}).get("service_tier")
+            served = b',"service_tier":' + wirejson.dumps(tier) if tier else b""
+            written += self._chunk_start + served + b',"choices":[],"usage":' + counts + b"}" + _END
+        return written + b"data: [DONE]" + _END
+
+    def write_error(self, error: DragomanError) -> bytes:
+        return _DATA + wirejson.dumps({"error": error_object(error, self.writer.provider)}) + _END

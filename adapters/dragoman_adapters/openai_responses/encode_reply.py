@@ -1,0 +1,309 @@
+"""Encodes whole replies for clients of the Responses API (docs/reference/answers.md)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.answers.reply_writer import ReplyWriter
+from dragoman.adapter.losses import LossKind
+from dragoman.adapter.wire_diff import apply_diff
+from dragoman.canonical.blocks import (
+    Citation,
+    ContentBlock,
+    ImageBlock,
+    ProviderBlock,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolUseBlock,
+)
+from dragoman.canonical.message import Message, Role, StopReason
+from dragoman.canonical.usage import TokenUsage
+from dragoman_adapters.openai_responses import encode_blocks, encode_messages
+
+RESPONSE_PREFIX, MESSAGE_PREFIX, REASONING_PREFIX, CALL_PREFIX = "resp_", "msg_", "rs_", "fc_"
+CUSTOM_PREFIX, IMAGE_PREFIX, TOOL_PREFIX = "ctc_", "ig_", "call_"
+
+INCOMPLETE = {
+    StopReason.MAX_TOKENS: "max_output_tokens",
+    StopReason.CONTEXT_OVERFLOW: "max_output_tokens",
+    StopReason.REFUSAL: "content_filter",
+}
+"""The stop reasons that the wire calls incomplete. It has no word for the others."""
+
+NATIVE_BLOCKS = (TextBlock, ThinkingBlock, RedactedThinkingBlock, ToolUseBlock, ProviderBlock)
+"""The blocks that the provider's own replies hold."""
+
+TOLD_BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use", "image")
+"""The types of blocks that a client gets from other providers."""
+
+DEFAULTS: dict[str, Any] = {
+    "background": False,
+    "instructions": None,
+    "max_output_tokens": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "previous_response_id": None,
+    "reasoning": {"effort": None, "summary": None},
+    "store": False,
+    "temperature": None,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_p": None,
+    "truncation": "disabled",
+    "user": None,
+}
+"""The fields of a response that repeat the request, and their values if the request has none."""
+
+
+def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
+    """Encode a whole reply."""
+    raw = writer.own_raw(message)
+    output = _encode_own_items(message, raw, writer) if writer.is_own else _encode_items(message, writer)
+    return finish_response(message, output, writer)
+
+
+def finish_response(
+    message: Message,
+    output: list[dict[str, Any]],
+    writer: ReplyWriter,
+    usage: TokenUsage | None = None,
+    created_at: float | None = None,
+) -> dict[str, Any]:
+    """Return the object of a complete response with its items."""
+    raw = writer.own_raw(message)
+    status, details = ("", None) if "status" in raw else find_status(message.stop_reason, writer)
+    created_at = message.created_at.timestamp() if created_at is None else created_at
+    response = response_object(writer, created_at, writer.served_model(message))
+    response |= {"status": status, "incomplete_details": details, "output": output}
+    if (usage := usage or message.usage) is not None:
+        response["usage"] = encode_usage(usage, is_own=writer.is_own)
+    if not writer.is_own:
+        names = ("cache_creation_1h_input_tokens", "audio_input_tokens", "audio_output_tokens", "image_input_tokens",
+                 "image_output_tokens", "server_tools")  # fmt: skip
+        writer.record_usage_losses(usage, *names)
+    response |= {key: value for key, value in raw.items() if key not in _NOTES}
+    if response["status"] not in _STATUSES:  # a dialect's word, which no client knows
+        response["status"] = "completed"
+    return response
+
+
+_STATUSES = ("completed", "incomplete")
+
+_NOTES = ("by", "blocks", "items", "tool_ids", "sealed_prefix", "api")
+"""The notes of an own reply that are no fields of it."""
+
+
+def response_object(writer: ReplyWriter, created_at: float, model: str) -> dict[str, Any]:
+    """Return the object of a response without items; it repeats the fields of the request."""
+    fields = writer.client_fields
+    return {
+        "id": writer.new_id(RESPONSE_PREFIX),
+        "object": "response",
+        "created_at": int(created_at),
+        "status": "in_progress",
+        "error": None,
+        "incomplete_details": None,
+        "model": model,
+        "output": [],
+        "usage": None,
+        **{name: value if fields.get(name) is None else fields[name] for name, value in DEFAULTS.items()},
+    }
+
+
+def find_status(stop_reason: StopReason | None, writer: ReplyWriter) -> tuple[str, dict[str, str] | None]:
+    """Return the status, and the details of an incomplete response."""
+    reason = stop_reason or StopReason.END_TURN
+    word = INCOMPLETE.get(reason)
+    if reason in (StopReason.CONTEXT_OVERFLOW, StopReason.PAUSE, StopReason.STOP_SEQUENCE):
+        writer.record_stop_reason_loss(reason, word or "completed")
+    return ("completed", None) if word is None else ("incomplete", {"reason": word})
+
+
+def _encode_own_items(message: Message, raw: Mapping[str, Any], writer: ReplyWriter) -> list[dict[str, Any]]:
+    """Encode the items of this wire's provider as they came."""
+    starts, notes = raw.get("items", {}), raw.get("blocks", {})
+    items: list[dict[str, Any]] = []
+    parts: list[dict[str, Any]] | None = None
+    start = ""
+    for index, block in enumerate(message.content):
+        note = notes.get(str(index), {})
+        is_native = isinstance(block, NATIVE_BLOCKS) and (bool(note) or writer.is_native(block))
+        if is_native and encode_blocks.is_part(block):
+            if parts is not None and str(index) in starts:
+                items.append(_own_message(message, parts, starts.get(start, {})))
+                parts = None
+            if parts is None:
+                parts, start = [], str(index)
+            parts.append(apply_diff(encode_blocks.encode_block(block, "output", note), note))
+            continue
+        if parts is not None:
+            items.append(_own_message(message, parts, starts.get(start, {})))
+            parts = None
+        if is_native:
+            items.append(apply_diff(_own_item(block, note, message, writer), note))
+        elif (item := encode_item(block, index, len(items), message, writer)) is not None:
+            items.append(item)
+    if parts is not None:
+        items.append(_own_message(message, parts, starts.get(start, {})))
+    return items
+
+
+def _own_message(message: Message, parts: list[dict[str, Any]], note: Mapping[str, Any]) -> dict[str, Any]:
+    return encode_messages.encode_message(Role.ASSISTANT, message.channel, parts, note)
+
+
+def _own_item(block: ContentBlock, note: Mapping[str, Any], message: Message, writer: ReplyWriter) -> dict[str, Any]:
+    match block:
+        case ThinkingBlock() | RedactedThinkingBlock():
+            return encode_messages.encode_thinking(block, note)
+        case ToolUseBlock():
+            return encode_messages.encode_tool_call(
+                block, lambda canonical: writer.tool_id(TOOL_PREFIX, canonical, message)
+            )
+        case ProviderBlock():
+            return block.data
+        case _:
+            raise TypeError(f"a response holds no {block.type}")
+
+
+def _encode_items(message: Message, writer: ReplyWriter) -> list[dict[str, Any]]:
+    """Encode a message of another provider. Neighbouring texts are parts of one message item."""
+    items: list[dict[str, Any]] = []
+    for index, block in enumerate(message.content):
+        if isinstance(block, TextBlock):
+            if not block.text:
+                continue
+            part = text_part(block.text, encode_citations(block.citations, index, writer))
+            if items and items[-1]["type"] == "message":
+                items[-1]["content"].append(part)
+            else:
+                items.append(message_item(writer.new_id(MESSAGE_PREFIX, len(items)), [part]))
+        elif (item := encode_item(block, index, len(items), message, writer)) is not None:
+            items.append(item)
+    if (envelope := writer.state.seal_rest(message, TOLD_BLOCKS)) is not None:
+        items.append(reasoning_item(writer.new_id(REASONING_PREFIX, len(items)), "", envelope))
+    return items
+
+
+def encode_item(
+    block: ContentBlock, index: int, position: int, message: Message, writer: ReplyWriter
+) -> dict[str, Any] | None:
+    """Encode a block that is an item of its own; None if the wire cannot say it."""
+    match block:
+        case ThinkingBlock():
+            sealed = writer.state.seal_thinking(index, block.text, block.signature)
+            if not block.text and sealed is None:
+                return None
+            return reasoning_item(writer.new_id(REASONING_PREFIX, position), block.text, sealed)
+        case RedactedThinkingBlock():
+            sealed = writer.state.seal_redacted(index, block.data)
+            return None if sealed is None else reasoning_item(writer.new_id(REASONING_PREFIX, position), "", sealed)
+        case ToolUseBlock():
+            arguments = wirejson.dumps_text(block.input) if block.raw_input is None else block.raw_input
+            tool_id = writer.tool_id(TOOL_PREFIX, block.id, message)
+            if block.name in writer.custom_tools():
+                return custom_item(writer.new_id(CUSTOM_PREFIX, position), tool_id, block.name, arguments)
+            return call_item(writer.new_id(CALL_PREFIX, position), tool_id, block.name, arguments)
+        case ImageBlock() if block.source.kind == "base64":
+            return {
+                "id": writer.new_id(IMAGE_PREFIX, position),
+                "type": "image_generation_call",
+                "status": "completed",
+                "result": block.source.data,
+            }
+        case ProviderBlock():
+            reason = f"a native block of {block.provider}, {block.kind}: the client does not get it"
+            writer.record_block_loss(index, block, reason)
+            return None
+        case _:
+            writer.record_block_loss(index, block, f"a response holds no {block.type}: left out")
+            return None
+
+
+def text_part(text: str, annotations: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": annotations, "logprobs": []}
+
+
+def message_item(item_id: str, parts: list[dict[str, Any]], status: str = "completed") -> dict[str, Any]:
+    return {"id": item_id, "type": "message", "status": status, "role": "assistant", "content": parts}
+
+
+def reasoning_item(item_id: str, text: str, sealed: str | None) -> dict[str, Any]:
+    """Return a reasoning item. ``encrypted_content`` is what clients send back unchanged."""
+    summary = [{"type": "summary_text", "text": text}] if text else []
+    item: dict[str, Any] = {"id": item_id, "type": "reasoning", "summary": summary}
+    return item | ({"encrypted_content": sealed} if sealed else {})
+
+
+def call_item(item_id: str, tool_id: str, name: str, arguments: str, status: str = "completed") -> dict[str, Any]:
+    return {
+        "id": item_id,
+        "type": "function_call",
+        "status": status,
+        "call_id": tool_id,
+        "name": name,
+        "arguments": arguments,
+    }
+
+
+def custom_item(item_id: str, tool_id: str, name: str, arguments: str) -> dict[str, Any]:
+    """Return the call of a tool that the client declared with free text as its input."""
+    return {
+        "id": item_id,
+        "type": "custom_tool_call",
+        "status": "completed",
+        "call_id": tool_id,
+        "name": name,
+        "input": free_text(arguments),
+    }
+
+
+def free_text(arguments: str) -> str:
+    """Return the free text of a call: its one argument ``input``, else the arguments as they are."""
+    parsed, malformed = wirejson.parse_arguments(arguments)
+    text = parsed.get("input")
+    return text if malformed is None and parsed.keys() == {"input"} and isinstance(text, str) else arguments
+
+
+def encode_citations(citations: tuple[Citation, ...], index: int, writer: ReplyWriter) -> list[dict[str, Any]]:
+    """Encode sources with an address."""
+    encoded = [
+        {
+            "type": "url_citation",
+            "start_index": source.start or 0,
+            "end_index": source.end or source.start or 0,
+            "title": source.title or source.url,
+            "url": source.url,
+        }
+        for source in citations
+        if source.url
+    ]
+    if len(encoded) < len(citations):
+        reason = "sources without an address: left out"
+        writer.record_loss(LossKind.CITATIONS, reason, index=index, block="text")
+    return encoded
+
+
+def encode_usage(usage: TokenUsage, *, is_own: bool) -> dict[str, Any]:
+    """Encode the counts: cached tokens are part of input_tokens. Details are there even if they are 0."""
+    if is_own and usage.raw is not None and usage.raw.keys() >= {"input_tokens", "output_tokens"}:
+        return {**usage.raw, **{name: {**zeros, **(usage.raw.get(name) or {})} for name, zeros in _DETAILS.items()}}
+    return {
+        "input_tokens": usage.prompt_tokens,
+        "input_tokens_details": {
+            "cached_tokens": usage.cached_input_tokens,
+            "cache_write_tokens": usage.cache_creation_input_tokens,
+        },
+        "output_tokens": usage.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
+        "total_tokens": usage.total_tokens,
+    }
+
+
+_DETAILS = {
+    "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+    "output_tokens_details": {"reasoning_tokens": 0},
+}
+"""The details that clients require; replies of older API versions lack some."""

@@ -1,0 +1,211 @@
+"""Encodes streamed replies for clients of the Responses API (docs/reference/answers.md)."""
+
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.answers.reply_writer import ReplyWriter
+from dragoman.adapter.answers.stream_encoder import CALL, TEXT, THINKING, ReplyStreamEncoder
+from dragoman.adapter.errors import DragomanError
+from dragoman.canonical.blocks import Citation, ContentBlock, ProviderBlock
+from dragoman.canonical.message import Message, StopReason
+from dragoman_adapters.openai_platform.encode_errors import error_object
+from dragoman_adapters.openai_responses import encode_blocks, encode_reply
+
+
+class ResponsesStreamEncoder(ReplyStreamEncoder):
+    """Writes the items of a response. The terminal event holds all of them again.
+
+    Neighbouring texts are parts of one message item, which ends when another item begins.
+    """
+
+    def __init__(self, writer: ReplyWriter) -> None:
+        super().__init__(writer)
+        self._number = 0
+        self._output: list[dict[str, Any]] = []
+        self._item: dict[str, Any] | None = None
+        """The item that is open; its place is after those in the output."""
+        self._annotations: list[dict[str, Any]] = []
+        self._created = 0.0
+        self._head = self._tail = b""
+        self._streams_input = True
+
+    def begin(self) -> bytes:
+        self._created = self.writer.context.clock().timestamp()
+        response = encode_reply.response_object(self.writer, self._created, self.writer.model)
+        started = self._event("response.created", {"response": response})
+        return started + self._event("response.in_progress", {"response": response})
+
+    def _event(self, name: str, fields: dict[str, Any]) -> bytes:
+        data = wirejson.dumps({"type": name, **fields, "sequence_number": self._number})
+        self._number += 1
+        return b"event: " + name.encode() + b"\ndata: " + data + b"\n\n"
+
+    @property
+    def _position(self) -> int:
+        return len(self._output)
+
+    def open_block(self, kind: str, tool_use_id: str, name: str) -> bytes:
+        if kind == TEXT:
+            return self._open_text()
+        written = self._end_message()
+        if kind == THINKING:
+            item_id = self.writer.new_id(encode_reply.REASONING_PREFIX, self._position)
+            self._item = encode_reply.reasoning_item(item_id, "", None)
+            written += self._added(self._item)
+            place = {"item_id": item_id, "output_index": self._position, "summary_index": 0}
+            part = {"part": {"type": "summary_text", "text": ""}}
+            written += self._event("response.reasoning_summary_part.added", {**place, **part})
+            self._set_delta("response.reasoning_summary_text.delta", place)
+            return written
+        tool_id = self.writer.tool_id(encode_reply.TOOL_PREFIX, tool_use_id)
+        self._streams_input = name not in self.writer.custom_tools()
+        if self._streams_input:
+            item_id = self.writer.new_id(encode_reply.CALL_PREFIX, self._position)
+            self._item = encode_reply.call_item(item_id, tool_id, name, "", "in_progress")
+            self._set_delta(
+                "response.function_call_arguments.delta", {"item_id": item_id, "output_index": self._position}
+            )
+        else:
+            item_id = self.writer.new_id(encode_reply.CUSTOM_PREFIX, self._position)
+            self._item = {**encode_reply.custom_item(item_id, tool_id, name, ""), "status": "in_progress"}
+        return written + self._added(self._item)
+
+    def _open_text(self) -> bytes:
+        written = b""
+        if self._item is None:
+            item_id = self.writer.new_id(encode_reply.MESSAGE_PREFIX, self._position)
+            self._item = encode_reply.message_item(item_id, [], "in_progress")
+            written = self._added(self._item)
+        place = self._text_place()
+        self._annotations = []
+        written += self._event("response.content_part.added", {**place, "part": encode_reply.text_part("", [])})
+        self._set_delta("response.output_text.delta", {**place, "logprobs": []})
+        return written
+
+    def _text_place(self) -> dict[str, Any]:
+        assert self._item is not None
+        parts = len(self._item["content"])
+        return {"item_id": self._item["id"], "output_index": self._position, "content_index": parts}
+
+    def _added(self, item: dict[str, Any]) -> bytes:
+        return self._event("response.output_item.added", {"output_index": self._position, "item": item})
+
+    def _set_delta(self, name: str, fields: dict[str, Any]) -> None:
+        data = wirejson.dumps({"type": name, **fields})
+        self._head = b"event: " + name.encode() + b"\ndata: " + data[:-1] + b',"delta":'
+        self._tail = b',"sequence_number":'
+
+    def delta(self, text: str) -> bytes:
+        if self._item is not None and self._item["type"] == "custom_tool_call":
+            return b""  # its input is inside the JSON of the arguments, and is sent when it is complete
+        number = self._number
+        self._number = number + 1
+        return b"%b%b%b%d}\n\n" % (self._head, wirejson.dumps(text), self._tail, number)
+
+    def close_block(self, kind: str, index: int, content: str, signature: str | None) -> bytes:
+        assert self._item is not None
+        if kind == TEXT:
+            return self._close_text(content)
+        if kind == CALL:
+            return self._close_call(content)
+        return self._close_thinking(index, content, signature)
+
+    def _close_text(self, content: str) -> bytes:
+        assert self._item is not None
+        place = self._text_place()
+        part = encode_reply.text_part(content, self._annotations)
+        written = self._event("response.output_text.done", {**place, "text": content, "logprobs": []})
+        written += self._event("response.content_part.done", {**place, "part": part})
+        self._item["content"].append(part)
+        return written
+
+    def _close_thinking(self, index: int, content: str, signature: str | None) -> bytes:
+        assert self._item is not None
+        item_id = self._item["id"]
+        place = {"item_id": item_id, "output_index": self._position, "summary_index": 0}
+        sealed = signature if self.writer.is_own else self.writer.state.seal_thinking(index, content, signature)
+        written = self._event("response.reasoning_summary_text.done", {**place, "text": content})
+        part = {"type": "summary_text", "text": content}
+        written += self._event("response.reasoning_summary_part.done", {**place, "part": part})
+        self._item = encode_reply.reasoning_item(item_id, content, sealed)
+        return written + self._end_item()
+
+    def _close_call(self, content: str) -> bytes:
+        assert self._item is not None
+        place = {"item_id": self._item["id"], "output_index": self._position}
+        if self._item["type"] == "custom_tool_call":
+            text = encode_reply.free_text(content)
+            written = self._event("response.custom_tool_call_input.delta", {**place, "delta": text})
+            written += self._event("response.custom_tool_call_input.done", {**place, "input": text})
+            self._item |= {"input": text, "status": "completed"}
+            return written + self._end_item()
+        done = {**place, "name": self._item["name"], "arguments": content}
+        self._item |= {"arguments": content, "status": "completed"}
+        return self._event("response.function_call_arguments.done", done) + self._end_item()
+
+    def _end_item(self) -> bytes:
+        assert self._item is not None
+        item, self._item = self._item, None
+        done = self._event("response.output_item.done", {"output_index": self._position, "item": item})
+        self._output.append(item)
+        return done
+
+    def _end_message(self) -> bytes:
+        if self._item is None:
+            return b""
+        self._item["status"] = "completed"
+        return self._end_item()
+
+    def _whole(self, item: dict[str, Any]) -> bytes:
+        written = self._end_message()
+        written += self._added(item)
+        self._item = item
+        return written + self._end_item()
+
+    def write_citations(self, index: int, citations: tuple[Citation, ...]) -> bytes:
+        place = self._text_place()
+        if self.writer.is_own:
+            self._annotations = [source.data for source in citations if source.data]
+        else:
+            self._annotations = encode_reply.encode_citations(citations, index, self.writer)
+        return b"".join(
+            self._event(
+                "response.output_text.annotation.added", {**place, "annotation_index": number, "annotation": annotation}
+            )
+            for number, annotation in enumerate(self._annotations)
+        )
+
+    def write_other(self, index: int, block: ContentBlock, message: Message) -> bytes:
+        item: dict[str, Any] | None
+        if isinstance(block, ProviderBlock) and self.writer.is_native(block) and not encode_blocks.is_part(block):
+            item = block.data
+        else:
+            item = encode_reply.encode_item(block, index, self._item_position(), message, self.writer)
+        return b"" if item is None else self._whole(item)
+
+    def _item_position(self) -> int:
+        return self._position + (self._item is not None)
+
+    def end(self, message: Message) -> bytes:
+        written = self._end_message()
+        if not self.writer.is_own:
+            envelope = self.writer.state.seal_rest(message, encode_reply.TOLD_BLOCKS)
+            if envelope is not None:
+                item_id = self.writer.new_id(encode_reply.REASONING_PREFIX, self._position)
+                written += self._whole(encode_reply.reasoning_item(item_id, "", envelope))
+        response = encode_reply.finish_response(message, self._output, self.writer, self.usage, self._created)
+        response |= {"id": self.writer.new_id(encode_reply.RESPONSE_PREFIX), "model": self.writer.model}
+        if message.stop_reason is StopReason.REFUSAL:  # a refusal was told as text, so the status has to say it
+            response["status"], response["incomplete_details"] = encode_reply.find_status(
+                message.stop_reason, self.writer
+            )
+        return written + self._event(f"response.{response['status']}", {"response": response})
+
+    def write_error(self, error: DragomanError) -> bytes:
+        """Write ``error`` and ``response.failed``: some clients act on the one, and some on the other."""
+        failed = error_object(error, self.writer.provider)
+        code = failed["code"] or "server_error"
+        written = self._event("error", {"code": code, "message": failed["message"], "param": None})
+        response = encode_reply.response_object(self.writer, self._created, self.writer.model)
+        response |= {"status": "failed", "error": {"code": code, "message": failed["message"]}, "output": self._output}
+        return written + self._event("response.failed", {"response": response})

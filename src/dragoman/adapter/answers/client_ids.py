@@ -1,0 +1,65 @@
+"""Ids in the form of a client's wire, made from canonical ids, and the canonical ids of what a client sends back.
+
+An id holds the ULID of its canonical id, so any process finds the canonical id again without stored state. A client may
+also invent ids: their canonical ids are digests, the same in every process (docs/reference/answers.md#ids).
+"""
+
+import hashlib
+import re
+from collections import Counter
+
+from dragoman.adapter.requests.tool_ids import ToolIdMap
+from dragoman.canonical.ids import format_ulid
+
+TOOL_ID_PREFIX = "tu_"
+
+_ULID = r"[0-7][0-9A-HJKMNP-TV-Z]{25}"
+_CANONICAL_TOOL_ID = re.compile(f"{TOOL_ID_PREFIX}({_ULID})")
+_CLIENT_TOOL_ID = re.compile(f"(?:toolu_|call_)({_ULID})")
+_PLAIN = re.compile(r"[A-Za-z0-9]{1,40}")
+
+
+def client_tool_id(prefix: str, canonical: str) -> str:
+    """Return the id of a call for a client: the prefix and 26 characters. It can be read back by `read_tool_id`."""
+    found = _CANONICAL_TOOL_ID.fullmatch(canonical)
+    return prefix + (found[1] if found else digest_ulid(canonical))
+
+
+def read_tool_id(client_id: str) -> str | None:
+    """Return the canonical id that an id of ours was made from; None if the id is not of that form."""
+    found = _CLIENT_TOOL_ID.fullmatch(client_id)
+    return TOOL_ID_PREFIX + found[1] if found else None
+
+
+def client_message_id(prefix: str, message_id: str, part: int | None = None) -> str:
+    """Return the id of a message, or of one of its parts, for a client."""
+    plain = message_id if _PLAIN.fullmatch(message_id) else digest_ulid(message_id)
+    return prefix + plain + ("" if part is None else f"{part:04d}")
+
+
+def digest_ulid(text: str) -> str:
+    """Return 26 characters in the alphabet of ULIDs that are the same for the same text."""
+    return format_ulid(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest()) & (1 << 127) - 1)
+
+
+class ClientToolIds(ToolIdMap):
+    """A map for requests of clients: the same history gives the same canonical ids in every process.
+
+    An id that was made by `client_tool_id` stands for the call that it was made from. Any other id, and an id that
+    occurs again, gets a canonical id derived from it and from the number of its occurrence.
+    """
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # the arguments of ToolIdMap, whatever they are
+        self._occurrences: Counter[str] = Counter()
+        self._read: set[str] = set()
+
+    def receive_history(self, provider: str, native: str | None) -> str:
+        canonical = read_tool_id(native) if native else None
+        if canonical is None or canonical in self._read:
+            named = f"{provider}/{native or ''}"
+            self._occurrences[named] += 1
+            canonical = TOOL_ID_PREFIX + digest_ulid(f"{named}/{self._occurrences[named]}")
+        self._read.add(canonical)
+        self.remember(canonical, provider, native or "")
+        return canonical

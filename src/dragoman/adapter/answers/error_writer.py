@@ -1,0 +1,71 @@
+"""What the errors of all client wires share: the row of an error in a wire's table, its message and its headers."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dragoman.adapter.errors import (
+    BudgetExceededError,
+    DragomanError,
+    NoModelError,
+    ProviderError,
+    RequestError,
+)
+
+SHOWN_ERRORS = (ProviderError, RequestError, NoModelError, BudgetExceededError)
+"""Errors whose message concerns the client. Others, such as a missing setting, concern who runs the program."""
+
+_HIDDEN = "the request could not be answered because of an internal error"
+_COUNT = re.compile(r"\d[\d,]*\d|\d")
+_MIN_COUNT = 100
+"""A smaller number in a message about an overflow is no number of tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRow:
+    """How a wire says a class of errors: the HTTP status, the type, and the code if the wire has one."""
+
+    status: int
+    kind: str
+    code: str | None = None
+
+
+ErrorTable = Mapping[type[Exception], ErrorRow]
+"""Rows by class of error; a subclass without a row has its base's. The row of DragomanError is for all others."""
+
+
+def find_row(error: DragomanError, table: ErrorTable) -> ErrorRow:
+    """Return the row of the error's class."""
+    return next(table[kind] for kind in type(error).__mro__ if kind in table)
+
+
+def error_message(error: DragomanError) -> str:
+    """Return the message for the client; internal errors are not described."""
+    if isinstance(error, ProviderError):
+        return error.message
+    return str(error) if isinstance(error, SHOWN_ERRORS) else _HIDDEN
+
+
+def error_status(error: DragomanError, row: ErrorRow, provider: str) -> int:
+    """Return the status: the provider's own if the error came from this wire, else that of the row."""
+    own = isinstance(error, ProviderError) and error.provider == provider
+    return error.status if own and isinstance(error, ProviderError) and error.status is not None else row.status
+
+
+def error_headers(error: DragomanError) -> dict[str, str]:
+    """Return the headers of an error: how long to wait, and that another try is useless for a spent budget."""
+    headers = {"content-type": "application/json"}
+    wait = error.retry_after if isinstance(error, ProviderError) else None
+    if wait is not None:
+        headers["retry-after"] = str(math.ceil(wait))
+    if isinstance(error, BudgetExceededError):
+        headers["x-should-retry"] = "false"
+    return headers
+
+
+def overflow_counts(message: str) -> tuple[int, int] | None:
+    """Return the tokens of the prompt and the model's limit, if a message about an overflow names both."""
+    numbers = sorted({int(found.replace(",", "")) for found in _COUNT.findall(message)}, reverse=True)
+    large = [number for number in numbers if number >= _MIN_COUNT]
+    return (large[0], large[1]) if len(large) >= 2 else None

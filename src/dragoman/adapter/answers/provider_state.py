@@ -1,0 +1,256 @@
+"""State that only the provider behind can read, on its way through a client (docs/reference/answers.md#state).
+
+Signatures, encrypted reasoning and native blocks go into a sealed envelope in an opaque field of the client's wire,
+or into a store by tool call if the wire has no such field. An envelope holds the state of one block, or the rest of the
+message: the order of its blocks, its adapter's notes and its tool ids.
+
+An envelope's text repeats a mark, so that a damaged one is still recognised, and never taken for a signature of the
+wire's own provider.
+"""
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.context import RequestContext
+from dragoman.adapter.losses import Loss, LossKind
+from dragoman.adapter.requests.prefix_ledger import PREFIX_NOTE
+from dragoman.canonical.blocks import (
+    MEDIA_BLOCKS,
+    ContentBlock,
+    ProviderBlock,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from dragoman.canonical.message import Message
+
+VERSION = 1
+MAX_STATE_BYTES = 256 * 1024
+"""The largest state of one envelope, in bytes. Larger state is a loss."""
+
+MARK = "DRGMseal"
+"""The mark in the text of an envelope. It is valid base64 in both alphabets, and six whole bytes."""
+_GROUP = 56
+_NOTES = ("blocks", "items", "list", "store", "api", PREFIX_NOTE)
+"""The notes of an adapter that its encoder reads when the message goes back."""
+
+
+def is_envelope(text: str) -> bool:
+    """Whether a text is an envelope, or a part of one."""
+    return MARK in text.replace("-", "+").replace("_", "/")
+
+
+def to_text(sealed: bytes) -> str:
+    """Return the text of an envelope."""
+    encoded = base64.b64encode(sealed).decode()
+    groups = [encoded[start : start + _GROUP] for start in range(0, len(encoded), _GROUP)]
+    return MARK + MARK.join(groups)
+
+
+def from_text(text: str) -> bytes:
+    """Return the bytes of an envelope. Raises ValueError if the text is damaged."""
+    standard = text.replace("-", "+").replace("_", "/")
+    joined = standard.replace(MARK, "").rstrip("=")
+    try:
+        sealed = base64.b64decode(joined + "=" * (-len(joined) % 4), validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"it is not base64: {error}") from None
+    if to_text(sealed).rstrip("=") != standard.rstrip("="):
+        raise ValueError("its text was changed")
+    return sealed
+
+
+def digest_text(text: str) -> str:
+    """Return a digest of a text without its white space, which clients may change."""
+    return hashlib.blake2b("".join(text.split()).encode(), digest_size=12).hexdigest()
+
+
+def state_binding(context: RequestContext, digest: bytes) -> bytes:
+    """Return what the envelopes of a reply are bound to: the team, and the conversation before the reply."""
+    return wirejson.dumps([VERSION, context.team_id or "", digest.hex()])
+
+
+def store_key(context: RequestContext, tool_id: str) -> str:
+    """Return the key in the store of the state of a message, by the client's id of its first call."""
+    return f"{context.team_id or ''}/{tool_id}"
+
+
+def content_key(context: RequestContext, history: bytes, reply: bytes) -> str:
+    """Return the key in the store for a reply without ids: by digests of the conversation before it and of itself."""
+    digest = hashlib.blake2b(history + reply, digest_size=16).hexdigest()
+    return f"{context.team_id or ''}/{digest}"
+
+
+class StateWriter:
+    """Writes the state of one reply into envelopes, or into the store.
+
+    Without a sealer every method returns None, and the loss is recorded once for each kind of state.
+    """
+
+    def __init__(self, context: RequestContext, issuer: str) -> None:
+        self._context = context
+        self._issuer = issuer
+        self.model = context.model
+        """The full id of the model that answered."""
+        self._losses: list[tuple[int, str, str]] = []
+
+    @property
+    def can_seal(self) -> bool:
+        return self._context.state_sealer is not None
+
+    def seal_thinking(self, index: int, text: str, signature: str | None) -> str | None:
+        """Return the envelope for the signature of a block, or for the fact that it has none."""
+        entry = {"k": "thinking", "i": index, "d": digest_text(text), "s": signature}
+        return self._seal(entry, index, "thinking" if signature else "")
+
+    def seal_redacted(self, index: int, data: str) -> str | None:
+        """Return the envelope for a redacted block."""
+        return self._seal({"k": "redacted_thinking", "i": index, "s": data}, index, "redacted_thinking")
+
+    def seal_rest(self, message: Message, told: Sequence[str]) -> str | None:
+        """Return the envelope for the rest of a message, or None if there is none.
+
+        ``told`` are the types of the blocks that the client gets in this order; other blocks are in the envelope.
+        """
+        rest = self._rest(message)
+        if rest is None or not self.can_seal:
+            self._record_hidden(message, told, rest)
+            return None
+        blocks = [_hidden(block) if block.type not in told else None for block in message.content]
+        entry = {**rest, **_layout(message), "k": "rest"}
+        if any(blocks):
+            entry["blocks"] = {str(index): block for index, block in enumerate(blocks) if block is not None}
+        return self._seal(entry, -1, "provider" if any(blocks) else "")
+
+    def store_rest(self, message: Message, tool_id: str | None) -> None:
+        """Put the whole state of a message into the store, by the client's id of its first call if it has one, and by
+        its content."""
+        hidden = {str(i): value for i, block in enumerate(message.content) if (value := _hidden(block)) is not None}
+        rest = self._rest(message)
+        if rest is None and not hidden:
+            return
+        store = self._context.state_store
+        if store is None:
+            for index, block in enumerate(message.content):
+                if _is_opaque(block):
+                    reason = f"the wire has no field for {_what(block)}, and there is no store for it: left out"
+                    self._losses.append((index, block.type, reason))
+            return
+        entry = {**(rest or {"ids": _own_ids(message)}), "k": "rest", "p": self._issuer, "m": self.model}
+        state = wirejson.dumps({**entry, **_layout(message), "blocks": hidden})
+        if len(state) > MAX_STATE_BYTES:
+            self._losses.append((-1, "", f"the state is over {MAX_STATE_BYTES} bytes: left out"))
+            return
+        if tool_id is not None:
+            store.put(store_key(self._context, tool_id), state)
+        store.put(content_key(self._context, self._context.history_digest, digest_content(message.content)), state)
+
+    def losses(self, message_id: str) -> tuple[Loss, ...]:
+        return tuple(Loss(LossKind.STATE, message_id, index, reason, block_type=kind)
+                     for index, kind, reason in self._losses)  # fmt: skip
+
+    def _rest(self, message: Message) -> dict[str, Any] | None:
+        """Return what the message needs on its way back, None if nothing."""
+        raw = message.metadata.provider_raw or {}
+        notes = {name: raw[name] for name in _NOTES if name in raw} if raw.get("by") == self._issuer else {}
+        ids = _own_ids(message)
+        signed = any(isinstance(block, (ThinkingBlock, RedactedThinkingBlock)) for block in message.content)
+        native = any(isinstance(block, ProviderBlock) for block in message.content)
+        if not (notes or native or message.channel or (ids and signed)):
+            return None
+        return {"raw": notes, "ids": ids} | ({"c": message.channel.value} if message.channel else {})
+
+    def _record_hidden(self, message: Message, told: Sequence[str], rest: dict[str, Any] | None) -> None:
+        """Record the notes that are lost without an envelope. Blocks that the client does not get record their own."""
+        if rest is not None and not self.can_seal and _has_signature(rest["raw"]):
+            self._losses.append((-1, "", "signatures of the provider's own parts cannot go to the client: left out"))
+
+    def _seal(self, entry: dict[str, Any], index: int, kind: str) -> str | None:
+        sealer = self._context.state_sealer
+        if sealer is None:
+            if kind:
+                self._losses.append((index, kind, "there is no key to seal it with: left out"))
+            return None
+        state = wirejson.dumps({**entry, "v": VERSION, "p": self._issuer, "m": self.model})
+        if len(state) > MAX_STATE_BYTES:
+            self._losses.append((index, kind, f"the state is over {MAX_STATE_BYTES} bytes: left out"))
+            return None
+        return to_text(sealer.seal(state, state_binding(self._context, self._context.history_digest)))
+
+
+def _layout(message: Message) -> dict[str, Any]:
+    """Return the order of the blocks, and the lengths of the texts, which some wires join."""
+    texts = [len(block.text) for block in message.content if isinstance(block, TextBlock)]
+    layout: dict[str, Any] = {"order": [block.type for block in message.content]}
+    return layout | ({"lengths": texts} if len(texts) > 1 else {})
+
+
+def _own_ids(message: Message) -> dict[str, str]:
+    return dict((message.metadata.provider_raw or {}).get("tool_ids") or {})
+
+
+def _has_signature(notes: dict[str, Any]) -> bool:
+    found = notes.get("blocks") or {}
+    return any("thoughtSignature" in (note.get("set") or {}) for note in found.values() if isinstance(note, dict))
+
+
+def _hidden(block: ContentBlock) -> dict[str, Any] | None:
+    """Return a block that no client gets, as JSON; None for blocks that they get."""
+    if isinstance(block, (ProviderBlock, RedactedThinkingBlock, ThinkingBlock)):
+        return block.model_dump(mode="json")
+    return None
+
+
+def _is_opaque(block: ContentBlock) -> bool:
+    if isinstance(block, ThinkingBlock):
+        return bool(block.signature)
+    return isinstance(block, (ProviderBlock, RedactedThinkingBlock))
+
+
+def _what(block: ContentBlock) -> str:
+    return {"thinking": "the signature of thinking", "redacted_thinking": "sealed thinking"}.get(
+        block.type, "a native block"
+    )
+
+
+def calls_of(blocks: Sequence[ContentBlock]) -> list[ToolUseBlock]:
+    return [block for block in blocks if isinstance(block, ToolUseBlock)]
+
+
+def digest_content(blocks: Iterable[ContentBlock]) -> bytes:
+    """Return a digest of what the blocks say, whatever their layout.
+
+    Thinking and native blocks do not count, and white space does not either: clients change them.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for block in blocks:
+        digest.update(block_bytes(block))
+    return digest.digest()
+
+
+def block_bytes(block: ContentBlock) -> bytes:
+    """Return what counts of a block in a digest."""
+    match block:
+        case TextBlock():
+            return "".join(block.text.split()).encode()
+        case ToolUseBlock():
+            name = block.name.encode()
+            return b"\1" + name + b"\2" + wirejson.dumps(_sort(block.input)) + (block.raw_input or "").encode()
+        case ToolResultBlock():
+            return b"\3" + b"".join(map(block_bytes, block.content))
+        case block if isinstance(block, MEDIA_BLOCKS):
+            return b"\4" + hashlib.blake2b(block.source.data.encode(), digest_size=16).digest()
+        case _:
+            return b""
+
+
+def _sort(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sort(value[key]) for key in sorted(value)}
+    return [_sort(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,168 @@
+"""Writes one reply in a client's wire: its identity, its losses, and the state that travels with it."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from dragoman.adapter.answers import client_ids
+from dragoman.adapter.answers.provider_state import StateWriter
+from dragoman.adapter.context import RequestContext
+from dragoman.adapter.errors import ServerError
+from dragoman.adapter.losses import Loss, LossKind, Severity, log_losses
+from dragoman.canonical.blocks import ContentBlock, ProviderBlock, ToolUseBlock
+from dragoman.canonical.events import MessageStart
+from dragoman.canonical.ids import ModelId
+from dragoman.canonical.message import Message, StopReason
+from dragoman.canonical.usage import TokenUsage
+
+logger = logging.getLogger("dragoman.adapter")
+
+
+class ReplyWriter:
+    """What the encoders of a reply share.
+
+    ``provider`` is that of the client's wire. ``is_own`` tells whether the reply came from that provider: its native
+    ids, notes and opaque fields are then written as they came.
+    """
+
+    def __init__(self, provider: str, model: str, context: RequestContext, issuer: str, message_id: str) -> None:
+        self.provider = provider
+        self.model = model
+        self.context = context
+        self.message_id = message_id
+        self.is_own = issuer == provider
+        self.state = StateWriter(context, issuer)
+        self.losses: list[Loss] = []
+
+    @classmethod
+    def for_message(cls, provider: str, model: str, context: RequestContext, message: Message) -> "ReplyWriter":
+        """Return the writer of a whole reply."""
+        writer = cls(provider, model, context, issuer_of(message, context), message.id)
+        writer.state.model = message.metadata.model or context.model
+        return writer
+
+    @classmethod
+    def for_stream(cls, provider: str, model: str, context: RequestContext) -> "ReplyWriter":
+        """Return the writer of a streamed reply of the context's model."""
+        return cls(provider, model, context, issuer_of(None, context), "")
+
+    def start(self, event: MessageStart) -> None:
+        """Take the identity of a streamed reply."""
+        self.message_id = event.message_id
+        issuer, _, _ = self.context.model.partition(":")
+        name = event.model.removeprefix(f"{issuer}:")
+        self.state.model = f"{issuer}:{name}"
+        if self.is_own:
+            self.model = name
+
+    @property
+    def client_fields(self) -> Mapping[str, Any]:
+        """The fields of the client's request; empty if it was not read."""
+        return self.context.client_fields or {}
+
+    def own_raw(self, message: Message) -> Mapping[str, Any]:
+        """Return the notes of this wire's adapter on the message; empty if another adapter wrote them."""
+        raw = message.metadata.provider_raw
+        return raw if raw is not None and raw.get("by") == self.provider else {}
+
+    def is_native(self, block: ContentBlock) -> bool:
+        """Whether a block may be written as its adapter encodes it: in a reply of this wire's provider, unless it is a
+        native block of another one, or a call whose arguments only a text can hold."""
+        if isinstance(block, ToolUseBlock) and not is_runnable(block):
+            return False
+        return self.is_own and not (isinstance(block, ProviderBlock) and block.provider != self.provider)
+
+    def served_model(self, message: Message) -> str:
+        """Return the name of the model that answered, or the requested one if another provider's model answered."""
+        served = message.metadata.model
+        return ModelId.parse(served).name if self.is_own and served else self.model
+
+    def tool_id(self, prefix: str, canonical: str, message: Message | None = None) -> str:
+        """Return the id of a call: this provider's own if it issued the call, else one made from the canonical id."""
+        native = self.context.tool_ids.native_id(canonical, self.provider)
+        if native is None and message is not None:
+            native = self.own_raw(message).get("tool_ids", {}).get(canonical)
+        return native or client_ids.client_tool_id(prefix, canonical)
+
+    def new_id(self, prefix: str, part: int | None = None) -> str:
+        """Return the id of the reply, or of one of its parts."""
+        return client_ids.client_message_id(prefix, self.message_id, part)
+
+    def custom_tools(self) -> frozenset[str]:
+        """Return the names of the client's tools that take free text instead of JSON."""
+        tools = self.client_fields.get("tools")
+        found = (tool for tool in tools if isinstance(tool, dict)) if isinstance(tools, list) else ()
+        return frozenset(tool["name"] for tool in found if tool.get("type") == "custom" and "name" in tool)
+
+    def stop_reason(self, message: Message, *, has_calls: bool) -> StopReason:
+        """Return the stop reason for a client. It waits for calls only if it gets some."""
+        reason = message.stop_reason or StopReason.END_TURN
+        if has_calls and reason is StopReason.END_TURN:
+            return StopReason.TOOL_USE
+        return StopReason.END_TURN if reason is StopReason.TOOL_USE and not has_calls else reason
+
+    def record_loss(
+        self, kind: LossKind, reason: str, severity: Severity = Severity.WARNING, *, index: int = -1, block: str = ""
+    ) -> None:
+        self.losses.append(Loss(kind, self.message_id, index, reason, severity, block))
+
+    def record_block_loss(
+        self, index: int, block: ContentBlock, reason: str, severity: Severity = Severity.WARNING
+    ) -> None:
+        """Record that the wire cannot say a block."""
+        self.record_loss(LOSS_KINDS.get(block.type, LossKind.UNKNOWN_BLOCK), reason, severity, index=index,
+                         block=block.type)  # fmt: skip
+
+    def record_stop_reason_loss(self, stop_reason: StopReason, word: str) -> None:
+        reason = f"the wire has no word for the stop reason {stop_reason}: {word!r} is sent"
+        told = stop_reason is StopReason.STOP_SEQUENCE
+        self.record_loss(LossKind.STOP_REASON, reason, Severity.INFO if told else Severity.WARNING)
+
+    def record_usage_losses(self, usage: TokenUsage | None, *names: str) -> None:
+        """Record the counts that the wire has no field for, if they are not 0."""
+        lost = [name for name in names if usage is not None and getattr(usage, name)]
+        if lost:
+            reason = f"the wire does not report {', '.join(lost)} separately"
+            self.record_loss(LossKind.USAGE, reason, Severity.INFO)
+
+    def finish(self) -> tuple[Loss, ...]:
+        """Log the losses, add them to the context's, and return them."""
+        losses = (*self.losses, *self.state.losses(self.message_id))
+        self.context.losses.extend(losses)
+        log_losses(losses, session_id=self.context.session_id, adapter=self.provider)
+        return losses
+
+
+LOSS_KINDS = {
+    "thinking": LossKind.THINKING,
+    "redacted_thinking": LossKind.THINKING,
+    "image": LossKind.MEDIA,
+    "audio": LossKind.MEDIA,
+    "video": LossKind.MEDIA,
+    "document": LossKind.MEDIA,
+    "provider": LossKind.NATIVE_BLOCK,
+    "tool_use": LossKind.INVALID_INPUT,
+}
+
+
+FAILED = (StopReason.ERROR, StopReason.CANCELLED)
+"""Stop reasons that no client's wire has a word for: a client gets an error, and not a reply that looks complete."""
+
+
+def failed_reply(message: Message) -> ServerError:
+    """Return the error for a reply that its provider ended with an error."""
+    return ServerError(
+        f"the model ended its reply with the reason {message.stop_reason}: ask again", model=message.metadata.model
+    )
+
+
+def issuer_of(message: Message | None, context: RequestContext) -> str:
+    """Return the name of the provider that answered: the message's, or that of the context's model."""
+    if message is not None and message.metadata.provider:
+        return message.metadata.provider
+    return context.model.partition(":")[0]
+
+
+def is_runnable(block: ToolUseBlock) -> bool:
+    """Whether the arguments of a call are a JSON object."""
+    return block.raw_input is None

@@ -1,0 +1,378 @@
+"""Encodes stream events in a client's wire. A stream ends with the wire's own end, or with its error; never without.
+
+One block is written after the other: what arrives while a call is open waits for the end of the call. What the events
+do not carry (native blocks, images, citations) follows from the complete message at the end.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator
+from typing import Any, ClassVar
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.answers.reply_writer import FAILED, ReplyWriter, failed_reply
+from dragoman.adapter.errors import DragomanError, MalformedReplyError, NetworkError, StreamTruncatedError
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
+from dragoman.canonical.blocks import Citation, ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
+from dragoman.canonical.events import (
+    ErrorEvent,
+    MessageComplete,
+    MessageStart,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseEnd,
+    ToolUseInputDelta,
+    ToolUseStart,
+    UsageUpdate,
+)
+from dragoman.canonical.message import Message, MessageStatus
+from dragoman.canonical.usage import TokenUsage
+
+TEXT, THINKING, CALL = "text", "thinking", "tool_use"
+
+BlockEvent = TextDelta | ThinkingDelta | ToolUseStart | ToolUseInputDelta | ToolUseEnd
+
+
+class ReplyStreamEncoder(ABC):
+    """Takes events and returns bytes; `done` is set once the end was returned.
+
+    Subclasses write the parts of their wire. The start of the reply is held back until the first event after it, so
+    that counts that the provider sends at once can stand in it.
+    """
+
+    media_type: ClassVar[str] = "text/event-stream"
+    """The content type of the stream."""
+    ordered: ClassVar[bool] = True
+    """Whether the place of a block in the reply counts. If so, and the provider of the reply is that of the wire, what
+    follows a block without events waits for the end."""
+
+    def __init__(self, writer: ReplyWriter) -> None:
+        self.writer = writer
+        self.done = False
+        self.start: MessageStart | None = None
+        self.usage: TokenUsage | None = None
+        """The latest counts."""
+        self._began = False
+        self._waits = False
+        self._index = -1
+        self._highest = -1
+        self._kind = ""
+        self._call = ""
+        self._signature: str | None = None
+        self._fragments: list[str] = []
+        self._told: dict[int, list[str]] = {}
+        self._queue: list[BlockEvent] = []
+        self._handlers: dict[type, Callable[[Any], bytes]] = {
+            TextDelta: self._on_text,
+            ThinkingDelta: self._on_thinking,
+            ToolUseStart: self._on_call,
+            ToolUseInputDelta: self._on_input,
+            ToolUseEnd: self._on_call_end,
+            UsageUpdate: self._on_usage,
+            MessageStart: self._on_start,
+            MessageComplete: self._on_complete,
+            ErrorEvent: self._on_error,
+        }
+
+    @abstractmethod
+    def begin(self) -> bytes:
+        """Write the start of the reply."""
+
+    @abstractmethod
+    def open_block(self, kind: str, tool_use_id: str, name: str) -> bytes:
+        """Write the start of a text, of thinking or of a call."""
+
+    @abstractmethod
+    def delta(self, text: str) -> bytes:
+        """Write a delta of the open block: text, thinking, or JSON of a call's input."""
+
+    @abstractmethod
+    def close_block(self, kind: str, index: int, content: str, signature: str | None) -> bytes:
+        """Write the end of the open block. ``content`` is all that was told of it."""
+
+    @abstractmethod
+    def write_other(self, index: int, block: ContentBlock, message: Message) -> bytes:
+        """Write a block of the message that no event carries, or record its loss."""
+
+    @abstractmethod
+    def end(self, message: Message) -> bytes:
+        """Write the end of a complete reply."""
+
+    @abstractmethod
+    def write_error(self, error: DragomanError) -> bytes:
+        """Write an error that ends the reply."""
+
+    def write_citations(self, index: int, citations: tuple[Citation, ...]) -> bytes:
+        """Write the sources of the text that is open, or record their loss."""
+        self.lose_citations(index)
+        return b""
+
+    def lose_citations(self, index: int) -> None:
+        reason = "the sources of a text are known only after its end was sent, or the wire has none: left out"
+        self.writer.record_loss(LossKind.CITATIONS, reason, index=index, block="text")
+
+    def feed(self, event: StreamEvent) -> bytes:
+        """Return the bytes for an event. Never raises for events in a wrong order: an error ends the reply then."""
+        if self.done:
+            return b""
+        try:
+            return self._handlers[type(event)](event)
+        except DragomanError as error:
+            return self.fail(error)
+        except MALFORMED_ERRORS as error:
+            wrapped = MalformedReplyError(f"the events are not in order: {type(error).__name__}: {error}")
+            wrapped.__cause__ = error
+            return self.fail(wrapped)
+
+    def finish(self) -> bytes:
+        """Return what the end of the events requires: an error if the reply is not complete."""
+        if self.done:
+            return b""
+        return self.fail(StreamTruncatedError("the events ended before the reply was complete"))
+
+    def fail(self, error: Exception) -> bytes:
+        """End the reply with an error."""
+        if self.done:
+            return b""
+        self.done = True
+        if not isinstance(error, DragomanError):
+            error = NetworkError(f"the reply broke off: {type(error).__name__}")
+        self.writer.finish()
+        return self.write_error(error)
+
+    def _on_start(self, event: MessageStart) -> bytes:
+        if self.start is not None:
+            raise ValueError("a second message starts in one stream")
+        self.start = event
+        self.writer.start(event)
+        return b""
+
+    def _on_usage(self, event: UsageUpdate) -> bytes:
+        self.usage = event.usage
+        return self._begin()
+
+    def _begin(self) -> bytes:
+        if self._began:
+            return b""
+        if self.start is None:
+            raise ValueError("a reply continues before its start")
+        self._began = True
+        return self.begin()
+
+    def _on_text(self, event: TextDelta) -> bytes:
+        if self._kind is CALL:
+            return self._wait(event)
+        text = event.text
+        if event.content_block_index == self._index and self._kind is TEXT:
+            self._fragments.append(text)
+            return self.delta(text) if text else b""
+        return self._switch(TEXT, event.content_block_index, text) if text else b""
+
+    def _on_thinking(self, event: ThinkingDelta) -> bytes:
+        if self._kind is CALL:
+            return self._wait(event)
+        text = event.text
+        if event.content_block_index == self._index and self._kind is THINKING:
+            self._signature = event.signature or self._signature
+            self._fragments.append(text)
+            return self.delta(text) if text else b""
+        if not (text or event.signature):
+            return b""
+        written = self._switch(THINKING, event.content_block_index, text)
+        self._signature = event.signature
+        return written
+
+    def _on_call(self, event: ToolUseStart) -> bytes:
+        if self._kind is CALL and event.tool_use_id != self._call:
+            return self._wait(event)
+        if event.content_block_index in self._told:
+            raise ValueError("a call starts twice")
+        return self._switch(CALL, event.content_block_index, "", event.tool_use_id, event.tool_name)
+
+    def _on_input(self, event: ToolUseInputDelta) -> bytes:
+        if self._waits:
+            return b""
+        if not self._is_open(event):
+            return self._wait(event)
+        self._fragments.append(event.partial_json)
+        return self.delta(event.partial_json) if event.partial_json else b""
+
+    def _on_call_end(self, event: ToolUseEnd) -> bytes:
+        if self._waits:
+            return b""
+        if not self._is_open(event):
+            return self._wait(event)
+        written = b""
+        if not any(self._fragments):
+            text = wirejson.dumps_text(event.final_input)
+            self._fragments.append(text)
+            written = self.delta(text)
+        return written + self._close() + self._resume()
+
+    def _is_open(self, event: ToolUseInputDelta | ToolUseEnd) -> bool:
+        """Whether an event continues the open call. Raises ValueError if no call is open that it could wait for."""
+        if self._kind is not CALL:
+            raise ValueError("a call continues that is not open")
+        return event.tool_use_id == self._call
+
+    def _wait(self, event: BlockEvent) -> bytes:
+        """Keep an event until the open call has ended."""
+        self._queue.append(event)
+        return b""
+
+    def _resume(self) -> bytes:
+        """Write the events that waited for the end of a call."""
+        if not self._queue:
+            return b""
+        waiting, self._queue = self._queue, []
+        return b"".join(self._handlers[type(event)](event) for event in waiting)
+
+    def _switch(self, kind: str, index: int, text: str, tool_use_id: str = "", name: str = "") -> bytes:
+        """End the open block and begin another. An index may occur again: the wire then has two blocks for it."""
+        if self._waits or (self.ordered and self.writer.is_own and index > self._highest + 1):
+            self._waits = True
+            return self._begin()
+        written = self._begin() + self._close() + self.open_block(kind, tool_use_id, name)
+        self._open(kind, index, tool_use_id)
+        if text:
+            self._fragments.append(text)
+            written += self.delta(text)
+        return written
+
+    def _open(self, kind: str, index: int, tool_use_id: str = "") -> None:
+        self._index, self._kind, self._call, self._signature = index, kind, tool_use_id, None
+        self._highest = max(self._highest, index)
+        self._fragments = []
+        self._told.setdefault(index, [])
+
+    def _close(self) -> bytes:
+        if not self._kind:
+            return b""
+        kind, self._kind = self._kind, ""
+        content = "".join(self._fragments)
+        self._told[self._index].append(content)
+        return self.close_block(kind, self._index, content, self._signature)
+
+    def _on_complete(self, event: MessageComplete) -> bytes:
+        message = event.message
+        if message.metadata.status is not MessageStatus.COMPLETE:
+            raise StreamTruncatedError(f"the reply has the status {message.metadata.status}")
+        if message.stop_reason in FAILED and not self.writer.is_own:
+            raise failed_reply(message)
+        self.start = self.start or MessageStart(message.id, message.metadata.model or self.writer.model)
+        self.usage = message.usage or self.usage
+        written = [self._begin()]
+        while self._queue:  # a call that never ended
+            written += [self._close(), self._resume()]
+        if self._kind and self._index < len(message.content):
+            written.append(self._complete_open(self._index, message.content[self._index]))
+        written.append(self._close())
+        for index, block in enumerate(message.content):
+            if index not in self._told:
+                written.append(self._write_whole(index, block, message))
+            elif index != self._index and (rest := self._untold(index, block)):
+                written.append(self._write_whole(index, rest, message))
+            elif isinstance(block, TextBlock) and block.citations and index != self._index:
+                self.lose_citations(index)
+        written.append(self.end(message))
+        self.done = True
+        self.writer.finish()
+        return b"".join(written)
+
+    def _complete_open(self, index: int, block: ContentBlock) -> bytes:
+        """Write what the deltas of the open block did not tell."""
+        written = b""
+        if isinstance(block, (TextBlock, ThinkingBlock)):
+            told = "".join(self._told[index] + self._fragments)
+            rest = block.text[len(told) :]
+            if block.text != told + rest:
+                reason = "the deltas told another text than the complete message has"
+                self.writer.record_loss(LossKind.FLATTENED, reason, Severity.WARNING, index=index, block=block.type)
+            elif rest:
+                self._fragments.append(rest)
+                written = self.delta(rest)
+        if isinstance(block, ThinkingBlock):
+            self._signature = block.signature or self._signature
+        if isinstance(block, TextBlock) and block.citations:
+            written += self.write_citations(index, block.citations)
+        return written
+
+    def _untold(self, index: int, block: ContentBlock) -> ContentBlock | None:
+        """Return the end of a text, or of thinking, that the deltas of a block did not tell; None if they told all."""
+        if not isinstance(block, (TextBlock, ThinkingBlock)):
+            return None
+        told = "".join(self._told[index])
+        if told == block.text or not block.text.startswith(told):
+            return None
+        return block.model_copy(update={"text": block.text[len(told) :]})
+
+    def _write_whole(self, index: int, block: ContentBlock, message: Message) -> bytes:
+        """Write a block that had no events."""
+        match block:
+            case TextBlock() if not block.text:
+                return b""
+            case TextBlock():
+                written = self.open_block(TEXT, "", "")
+                self._open(TEXT, index)
+                self._fragments.append(block.text)
+                written += self.delta(block.text)
+                if block.citations:
+                    written += self.write_citations(index, block.citations)
+                return written + self._close()
+            case ThinkingBlock():
+                written = self.open_block(THINKING, "", "")
+                self._open(THINKING, index)
+                if block.text:
+                    self._fragments.append(block.text)
+                    written += self.delta(block.text)
+                self._signature = block.signature
+                return written + self._close()
+            case ToolUseBlock():
+                written = self.open_block(CALL, block.id, block.name)
+                self._open(CALL, index, block.id)
+                arguments = block.raw_input if block.raw_input is not None else wirejson.dumps_text(block.input)
+                if arguments:
+                    self._fragments.append(arguments)
+                    written += self.delta(arguments)
+                return written + self._close()
+            case _:
+                return self.write_other(index, block, message)
+
+    def _on_error(self, event: ErrorEvent) -> bytes:
+        return self.fail(event.error)
+
+
+def encode_events(events: Iterable[StreamEvent], encoder: ReplyStreamEncoder) -> Iterator[bytes]:
+    """Yield the bytes of a stream. An exception of the events ends it with the wire's error. The events are closed
+    with it."""
+    try:
+        for event in events:
+            if data := encoder.feed(event):
+                yield data
+            if encoder.done:
+                return
+        if data := encoder.finish():
+            yield data
+    except Exception as error:
+        yield encoder.fail(error)
+    finally:
+        if isinstance(events, Generator):
+            events.close()
+
+
+async def encode_events_async(events: AsyncIterable[StreamEvent], encoder: ReplyStreamEncoder) -> AsyncIterator[bytes]:
+    """The async twin of `encode_events`."""
+    try:
+        async for event in events:
+            if data := encoder.feed(event):
+                yield data
+            if encoder.done:
+                return
+        if data := encoder.finish():
+            yield data
+    except Exception as error:
+        yield encoder.fail(error)
+    finally:
+        if isinstance(events, AsyncGenerator):
+            await events.aclose()

@@ -1,0 +1,5 @@
+import sys
+
+from tests.conformance.way_back.report import main
+
+sys.exit(main())

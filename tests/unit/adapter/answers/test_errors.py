@@ -1,0 +1,132 @@
+"""Errors in the words of a client's wire: each class has its status and its body, and the client reads its class."""
+
+import json
+from typing import Any
+
+import pytest
+
+from dragoman import RequestContext, get_adapter
+from dragoman.errors import (
+    AuthenticationError,
+    BillingError,
+    BudgetExceededError,
+    ContentFilterError,
+    ContextOverflowError,
+    DragomanError,
+    InvalidRequestError,
+    MalformedReplyError,
+    MissingKeyError,
+    NetworkError,
+    NoModelError,
+    NotFoundError,
+    OverloadedError,
+    PermissionDeniedError,
+    ProviderError,
+    RateLimitError,
+    RequestError,
+    RequestTimeoutError,
+    ServerError,
+    StreamTruncatedError,
+)
+
+WIRES = ("anthropic", "openai-chat", "openai", "google", "ollama")
+STATUSES: dict[type[ProviderError], tuple[int, int, int, int, int]] = {
+    InvalidRequestError: (400, 400, 400, 400, 400),
+    ContextOverflowError: (400, 400, 400, 400, 400),
+    AuthenticationError: (401, 401, 401, 401, 401),
+    PermissionDeniedError: (403, 403, 403, 403, 403),
+    BillingError: (402, 429, 429, 429, 402),
+    NotFoundError: (404, 404, 404, 404, 404),
+    RateLimitError: (429, 429, 429, 429, 429),
+    OverloadedError: (529, 503, 503, 503, 503),
+    ServerError: (500, 500, 500, 500, 500),
+    NetworkError: (502, 502, 502, 502, 502),
+    StreamTruncatedError: (502, 502, 502, 502, 502),
+    RequestTimeoutError: (504, 504, 504, 504, 504),
+    ContentFilterError: (400, 400, 400, 400, 400),
+    MalformedReplyError: (500, 500, 500, 500, 500),
+}
+"""The status of each class on the wires, in the order of WIRES."""
+_SAME_CLASS = (InvalidRequestError, ContextOverflowError, AuthenticationError, PermissionDeniedError, NotFoundError,
+               RateLimitError, OverloadedError, ServerError)  # fmt: skip
+"""Classes that every wire has a word for."""
+
+
+def answer(wire: str, error: DragomanError) -> tuple[int, dict[str, Any], dict[str, str]]:
+    context = RequestContext(model="mistral:m", request_id="req_1")
+    written = get_adapter(f"{wire}:client").to_wire_response(error, context)
+    return written.status, json.loads(written.body), dict(written.headers)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("kind", STATUSES)
+def test_each_class_has_its_status(wire: str, kind: type[ProviderError]) -> None:
+    """Whatever status the provider behind had."""
+    status, body, headers = answer(wire, kind("what happened", provider="mistral", status=418))
+    assert status == STATUSES[kind][WIRES.index(wire)]
+    assert "what happened" in json.dumps(body)
+    assert headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("kind", _SAME_CLASS)
+def test_the_client_reads_the_same_class(wire: str, kind: type[ProviderError]) -> None:
+    """Retries and the client's own reactions depend on it."""
+    adapter = get_adapter(f"{wire}:client")
+    written = adapter.to_wire_response(kind("what happened", provider="mistral"), RequestContext(model="mistral:m"))
+    assert type(adapter.error(written.status, written.body, written.headers)) is kind
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_the_wait_is_passed_on(wire: str) -> None:
+    """In whole seconds: some clients read nothing else."""
+    _, _, headers = answer(wire, RateLimitError("slow down", retry_after=1.2))
+    assert headers["retry-after"] == "2"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_spent_budget_is_not_retried(wire: str) -> None:
+    status, _, headers = answer(wire, BudgetExceededError("team", "usd", 1, 1, 1))
+    assert status in (402, 429)
+    assert headers["x-should-retry"] == "false"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_internal_errors_say_nothing(wire: str) -> None:
+    """A missing setting concerns who runs the program; a wrong argument concerns the client."""
+    status, body, _ = answer(wire, MissingKeyError("set ANTHROPIC_API_KEY"))
+    assert status == 500
+    assert "ANTHROPIC" not in json.dumps(body)
+    assert answer(wire, RequestError("no such option"))[0] == 400
+    assert answer(wire, NoModelError([]))[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("prompt is too long: 9000 tokens > 8192 maximum", "prompt is too long: 9000 tokens > 8192 maximum"),
+        ("This model's maximum context length is 8,192 tokens. Your messages resulted in 9,000 tokens.",
+         "prompt is too long: 9000 tokens > 8192 maximum"),
+        ("too much", "prompt is too long: too much"),
+    ],
+)  # fmt: skip
+def test_claude_code_recognises_an_overflow(message: str, told: str) -> None:
+    """It compacts the conversation only for these words."""
+    status, body, _ = answer("anthropic", ContextOverflowError(message))
+    assert (status, body["error"]["message"]) == (400, told)
+    assert body["type"] == "error"
+    assert body["request_id"] == "req_1"
+
+
+def test_codex_reads_the_code() -> None:
+    """And the SDKs of OpenAI."""
+    _, body, headers = answer("openai", ContextOverflowError("too much"))
+    assert body["error"]["code"] == "context_length_exceeded"
+    assert body["error"].keys() == {"message", "type", "param", "code"}
+    assert headers["x-request-id"] == "req_1"
+
+
+def test_an_error_of_the_own_wire_keeps_its_status_and_code() -> None:
+    error = InvalidRequestError("bad", provider="openai-chat", status=422, code="odd_code", request_id="req_9")
+    status, body, headers = answer("openai-chat", error)
+    assert (status, body["error"]["code"], headers["x-request-id"]) == (422, "odd_code", "req_9")
