@@ -69,7 +69,7 @@ NATIVE_BLOCKS = (
 )  # fmt: skip
 """The blocks that the provider's own replies hold."""
 
-TOLD_BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use")
+VISIBLE_BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use")
 """The types of blocks that a client gets from other providers."""
 
 ERRORS: ErrorTable = {
@@ -131,7 +131,7 @@ def encode_blocks(message: Message, writer: ReplyWriter, raw: Mapping[str, Any])
             content.append(apply_diff(encoded, notes.get(str(index))))
         elif (foreign := _encode_foreign(block, index, message, writer)) is not None:
             content.append(foreign)
-    if not writer.is_own and (envelope := writer.state.seal_rest(message, TOLD_BLOCKS)) is not None:
+    if not writer.is_own and (envelope := writer.state.seal_rest(message, VISIBLE_BLOCKS)) is not None:
         content.append({"type": "redacted_thinking", "data": envelope})
     return content
 
@@ -156,7 +156,7 @@ def _encode_foreign(block: ContentBlock, index: int, message: Message, writer: R
             writer.record_block_loss(index, block, "arguments that are no JSON object: the call is left out")
             return None
         case _:
-            record_unsaid(block, index, writer)
+            record_unsupported(block, index, writer)
             return None
 
 
@@ -174,7 +174,7 @@ def encode_redacted(block: RedactedThinkingBlock, index: int, writer: ReplyWrite
     return None if data is None else {"type": "redacted_thinking", "data": data}
 
 
-def record_unsaid(block: ContentBlock, index: int, writer: ReplyWriter) -> None:
+def record_unsupported(block: ContentBlock, index: int, writer: ReplyWriter) -> None:
     """Record that the client does not get a block. A sealed native block comes back to its provider."""
     if isinstance(block, ProviderBlock):
         reason = f"a native block of {block.provider}, {block.kind}: the client does not get it"

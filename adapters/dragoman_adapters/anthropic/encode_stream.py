@@ -94,7 +94,7 @@ class MessagesStreamEncoder(ReplyStreamEncoder):
         elif isinstance(block, RedactedThinkingBlock):
             encoded = encode_reply.encode_redacted(block, index, self.writer)
         else:
-            encode_reply.record_unsaid(block, index, self.writer)
+            encode_reply.record_unsupported(block, index, self.writer)
         return b"" if encoded is None else self._whole(encoded)
 
     def _whole(self, encoded: dict[str, Any]) -> bytes:
@@ -105,7 +105,7 @@ class MessagesStreamEncoder(ReplyStreamEncoder):
         written = b""
         if not self.writer.is_own:
             self.writer.record_usage_losses(self.usage, *encode_reply.UNCOUNTED)
-            envelope = self.writer.state.seal_rest(message, encode_reply.TOLD_BLOCKS)
+            envelope = self.writer.state.seal_rest(message, encode_reply.VISIBLE_BLOCKS)
             if envelope is not None:
                 written = self._whole({"type": "redacted_thinking", "data": envelope})
         stop_reason = self.writer.stop_reason(message, has_calls=self._has_calls)

@@ -65,7 +65,7 @@ _INEXACT = (StopReason.STOP_SEQUENCE, StopReason.CONTEXT_OVERFLOW, StopReason.PA
 NATIVE_BLOCKS = (TextBlock, ThinkingBlock, ToolUseBlock, *MEDIA_BLOCKS, ProviderBlock)
 """The blocks that the provider's own replies hold."""
 
-TOLD_BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use", "image", "audio", "video", "document")
+VISIBLE_BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use", "image", "audio", "video", "document")
 """The types of blocks that a client gets from other providers."""
 
 UNCOUNTED = ("cache_creation_input_tokens", "audio_input_tokens", "audio_output_tokens", "image_input_tokens",
@@ -147,7 +147,7 @@ def _encode_parts(message: Message, writer: ReplyWriter) -> list[dict[str, Any]]
     parts: list[dict[str, Any]] = []
     for index, block in enumerate(message.content):
         parts += encode_part(block, index, message, writer)
-    if (envelope := writer.state.seal_rest(message, TOLD_BLOCKS)) is not None:
+    if (envelope := writer.state.seal_rest(message, VISIBLE_BLOCKS)) is not None:
         parts.append(sealed_part(envelope))
     return parts
 

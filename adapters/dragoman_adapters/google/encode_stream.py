@@ -89,7 +89,7 @@ class GenerateContentStreamEncoder(ReplyStreamEncoder):
         else:
             self.writer.record_usage_losses(self.usage, *encode_reply.UNCOUNTED)
             candidate |= encode_reply.encode_grounding(message, self.writer)
-            envelope = self.writer.state.seal_rest(message, encode_reply.TOLD_BLOCKS)
+            envelope = self.writer.state.seal_rest(message, encode_reply.VISIBLE_BLOCKS)
             if envelope is not None:
                 candidate["content"]["parts"] = [encode_reply.sealed_part(envelope)]
         chunk: dict[str, Any] = {"candidates": [candidate]}

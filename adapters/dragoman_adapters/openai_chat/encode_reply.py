@@ -105,7 +105,7 @@ def _encode_message(message: Message, writer: ReplyWriter, dialect: Dialect) -> 
                 tool_id = writer.tool_id(TOOL_PREFIX, block.id, message)
                 calls.append(encode_blocks.encode_block(block, {}, lambda _, known=tool_id: known, dialect)[1])  # type: ignore[misc]  # mypy sees no default
             case _:
-                record_unsaid(block, index, writer)
+                record_unsupported(block, index, writer)
     record_order_losses(message.content, writer)
     store_state(message, writer)
     encoded: dict[str, Any] = {
@@ -125,7 +125,7 @@ def store_state(message: Message, writer: ReplyWriter) -> None:
     writer.state.store_rest(message, writer.tool_id(TOOL_PREFIX, call.id, message) if call else None)
 
 
-def record_unsaid(block: ContentBlock, index: int, writer: ReplyWriter) -> None:
+def record_unsupported(block: ContentBlock, index: int, writer: ReplyWriter) -> None:
     """Record that the client does not get a block."""
     if block.type == "redacted_thinking":
         reason = "the wire has no field for thinking that only its provider reads"

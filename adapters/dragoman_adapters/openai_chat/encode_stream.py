@@ -79,7 +79,7 @@ class ChatStreamEncoder(ReplyStreamEncoder):
         return self._chunk({"annotations": numbered}) if numbered else b""
 
     def write_other(self, index: int, block: ContentBlock, message: Message) -> bytes:
-        encode_reply.record_unsaid(block, index, self.writer)
+        encode_reply.record_unsupported(block, index, self.writer)
         return b""
 
     def end(self, message: Message) -> bytes:

@@ -34,7 +34,7 @@ INCOMPLETE = {
 NATIVE_BLOCKS = (TextBlock, ThinkingBlock, RedactedThinkingBlock, ToolUseBlock, ProviderBlock)
 """The blocks that the provider's own replies hold."""
 
-TOLD_BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use", "image")
+VISIBLE_BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use", "image")
 """The types of blocks that a client gets from other providers."""
 
 DEFAULTS: dict[str, Any] = {
@@ -182,7 +182,7 @@ def _encode_items(message: Message, writer: ReplyWriter) -> list[dict[str, Any]]
                 items.append(message_item(writer.new_id(MESSAGE_PREFIX, len(items)), [part]))
         elif (item := encode_item(block, index, len(items), message, writer)) is not None:
             items.append(item)
-    if (envelope := writer.state.seal_rest(message, TOLD_BLOCKS)) is not None:
+    if (envelope := writer.state.seal_rest(message, VISIBLE_BLOCKS)) is not None:
         items.append(reasoning_item(writer.new_id(REASONING_PREFIX, len(items)), "", envelope))
     return items
 

@@ -189,13 +189,13 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
     def end(self, message: Message) -> bytes:
         written = self._end_message()
         if not self.writer.is_own:
-            envelope = self.writer.state.seal_rest(message, encode_reply.TOLD_BLOCKS)
+            envelope = self.writer.state.seal_rest(message, encode_reply.VISIBLE_BLOCKS)
             if envelope is not None:
                 item_id = self.writer.new_id(encode_reply.REASONING_PREFIX, self._position)
                 written += self._whole(encode_reply.reasoning_item(item_id, "", envelope))
         response = encode_reply.finish_response(message, self._output, self.writer, self.usage, self._created)
         response |= {"id": self.writer.new_id(encode_reply.RESPONSE_PREFIX), "model": self.writer.model}
-        if message.stop_reason is StopReason.REFUSAL:  # a refusal was told as text, so the status has to say it
+        if message.stop_reason is StopReason.REFUSAL:  # the refusal was sent as text, so the status has to say it
             response["status"], response["incomplete_details"] = encode_reply.find_status(
                 message.stop_reason, self.writer
             )

@@ -107,7 +107,7 @@ def anthropic_stream(body: bytes) -> Seen:
         model=_MODEL, max_tokens=10, messages=_QUESTION
     ) as stream:
         final: Any = stream.get_final_message()
-    _check_anthropic(final.model_dump(exclude={"content": {"__all__": {"parsed_output"}}}))
+    _check_anthropic(final.model_dump(warnings=False, exclude={"content": {"__all__": {"parsed_output"}}}))
     return _anthropic_seen(final)
 
 
@@ -120,7 +120,7 @@ def _check_anthropic(native: dict[str, Any]) -> None:
 
 
 def _anthropic_seen(message: Any) -> Seen:
-    echo = [_filled(block.model_dump(exclude={"parsed_output"})) for block in message.content]
+    echo = [_filled(block.model_dump(warnings=False, exclude={"parsed_output"})) for block in message.content]
     texts = [block for block in message.content if block.type == "text"]
     details = message.usage.output_tokens_details
     return Seen(
@@ -154,8 +154,8 @@ def chat_whole(body: bytes) -> Seen:
 def chat_stream(body: bytes) -> Seen:
     # The helper raises an error for a reply that was cut or filtered; what it read is then not to be had.
     for word in (b"length", b"content_filter"):
-        if (told := b'"finish_reason":"' + word + b'"') in body:
-            seen = chat_stream(body.replace(told, b'"finish_reason":"stop"'))
+        if (reason := b'"finish_reason":"' + word + b'"') in body:
+            seen = chat_stream(body.replace(reason, b'"finish_reason":"stop"'))
             return replace(seen, stop=word.decode())
     client = _openai(body, "text/event-stream")
     with client.chat.completions.stream(model=_MODEL, messages=_QUESTION) as stream:
@@ -166,7 +166,7 @@ def chat_stream(body: bytes) -> Seen:
 def _chat_seen(completion: Any) -> Seen:
     (choice,) = [choice for choice in completion.choices if choice.index == 0]
     message = choice.message
-    native = _filled(message.model_dump(exclude={"parsed"}))
+    native = _filled(message.model_dump(warnings=False, exclude={"parsed"}))
     calls = [
         (call.id, call.function.name, _parsed(call.function.arguments))
         if call.type == "function"
@@ -251,7 +251,7 @@ def _responses_seen(response: Any) -> Seen:
             note.url for part in parts for note in getattr(part, "annotations", None) or () if hasattr(note, "url")
         ),
         images=sum(item.type == "image_generation_call" for item in items),
-        echo=tuple(_without_parsed(item.model_dump()) for item in items),
+        echo=tuple(_without_parsed(item.model_dump(warnings=False)) for item in items),
         refusal="".join(part.refusal for part in parts if part.type == "refusal"),
     )  # fmt: skip
 

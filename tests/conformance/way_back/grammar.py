@@ -50,7 +50,7 @@ def messages(body: bytes) -> Iterator[str]:
 
 def _message_blocks(events: list[Any]) -> Iterator[str]:
     open_block: dict[str, Any] | None = None
-    position, told, signed = 0, 0, 0
+    position, deltas, signed = 0, 0, 0
     for data in events:
         if data["index"] != position:
             yield f"index {data['index']}, not {position}"
@@ -58,16 +58,16 @@ def _message_blocks(events: list[Any]) -> Iterator[str]:
             case "content_block_start":
                 if open_block is not None:
                     yield "two blocks are open"
-                open_block, told, signed = data["content_block"], 0, 0
+                open_block, deltas, signed = data["content_block"], 0, 0
             case "content_block_delta":
                 delta = data["delta"]["type"]
                 if open_block is None or delta not in _DELTAS.get(open_block["type"], {delta}):
                     yield f"a {delta} in {open_block and open_block['type']}"
                 if signed:
                     yield "a delta after the signature"
-                told, signed = told + 1, signed + (delta == "signature_delta")
+                deltas, signed = deltas + 1, signed + (delta == "signature_delta")
             case "content_block_stop":
-                if open_block is None or (open_block == {"type": "text", "text": ""} and not told):
+                if open_block is None or (open_block == {"type": "text", "text": ""} and not deltas):
                     yield "an empty text, or the end of no block"
                 open_block, position = None, position + 1
             case kind:
@@ -93,7 +93,7 @@ def chat(body: bytes) -> Iterator[str]:
     if len(finished) != 1 or not choices[-1]["finish_reason"]:
         yield f"finish reasons: {finished}"
     if any(chunk.get("usage") and chunk["choices"] for chunk in chunks):
-        yield "counts beside a choice"
+        yield "counts in a chunk with a choice"
     deltas = [call for choice in choices for call in choice["delta"].get("tool_calls", ())]
     named = [call["index"] for call in deltas if "id" in call]
     if named != list(range(len(named))) or any(call["index"] >= len(named) for call in deltas):
@@ -106,7 +106,7 @@ _ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 
 def responses(body: bytes) -> Iterator[str]:
-    """Numbers from 0 without gaps; each item added, told and done once; the terminal event holds the same items."""
+    """Numbers from 0 without gaps; each item added first and done once; the terminal event holds the same items."""
     events = [data for _, data in _events(body)]
     if any(name != data["type"] for name, data in _events(body)):
         yield "the name of an event is not its type"

@@ -171,9 +171,8 @@ def _request_differences(
     recorded: Recorded, message: Message, messages: list[Message], tool_ids: ToolIdMap
 ) -> Iterator[Difference]:
     """The next request to the provider behind is the same as without a client in between."""
-    raw = message.metadata.provider_raw or {}
-    if not any(raw.get(name) for name in ("blocks", "items")):
-        return
+    if any(each.metadata.provider != message.metadata.provider for each in messages if each.role == "assistant"):
+        return  # nothing in the reply was opaque, so the client's copy is enough
     adapter = get_adapter(recorded.context.model)
     calls = [block.id for block in message.content if isinstance(block, ToolUseBlock)]
     if calls and calls != [block.id for each in messages for block in each.content if isinstance(block, ToolUseBlock)]:

@@ -113,16 +113,23 @@ class StateWriter:
         """Return the envelope for a redacted block."""
         return self._seal({"k": "redacted_thinking", "i": index, "s": data}, index, "redacted_thinking")
 
-    def seal_rest(self, message: Message, told: Sequence[str]) -> str | None:
-        """Return the envelope for the rest of a message, or None if there is none.
+    def seal_rest(self, message: Message, visible: Sequence[str]) -> str | None:
+        """Return the envelope for the rest of a message; None if nothing of it is opaque.
 
-        ``told`` are the types of the blocks that the client gets in this order; other blocks are in the envelope.
+        ``visible`` are the types of the blocks that the client gets; native blocks are in the envelope.
         """
         rest = self._rest(message)
-        if rest is None or not self.can_seal:
-            self._record_hidden(message, told, rest)
+        if rest is None or not (
+            _has_signature(rest["raw"]) or message.channel or any(map(_needs_state, message.content))
+        ):
             return None
-        blocks = [_hidden(block) if block.type not in told else None for block in message.content]
+        if not self.can_seal:
+            if _has_signature(rest["raw"]):
+                self._losses.append(
+                    (-1, "", "signatures of the provider's own parts cannot go to the client: left out")
+                )
+            return None
+        blocks = [_hidden(block) if block.type not in visible else None for block in message.content]
         entry = {**rest, **_layout(message), "k": "rest"}
         if any(blocks):
             entry["blocks"] = {str(index): block for index, block in enumerate(blocks) if block is not None}
@@ -160,16 +167,9 @@ class StateWriter:
         raw = message.metadata.provider_raw or {}
         notes = {name: raw[name] for name in _NOTES if name in raw} if raw.get("by") == self._issuer else {}
         ids = _own_ids(message)
-        signed = any(isinstance(block, (ThinkingBlock, RedactedThinkingBlock)) for block in message.content)
-        native = any(isinstance(block, ProviderBlock) for block in message.content)
-        if not (notes or native or message.channel or (ids and signed)):
+        if not (notes or message.channel or any(map(_needs_state, message.content))):
             return None
         return {"raw": notes, "ids": ids} | ({"c": message.channel.value} if message.channel else {})
-
-    def _record_hidden(self, message: Message, told: Sequence[str], rest: dict[str, Any] | None) -> None:
-        """Record the notes that are lost without an envelope. Blocks that the client does not get record their own."""
-        if rest is not None and not self.can_seal and _has_signature(rest["raw"]):
-            self._losses.append((-1, "", "signatures of the provider's own parts cannot go to the client: left out"))
 
     def _seal(self, entry: dict[str, Any], index: int, kind: str) -> str | None:
         sealer = self._context.state_sealer
@@ -202,9 +202,12 @@ def _has_signature(notes: dict[str, Any]) -> bool:
 
 def _hidden(block: ContentBlock) -> dict[str, Any] | None:
     """Return a block that no client gets, as JSON; None for blocks that they get."""
-    if isinstance(block, (ProviderBlock, RedactedThinkingBlock, ThinkingBlock)):
-        return block.model_dump(mode="json")
-    return None
+    return block.model_dump(mode="json") if _needs_state(block) else None
+
+
+def _needs_state(block: ContentBlock) -> bool:
+    """Whether a block means more to its provider than a client can send back."""
+    return isinstance(block, (ProviderBlock, RedactedThinkingBlock, ThinkingBlock))
 
 
 def _is_opaque(block: ContentBlock) -> bool:

@@ -115,8 +115,8 @@ class ReplyWriter:
 
     def record_stop_reason_loss(self, stop_reason: StopReason, word: str) -> None:
         reason = f"the wire has no word for the stop reason {stop_reason}: {word!r} is sent"
-        told = stop_reason is StopReason.STOP_SEQUENCE
-        self.record_loss(LossKind.STOP_REASON, reason, Severity.INFO if told else Severity.WARNING)
+        is_ordinary = stop_reason is StopReason.STOP_SEQUENCE
+        self.record_loss(LossKind.STOP_REASON, reason, Severity.INFO if is_ordinary else Severity.WARNING)
 
     def record_usage_losses(self, usage: TokenUsage | None, *names: str) -> None:
         """Record the counts that the wire has no field for, if they are not 0."""

@@ -242,7 +242,7 @@ class _StateReader:
         text = block.text if isinstance(block, ThinkingBlock) else ""
         if state is None and _opaque_text(block) is not None:
             # Of nobody knows where: the message is its provider's own now, so that provider would get it.
-            self._lose(message_id, index, block.type, "it is no envelope, and stands beside one")
+            self._lose(message_id, index, block.type, "it is no envelope, in a reply with envelopes")
             blocks += [ThinkingBlock(text=text)] if text else []
         elif state is None:
             blocks.append(block)

@@ -61,7 +61,7 @@ class ReplyStreamEncoder(ABC):
         self._call = ""
         self._signature: str | None = None
         self._fragments: list[str] = []
-        self._told: dict[int, list[str]] = {}
+        self._sent: dict[int, list[str]] = {}
         self._queue: list[BlockEvent] = []
         self._handlers: dict[type, Callable[[Any], bytes]] = {
             TextDelta: self._on_text,
@@ -89,7 +89,7 @@ class ReplyStreamEncoder(ABC):
 
     @abstractmethod
     def close_block(self, kind: str, index: int, content: str, signature: str | None) -> bytes:
-        """Write the end of the open block. ``content`` is all that was told of it."""
+        """Write the end of the open block. ``content`` is all that was sent of it."""
 
     @abstractmethod
     def write_other(self, index: int, block: ContentBlock, message: Message) -> bytes:
@@ -186,7 +186,7 @@ class ReplyStreamEncoder(ABC):
     def _on_call(self, event: ToolUseStart) -> bytes:
         if self._kind is CALL and event.tool_use_id != self._call:
             return self._wait(event)
-        if event.content_block_index in self._told:
+        if event.content_block_index in self._sent:
             raise ValueError("a call starts twice")
         return self._switch(CALL, event.content_block_index, "", event.tool_use_id, event.tool_name)
 
@@ -244,14 +244,14 @@ class ReplyStreamEncoder(ABC):
         self._index, self._kind, self._call, self._signature = index, kind, tool_use_id, None
         self._highest = max(self._highest, index)
         self._fragments = []
-        self._told.setdefault(index, [])
+        self._sent.setdefault(index, [])
 
     def _close(self) -> bytes:
         if not self._kind:
             return b""
         kind, self._kind = self._kind, ""
         content = "".join(self._fragments)
-        self._told[self._index].append(content)
+        self._sent[self._index].append(content)
         return self.close_block(kind, self._index, content, self._signature)
 
     def _on_complete(self, event: MessageComplete) -> bytes:
@@ -269,9 +269,9 @@ class ReplyStreamEncoder(ABC):
             written.append(self._complete_open(self._index, message.content[self._index]))
         written.append(self._close())
         for index, block in enumerate(message.content):
-            if index not in self._told:
+            if index not in self._sent:
                 written.append(self._write_whole(index, block, message))
-            elif index != self._index and (rest := self._untold(index, block)):
+            elif index != self._index and (rest := self._unsent(index, block)):
                 written.append(self._write_whole(index, rest, message))
             elif isinstance(block, TextBlock) and block.citations and index != self._index:
                 self.lose_citations(index)
@@ -281,13 +281,13 @@ class ReplyStreamEncoder(ABC):
         return b"".join(written)
 
     def _complete_open(self, index: int, block: ContentBlock) -> bytes:
-        """Write what the deltas of the open block did not tell."""
+        """Write what the deltas of the open block lack."""
         written = b""
         if isinstance(block, (TextBlock, ThinkingBlock)):
-            told = "".join(self._told[index] + self._fragments)
-            rest = block.text[len(told) :]
-            if block.text != told + rest:
-                reason = "the deltas told another text than the complete message has"
+            sent = "".join(self._sent[index] + self._fragments)
+            rest = block.text[len(sent) :]
+            if block.text != sent + rest:
+                reason = "the deltas have another text than the complete message"
                 self.writer.record_loss(LossKind.FLATTENED, reason, Severity.WARNING, index=index, block=block.type)
             elif rest:
                 self._fragments.append(rest)
@@ -298,14 +298,14 @@ class ReplyStreamEncoder(ABC):
             written += self.write_citations(index, block.citations)
         return written
 
-    def _untold(self, index: int, block: ContentBlock) -> ContentBlock | None:
-        """Return the end of a text, or of thinking, that the deltas of a block did not tell; None if they told all."""
+    def _unsent(self, index: int, block: ContentBlock) -> ContentBlock | None:
+        """Return the end of a text, or of thinking, that the deltas of a block lack; None if they lack nothing."""
         if not isinstance(block, (TextBlock, ThinkingBlock)):
             return None
-        told = "".join(self._told[index])
-        if told == block.text or not block.text.startswith(told):
+        sent = "".join(self._sent[index])
+        if sent == block.text or not block.text.startswith(sent):
             return None
-        return block.model_copy(update={"text": block.text[len(told) :]})
+        return block.model_copy(update={"text": block.text[len(sent) :]})
 
     def _write_whole(self, index: int, block: ContentBlock, message: Message) -> bytes:
         """Write a block that had no events."""

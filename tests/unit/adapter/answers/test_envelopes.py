@@ -62,7 +62,7 @@ def test_without_a_store_the_state_is_a_loss(wire: str) -> None:
 
 @pytest.mark.parametrize("wire", SEALING_WIRES)
 def test_without_a_key_the_state_is_a_loss(wire: str) -> None:
-    """The thinking itself is still told."""
+    """The client still gets the thinking itself."""
     first = context(wire, keys=None)
     sent = echo(wire, first)
     assert [loss.block_type for loss in first.losses if loss.kind is LossKind.STATE] == [
@@ -228,7 +228,7 @@ def mutations(draw: st.DrawFn) -> list[tuple[str, int, int, str]]:
 
 
 def mutate(text: str, other: str, changes: list[tuple[str, int, int, str]]) -> str:
-    """Apply changes. A piece keeps 80 characters: less cannot be told from any other text."""
+    """Apply changes. A piece keeps 80 characters: a shorter one looks like any other text."""
     for kind, first, second, character in changes:
         size = len(text)
         one, two = sorted((first * size // 1000, second * size // 1000))

@@ -102,7 +102,7 @@ def test_internal_errors_say_nothing(wire: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "expected"),
     [
         ("prompt is too long: 9000 tokens > 8192 maximum", "prompt is too long: 9000 tokens > 8192 maximum"),
         ("This model's maximum context length is 8,192 tokens. Your messages resulted in 9,000 tokens.",
@@ -110,10 +110,10 @@ def test_internal_errors_say_nothing(wire: str) -> None:
         ("too much", "prompt is too long: too much"),
     ],
 )  # fmt: skip
-def test_claude_code_recognises_an_overflow(message: str, told: str) -> None:
+def test_claude_code_recognises_an_overflow(message: str, expected: str) -> None:
     """It compacts the conversation only for these words."""
     status, body, _ = answer("anthropic", ContextOverflowError(message))
-    assert (status, body["error"]["message"]) == (400, told)
+    assert (status, body["error"]["message"]) == (400, expected)
     assert body["type"] == "error"
     assert body["request_id"] == "req_1"
 
