@@ -180,7 +180,8 @@ class ReplyStreamEncoder(ABC):
         if not (text or event.signature):
             return b""
         written = self._switch(THINKING, event.content_block_index, text)
-        self._signature = event.signature
+        if not self._waits:
+            self._signature = event.signature
         return written
 
     def _on_call(self, event: ToolUseStart) -> bytes:
@@ -271,10 +272,14 @@ class ReplyStreamEncoder(ABC):
         for index, block in enumerate(message.content):
             if index not in self._sent:
                 written.append(self._write_whole(index, block, message))
-            elif index != self._index and (rest := self._unsent(index, block)):
+            elif index != self._index and (rest := self._unsent(index, block, "".join(self._sent[index]))):
+                reason = "the end of the block was sent after later blocks"
+                self.writer.record_loss(LossKind.FLATTENED, reason, index=index, block=block.type)
                 written.append(self._write_whole(index, rest, message))
             elif isinstance(block, TextBlock) and block.citations and index != self._index:
                 self.lose_citations(index)
+        if self._highest >= len(message.content):
+            self._lose_difference(self._highest)
         written.append(self.end(message))
         self.done = True
         self.writer.finish()
@@ -283,29 +288,27 @@ class ReplyStreamEncoder(ABC):
     def _complete_open(self, index: int, block: ContentBlock) -> bytes:
         """Write what the deltas of the open block lack."""
         written = b""
-        if isinstance(block, (TextBlock, ThinkingBlock)):
-            sent = "".join(self._sent[index] + self._fragments)
-            rest = block.text[len(sent) :]
-            if block.text != sent + rest:
-                reason = "the deltas have another text than the complete message"
-                self.writer.record_loss(LossKind.FLATTENED, reason, Severity.WARNING, index=index, block=block.type)
-            elif rest:
-                self._fragments.append(rest)
-                written = self.delta(rest)
+        if (rest := self._unsent(index, block, "".join(self._sent[index] + self._fragments))) is not None:
+            self._fragments.append(rest.text)
+            written = self.delta(rest.text)
         if isinstance(block, ThinkingBlock):
             self._signature = block.signature or self._signature
         if isinstance(block, TextBlock) and block.citations:
             written += self.write_citations(index, block.citations)
         return written
 
-    def _unsent(self, index: int, block: ContentBlock) -> ContentBlock | None:
-        """Return the end of a text, or of thinking, that the deltas of a block lack; None if they lack nothing."""
-        if not isinstance(block, (TextBlock, ThinkingBlock)):
+    def _unsent(self, index: int, block: ContentBlock, sent: str) -> TextBlock | ThinkingBlock | None:
+        """Return the end of a text, or of thinking, that its deltas lack; None if they lack nothing."""
+        if not isinstance(block, (TextBlock, ThinkingBlock)) or sent == block.text:
             return None
-        sent = "".join(self._sent[index])
-        if sent == block.text or not block.text.startswith(sent):
+        if not block.text.startswith(sent):
+            self._lose_difference(index, block.type)
             return None
         return block.model_copy(update={"text": block.text[len(sent) :]})
+
+    def _lose_difference(self, index: int, block_type: str = "") -> None:
+        reason = "the client was sent deltas with another content than the complete message has"
+        self.writer.record_loss(LossKind.FLATTENED, reason, Severity.WARNING, index=index, block=block_type)
 
     def _write_whole(self, index: int, block: ContentBlock, message: Message) -> bytes:
         """Write a block that had no events."""

@@ -314,6 +314,37 @@ def test_what_no_event_carries_comes_from_the_message(wire: str) -> None:
     assert isinstance(read(wire, body), MessageComplete)
 
 
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    "blocks",
+    [(TextBlock(text="other"), TextBlock(text="B")), (TextBlock(text="A"), TextBlock(text="other")),
+     (TextBlock(text="A"),)],
+)  # fmt: skip
+def test_a_message_that_is_not_what_was_sent_is_a_loss(wire: str, blocks: tuple[TextBlock, ...]) -> None:
+    """Nothing can take back what the client has."""
+    given = context()
+    events = [
+        MessageStart("m1", "m"), TextDelta("m1", 0, "A"), TextDelta("m1", 1, "B"), MessageComplete(message(*blocks)),
+    ]  # fmt: skip
+    body = write(wire, events, given)
+    assert isinstance(read(wire, body), MessageComplete)
+    assert [loss.kind for loss in given.losses if loss.kind == "flattened"] == ["flattened"]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_the_end_of_a_text_that_had_no_delta_is_sent(wire: str) -> None:
+    """Some providers send the rest of an item with its end only."""
+    whole = message(TextBlock(text="A and more. "), TextBlock(text="B and more."))
+    events = [
+        MessageStart("m1", "m"), TextDelta("m1", 0, "A"), TextDelta("m1", 1, "B"), MessageComplete(whole),
+    ]  # fmt: skip
+    given = context()
+    last = read(wire, write(wire, events, given))
+    assert isinstance(last, MessageComplete)
+    assert sorted(last.message.text) == sorted(whole.text)
+    assert [loss.block_index for loss in given.losses if loss.kind == "flattened"] == [0]
+
+
 def test_message_start_says_the_tokens_that_are_known() -> None:
     """The provider's if it sends them at its start, else the estimate, else 0; the last event has the true counts."""
 
