@@ -185,9 +185,11 @@ class StateWriter:
 
 
 def _layout(message: Message) -> dict[str, Any]:
-    """Return the order of the blocks, and the lengths of the texts, which some wires join."""
+    """Return the order of the blocks, a digest of what they say, and the lengths of the texts, which some wires
+    join."""
     texts = [len(block.text) for block in message.content if isinstance(block, TextBlock)]
-    layout: dict[str, Any] = {"order": [block.type for block in message.content]}
+    order = [block.type for block in message.content]
+    layout: dict[str, Any] = {"order": order, "d": digest_content(message.content).hex()}
     return layout | ({"lengths": texts} if len(texts) > 1 else {})
 
 

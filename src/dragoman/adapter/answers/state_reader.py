@@ -206,7 +206,7 @@ class _StateReader:
         raw: dict[str, Any] = {"by": issuer}
         if rest is not None and rest["p"] == issuer:
             ordered = _order(blocks, rest)
-            if ordered is None:
+            if ordered is None or provider_state.digest_content(ordered).hex() != rest["d"]:
                 reason = "the client changed the blocks of a reply: its provider's notes on them are left out"
                 self.losses.append(Loss(LossKind.STATE, first.id, -1, reason))
             else:

@@ -122,6 +122,32 @@ def test_a_signature_needs_its_own_thinking(wire: str) -> None:
     assert "another one" in second.losses[0].reason
 
 
+@pytest.mark.parametrize("wire", ["anthropic", "openai"])
+def test_notes_need_the_reply_as_it_was(wire: str) -> None:
+    """Google signs texts and calls: if the client changed one, the notes with the signatures are void."""
+    message = reply(wire)
+    metadata = message.metadata.model_copy(
+        update={
+            "provider": "google",
+            "model": "google:gemini-3-pro-preview",
+            "provider_raw": {"by": "google", "blocks": {"1": {"set": {"thoughtSignature": "U0lHTkVE"}}}},
+        }
+    )
+    call = message.tool_uses[0]
+    message = message.model_copy(update={"content": (TextBlock(text="I add."), call)})
+    message = message.model_copy(update={"metadata": metadata})
+    for change, kept in (("", True), ("I subtract.", False)):
+        sent = echo(wire, context(wire), message)
+        assert "U0lHTkVE" not in json.dumps(sent.body)
+        if change:
+            sent.body = json.loads(json.dumps(sent.body).replace("I add.", change))
+        second = context(wire)
+        messages, _, options = get_adapter(f"{wire}:client").from_wire_request(sent.body, second)
+        body = get_adapter("google:gemini-3-pro-preview").to_wire(messages, [], options).body.decode()
+        assert ("U0lHTkVE" in body) is kept
+        assert bool(second.losses) is not kept
+
+
 @pytest.mark.parametrize("wire", SEALING_WIRES)
 def test_a_bare_signature_beside_an_envelope_is_a_loss(wire: str) -> None:
     """The message is its provider's own again, so the provider would take a client's signature for its own."""
