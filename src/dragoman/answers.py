@@ -1,7 +1,7 @@
 """What a program needs to answer clients in their own wires: ids that return, and state of providers that travels.
 
 The methods themselves are the adapter's: `Adapter.from_wire_request`, `to_wire_response` and `encode_stream`
-(docs/reference/answers.md).
+(docs/answers.md).
 """
 
 from dragoman.adapter.answers.client_ids import ClientToolIds

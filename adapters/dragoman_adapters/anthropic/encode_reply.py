@@ -1,4 +1,4 @@
-"""Encodes whole replies and errors for clients of the Messages API (docs/reference/answers.md)."""
+"""Encodes whole replies and errors for clients of the Messages API (docs/answers.md)."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Encodes streamed replies for clients of the Messages API (docs/reference/answers.md)."""
+"""Encodes streamed replies for clients of the Messages API (docs/answers.md)."""
 
 from typing import Any
 

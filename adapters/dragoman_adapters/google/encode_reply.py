@@ -1,4 +1,4 @@
-"""Encodes whole replies and errors for clients of generateContent (docs/reference/answers.md)."""
+"""Encodes whole replies and errors for clients of generateContent (docs/answers.md)."""
 
 from collections.abc import Mapping
 from typing import Any

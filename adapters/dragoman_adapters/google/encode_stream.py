@@ -1,4 +1,4 @@
-"""Encodes streamed replies for clients of streamGenerateContent (docs/reference/answers.md)."""
+"""Encodes streamed replies for clients of streamGenerateContent (docs/answers.md)."""
 
 from typing import Any, ClassVar
 

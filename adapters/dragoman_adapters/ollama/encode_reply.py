@@ -1,4 +1,4 @@
-"""Encodes whole replies and errors for clients of Ollama's chat (docs/reference/answers.md)."""
+"""Encodes whole replies and errors for clients of Ollama's chat (docs/answers.md)."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

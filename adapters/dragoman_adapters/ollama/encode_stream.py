@@ -1,4 +1,4 @@
-"""Encodes streamed replies for clients of Ollama's chat (docs/reference/answers.md)."""
+"""Encodes streamed replies for clients of Ollama's chat (docs/answers.md)."""
 
 from typing import Any, ClassVar
 

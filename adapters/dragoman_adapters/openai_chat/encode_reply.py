@@ -1,4 +1,4 @@
-"""Encodes whole replies for clients of Chat Completions (docs/reference/answers.md)."""
+"""Encodes whole replies for clients of Chat Completions (docs/answers.md)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -63,7 +63,7 @@ def encode_reply(message: Message, writer: ReplyWriter, dialect: Dialect) -> dic
 def _encode_own_message(message: Message, raw: Note, writer: ReplyWriter, dialect: Dialect) -> dict[str, Any]:
     """Encode a message of this wire's provider as it came."""
     notes = raw.get("blocks", {})
-    encoded: dict[str, Any] = {"role": "assistant", "content": None}
+    audio: dict[str, Any] = {}
     sources = lookup_path(raw.get("reply") or {}, dialect.source_list) if dialect.source_list else None
     annotations: list[Any] = []
     blocks: list[tuple[ContentBlock, Note]] = []
@@ -71,19 +71,19 @@ def _encode_own_message(message: Message, raw: Note, writer: ReplyWriter, dialec
         note = notes.get(str(index), {})
         if isinstance(block, AudioBlock) and note.get("field") == "audio":
             rest = {key: value for key, value in note.items() if key != "field"}
-            encoded["audio"] = {"data": block.source.data, "transcript": block.transcript, **rest}
+            audio = {"data": block.source.data, "transcript": block.transcript, **rest}
             continue
         if isinstance(block, TextBlock) and not (dialect.references and raw.get("list")):
             annotations += [source.data for source in block.citations if source.data]
         blocks.append((block, note))
     pieces = encode.encode_pieces(blocks, lambda canonical: writer.tool_id(TOOL_PREFIX, canonical, message), dialect)
     texts = pieces.get("content", [])
-    encoded = encode.encode_message("assistant", pieces, raw, dialect) | encoded
+    encoded = encode.encode_message("assistant", pieces, raw, dialect)
+    if audio:
+        encoded["audio"] = audio
     if texts and not raw.get("list") and all(each.keys() == {"type", "text"} for each in texts):
         encoded["content"] = "".join(each["text"] for each in texts)
-    elif texts:
-        encoded["content"] = texts
-    if annotations := annotations[: len(annotations) - len(sources or ())] if sources else annotations:
+    if annotations := annotations[: len(annotations) - len(sources or ())]:
         encoded["annotations"] = annotations
     return encoded | {key: value for key, value in (raw.get("message") or {}).items() if key != "role"}
 

@@ -1,4 +1,4 @@
-"""Encodes streamed replies for clients of Chat Completions (docs/reference/answers.md)."""
+"""Encodes streamed replies for clients of Chat Completions (docs/answers.md)."""
 
 from typing import Any, ClassVar
 

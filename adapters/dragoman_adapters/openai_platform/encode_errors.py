@@ -1,4 +1,4 @@
-"""Encodes errors for clients of OpenAI's APIs (docs/reference/answers.md#errors)."""
+"""Encodes errors for clients of OpenAI's APIs (docs/answers.md#errors)."""
 
 from typing import Any
 

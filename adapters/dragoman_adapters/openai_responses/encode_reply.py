@@ -1,4 +1,4 @@
-"""Encodes whole replies for clients of the Responses API (docs/reference/answers.md)."""
+"""Encodes whole replies for clients of the Responses API (docs/answers.md)."""
 
 from collections.abc import Mapping
 from typing import Any

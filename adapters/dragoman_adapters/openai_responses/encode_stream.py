@@ -1,4 +1,4 @@
-"""Encodes streamed replies for clients of the Responses API (docs/reference/answers.md)."""
+"""Encodes streamed replies for clients of the Responses API (docs/answers.md)."""
 
 from typing import Any
 

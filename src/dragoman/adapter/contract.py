@@ -171,7 +171,7 @@ class Adapter(ABC):
         return decode_stream(chunks, self.reply_decoder(context))
 
     def to_wire_response(self, reply: Message | DragomanError, context: RequestContext) -> WireResponse:
-        """Write a reply, or an error, as the provider would have answered a client (docs/reference/answers.md).
+        """Write a reply, or an error, as the provider would have answered a client (docs/answers.md).
 
         ``context`` is the one that the client's request was read with, and the provider behind was asked with; its
         ``model`` is the model behind. The reply may come from any provider: what the wire cannot say is in ``losses``.

@@ -1,7 +1,7 @@
 """Ids in the form of a client's wire, made from canonical ids, and the canonical ids of what a client sends back.
 
 An id holds the ULID of its canonical id, so any process finds the canonical id again without stored state. A client may
-also invent ids: their canonical ids are digests, the same in every process (docs/reference/answers.md#ids).
+also invent ids: their canonical ids are digests, the same in every process (docs/answers.md#ids).
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Keys that seal state of providers, and a store of state in memory (docs/reference/answers.md#state).
+"""Keys that seal state of providers, and a store of state in memory (docs/answers.md#state).
 
 `StateKeys` needs the package ``cryptography``, which the extra ``sealed`` installs.
 """
