@@ -93,11 +93,9 @@ def _encode_message(message: Message, writer: ReplyWriter, dialect: Dialect) -> 
     texts: list[str] = []
     thoughts: list[str] = []
     calls: list[dict[str, Any]] = []
-    annotations: list[dict[str, Any]] = []
     for index, block in enumerate(message.content):
         match block:
             case TextBlock():
-                annotations += encode_citations(block.citations, sum(map(len, texts)), index, writer)
                 texts.append(block.text)
             case ThinkingBlock():
                 thoughts.append(block.text)
@@ -112,7 +110,7 @@ def _encode_message(message: Message, writer: ReplyWriter, dialect: Dialect) -> 
         "role": "assistant",
         "content": "".join(texts) if texts or not calls else None,
         "refusal": None,
-        "annotations": annotations,
+        "annotations": encode_annotations(message.content, writer),
     }
     if any(thoughts):
         encoded[dialect.reasoning_fields[0]] = "".join(thoughts)
@@ -148,27 +146,27 @@ def record_order_losses(blocks: Sequence[ContentBlock], writer: ReplyWriter) -> 
         seen_call = seen_call or isinstance(block, ToolUseBlock)
 
 
-def encode_citations(
-    citations: tuple[Citation, ...], offset: int, index: int, writer: ReplyWriter
-) -> list[dict[str, Any]]:
-    """Encode sources with an address. ``offset``: the characters before their text."""
-    encoded = [
-        {
-            "type": "url_citation",
-            "url_citation": {
-                "start_index": offset + (source.start or 0),
-                "end_index": offset + (source.end or source.start or 0),
-                "title": source.title or source.url,
-                "url": source.url,
-            },
-        }
-        for source in citations
-        if source.url
-    ]
-    if len(encoded) < len(citations):
-        reason = "sources without an address: left out"
-        writer.record_loss(LossKind.CITATIONS, reason, index=index, block="text")
+def encode_annotations(blocks: Sequence[ContentBlock], writer: ReplyWriter) -> list[dict[str, Any]]:
+    """Encode the sources of all texts that have an address. Their indexes count characters of the whole text."""
+    encoded: list[dict[str, Any]] = []
+    offset = 0
+    for index, block in enumerate(blocks):
+        if not isinstance(block, TextBlock):
+            continue
+        found = [_encode_citation(source, offset) for source in block.citations if source.url]
+        if len(found) < len(block.citations):
+            reason = "sources without an address: left out"
+            writer.record_loss(LossKind.CITATIONS, reason, index=index, block="text")
+        encoded += found
+        offset += len(block.text)
     return encoded
+
+
+def _encode_citation(source: Citation, offset: int) -> dict[str, Any]:
+    start = offset + (source.start or 0)
+    end = offset + (source.end or source.start or 0)
+    fields = {"start_index": start, "end_index": end, "title": source.title or source.url, "url": source.url}
+    return {"type": "url_citation", "url_citation": fields}
 
 
 def stop_word(stop_reason: StopReason, writer: ReplyWriter) -> str:

@@ -6,7 +6,7 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.answers.reply_writer import FAILED, ReplyWriter
 from dragoman.adapter.answers.stream_encoder import CALL, THINKING, ReplyStreamEncoder
 from dragoman.adapter.errors import DragomanError
-from dragoman.canonical.blocks import Citation, ContentBlock
+from dragoman.canonical.blocks import Citation, ContentBlock, TextBlock
 from dragoman.canonical.message import Message
 from dragoman_adapters.openai_chat import encode_reply
 from dragoman_adapters.openai_chat.dialect import Dialect
@@ -24,9 +24,7 @@ class ChatStreamEncoder(ReplyStreamEncoder):
         super().__init__(writer)
         self._dialect = dialect
         self._call_number = -1
-        self._text_length = self._annotations = 0
         self._chunk_start = self._head = self._tail = b""
-        self._is_text = False
 
     def begin(self) -> bytes:
         head = {
@@ -43,7 +41,6 @@ class ChatStreamEncoder(ReplyStreamEncoder):
         return self._chunk_start + b',"choices":[' + wirejson.dumps(choice) + b"]}" + _END
 
     def open_block(self, kind: str, tool_use_id: str, name: str) -> bytes:
-        self._is_text = kind not in (CALL, THINKING)
         if kind == CALL:
             self._call_number += 1
             call = f'"tool_calls":[{{"index":{self._call_number},"function":{{"arguments":'
@@ -61,22 +58,16 @@ class ChatStreamEncoder(ReplyStreamEncoder):
         self._tail = tail + b'},"logprobs":null,"finish_reason":null}]}' + _END
 
     def delta(self, text: str) -> bytes:
-        if self._is_text:
-            self._text_length += len(text)
         return self._head + wirejson.dumps(text) + self._tail
 
     def close_block(self, kind: str, index: int, content: str, signature: str | None) -> bytes:
         return b""
 
     def write_citations(self, index: int, citations: tuple[Citation, ...]) -> bytes:
-        if self.writer.is_own:
-            annotations = [source.data for source in citations if source.data and source.kind != "reference"]
-        else:
-            offset = self._text_length - len("".join(self._fragments))
-            annotations = list(encode_reply.encode_citations(citations, offset, index, self.writer))
-        numbered = [{"index": number, **each} for number, each in enumerate(annotations, self._annotations)]
-        self._annotations += len(annotations)
-        return self._chunk({"annotations": numbered}) if numbered else b""
+        return b""  # the sources of all texts follow at the end
+
+    def lose_citations(self, index: int) -> None:
+        """Nothing is lost: the sources of all texts follow at the end."""
 
     def write_other(self, index: int, block: ContentBlock, message: Message) -> bytes:
         encode_reply.record_unsupported(block, index, self.writer)
@@ -88,16 +79,27 @@ class ChatStreamEncoder(ReplyStreamEncoder):
             encode_reply.store_state(message, self.writer)
             encode_reply.record_usage_losses(self.usage, self.writer)
         stop_reason = self.writer.stop_reason(message, has_calls=self._call_number >= 0)
+        written = self._annotations(message)
         word = encode_reply.stop_word(stop_reason, self.writer)
         if stop_reason in FAILED:  # only of this wire's provider
             word = self.writer.own_raw(message).get("choice", {}).get("finish_reason") or word
-        written = self._chunk({}, word)
+        written += self._chunk({}, word)
         if self.usage is not None and encode_reply.wants_usage(self.writer.client_fields):
             counts = wirejson.dumps(encode_reply.encode_usage(self.usage, is_own=self.writer.is_own))
             tier = self.writer.own_raw(message).get("reply", {}).get("service_tier")
             served = b',"service_tier":' + wirejson.dumps(tier) if tier else b""
             written += self._chunk_start + served + b',"choices":[],"usage":' + counts + b"}" + _END
         return written + b"data: [DONE]" + _END
+
+    def _annotations(self, message: Message) -> bytes:
+        """Write the sources of all texts, with indexes into the whole text."""
+        if self.writer.is_own:
+            texts = [block for block in message.content if isinstance(block, TextBlock)]
+            found = [each.data for block in texts for each in block.citations if each.data and each.kind != "reference"]
+        else:
+            found = encode_reply.encode_annotations(message.content, self.writer)
+        numbered = [{"index": number, **each} for number, each in enumerate(found)]
+        return self._chunk({"annotations": numbered}) if numbered else b""
 
     def write_error(self, error: DragomanError) -> bytes:
         return _DATA + wirejson.dumps({"error": error_object(error, self.writer.provider)}) + _END
