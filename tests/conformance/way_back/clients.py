@@ -9,18 +9,15 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
-import httpx
-import httpx2
-import ollama
-import openai
-from anthropic.types import Message as AnthropicMessage
-from anthropic.types.beta import BetaMessage
-from openai.types.chat import ChatCompletion
-from openai.types.responses import Response as OpenAIResponse
 from pydantic import ValidationError
+
+if TYPE_CHECKING:  # the clients are imported when one is first used: to import them takes seconds
+    import anthropic
+    import httpx
+    import httpx2
+    import openai
 
 HAS_GOOGLE = importlib.util.find_spec("google") is not None and importlib.util.find_spec("google.genai") is not None
 
@@ -60,10 +57,14 @@ class _Server:
         self.body = b""
         self.media_type = ""
 
-    def answer2(self, _: httpx2.Request) -> httpx2.Response:
+    def answer2(self, _: "httpx2.Request") -> "httpx2.Response":
+        import httpx2
+
         return httpx2.Response(200, headers={"content-type": self.media_type}, content=self.body)
 
-    def answer(self, _: httpx.Request) -> httpx.Response:
+    def answer(self, _: "httpx.Request") -> "httpx.Response":
+        import httpx
+
         return httpx.Response(200, headers={"content-type": self.media_type}, content=self.body)
 
 
@@ -74,24 +75,30 @@ def _serve(body: bytes, media_type: str) -> None:
     _SERVER.body, _SERVER.media_type = body, media_type
 
 
-def _anthropic(body: bytes, media_type: str) -> anthropic.Anthropic:
+def _anthropic(body: bytes, media_type: str) -> "anthropic.Anthropic":
     _serve(body, media_type)
     return _anthropic_client()
 
 
-def _openai(body: bytes, media_type: str) -> openai.OpenAI:
+def _openai(body: bytes, media_type: str) -> "openai.OpenAI":
     _serve(body, media_type)
     return _openai_client()
 
 
 @cache
-def _anthropic_client() -> anthropic.Anthropic:
+def _anthropic_client() -> "anthropic.Anthropic":
+    import anthropic
+    import httpx2
+
     http = httpx2.Client(transport=httpx2.MockTransport(_SERVER.answer2))
     return anthropic.Anthropic(api_key="x", base_url="http://127.0.0.1", http_client=http, max_retries=0)
 
 
 @cache
-def _openai_client() -> openai.OpenAI:
+def _openai_client() -> "openai.OpenAI":
+    import httpx2
+    import openai
+
     http = httpx2.Client(transport=httpx2.MockTransport(_SERVER.answer2))
     return openai.OpenAI(api_key="x", base_url="http://127.0.0.1/v1", http_client=http, max_retries=0)
 
@@ -113,8 +120,11 @@ def anthropic_stream(body: bytes) -> Seen:
 
 def _check_anthropic(native: dict[str, Any]) -> None:
     """Validate a message against the strict types; those of betas hold more kinds of blocks."""
+    from anthropic.types import Message
+    from anthropic.types.beta import BetaMessage
+
     try:
-        AnthropicMessage.model_validate(native)
+        Message.model_validate(native)
     except ValidationError:
         BetaMessage.model_validate(native)
 
@@ -147,6 +157,8 @@ def _filled(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def chat_whole(body: bytes) -> Seen:
+    from openai.types.chat import ChatCompletion
+
     ChatCompletion.model_validate_json(body)
     return _chat_seen(_openai(body, "application/json").chat.completions.create(model=_MODEL, messages=_QUESTION))
 
@@ -209,17 +221,21 @@ def _parsed(arguments: str) -> Any:
 
 
 def responses_whole(body: bytes) -> Seen:
-    OpenAIResponse.model_validate_json(body)
+    from openai.types.responses import Response
+
+    Response.model_validate_json(body)
     return _responses_seen(_openai(body, "application/json").responses.create(model=_MODEL, input="Question"))
 
 
 def responses_stream(body: bytes) -> Seen:
+    from openai.types.responses import Response
+
     with _openai(body, "text/event-stream").responses.stream(model=_MODEL, input="Question") as stream:
         for _ in stream:
             pass
         completed = [json.loads(line[6:]) for line in body.decode().split("\n") if line.startswith("data: ")][-1]
         if completed["type"] == "response.incomplete":  # the helper has no final response of this kind
-            return _responses_seen(OpenAIResponse.model_validate(completed["response"]))
+            return _responses_seen(Response.model_validate(completed["response"]))
         final: Any = stream.get_final_response()
     return _responses_seen(final)
 
@@ -290,6 +306,7 @@ def _google_client(body: bytes, *, stream: bool) -> Seen:
 
 @cache
 def _google_genai_client() -> Any:
+    import httpx
     from google import genai
 
     arguments = {"transport": httpx.MockTransport(_SERVER.answer)}
@@ -351,6 +368,9 @@ def _ollama_client(body: bytes) -> Any:
 
 @cache
 def _ollama() -> Any:
+    import httpx
+    import ollama
+
     return ollama.Client(host="http://127.0.0.1:1", transport=httpx.MockTransport(_SERVER.answer))
 
 

@@ -12,6 +12,7 @@ from tests.conformance.way_back.subjects import CLIENT_WIRES, Recorded, recorded
 
 EXPLAINED = {
     ".modelVersion": "the recorded reply names no model; the requested one stands in its place",
+    ".status": "a word of a dialect that no client knows",
     ".candidates[].content": "a content without parts is the same as none",
 }
 """Accepted differences of whole replies on their own wire, and why."""

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.exchanges
 
 OWN_EQUAL = 0.995
 SAMPLED = ("anthropic", "openai-chat", "openai-responses", "google", "ollama", "bedrock", "mistral")
-_FEW = 12
+_FEW = 8
 """How many replies of a provider the default run takes."""
 
 
