@@ -6,6 +6,7 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.answers.reply_writer import ReplyWriter
 from dragoman.adapter.answers.stream_encoder import CALL, TEXT, THINKING, ReplyStreamEncoder
 from dragoman.adapter.errors import DragomanError
+from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import Citation, ContentBlock, RedactedThinkingBlock
 from dragoman.canonical.message import Message
 from dragoman_adapters.anthropic import encode, encode_reply
@@ -70,6 +71,9 @@ class MessagesStreamEncoder(ReplyStreamEncoder):
             sealed = signature if self.writer.is_own else self.writer.state.seal_thinking(index, content, signature)
             if sealed:
                 written = self._delta({"type": "signature_delta", "signature": sealed})
+        elif kind == CALL and wirejson.parse_arguments(content)[1] is not None:
+            reason = "arguments that are no JSON object: some clients read them as none"
+            self.writer.record_loss(LossKind.INVALID_INPUT, reason, index=index, block=CALL)
         return written + self._stop()
 
     def _stop(self) -> bytes:

@@ -11,6 +11,7 @@ wire's own provider.
 import base64
 import binascii
 import hashlib
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -37,6 +38,7 @@ MAX_STATE_BYTES = 256 * 1024
 MARK = "DRGMseal"
 """The mark in the text of an envelope. It is valid base64 in both alphabets, and six whole bytes."""
 _GROUP = 56
+_MAX_DOUBLE = int(sys.float_info.max)
 _NOTES = ("blocks", "items", "list", "store", "api", PREFIX_NOTE)
 """The notes of an adapter that its encoder reads when the message goes back."""
 
@@ -185,12 +187,18 @@ class StateWriter:
 
 
 def _layout(message: Message) -> dict[str, Any]:
-    """Return the order of the blocks, a digest of what they say, and the lengths of the texts, which some wires
-    join."""
-    texts = [len(block.text) for block in message.content if isinstance(block, TextBlock)]
+    """Return the order of the blocks, a digest of what they say, the lengths of the texts, which some wires join, and
+    their sources, which clients have in the form of their own wire."""
+    texts = [block for block in message.content if isinstance(block, TextBlock)]
     order = [block.type for block in message.content]
     layout: dict[str, Any] = {"order": order, "d": digest_content(message.content).hex()}
-    return layout | ({"lengths": texts} if len(texts) > 1 else {})
+    if len(texts) > 1:
+        layout["lengths"] = [len(block.text) for block in texts]
+    if any(block.citations for block in texts):
+        layout["sources"] = [
+            [source.model_dump(mode="json", exclude_none=True) for source in block.citations] for block in texts
+        ]
+    return layout
 
 
 def _own_ids(message: Message) -> dict[str, str]:
@@ -246,7 +254,7 @@ def block_bytes(block: ContentBlock) -> bytes:
             return "".join(block.text.split()).encode()
         case ToolUseBlock():
             name = block.name.encode()
-            return b"\1" + name + b"\2" + wirejson.dumps(_sort(block.input)) + (block.raw_input or "").encode()
+            return b"\1" + name + b"\2" + wirejson.dumps(_normalise(block.input)) + (block.raw_input or "").encode()
         case ToolResultBlock():
             return b"\3" + b"".join(map(block_bytes, block.content))
         case block if isinstance(block, MEDIA_BLOCKS):
@@ -255,7 +263,12 @@ def block_bytes(block: ContentBlock) -> bytes:
             return b""
 
 
-def _sort(value: Any) -> Any:
+def _normalise(value: Any) -> Any:
+    """Return a JSON value as any client may write it again: in any order, and with every number as a double."""
     if isinstance(value, dict):
-        return {key: _sort(value[key]) for key in sorted(value)}
-    return [_sort(item) for item in value] if isinstance(value, list) else value
+        return {key: _normalise(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [_normalise(item) for item in value]
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _MAX_DOUBLE:
+        return float(value) + 0.0  # no negative zero
+    return value

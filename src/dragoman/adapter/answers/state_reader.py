@@ -16,6 +16,7 @@ from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import MalformedReplyError
 from dragoman.adapter.losses import Loss, LossKind, log_losses
 from dragoman.canonical.blocks import (
+    Citation,
     ContentBlock,
     RedactedThinkingBlock,
     TextBlock,
@@ -202,7 +203,7 @@ class _StateReader:
         for message, pairs in opened:
             for index, (block, state) in enumerate(pairs):
                 self._add_block(blocks, block, state, issuer, used, message.id, index)
-        blocks = _join_texts(blocks) if len(opened) > 1 else blocks
+        blocks = [_without_sources(block) for block in (_join_texts(blocks) if len(opened) > 1 else blocks)]
         raw: dict[str, Any] = {"by": issuer}
         if rest is not None and rest["p"] == issuer:
             ordered = _order(blocks, rest)
@@ -210,7 +211,7 @@ class _StateReader:
                 reason = "the client changed the blocks of a reply: its provider's notes on them are left out"
                 self.losses.append(Loss(LossKind.STATE, first.id, -1, reason))
             else:
-                blocks = ordered
+                blocks = _with_sources(ordered, rest)
                 raw |= rest.get("raw") or {}
                 raw |= self._reissue(blocks, rest)
         model = next((state["m"] for state in states if state.get("m")), None)
@@ -283,6 +284,22 @@ def _replies(opened: Sequence[_Opened]) -> Iterator[list[_Opened]]:
             reply = []
     if reply:
         yield reply
+
+
+def _without_sources(block: ContentBlock) -> ContentBlock:
+    """Return a text without its sources: a client has them in the form of its own wire."""
+    return TextBlock(text=block.text) if isinstance(block, TextBlock) and block.citations else block
+
+
+def _with_sources(blocks: list[ContentBlock], rest: _State) -> list[ContentBlock]:
+    """Return the blocks with the sources of their texts, as their provider sent them."""
+    sources = iter(rest.get("sources") or ())
+    return [
+        TextBlock(text=block.text, citations=tuple(Citation(**each) for each in next(sources, ())))
+        if isinstance(block, TextBlock)
+        else block
+        for block in blocks
+    ]
 
 
 def _last_thoughts(blocks: Sequence[ContentBlock]) -> list[ThinkingBlock]:

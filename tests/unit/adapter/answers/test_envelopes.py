@@ -11,7 +11,7 @@ from dragoman import get_adapter
 from dragoman.adapter.answers import provider_state
 from dragoman.adapter.answers.state_keys import StateKeys, StateMemory
 from dragoman.adapter.losses import LossKind
-from dragoman.canonical.blocks import ProviderBlock, TextBlock, ThinkingBlock
+from dragoman.canonical.blocks import Citation, ProviderBlock, TextBlock, ThinkingBlock
 from tests.sampling import examples
 from tests.unit.adapter.answers.echoes import KEYS, REDACTED, SIGNATURE, context, echo, model_behind, read, reply
 
@@ -159,6 +159,33 @@ def test_a_bare_signature_beside_an_envelope_is_a_loss(wire: str) -> None:
     assert "Zm9yZ2Vk" not in body
     assert [loss.kind for loss in second.losses] == [LossKind.STATE]
     assert messages[1].content[0] == ThinkingBlock(text="Let me think.")
+
+
+@pytest.mark.parametrize("wire", SEALING_WIRES)
+def test_sources_come_back_as_their_provider_sent_them(wire: str) -> None:
+    """The client has them in the form of its own wire, which means nothing to the provider."""
+    data = {"type": "web_search_result_location", "url": "https://a.example", "encrypted_index": "E"}
+    source = Citation(kind="web_search_result_location", url="https://a.example", data=data)
+    message = reply(wire)
+    cited = TextBlock(text="I add.", citations=(source,))
+    message = message.model_copy(update={"content": (*message.content[:2], cited, *message.content[3:])})
+    messages, _ = read(echo(wire, context(wire), message), context(wire))
+    assert messages[1].content == message.content
+
+
+@pytest.mark.parametrize("wire", SEALING_WIRES)
+def test_numbers_may_be_written_in_another_way(wire: str) -> None:
+    """A client in JavaScript reads 1.0 and writes 1, and has doubles only."""
+    message = reply(wire)
+    numbers = {"a": 1.0, "b": 2**63 + 1, "c": -0.0, "d": 1e21, "e": 10**400}
+    call = message.tool_uses[0].model_copy(update={"input": numbers})
+    message = message.model_copy(update={"content": (*message.content[:3], call)})
+    sent = echo(wire, context(wire), message)
+    text = json.dumps(sent.body).replace("1.0", "1").replace("9223372036854775809", "9223372036854776000")
+    sent.body = json.loads(text.replace('\\"a\\":1.0', '\\"a\\":1'))
+    fresh = context(wire)
+    read(sent, fresh)
+    assert fresh.losses == []
 
 
 def test_white_space_does_not_matter() -> None:
