@@ -173,8 +173,8 @@ class Adapter(ABC):
     def to_wire_response(self, reply: Message | DragomanError, context: RequestContext) -> WireResponse:
         """Write a reply, or an error, as the provider would have answered a client (docs/answers.md).
 
-        ``context`` is the one that the client's request was read with, and the provider behind was asked with; its
-        ``model`` is the model behind. The reply may come from any provider: what the wire cannot say is in ``losses``.
+        ``context`` is the one that read the client's request and asked the provider; its ``model`` is the model that
+        answered. The reply may come from any provider: what the wire cannot say is in ``losses``.
 
         Raises UnsupportedReplyError if the adapter writes no replies, and RequestError if the message is not a complete
         one of the assistant.
@@ -192,15 +192,15 @@ class Adapter(ABC):
         orderly end for success, so a server should break the connection off after an error. Losses are in
         ``context.losses``. Raises UnsupportedReplyError if the adapter writes no replies.
         """
-        from dragoman.adapter.answers.stream_encoder import (
-            encode_events_async,
-        )  # imported late: only servers write replies
+        # Imported late: only servers write replies.
+        from dragoman.adapter.answers.stream_encoder import encode_events_async
 
         return encode_events_async(events, self.reply_encoder(context))
 
     def iter_encoded(self, events: Iterable[StreamEvent], context: RequestContext) -> Iterator[bytes]:
         """The sync twin of `encode_stream`."""
-        from dragoman.adapter.answers.stream_encoder import encode_events  # imported late: only servers write replies
+        # Imported late: only servers write replies.
+        from dragoman.adapter.answers.stream_encoder import encode_events
 
         return encode_events(events, self.reply_encoder(context))
 
@@ -296,9 +296,8 @@ class WireAdapter(Adapter):
             tools, options = self.decode_request(native, reader)
             context.client_fields = {key: value for key, value in native.items() if key != self.history_field}
             if context.state_sealer is not None or context.state_store is not None:
-                from dragoman.adapter.answers.state_reader import (
-                    restore_state,
-                )  # imported late: only servers have state
+                # Imported late: only servers have state.
+                from dragoman.adapter.answers.state_reader import restore_state
 
                 return restore_state(reader.messages, self.provider, context), tools, options
             return reader.messages, tools, options
