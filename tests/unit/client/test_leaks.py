@@ -68,8 +68,15 @@ PROGRAMS = {
         """,
 }
 
+RARE = ("sessions in threads that have ended", "an event loop in a thread", "a client that is never closed")
+"""Programs that only the exhaustive run tries."""
 CASES = [
-    pytest.param(name, engine, marks=requires(engine), id=f"{name}, {engine}")
+    pytest.param(
+        name,
+        engine,
+        marks=[requires(engine), *[pytest.mark.exhaustive] * (name in RARE)],
+        id=f"{name}, {engine}",
+    )
     for name, program in PROGRAMS.items()
     for engine in ("httpx", "aiohttp")
     if engine == "httpx" or "asyncio" in program

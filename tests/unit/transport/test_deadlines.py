@@ -11,7 +11,7 @@ from dragoman.transport import RetryPolicy
 from tests.unit.transport.drivers import AIOHTTP, DRIVERS, HTTPX2, Driver
 from tests.unit.transport.slow_servers import PHASES, Slowness, slow_provider
 
-TIMEOUT = 0.5
+TIMEOUT = 0.25
 PATIENCE = 10.0
 """Seconds after which a deadline counts as missed: servers here never end, and machines may be busy. How late the
 errors are is measured by ``python -m tests.benchmarks.deadlines``."""
@@ -26,7 +26,11 @@ CASES = [
 
 
 @pytest.mark.parametrize(("phase", "stream"), CASES)
-@pytest.mark.parametrize("driver", [*DRIVERS, AIOHTTP, *HTTPX2], ids=lambda driver: driver.name)
+@pytest.mark.parametrize(
+    "driver",
+    [*DRIVERS, AIOHTTP, *[pytest.param(*each.values, marks=[*each.marks, pytest.mark.exhaustive]) for each in HTTPX2]],
+    ids=lambda driver: driver.name,
+)
 def test_no_slow_phase_outlasts_the_deadline(
     driver: Driver, phase: Slowness, stream: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

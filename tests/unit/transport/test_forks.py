@@ -23,12 +23,12 @@ from tests.unit.transport.fork_program import MODEL
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
 CASES = [
-    ("pool", "httpx"),
     ("sync", "httpx"),
-    ("sync", "httpx2"),
     ("async", "httpx"),
-    ("async", "httpx2"),
     ("async", "aiohttp"),
+    pytest.param("pool", "httpx", marks=pytest.mark.exhaustive),
+    pytest.param("sync", "httpx2", marks=pytest.mark.exhaustive),
+    pytest.param("async", "httpx2", marks=pytest.mark.exhaustive),
 ]
 CHILDREN = 4
 
