@@ -85,7 +85,9 @@ class Conversation(Generic[TransportT]):
         self._transports: Transports[TransportT] = config.transports(asynchronous=self._asynchronous)
         if model is None and config.router is None:
             raise ConfigurationError("a session without a router needs a model")
-        self._routes = Routes(config.router, config.clock, self._route_facts)
+        # Without a router nobody asks for facts, and a session that does not refer to itself needs no collector.
+        facts: Callable[[], Mapping[str, Any]] = dict if config.router is None else self._route_facts
+        self._routes = Routes(config.router, config.clock, facts)
         self._adapter = None if model is None else self._routes.find(model)
         self._history = History([self._factory.adopt(message) for message in check_messages(messages)])
         if system is not None:

@@ -1,8 +1,10 @@
 """The shared pools, as sessions see them: their limit, and what becomes of idle connections."""
 
 import asyncio
+import gc
 import logging
 import time
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -95,3 +97,23 @@ def test_many_calls_through_one_httpx_client_are_warned_about(
     with caplog.at_level(logging.WARNING, "dragoman.transport"):
         asyncio.run(main())
     assert [record.getMessage()[:22] for record in caplog.records] == ["more than 50 concurren"]
+
+
+def test_a_session_needs_no_garbage_collector(server: FaultyServer) -> None:
+    """Nothing in a session that has answered refers back to it: a program with many sessions spends no time on them."""
+
+    async def ask_async() -> weakref.ref[AsyncSession]:
+        session = AsyncSession(ANTHROPIC, **settings(server))
+        await session.ask("Hi")
+        return weakref.ref(session)
+
+    gc.disable()
+    try:
+        session = Session(ANTHROPIC, **settings(server))
+        session.ask("Hi")
+        reference = weakref.ref(session)
+        del session
+        assert reference() is None
+        assert asyncio.run(ask_async())() is None
+    finally:
+        gc.enable()
