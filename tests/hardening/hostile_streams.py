@@ -86,7 +86,9 @@ STREAMS = (
         start=_chat_delta({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{"}}]}),
     )),
     HostileStream("calls in one event", CHAT, _many_calls),
-    HostileStream("one event, one long text", CHAT, _repeat(b"a", start=b'data: {"choices":[{"delta":{"content":"', end=b'"}}]}\n\n')),
+    HostileStream("one event, one long text", CHAT, _repeat(
+        b"a", start=b'data: {"choices":[{"delta":{"content":"', end=b'"}}]}\n\n'
+    )),
     HostileStream("one event, numbers", CHAT, _repeat(b"0,", start=b'data: {"choices":[], "x":[', end=b"0]}\n\n")),
     HostileStream("one event, objects", CHAT, _repeat(b"{},", start=b'data: {"choices":[], "x":[', end=b"0]}\n\n")),
     HostileStream("one event, brackets", CHAT, _repeat(b"[", start=b"data: ", end=b"\n\n")),
