@@ -50,6 +50,8 @@ MAX_FRAME_EVENTS = 10_000
 """Events of one frame; a whole reply in one frame has a few for each of its blocks."""
 MAX_CALLS = 1_000
 """Calls of tools in one reply."""
+MAX_NAME = 4_096
+"""Characters of the name of a tool or a model."""
 MAX_FRAME_VALUES = 800_000
 """JSON values of one frame, of which dense ones take about 50 ns each to parse, in one step."""
 _LARGE_FRAME = 1024 * 1024
@@ -184,15 +186,17 @@ class StreamDecoder(ABC):
                 if not isinstance(text(event), str):
                     raise TypeError(f"a {event.type} that is not text")
             elif isinstance(event, ToolUseStart):
-                self._count_call()
+                self._check_call(event)
             events.append(event)
             if text is None and isinstance(event, MessageComplete):
                 self.done = True
                 self.message = event.message
                 return
 
-    def _count_call(self) -> None:
+    def _check_call(self, start: ToolUseStart) -> None:
         self._calls += 1
+        if len(start.tool_name) > MAX_NAME:
+            raise MalformedReplyError(f"the name of a tool is over {MAX_NAME} characters", provider=self.provider)
         if self._calls > MAX_CALLS:
             raise MalformedReplyError(f"the reply calls tools over {MAX_CALLS} times", provider=self.provider)
 
