@@ -7,7 +7,8 @@ from datetime import datetime
 from decimal import Decimal
 
 from dragoman.adapter.contract import Prices
-from dragoman.canonical.message import Message, MessageStatus, Role
+from dragoman.adapter.errors import MalformedReplyError
+from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 
 _BUCKETS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens")
@@ -46,11 +47,11 @@ class Attempts:
     def __init__(self, known: Iterable[Message] = ()) -> None:
         self.all: list[Message] = list(known)
 
-    def record(self, partial: Message | None) -> None:
+    def record(self, partial: Message | None, error: Exception | None = None) -> None:
         """Record a reply that is not kept, if the provider may have billed it: it reported its usage, sent content, or
-        broke."""
-        is_broken = partial is not None and partial.metadata.status is MessageStatus.ERROR
-        if partial is not None and (partial.usage is not None or partial.content or is_broken):
+        cannot be read."""
+        unreadable = isinstance(error, MalformedReplyError)
+        if partial is not None and (partial.usage is not None or partial.content or unreadable):
             self.all.append(partial.model_copy(update={"content": ()}))
 
     def record_unused(self, reply: Message | None, history: Sequence[Message]) -> None:

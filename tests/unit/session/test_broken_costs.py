@@ -50,7 +50,6 @@ ENDINGS: dict[str, Callable[[str], Body]] = {
     "deltas, then a broken connection": lambda name: Body([DELTAS[name]], httpx.ReadError("reset by peer")),
     "deltas, then what cannot be read": lambda name: Body([DELTAS[name], b'data: {"typ\n\n']),
     "what cannot be read": lambda name: Body([b'data: {"typ\n\n']),
-    "a frame, then an end": lambda name: Body([DELTAS[name].partition(b"\n\n")[0] + b"\n\n"]),
 }
 
 

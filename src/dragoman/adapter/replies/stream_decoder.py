@@ -90,7 +90,7 @@ class StreamDecoder(ABC):
         """Functions that rewrite the events, applied in order."""
         self._framing = framing
         self._unknown: set[str] = set()
-        self._calls = 0
+        self._tool_starts = 0
 
     @abstractmethod
     def read(self, frame: Frame) -> Iterable[StreamEvent]:
@@ -194,10 +194,10 @@ class StreamDecoder(ABC):
                 return
 
     def _check_call(self, start: ToolUseStart) -> None:
-        self._calls += 1
+        self._tool_starts += 1
         if len(start.tool_name) > MAX_NAME:
             raise MalformedReplyError(f"the name of a tool is over {MAX_NAME} characters", provider=self.provider)
-        if self._calls > MAX_CALLS:
+        if self._tool_starts > MAX_CALLS:
             raise MalformedReplyError(f"the reply calls tools over {MAX_CALLS} times", provider=self.provider)
 
     def _malformed_error(self, error: Exception) -> MalformedReplyError:

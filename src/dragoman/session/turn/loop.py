@@ -44,8 +44,8 @@ class Requests:
     options: AdapterOptions
     new_context: Callable[[Route], RequestContext]
     new_retries: Callable[[Adapter], RetryState]
-    record_billed: Callable[[Message | None], object]
-    """Receives a reply that was billed and is not kept."""
+    record_billed: Callable[..., object]
+    """Receives a reply that is not kept and may have been billed, and the error that broke it, if any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +161,7 @@ def _request_with_retries(
                     requests.record_billed(outcome.partial or outcome.billed)
                 raise AbandonedTurnError
             case Broken(error=error, seen=seen):
-                requests.record_billed(outcome.partial)
+                requests.record_billed(outcome.partial, error)
                 may_retry = isinstance(error, ProviderError) and not seen
                 wait = retries.record_unusable(error) if may_retry and isinstance(error, ProviderError) else None
             case Failed(error=error):

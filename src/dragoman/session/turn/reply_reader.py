@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dragoman.adapter.errors import MalformedReplyError, NetworkError, ProviderError, RequestCancelledError
+from dragoman.adapter.errors import MalformedReplyError, ProviderError, RequestCancelledError
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.wire import WireResponse
@@ -94,10 +94,8 @@ class ReplyReader:
         self.outcome = Broken(error, partial, False, self._timed_response())
 
     def _unknown_reply(self, error: Exception) -> Message | None:
-        """Return a reply without content, for a broken one of which nothing can be read: its cost is unknown. None if
-        nothing had arrived, or if the provider refused the request: that costs nothing."""
-        has_begun = self._decoder is not None and self._decoder.frames_received > 0
-        if not isinstance(error, MalformedReplyError) and not (has_begun and isinstance(error, NetworkError)):
+        """Return a reply without content for one that cannot be read: its cost is unknown."""
+        if not isinstance(error, MalformedReplyError):
             return None
         adapter = self._send.adapter
         reply = ReplyBuilder(self._send.context, adapter.provider)
