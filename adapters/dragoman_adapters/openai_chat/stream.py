@@ -59,6 +59,8 @@ class ChatStreamDecoder(StreamDecoder):
         self._rest = FieldAccumulator()
         self._open_calls: list[int] = []
         """The positions of the calls that have not ended."""
+        self._latest_calls: dict[tuple[str, Any], int] = {}
+        """The position of the latest call of a field and index, and of a field (index None)."""
         self._logprobs = FieldAccumulator()
         self._reasoning: str | None = None
         self._usage: TokenUsage | None = None
@@ -154,7 +156,7 @@ class ChatStreamDecoder(StreamDecoder):
             case "content":
                 return (self._text("content", value),) if isinstance(value, str) else self._parts(value)
             case "tool_calls":
-                return [event for delta in value for event in self._call("tool_calls", delta)]
+                return (event for delta in value for event in self._call("tool_calls", delta))
             case "refusal":
                 return (self._text("refusal", value),)
             case "function_call":
@@ -277,20 +279,16 @@ class ChatStreamDecoder(StreamDecoder):
     def _open_call(self, field: str, delta: dict[str, Any]) -> tuple[int, CallAccumulator]:
         """Return the call that a delta continues: that of its index, or else the last one."""
         index = delta.get("index")
-        for position in range(len(self._pieces_so_far) - 1, -1, -1):
-            accumulator = self._pieces_so_far[position]
-            if (
-                isinstance(accumulator, CallAccumulator)
-                and accumulator.field == field
-                and index in (None, accumulator.index)
-            ):
-                if accumulator.is_continued_by(delta):
-                    return position, accumulator
-                break
-        call = CallAccumulator(field, index)
+        position = self._latest_calls.get((field, index))
+        if position is not None:
+            latest = self._pieces_so_far[position]
+            if isinstance(latest, CallAccumulator) and latest.is_continued_by(delta):
+                return position, latest
+        call, position = CallAccumulator(field, index), len(self._pieces_so_far)
         self._pieces_so_far.append(call)
-        self._open_calls.append(len(self._pieces_so_far) - 1)
-        return self._open_calls[-1], call
+        self._open_calls.append(position)
+        self._latest_calls[field, index] = self._latest_calls[field, None] = position
+        return position, call
 
     def _end_calls(self) -> Iterator[StreamEvent]:
         """Yield the end events of the calls with complete arguments. A truncated call has none."""

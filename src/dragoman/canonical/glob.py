@@ -10,6 +10,10 @@ from functools import lru_cache
 
 MAX_ALTERNATIVES = 1_000
 """The maximum number of patterns that the braces of one may expand to."""
+MAX_PATTERN = 4_096
+"""Characters of one pattern; the longest paths of file systems are no longer."""
+_MAX_STATES = 65_536
+"""Characters of all expansions of one pattern: a step of a match takes time in proportion."""
 
 _Group = tuple[int, list[int], int]
 """The position of an opening brace, of the commas on its own level, and of the closing brace."""
@@ -18,8 +22,8 @@ _Group = tuple[int, list[int], int]
 class Glob:
     """A compiled pattern. With ``braces``, ``{a,b}`` matches either; groups may be nested.
 
-    Braces without a comma or without a partner match themselves. Raises ValueError if the braces expand to more than
-    1,000 patterns.
+    Braces without a comma or without a partner match themselves. Raises ValueError if the pattern is longer than
+    4,096 characters, or if its braces expand to more than 1,000 patterns or 65,536 characters.
 
     A match takes one step for each character of the text, whatever the pattern. Bit n of an integer says that the first
     n literals have matched, so one shift follows all ways through the pattern at once.
@@ -28,6 +32,8 @@ class Glob:
     __slots__ = ("_accepting", "_any_states", "_literals", "_segment_states", "_start", "braces", "pattern")
 
     def __init__(self, pattern: str, *, braces: bool = False) -> None:
+        if len(pattern) > MAX_PATTERN:
+            raise ValueError(f"the pattern is longer than {MAX_PATTERN} characters: write several patterns")
         self.pattern = pattern
         self.braces = braces
         self._literals: dict[str, int] = {}
@@ -36,7 +42,10 @@ class Glob:
         """The states in which any character may be skipped; _segment_states are those in which any but a slash may."""
         self._segment_states = 0
         state = 1
-        for alternative in expand_braces(pattern) if braces else (pattern,):
+        alternatives = expand_braces(pattern) if braces else [pattern]
+        if sum(map(len, alternatives)) > _MAX_STATES:
+            raise ValueError(f"the braces expand to more than {_MAX_STATES} characters: write several patterns")
+        for alternative in alternatives:
             self._start |= state
             state = self._add(alternative, state)
             self._accepting |= state

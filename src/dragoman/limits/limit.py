@@ -15,6 +15,7 @@ from dragoman.adapter.errors import ConfigurationError
 
 Unit = Literal["requests", "tokens"]
 _MICROSECONDS = 1_000_000
+_MAX_PATTERN = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ class Limit:
     def __post_init__(self) -> None:
         if self.requests is None and self.tokens is None:
             raise ConfigurationError("a limit needs a number of requests, of tokens, or of both")
+        if len(self.models) > _MAX_PATTERN:
+            raise ConfigurationError(f"the models of a limit are a pattern of at most {_MAX_PATTERN} characters")
         for amount in (self.requests, self.tokens):
             if amount is not None and (isinstance(amount, bool) or not isinstance(amount, int) or amount < 1):
                 raise ConfigurationError(f"a limit must be a whole number of at least 1, not {amount!r:.40}")

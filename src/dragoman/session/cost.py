@@ -7,6 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from dragoman.adapter.contract import Prices
+from dragoman.adapter.errors import MalformedReplyError
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 
@@ -46,9 +47,11 @@ class Attempts:
     def __init__(self, known: Iterable[Message] = ()) -> None:
         self.all: list[Message] = list(known)
 
-    def record(self, partial: Message | None) -> None:
-        """Record a reply that is not kept, if the provider has billed it: it reported its usage, or sent content."""
-        if partial is not None and (partial.usage is not None or partial.content):
+    def record(self, partial: Message | None, error: Exception | None = None) -> None:
+        """Record a reply that is not kept, if the provider may have billed it: it reported its usage, sent content, or
+        cannot be read."""
+        unreadable = isinstance(error, MalformedReplyError)
+        if partial is not None and (partial.usage is not None or partial.content or unreadable):
             self.all.append(partial.model_copy(update={"content": ()}))
 
     def record_unused(self, reply: Message | None, history: Sequence[Message]) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from pydantic import ValidationError
 from pydantic_core import from_json
 
 from dragoman.adapter import wirejson
@@ -98,4 +99,24 @@ def encode_optional_json(value: Mapping[str, Any] | None) -> str | None:
 
 def unreadable_error(what: str, error: Exception) -> UnreadableError:
     """Return the error for a malformed row or line. It does not show the content."""
-    return UnreadableError(f"{what} cannot be read: {type(error).__name__}: {error!s:.300}")
+    return UnreadableError(f"{what} cannot be read: {describe_mistake(error)}")
+
+
+def describe_mistake(error: Exception) -> str:
+    """Describe why a value is invalid, without the value: it may be part of a conversation."""
+    if not isinstance(error, ValidationError):
+        # Python quotes a value in its message, as in "'x' is not a valid Role".
+        text = str(error)
+        return type(error).__name__ if "'" in text or '"' in text else f"{type(error).__name__}: {text:.300}"
+    mistakes = error.errors(include_input=False, include_url=False, include_context=False)
+    shown = "; ".join(f"{_place(mistake['loc'])}: {mistake['type']}" for mistake in mistakes[:_MAX_MISTAKES])
+    return f"{len(mistakes)} invalid values ({shown})"
+
+
+_MAX_MISTAKES = 3
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    """Return a field's place; the keys of a caller's own objects are content, and fields of ours are short names."""
+    parts = [str(part) for part in location]
+    return ".".join(part if part.isidentifier() or part.isdigit() else "?" for part in parts[:4])[:80] or "?"

@@ -112,6 +112,8 @@ class Database:
                     ) from error
             except SQLAlchemyError as error:
                 raise _to_store_error(error) from error
+            except UnicodeDecodeError:  # also the messages of SQLite repeat the bytes of a damaged file
+                raise StoreError("the database holds bytes that are no text: it is damaged, restore a backup") from None
             time.sleep(random.uniform(0, pause))
             pause = min(2 * pause, _MAX_PAUSE)
 

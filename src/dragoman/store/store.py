@@ -16,7 +16,7 @@ from dragoman.canonical.message import Message
 from dragoman.pricing.cost_lines import CostLine, cost_line, sum_lines
 from dragoman.store import jsonl as json_lines
 from dragoman.store import queries, writes
-from dragoman.store.columns import to_micros
+from dragoman.store.columns import describe_mistake, to_micros
 from dragoman.store.database import Database, Synchronous, default_url
 from dragoman.store.errors import StoreError
 from dragoman.store.migrate import migrate
@@ -106,7 +106,7 @@ class Store:
                 updated_at=now,
             )
         except ValidationError as error:
-            raise StoreError(f"the session cannot be stored: {error}") from None
+            raise StoreError(f"the session cannot be stored: {describe_mistake(error)}") from None
         self._database.write(lambda connection: writes.create(connection, record, turn))
         return record
 

@@ -211,7 +211,10 @@ class Fetcher:
             location: str = response.headers.get("location", "")
             if not location:
                 raise _new_error(url_text, "redirects without an address: pass the final URL", "redirect")
-            return urljoin(url_text, location)
+            try:
+                return urljoin(url_text, location)
+            except ValueError:  # an invalid host
+                raise _new_error(url_text, "redirects to what is no address: pass the final URL", "redirect") from None
         if response.status_code != 200:
             raise _new_error(
                 url_text, f"answers {response.status_code}: check that it is public and still there", "status"

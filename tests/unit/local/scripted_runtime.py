@@ -56,6 +56,12 @@ class ScriptedRuntime:
     def get_tokenizer(self) -> "ScriptedRuntime":
         return self
 
+    def get_vocab(self) -> dict[bytes, int]:
+        return {b"<|im_start|>": 1, b"<|im_end|>": 2, b"<div": 3, b"word": 4}
+
+    def decode(self, tokens: list[int]) -> str:
+        return "" if tokens[0] < 3 else "text"
+
     def apply_chat_template(self, messages: list[dict[str, str]], *, add_generation_prompt: bool) -> str:
         return "\n".join(f"{each['role']}: {each['content']}" for each in messages)
 

@@ -100,6 +100,19 @@ def test_malformed_arguments_are_answered_and_not_run(driver: Driver) -> None:
     assert texts(session)[2] == ("tool", "The arguments were not a complete JSON object, so the tool was not run.")
 
 
+def test_a_model_that_calls_tools_nobody_has_is_stopped(driver: Driver) -> None:
+    """In a session without tools, two rounds are paid and answered; then a typed error says why."""
+    wires = anthropic(*[(Call(f"t{number}", "search", {}),) for number in range(20)])
+    session = driver.session(wires)
+    with pytest.raises(TurnLimitError, match="in 2 rounds, but the session has none"):
+        driver.ask(session, "Go")
+    assert len(wires["anthropic"].requests) == 2
+    assert [text for role, text in texts(session) if role == "tool"] == [
+        "There is no tool 'search'. Known tools: none."
+    ] * 2
+    assert rules.check(session.messages) == []
+
+
 @pytest.mark.parametrize("stop", ["refusal", "model_context_window_exceeded"])
 def test_calls_of_a_finished_reply_do_not_run(driver: Driver, stop: str) -> None:
     """After a refusal, or with a full context, calls do not run, and the next request answers them as interrupted."""

@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from dragoman.adapter.context import RequestContext
+from dragoman.adapter.errors import MalformedReplyError
+from dragoman.adapter.replies.stream_decoder import MAX_CALLS, MAX_NAME
 from dragoman.adapter.requests.prefix_ledger import PREFIX_NOTE, is_signed
 from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
 from dragoman.canonical.guard import one_line
@@ -19,6 +21,9 @@ from dragoman.canonical.message import (
     StopReason,
 )
 from dragoman.canonical.usage import TokenUsage, Usage
+
+MAX_ID = 64 * 1024
+"""Characters of the provider's id of a call: gateways put signatures into it."""
 
 logger = logging.getLogger("dragoman.adapter")
 
@@ -36,8 +41,10 @@ class ReplyBuilder:
         self._calls: dict[Hashable, str] = {}
 
     def call_id(self, position: Hashable, native: str | None) -> str:
-        """Return the canonical id of the call at a position of this reply."""
+        """Return the canonical id of the call at a position of this reply. Raises MalformedReplyError if the
+        provider's own id is too long."""
         if position not in self._calls:
+            check_length("an id of a call", native, MAX_ID, self.provider)
             self._calls[position] = self.context.tool_ids.receive(self.provider, native)
         return self._calls[position]
 
@@ -52,11 +59,20 @@ class ReplyBuilder:
         status: MessageStatus = MessageStatus.COMPLETE,
         channel: Channel | None = None,
     ) -> Message:
-        """Return the assistant's message with its cost. ``model`` is the provider's name of the model that answered."""
+        """Return the assistant's message with its cost. ``model`` is the provider's name of the model that answered.
+
+        Raises MalformedReplyError if a name is too long.
+        """
+        check_length("the name of the model", model, MAX_NAME, self.provider)
         context = self.context
         now = context.clock()
         served_model = f"{self.provider}:{model}" if model else context.model
         blocks = tuple(content)
+        calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
+        if len(calls) > MAX_CALLS:
+            raise MalformedReplyError(f"the reply calls tools over {MAX_CALLS} times", provider=self.provider)
+        for call in calls:
+            check_length("the name of a tool", call.name, MAX_NAME, self.provider)
         if context.tool_names is not None:
             blocks = tuple(map(context.tool_names.translate_block, blocks))
         if (
@@ -146,6 +162,12 @@ class ReplyBuilder:
         if priced.pricing_version is None or (priced.cost_usd is None and served_model != context.model):
             priced = context.prices.price(context.model, usage, now)
         return priced.model_copy(update={"latency_ms": latency}) if latency is not None else priced
+
+
+def check_length(what: str, text: object, limit: int, provider: str) -> None:
+    """Raise MalformedReplyError if a text of a reply is too long."""
+    if isinstance(text, str) and len(text) > limit:
+        raise MalformedReplyError(f"{what} is over {limit} characters", provider=provider)
 
 
 def _is_object(value: Any) -> bool:

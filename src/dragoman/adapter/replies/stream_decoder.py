@@ -33,6 +33,7 @@ from dragoman.canonical.events import (
     TextDelta,
     ThinkingDelta,
     ToolUseInputDelta,
+    ToolUseStart,
 )
 from dragoman.canonical.message import Message, MessageStatus
 
@@ -47,6 +48,13 @@ MAX_FRAMES = 1_000_000
 """Frames of one stream."""
 MAX_FRAME_EVENTS = 10_000
 """Events of one frame; a whole reply in one frame has a few for each of its blocks."""
+MAX_CALLS = 1_000
+"""Calls of tools in one reply."""
+MAX_NAME = 4_096
+"""Characters of the name of a tool or a model."""
+MAX_FRAME_VALUES = 800_000
+"""JSON values of one frame, of which dense ones take about 50 ns each to parse, in one step."""
+_LARGE_FRAME = 1024 * 1024
 _MAX_WARNINGS = 100
 _SLICE = 4 * 1024
 """Bytes that are decoded before their events are handed out."""
@@ -82,6 +90,7 @@ class StreamDecoder(ABC):
         """Functions that rewrite the events, applied in order."""
         self._framing = framing
         self._unknown: set[str] = set()
+        self._tool_starts = 0
 
     @abstractmethod
     def read(self, frame: Frame) -> Iterable[StreamEvent]:
@@ -123,6 +132,8 @@ class StreamDecoder(ABC):
                 self.frames_received += 1
                 if self.frames_received > MAX_FRAMES:
                     raise FrameTooLargeError(f"the reply has over {MAX_FRAMES} events")
+                if len(frame.data) > _LARGE_FRAME and frame.data.count(b",") > MAX_FRAME_VALUES:
+                    raise FrameTooLargeError(f"one event of the reply has over {MAX_FRAME_VALUES} values")
                 self._collect(self.read(frame), events)
                 if self.done:
                     break
@@ -171,13 +182,23 @@ class StreamDecoder(ABC):
             if len(events) >= room:
                 raise FrameTooLargeError(f"one frame of the reply has over {MAX_FRAME_EVENTS} events")
             text = _TEXT_GETTERS.get(type(event))
-            if text is not None and not isinstance(text(event), str):
-                raise TypeError(f"a {event.type} that is not text")
+            if text is not None:
+                if not isinstance(text(event), str):
+                    raise TypeError(f"a {event.type} that is not text")
+            elif isinstance(event, ToolUseStart):
+                self._check_call(event)
             events.append(event)
             if text is None and isinstance(event, MessageComplete):
                 self.done = True
                 self.message = event.message
                 return
+
+    def _check_call(self, start: ToolUseStart) -> None:
+        self._tool_starts += 1
+        if len(start.tool_name) > MAX_NAME:
+            raise MalformedReplyError(f"the name of a tool is over {MAX_NAME} characters", provider=self.provider)
+        if self._tool_starts > MAX_CALLS:
+            raise MalformedReplyError(f"the reply calls tools over {MAX_CALLS} times", provider=self.provider)
 
     def _malformed_error(self, error: Exception) -> MalformedReplyError:
         malformed = MalformedReplyError(

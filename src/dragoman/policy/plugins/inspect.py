@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.glob import Glob, glob
 from dragoman.canonical.message_view.view import MessageView
 from dragoman.policy.step import Step
 
@@ -15,3 +17,11 @@ def _with_inner(views: Iterable[MessageView]) -> Iterator[MessageView]:
     for view in views:
         yield view
         yield from _with_inner(view.inner_views())
+
+
+def compile_globs(patterns: Iterable[str]) -> tuple[Glob, ...]:
+    """Return the compiled patterns. Raises ConfigurationError for one that is too long."""
+    try:
+        return tuple(glob(pattern) for pattern in patterns)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from None

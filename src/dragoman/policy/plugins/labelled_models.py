@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.extensions.slots import LLMExtension
-from dragoman.canonical.glob import Glob, glob
+from dragoman.canonical.glob import Glob
 from dragoman.policy.plugin import Hook, Plugin, Violation
+from dragoman.policy.plugins.inspect import compile_globs
 from dragoman.policy.slots import Capability
 from dragoman.policy.step import Step
 
@@ -23,7 +24,8 @@ class LabelledModels(Plugin):
     capabilities: Iterable[Capability | str] = (Capability.READ_LABELS,)
 
     def __init__(self, models: Mapping[str, Iterable[str]]) -> None:
-        """Raises ConfigurationError if a label has a string instead of a list, or if there are no labels."""
+        """Raises ConfigurationError if a label has a string instead of a list or a pattern that is too long, or if
+        there are no labels."""
         if not isinstance(models, Mapping):
             raise ConfigurationError(
                 f"map labels to models, as in {{'PII': ['local:**']}}, not a {type(models).__name__}"
@@ -32,7 +34,7 @@ class LabelledModels(Plugin):
         for label, patterns in models.items():
             if isinstance(patterns, str):
                 raise ConfigurationError(f"the models of the label {label!r:.80} must be a list: [{patterns!r:.80}]")
-            self._allowed[label] = tuple(glob(pattern) for pattern in patterns)
+            self._allowed[label] = compile_globs(patterns)
 
     def check(self, step: Step) -> Violation | None:
         security = step.extensions.security

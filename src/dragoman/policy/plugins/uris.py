@@ -3,11 +3,10 @@
 from collections.abc import Iterable
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.canonical.glob import glob
 from dragoman.canonical.guard import one_line
 from dragoman.canonical.message_view.view import MessageView
 from dragoman.policy.plugin import Hook, Plugin, Violation
-from dragoman.policy.plugins.inspect import iter_views_deep
+from dragoman.policy.plugins.inspect import compile_globs, iter_views_deep
 from dragoman.policy.step import Step
 
 _MAX_SHOWN = 120
@@ -28,13 +27,13 @@ class _UriPlugin(Plugin):
     def __init__(self, *patterns: str) -> None:
         """``*`` matches anything without a slash, ``**`` anything, as in ``tool://db-server/**``.
 
-        Raises ConfigurationError if a pattern is not a string.
+        Raises ConfigurationError if a pattern is not a string, or too long.
         """
         for pattern in patterns:
             if not isinstance(pattern, str):
                 example = f"{type(self).__name__}('tool://a/*', 'file:///**')"
                 raise ConfigurationError(f"a pattern must be a string, not a {type(pattern).__name__}: write {example}")
-        self._globs = tuple(glob(pattern) for pattern in patterns)
+        self._globs = compile_globs(patterns)
 
     def check(self, step: Step) -> Violation | None:
         is_request = step.hook in _PRE_HOOKS

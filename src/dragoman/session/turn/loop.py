@@ -32,6 +32,9 @@ from dragoman.session.effects import (
 from dragoman.session.routes import Route
 from dragoman.transport.retry import RetryState
 
+_ROUNDS_WITHOUT_TOOLS = 2
+"""How often calls are answered if there are no tools: a model may recover once."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requests:
@@ -41,8 +44,8 @@ class Requests:
     options: AdapterOptions
     new_context: Callable[[Route], RequestContext]
     new_retries: Callable[[Adapter], RetryState]
-    record_billed: Callable[[Message | None], object]
-    """Receives a reply that was billed and is not kept."""
+    record_billed: Callable[..., object]
+    """Receives a reply that is not kept and may have been billed, and the error that broke it, if any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +68,15 @@ def run_turn(plan: TurnPlan) -> Turn:
 
     Until the caller receives an event of the first reply, a fallback model may replace the first; from then on the
     model stays. A turn whose first request fails leaves the history as it was. Raises ProviderError, and TurnLimitError
-    after ``max_rounds`` rounds of tools.
+    after ``max_rounds`` rounds of tools, or after two if there are no tools: a model that calls tools nobody has may
+    go on for ever, and each round is paid.
     """
+    rounds = plan.max_rounds if plan.requests.tools else min(plan.max_rounds, _ROUNDS_WITHOUT_TOOLS)
     prompt: tuple[Message, ...] = yield Admit(plan.prompt, plan.known_adapter)
     route: Route = yield Choose(lambda: plan.choose(prompt))
     requests, new_messages = plan.requests, route.prompt
     history = [*plan.history(), *new_messages]
-    for round_index in range(plan.max_rounds):
+    for round_index in range(rounds):
         if round_index == 0:
             route, reply = yield from _first_reply(requests, route, history, new_messages)
         else:
@@ -83,6 +88,8 @@ def run_turn(plan: TurnPlan) -> Turn:
         answers = yield Keep(tuple(run.message for run in runs), reply.tool_uses)
         history += (reply, *answers)
         new_messages, requests = (), replace(requests, options=_without_forced_choice(requests.options))
+    if not plan.requests.tools:
+        raise TurnLimitError(f"the model called tools in {rounds} rounds, but the session has none: register its tools")
     raise TurnLimitError(
         f"the model still calls tools after {plan.max_rounds} rounds: raise max_rounds, or continue with ask(None)"
     )
@@ -154,7 +161,7 @@ def _request_with_retries(
                     requests.record_billed(outcome.partial or outcome.billed)
                 raise AbandonedTurnError
             case Broken(error=error, seen=seen):
-                requests.record_billed(outcome.partial)
+                requests.record_billed(outcome.partial, error)
                 may_retry = isinstance(error, ProviderError) and not seen
                 wait = retries.record_unusable(error) if may_retry and isinstance(error, ProviderError) else None
             case Failed(error=error):

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from dragoman.adapter.errors import ProviderError, RequestCancelledError
+from dragoman.adapter.errors import MalformedReplyError, ProviderError, RequestCancelledError
+from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete, MessageStart, StreamEvent, UsageUpdate
@@ -64,7 +65,8 @@ class ReplyReader:
                 case ErrorEvent():
                     if isinstance(event.error, ProviderError):
                         event.error.partial = event.partial
-                    self.outcome = Broken(event.error, event.partial, self._seen, self._timed_response())
+                    partial = event.partial or self._unknown_reply(event.error)
+                    self.outcome = Broken(event.error, partial, self._seen, self._timed_response())
                 case MessageStart() | UsageUpdate() if not self._seen:
                     self._opening.append(event)
                 case _:
@@ -83,12 +85,21 @@ class ReplyReader:
         partial = self._complete_reply
         if partial is None:
             abandoned = self.abandon()
-            partial = abandoned.partial or abandoned.billed
+            partial = abandoned.partial or abandoned.billed or self._unknown_reply(error)
         self.outcome = Broken(error, partial, self._seen, self._timed_response())
 
     def fail_unreadable(self, error: ProviderError) -> None:
         """Set the outcome after a whole reply that cannot be decoded."""
-        self.outcome = Broken(error, error.partial, False, self._timed_response())
+        partial = error.partial or self._unknown_reply(error)
+        self.outcome = Broken(error, partial, False, self._timed_response())
+
+    def _unknown_reply(self, error: Exception) -> Message | None:
+        """Return a reply without content for one that cannot be read: its cost is unknown."""
+        if not isinstance(error, MalformedReplyError):
+            return None
+        adapter = self._send.adapter
+        reply = ReplyBuilder(self._send.context, adapter.provider)
+        return reply.build((), model=adapter.model, stop_reason=None, usage=None, raw={}, status=MessageStatus.ERROR)
 
     def abandon(self) -> Abandoned:
         """Return the outcome for a caller who left: what had arrived, with status cancelled and a lower bound of the

@@ -10,6 +10,7 @@ import importlib
 import io
 import math
 import os
+import select
 import socket
 import ssl
 from collections import deque
@@ -56,7 +57,7 @@ class AiohttpEngine(Engine):
         context = connection_settings.verify or default_ssl_context("httpx")
         context.set_alpn_protocols(["http/1.1"])  # An HTTP/2 client may have used the context before.
         aiohttp = _aiohttp()
-        connector = aiohttp.TCPConnector(
+        connector = _connector_class()(
             limit=size, ssl=context, keepalive_timeout=IDLE_SECONDS, resolver=_Resolver(), socket_factory=_new_socket
         )
         session = aiohttp.ClientSession(
@@ -143,6 +144,49 @@ def _request_class() -> Any:
             return await super().send(conn)
 
     return Request
+
+
+@cache
+def _connector_class() -> Any:
+    """aiohttp's connector, which closes connections with bytes behind a response: they would answer the next
+    request."""
+
+    class Connector(_aiohttp().TCPConnector):  # type: ignore[misc]  # a class that is known when it is needed
+        async def _get(self, key: Any, *details: Any) -> Any:
+            while idle := self._conns.get(key):
+                protocol = idle[0][0]
+                if not _has_extra_bytes(protocol):
+                    break
+                idle.popleft()
+                protocol.close()
+                if not idle:
+                    del self._conns[key]
+            return await super()._get(key, *details)
+
+    return Connector
+
+
+def _has_extra_bytes(protocol: Any) -> bool:
+    """Whether anything arrived behind the last response: parsed, in part, or not read yet."""
+    if protocol.transport is None or protocol.should_close or _is_readable(protocol.transport):
+        return True
+    parser = getattr(protocol, "_parser", None)
+    try:
+        return parser is not None and parser.feed_eof() is not None
+    except Exception:  # bytes that are no response
+        return True
+
+
+def _is_readable(transport: Any) -> bool:
+    connection = transport.get_extra_info("socket")
+    number = -1 if connection is None else connection.fileno()
+    if number < 0:
+        return True
+    if not hasattr(select, "poll"):  # Windows
+        return bool(select.select([number], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(number, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _abort(transport: Any) -> None:

@@ -19,7 +19,7 @@ from dragoman.transport.engines.engine import (
     SyncEngine,
     default_ssl_context,
 )
-from dragoman.transport.engines.network import AsyncNetwork, DeadlineNetwork
+from dragoman.transport.engines.network import AsyncNetwork, DeadlineNetwork, check_reuse
 from dragoman.transport.engines.pool import IDLE_SECONDS
 from dragoman.transport.engines.proxies import find_proxies
 
@@ -61,12 +61,14 @@ class HttpxEngine(SyncEngine):
         transport._pool._network_backend = DeadlineNetwork(
             importlib.import_module(self.core), joins_writes=not connection_settings.http2
         )
+        check_reuse(transport._pool)
         return _OwnClient(library, self, transport)
 
     def async_client(self, size: int, connection_settings: ConnectionSettings, url: "httpx.URL") -> AsyncClient:
         library = importlib.import_module(self.name)
         transport = self._transport("AsyncHTTPTransport", size, connection_settings, url)
         transport._pool._network_backend = AsyncNetwork(importlib.import_module(self.core))
+        check_reuse(transport._pool)
         return _OwnAsyncClient(library, self, transport)
 
     def wrap_client(self, client: Any) -> Client:

@@ -8,6 +8,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterable, Iterator
+from functools import cache
 from types import ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -146,7 +147,6 @@ class AsyncStream:
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
-        self.get_extra_info = inner.get_extra_info
         self.read, self.write, self.aclose = inner.read, inner.write, inner.aclose
         open_connections.add(self, inner.get_extra_info("socket"))
 
@@ -154,6 +154,10 @@ class AsyncStream:
         self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
     ) -> "AsyncStream":
         return AsyncStream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
+
+    def get_extra_info(self, info: str) -> Any:
+        found = self._inner.get_extra_info(info)
+        return found or _has_unread_bytes(self._inner) if info == "is_readable" else found
 
 
 class AsyncNetwork:
@@ -198,6 +202,53 @@ class AsyncNetwork:
         import asyncio
 
         await asyncio.sleep(seconds)
+
+
+def _has_unread_bytes(stream: Any) -> bool:
+    """Whether bytes have left the socket and are not read yet: anyio keeps some, and the TLS below it."""
+    layer = getattr(stream, "_stream", None)
+    while layer is not None:
+        encrypted, plain = getattr(layer, "_read_bio", None), getattr(layer, "_protocol", None)
+        if (encrypted is not None and encrypted.pending) or getattr(plain, "read_queue", None):
+            return True
+        layer = getattr(layer, "transport_stream", None)
+    return False
+
+
+def check_reuse(pool: Any) -> None:
+    """Make a pool of httpcore close connections with bytes behind a response: they would answer the next request."""
+    pool.__class__ = _checked_pool(type(pool))
+
+
+@cache
+def _checked_pool(kind: Any) -> Any:
+    class CheckedPool(kind):  # type: ignore[misc]  # a class that is known when it is needed
+        def create_connection(self, origin: Any) -> Any:
+            connection = super().create_connection(origin)
+            connection.__class__ = _checked_connection(type(connection))
+            return connection
+
+    return CheckedPool
+
+
+@cache
+def _checked_connection(kind: Any) -> Any:
+    class CheckedConnection(kind):  # type: ignore[misc]  # a class that is known when it is needed
+        def is_available(self) -> bool:
+            return super().is_available() and not _has_extra_bytes(self)
+
+        def has_expired(self) -> bool:
+            return super().has_expired() or (self.is_idle() and _has_extra_bytes(self))
+
+    return CheckedConnection
+
+
+def _has_extra_bytes(connection: Any) -> bool:
+    """Whether the HTTP/1.1 parser holds bytes behind the last response."""
+    while (connection := getattr(connection, "_connection", None)) is not None:
+        if (parser := getattr(connection, "_h11_state", None)) is not None:
+            return bool(parser.trailing_data[0])
+    return False
 
 
 def _unique(addresses: Iterable[Any]) -> list[str]:

@@ -26,6 +26,7 @@ from dragoman.transport.local.files import model_file
 from dragoman.transport.local.gguf import context_length
 from dragoman.transport.local.prompt import AllowedOutput, Json, build_prompt
 from dragoman.transport.local.reply import CALL_OPEN, CALL_TAIL, LocalRequestError, Splitter, StopFilter, call_head
+from dragoman.transport.local.special_tokens import SpecialTokenFilter, special_tokens
 
 logger = logging.getLogger("dragoman.transport.local")
 
@@ -56,6 +57,7 @@ class LocalModel:
                 " Q8_0 and F16"
             ) from None
         self._tokenizer = self._pipeline.get_tokenizer()
+        self._special_tokens = SpecialTokenFilter(special_tokens(self._tokenizer))
         self._lock = threading.Lock()
 
     def run(self, body: Json, emit: Emit, should_continue: ShouldContinue, deadline: float) -> None:
@@ -84,13 +86,14 @@ class LocalModel:
             self._lock.release()
 
     def _tokens(self, messages: list[dict[str, str]], config: Any) -> Any:
+        contents, mark = self._special_tokens.protect(messages)
         try:
-            text = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True)
+            text = self._tokenizer.apply_chat_template(contents, add_generation_prompt=True)
         except RuntimeError as error:
             raise LocalRequestError(
                 "invalid_request", f"the chat template refuses the messages: {_first_line(error)}"
             ) from None
-        tokens = self._tokenizer.encode(text, add_special_tokens=False).input_ids
+        tokens = self._encode(text.split(mark) if mark else [text])
         count = tokens.shape[1]
         # A prompt that is too long arrives truncated to the context length, so one that fills it is refused as well.
         if self._window is not None and count >= self._window:
@@ -98,6 +101,14 @@ class LocalModel:
         if self._window is not None:
             config.max_new_tokens = min(config.max_new_tokens, self._window - count)
         return tokens
+
+    def _encode(self, pieces: list[str]) -> Any:
+        """Return the tokens of a prompt; no token spans two pieces."""
+        encoded = [self._tokenizer.encode(piece, add_special_tokens=False).input_ids for piece in pieces]
+        if len(encoded) == 1:
+            return encoded[0]
+        numpy, openvino = importlib.import_module("numpy"), importlib.import_module("openvino")
+        return openvino.Tensor(numpy.concatenate([each.data for each in encoded], axis=1))
 
     def _generate(
         self, tokens: Any, config: Any, writer: "_LineWriter", should_continue: ShouldContinue, deadline: float

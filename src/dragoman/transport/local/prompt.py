@@ -10,6 +10,7 @@ the same form, which the runtime's grammar enforces::
 """
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +22,8 @@ from dragoman.transport.local.tool_selection import select_tools
 
 Json = dict[str, Any]
 
+_RESULT_TAG = re.compile(r"<(\s*/?\s*tool_response)", re.IGNORECASE)
+"""A result that contains the tag could end itself, and go on as the user."""
 _PLAIN = "You are a helpful assistant."
 
 
@@ -174,4 +177,5 @@ def _call(name: str, arguments: Any) -> str:
 
 
 def _result(text: str) -> str:
-    return f"<tool_response>\n{text.strip()}\n</tool_response>"
+    escaped = _RESULT_TAG.sub(r"<\\\1", text.strip())
+    return f"<tool_response>\n{escaped}\n</tool_response>"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.errors import MalformedReplyError
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.canonical.blocks import TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.events import (
@@ -148,3 +149,18 @@ def test_deltas_add_up_to_blocks() -> None:
         ToolUseBlock(id="tu_1", name="f", input={"a": 1}),
     )
     assert fold_deltas(()) == ()
+
+
+def test_ids_and_names_of_a_reply_have_caps() -> None:
+    """A reply with a megabyte of id or name is malformed, whole or streamed."""
+    with pytest.raises(MalformedReplyError, match="an id of a call is over 65536 characters"):
+        reply().call_id(0, "x" * 65_537)
+    assert reply().call_id(0, "x" * 65_536)
+    call = ToolUseBlock(id="tu_1", name="f", input={})
+    for content, model, problem in (
+        ((call.model_copy(update={"name": "f" * 4_097}),), "m", "the name of a tool"),
+        ((), "m" * 4_097, "the name of the model"),
+        ((call,) * 1_001, "m", "calls tools over 1000 times"),
+    ):
+        with pytest.raises(MalformedReplyError, match=problem):
+            reply().build(content, model=model, stop_reason=None, usage=None, raw={})

@@ -1,6 +1,7 @@
 """A stream has a work budget: what carries nothing costs next to nothing, and the event loop runs in between."""
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 
@@ -8,6 +9,7 @@ import pytest
 
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.errors import FrameTooLargeError, RequestTimeoutError
+from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.replies import framing, stream_decoder
 from dragoman.adapter.replies.framing import Frame, NdjsonDecoder, SseDecoder
 from dragoman.adapter.replies.stream_decoder import decode_stream, decode_stream_async
@@ -66,6 +68,23 @@ def test_frames_and_the_events_of_one_frame_have_a_cap(monkeypatch: pytest.Monke
     monkeypatch.setattr(stream_decoder, "MAX_FRAME_EVENTS", 1)
     events = list(decode_stream([HELLO], ToyDecoder(context())))
     assert isinstance(error_of(events), FrameTooLargeError)
+
+
+def test_a_dense_frame_and_a_thousand_calls_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frame is parsed in one step, so its values are counted first; nobody runs a thousand calls of one reply."""
+    with monkeypatch.context() as patch:
+        patch.setattr(stream_decoder, "_LARGE_FRAME", 100)
+        patch.setattr(stream_decoder, "MAX_FRAME_VALUES", 50)
+        text, dense = lines('{"text": "' + 200 * "x" + '"}'), lines('{"type": [' + "0," * 51 + "0]}")
+        assert [event.type for event in ToyDecoder(context()).feed(text)] == ["message_start", "text_delta"]
+        assert isinstance(error_of(ToyDecoder(context()).feed(dense)), FrameTooLargeError)
+    monkeypatch.setattr(stream_decoder, "MAX_CALLS", 9)
+    calls = [{"index": at, "id": f"c{at}", "function": {"name": "f", "arguments": "{}"}} for at in range(2000)]
+    chunk = b"data: " + json.dumps({"choices": [{"delta": {"tool_calls": calls}}]}).encode() + b"\n\n"
+    decoder = get_adapter("openai-chat:gpt-5.1").decoder(RequestContext(model="openai-chat:gpt-5.1"))
+    events = decoder.feed(chunk)
+    assert [event.type for event in events].count("tool_use_start") == 9
+    assert "calls tools over 9 times" in str(error_of(events))
 
 
 def test_warnings_about_unknown_events_have_a_cap(caplog: pytest.LogCaptureFixture) -> None:
