@@ -10,7 +10,7 @@ from dragoman import (
 from dragoman.bulk import BulkReport
 from dragoman.policy import Pipeline
 from tests.unit.client.governed_provider import MODEL, PROMPTS
-from tests.unit.session.policy_plugins import SECRET, DenyingPlugin, RedactingPlugin
+from tests.unit.session.middleware.policy_plugins import SECRET, DenyingPlugin, RedactingPlugin
 
 DENY = {"policy": Pipeline([DenyingPlugin(SECRET)])}
 REDACT = {"policy": Pipeline([RedactingPlugin(SECRET)])}
