@@ -30,8 +30,10 @@ def apply_edit(original: Message, returned: Message, plugin: str) -> Message:
 
 
 def replace_content(message: Message, content: Sequence[ContentBlock]) -> Message:
-    """Return the message with other blocks. If their number changes, a ``critical`` mark on single blocks becomes a mark
-    on the whole message, because its indexes may now mean other blocks.
+    """Return the message with other blocks.
+
+    If their number changes, a ``critical`` mark on single blocks becomes a mark on the whole message: its indexes may
+    now mean other blocks.
     """
     metadata = message.metadata
     critical = metadata.critical
