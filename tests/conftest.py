@@ -14,7 +14,7 @@ import sys
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.recordings_plugin"]
+pytest_plugins = ["tests.exchanges.plugin"]
 
 # The engine of the default install; tests of engines name theirs.
 os.environ.setdefault("DRAGOMAN_ENGINE", "httpx")

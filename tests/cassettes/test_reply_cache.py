@@ -7,7 +7,7 @@ from dragoman.cli import demo_script
 from dragoman.cli.demo import replay_settings
 from dragoman.session import Session
 from dragoman.testing import Cassette, CassetteTransport
-from tests.unit.session.reply_cache import ReplyCache
+from tests.unit.session.middleware.reply_cache import ReplyCache
 
 MODEL = f"openai-chat:{demo_script.RECORDED_MODEL}"
 QUESTION = "What is the capital of France?"

@@ -13,7 +13,7 @@ from dragoman.adapter.errors import MissingExtraError
 from dragoman.cli import demo_script
 from dragoman.cli.app import app
 from dragoman.transport.local import model
-from tests.live_local.wording import reword
+from tests.unit.local.live.wording import reword
 from tests.unit.local.scripted_runtime import ScriptedRuntime, Written
 
 MODEL = "local:smollm2-135m"

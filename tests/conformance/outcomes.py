@@ -1,4 +1,4 @@
-"""The result of judging one exchange in one respect."""
+"""The result of judging one exchange in one aspect."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ from tests.exchanges import RecordedExchange
 
 
 class Aspect(StrEnum):
-    """What is compared. Each exchange is judged in every respect that it contains."""
+    """What is compared. Each exchange is judged in every aspect that it contains."""
 
     REPLY = "replies"
     ERROR = "errors"
@@ -33,7 +33,7 @@ class Outcome:
     """Equal if there is no difference. ``normalised`` names the normalisations that were needed."""
 
     exchange: RecordedExchange
-    respect: Aspect
+    aspect: Aspect
     differences: tuple[Difference, ...] = ()
     normalised: tuple[str, ...] = ()
 

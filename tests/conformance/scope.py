@@ -45,7 +45,7 @@ _BEDROCK = re.compile(r"/model/([^/]+)/(converse|converse-stream|invoke|invoke-w
 _EVENT_STREAM_START = b"\0"
 """The first byte of a length: no message of a recording is as long as 16 MiB."""
 
-_EITHER_OF_OPENAIS = re.compile(r".*/(chat/completions|responses|v1/chat)(\?.*)?")
+_EITHER_OPENAI_API = re.compile(r".*/(chat/completions|responses|v1/chat)(\?.*)?")
 
 _GENERATION = {
     "anthropic": re.compile(r"/v1/messages(\?.*)?"),
@@ -55,15 +55,15 @@ _GENERATION = {
     "google": _GENERATE_CONTENT,
     "google-vertex": _GENERATE_CONTENT,
     "google-interactions": re.compile(r"/v1[a-z0-9]*/interactions(\?.*)?"),
-    "azure-openai": _EITHER_OF_OPENAIS,
-    "groq": _EITHER_OF_OPENAIS,
-    "deepseek": _EITHER_OF_OPENAIS,
-    "xai": _EITHER_OF_OPENAIS,
-    "huggingface": _EITHER_OF_OPENAIS,
-    "ollama-openai": _EITHER_OF_OPENAIS,
-    "openai-compatible": _EITHER_OF_OPENAIS,
-    "openrouter": _EITHER_OF_OPENAIS,
-    "mistral": _EITHER_OF_OPENAIS,
+    "azure-openai": _EITHER_OPENAI_API,
+    "groq": _EITHER_OPENAI_API,
+    "deepseek": _EITHER_OPENAI_API,
+    "xai": _EITHER_OPENAI_API,
+    "huggingface": _EITHER_OPENAI_API,
+    "ollama-openai": _EITHER_OPENAI_API,
+    "openai-compatible": _EITHER_OPENAI_API,
+    "openrouter": _EITHER_OPENAI_API,
+    "mistral": _EITHER_OPENAI_API,
     "cohere": re.compile(r"/v2/chat"),
     "bedrock": _BEDROCK,
 }
@@ -71,7 +71,7 @@ _GENERATION = {
 
 
 def skip_reason(exchange: RecordedExchange) -> str | None:
-    """Return why an exchange is not judged, or None if it is: its method and its path without ids, in most cases."""
+    """Return why an exchange is not judged, or None if it is. Most reasons are its method and its path without ids."""
     if exchange.method == "POST" and _GENERATION[exchange.provider].fullmatch(exchange.url_path):
         return _bedrock_skip_reason(exchange) if exchange.provider == "bedrock" else None
     path = exchange.url_path.partition("?")[0]
@@ -87,7 +87,7 @@ def adapter_name(exchange: RecordedExchange) -> str:
 
 def wire_name(exchange: RecordedExchange) -> str:
     """The recorded provider whose wire an exchange is in: copies of OpenAI's APIs use one of the two."""
-    if _GENERATION[exchange.provider] is not _EITHER_OF_OPENAIS:
+    if _GENERATION[exchange.provider] is not _EITHER_OPENAI_API:
         return exchange.provider
     return "openai-responses" if exchange.url_path.partition("?")[0].endswith("/responses") else "openai-chat"
 

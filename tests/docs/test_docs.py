@@ -19,11 +19,11 @@ from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequ
 from dragoman.transport import ProviderSettings
 from tests.compatibility.api.documented import parse_api_page
 from tests.docs.snippets import PAGES, ROOT, snippets
-from tests.live_local.wording import reword_within
 from tests.systems import READS_FILES
 from tests.tables import each_row
 from tests.unit.batch.handwritten_provider import Provider, serve_provider
 from tests.unit.client.governed_provider import GovernedProvider
+from tests.unit.local.live.wording import reword_within
 
 SERVED = ("index.md", "batches.md", "bulk.md", "client.md", "configuration.md", "migrating.md")
 """Pages whose snippets send requests to providers. They run against hand-written replies."""

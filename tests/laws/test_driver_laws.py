@@ -22,7 +22,7 @@ from dragoman.store import Store
 from tests.sampling import examples
 from tests.unit.session.drivers import AsyncDriver, Body, Driver, FakeTime, SyncDriver, Wire
 from tests.unit.session.handwritten_replies import Call, Part, Reply, Thought, handwritten_anthropic
-from tests.unit.session.policy_plugins import DenyingPlugin, RecordingPlugin, RedactingPlugin
+from tests.unit.session.middleware.policy_plugins import DenyingPlugin, RecordingPlugin, RedactingPlugin
 
 SESSION_ID = "sess_1"
 WORD = "amber"

@@ -62,8 +62,8 @@ def test_many_concurrent_turns_are_all_stored(place: str) -> None:
     anyio.run(main)
 
 
-def test_a_cancelled_call_is_finished_first(place: str) -> None:
-    """The turn is stored, so the version shows whether it was."""
+def test_a_cancelled_append_is_stored_wholly_or_not_at_all(place: str) -> None:
+    """Afterwards the version is the number of stored messages."""
 
     async def main() -> None:
         async with AsyncStore(Store(place, synchronous="normal")) as store:

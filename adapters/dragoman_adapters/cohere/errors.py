@@ -1,7 +1,7 @@
 """Decodes Cohere's errors, ``{"id": ..., "message": "text"}``, by HTTP and in a stream
 (docs.cohere.com/reference/errors).
 
-The status tells most; only the message tells a prompt that is too long from other bad requests.
+The status decides most cases. Only the message distinguishes a prompt that is too long from other bad requests.
 """
 
 from typing import Any

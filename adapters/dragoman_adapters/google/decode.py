@@ -31,9 +31,10 @@ STOP_REASONS = {
 }
 """All other reasons mean an error, such as a malformed call or a missing signature."""
 _UNSPECIFIED = ("", "FINISH_REASON_UNSPECIFIED")
+
 _MODALITIES = ("", "TEXT", "IMAGE", "VIDEO", "AUDIO", "DOCUMENT")
 _TRAFFIC = ("", "ON_DEMAND", "PROVISIONED_THROUGHPUT")
-"""The reasons by their numbers in Google's protocol buffers."""
+"""Media and kinds of traffic by their numbers in Google's protocol buffers."""
 
 
 def decode_message(
@@ -42,7 +43,10 @@ def decode_message(
     facts: Mapping[str, Any],
     status: MessageStatus = MessageStatus.COMPLETE,
 ) -> Message:
-    """Decode a whole reply, or the one that a stream has accumulated. The first candidate is the message."""
+    """Decode a whole reply, or the one that a stream has accumulated. The first candidate is the message.
+
+    ``facts`` are the model's ``wire`` facts (``models.toml``).
+    """
     fields = camel_case_fields(native)
     candidates = native.get("candidates") or []
     is_blocked = "blockReason" in (fields.get("promptFeedback") or {})
@@ -131,8 +135,8 @@ def decode_usage(native: Mapping[str, Any] | None, searches: Mapping[str, int]) 
         cached_input_tokens=cached,
         output_tokens=count("candidatesTokenCount") + count(thoughts),
         reasoning_tokens=count.optional(thoughts),
-        audio_input_tokens=media.new_items("AUDIO"),
-        image_input_tokens=media.new_items("IMAGE"),
+        audio_input_tokens=media.uncached("AUDIO"),
+        image_input_tokens=media.uncached("IMAGE"),
         cached_audio_input_tokens=media.of("cacheTokensDetails", "AUDIO"),
         cached_image_input_tokens=media.of("cacheTokensDetails", "IMAGE"),
         audio_output_tokens=media.of("candidatesTokensDetails", "AUDIO"),
@@ -158,7 +162,7 @@ class _ModalityCounts:
         found = (each.get("tokenCount") for each in counts if _enum_name(each.get("modality"), _MODALITIES) == medium)
         return sum(self._count.count_at(details, each) for each in found)
 
-    def new_items(self, medium: str) -> int | None:
+    def uncached(self, medium: str) -> int | None:
         """Return the prompt's tokens of one medium, tools' prompts included, without those from a cache."""
         sent = self.of("promptTokensDetails", medium)
         if sent is None:

@@ -92,25 +92,25 @@ def _refuses(item: Mapping[str, Any]) -> bool:
 
 def decode_usage(native: Mapping[str, Any]) -> TokenUsage | None:
     """Decode the usage. input_tokens includes cached tokens; output_tokens includes reasoning."""
-    count, served = UsageReader.of(native.get("usage")), UsageReader(native)
+    count, reply = UsageReader.of(native.get("usage")), UsageReader(native)
     if count is None or count.native.get("input_tokens") is None:
         return None
-    cached, encoded = count("input_tokens_details.cached_tokens"), count("input_tokens_details.cache_write_tokens")
+    cached, cache_writes = count("input_tokens_details.cached_tokens"), count("input_tokens_details.cache_write_tokens")
     prompt, output, total = count("input_tokens"), count.required("output_tokens"), count.optional("total_tokens")
     reasoning = count.optional("output_tokens_details.reasoning_tokens")
     if reasoning and total == prompt + output + reasoning:
         output += reasoning  # the dialect counts it separately
     return TokenUsage(
-        input_tokens=count.uncached(prompt, cached, encoded),
+        input_tokens=count.uncached(prompt, cached, cache_writes),
         output_tokens=output,
         cached_input_tokens=cached,
-        cache_creation_input_tokens=encoded,
+        cache_creation_input_tokens=cache_writes,
         reasoning_tokens=reasoning,
-        server_tools=_decode_server_tools(served, count),
-        service_tier=served.text("service_tier"),
+        server_tools=_decode_server_tools(reply, count),
+        service_tier=reply.text("service_tier"),
         reported_total=total,
         reported_cost_usd=count.dollars("cost_in_usd_ticks", _USD_PER_TICK) or count.dollars("cost"),
-        unread=(*count.unread, *served.unread),
+        unread=(*count.unread, *reply.unread),
         raw=dict(count.native),
     )
 

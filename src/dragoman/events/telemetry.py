@@ -182,7 +182,7 @@ class Telemetry:
             turn.span.add_event("route.decided", attributes, at)
 
     def _begin_call(self, turn: _Turn, event: Event, payload: LlmCallStarted, history: Any, at: int) -> None:
-        if turn.call is not None:  # the end of this turn was missed
+        if turn.call is not None:  # the end of the call before was missed
             _set_error(turn.call.span, "abandoned", None)
             turn.call.span.end(at)
         attributes = conventions.request_attributes(payload.provider, payload.model)

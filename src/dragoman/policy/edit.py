@@ -30,30 +30,29 @@ def apply_edit(original: Message, returned: Message, plugin: str) -> Message:
 
 
 def replace_content(message: Message, content: Sequence[ContentBlock]) -> Message:
-    """Return the message with other blocks. Marks on single blocks, which may have moved, are widened to the whole
-    message.
+    """Return the message with other blocks.
+
+    If their number changes, a ``critical`` mark on single blocks becomes a mark on the whole message: its indexes may
+    now mean other blocks.
     """
     metadata = message.metadata
     critical = metadata.critical
     if isinstance(critical, tuple) and len(content) != len(message.content):
         metadata = metadata.model_copy(update={"critical": bool(critical)})
-    changed = message.model_copy(update={"content": tuple(content)})
-    if metadata is message.metadata:
-        return changed
-    return changed.model_copy(update={"metadata": metadata.model_copy(update={"provider_raw": None})})
+    return message.model_copy(update={"content": tuple(content), "metadata": metadata})
 
 
-def drop_void_thinking(original: Message, content: Message) -> Message:
-    """Drop the signed thinking that a change makes invalid: changed blocks, and all signed thinking after a change."""
-    if content is original:
-        return content
+def drop_void_thinking(original: Message, edited: Message) -> Message:
+    """Drop the signed thinking that an edit makes invalid: from the first changed block to the end of the message."""
+    if edited is original:
+        return edited
     unchanged = 0
-    for before, after in zip(original.content, content.content, strict=False):
+    for before, after in zip(original.content, edited.content, strict=False):
         if before != after:
             break
         unchanged += 1
-    kept = [block for place, block in enumerate(content.content) if place < unchanged or not is_signed(block)]
-    return content if len(kept) == len(content.content) else replace_content(content, kept)
+    kept = [block for place, block in enumerate(edited.content) if place < unchanged or not is_signed(block)]
+    return edited if len(kept) == len(edited.content) else replace_content(edited, kept)
 
 
 def drop_signed_thinking(message: Message) -> Message:

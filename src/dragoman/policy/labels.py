@@ -61,7 +61,7 @@ def declassify(
     subject: str | None = None,
     at: datetime | None = None,
 ) -> Extensions:
-    """Return the extensions without these labels. This is the only way to remove labels.
+    """Return the extensions without these labels. Plugins and programs remove labels in this way only.
 
     ``audit`` gets exactly one record before the labels are removed; if it raises, they stay. Labels that are not set
     are ignored; if none is set, nothing is recorded and the same object is returned.

@@ -7,8 +7,8 @@ from dragoman.session.events import SessionEvent, ToolAnswered
 from dragoman.session.identity import Pseudonyms
 from dragoman.session.preview import Preview
 from dragoman.session.replies.reply import Reply
+from dragoman.session.replies.response import ResponseDetails
 from dragoman.session.replies.stream import AsyncReplyStream, ReplyStream
-from dragoman.session.response import ResponseDetails
 from dragoman.session.session import Session, ask
 from dragoman.tools.tool import Tool, tool
 from dragoman.tools.toolbox import Toolbox

@@ -14,7 +14,7 @@ from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.session.response import ResponseDetails
+from dragoman.session.replies.response import ResponseDetails
 from dragoman.session.routes import Route
 from dragoman.tools.calls import Fault
 from dragoman.transport.retry import RetryState, Timing

@@ -34,11 +34,11 @@ from dragoman.testing.cassettes.wires import request_target
 from dragoman.transport.credentials import ApiKey, Target
 from dragoman.transport.request_validation import http_headers
 from dragoman.view import page
+from tests.bulk.provider import HAIKU, Provider
 from tests.compatibility.frozen.from_source import entries
 from tests.compatibility.frozen.key_paths import of_value
 from tests.conformance.formats.round_trips import FORMATS, NATIVE, writer_for
 from tests.conformance.recordings.oracle.frames import handwritten_exception
-from tests.unit.bulk.provider import HAIKU, Provider
 from tests.unit.canonical.extensions.samples import full
 from tests.unit.view.handwritten_conversation import conversation
 

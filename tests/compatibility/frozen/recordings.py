@@ -28,7 +28,7 @@ COMMAND = f"uv run python -m {__spec__.name}"
 PROVIDERS = tuple(ADAPTERS)
 SAMPLE, WHOLE = "sample", "whole"
 EVERY = {SAMPLE: 20, WHOLE: 1}
-"""One of this many exchanges is read, and each refused one, by the section of the file."""
+"""By section of the file: it covers every twentieth exchange, or every one. Error replies are always covered."""
 
 _DIGITS = 16
 """Hexadecimal digits of a cell's SHA-256 that are kept."""
@@ -40,7 +40,7 @@ Cells = dict[str, str]
 
 
 def select_exchanges(provider: str, every: int = 1) -> list[RecordedExchange]:
-    """The exchanges that the provider's adapter can read; with ``every``, a sample of them and each refused one."""
+    """The exchanges that the provider's adapter can read: one in ``every``, and all error replies."""
     readable = [exchange for exchange in load(provider) if skip_reason(exchange) is None]
     return [exchange for place, exchange in enumerate(readable) if place % every == 0 or exchange.status >= 400]
 

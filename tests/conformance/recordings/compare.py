@@ -23,7 +23,7 @@ class ProviderOutcomes:
 
 @cache
 def compare_provider(provider: str) -> ProviderOutcomes:
-    """Judges every exchange in every respect. The adapter must be installed."""
+    """Judges every exchange in every aspect. The adapter must be installed."""
     verdict = ProviderOutcomes(provider)
     for exchange in load(provider):
         if reason := skip_reason(exchange):

@@ -20,9 +20,9 @@ def _always(exchange: RecordedExchange) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Explains the differences of one respect whose ``what`` matches, in exchanges for which ``when`` holds."""
+    """Explains the differences of one aspect whose ``what`` matches, in exchanges for which ``when`` holds."""
 
-    respect: Aspect
+    aspect: Aspect
     providers: frozenset[str]
     what: re.Pattern[str]
     why: str
@@ -132,7 +132,7 @@ def explanation(outcome: Outcome, difference: Difference) -> str | None:
     """Return why a difference is accepted, or None if no rule explains it."""
     for rule in RULES:
         if (
-            rule.respect is outcome.respect
+            rule.aspect is outcome.aspect
             and {outcome.exchange.provider, wire_name(outcome.exchange)} & rule.providers
             and rule.what.fullmatch(difference.what)
             and rule.when(outcome.exchange)

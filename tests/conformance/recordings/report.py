@@ -27,8 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def show(verdict: ProviderOutcomes, examples: int) -> None:
     print(f"\n{verdict.provider} by the adapter {ADAPTERS[verdict.provider]!r}")
     print(f"  {'':10}{'count':>7}{'equal':>7}{'differ':>7}{'equal':>9}  apart: suspect and fixture")
-    for respect in Aspect:
-        every = [outcome for outcome in verdict.outcomes if outcome.respect is respect]
+    for aspect in Aspect:
+        every = [outcome for outcome in verdict.outcomes if outcome.aspect is aspect]
         genuine = [outcome for outcome in every if outcome.exchange.is_genuine]
         apart = [outcome for outcome in every if not outcome.exchange.is_genuine]
         if not every:
@@ -36,7 +36,7 @@ def show(verdict: ProviderOutcomes, examples: int) -> None:
         equal, equal_apart = _equal(genuine), _equal(apart)
         share = f"{equal / len(genuine):8.2%}" if genuine else ""
         counts = f"{len(genuine):>7}{equal:>7}{len(genuine) - equal:>7}"
-        print(f"  {respect:10}{counts} {share}  {equal_apart} of {len(apart)} equal")
+        print(f"  {aspect:10}{counts} {share}  {equal_apart} of {len(apart)} equal")
     for reason, count in verdict.skipped.most_common():
         print(f"  out of scope: {count} {reason}")
     normalised = Counter(name for outcome in verdict.outcomes for name in outcome.normalised)
@@ -56,9 +56,9 @@ def _differences(outcomes: Sequence[Outcome], examples: int) -> None:
             why = explanation(outcome, difference) or ""
             apart = "" if outcome.exchange.is_genuine else f" ({outcome.exchange.provenance})"
             line = f"{outcome.exchange.id}{apart} {difference.detail}"
-            grouped.setdefault((outcome.respect, difference.what, why), []).append(line)
-    for (respect, what, why), found in sorted(grouped.items(), key=lambda item: (item[0][0], -len(item[1]))):
-        print(f"  {respect}: {what} x{len(found)}" + (f" [explained: {why}]" if why else " [UNEXPLAINED]"))
+            grouped.setdefault((outcome.aspect, difference.what, why), []).append(line)
+    for (aspect, what, why), found in sorted(grouped.items(), key=lambda item: (item[0][0], -len(item[1]))):
+        print(f"  {aspect}: {what} x{len(found)}" + (f" [explained: {why}]" if why else " [UNEXPLAINED]"))
         for line in found[:examples]:
             print(f"      {line}")
 

@@ -41,15 +41,15 @@ def verdict(request: pytest.FixtureRequest) -> ProviderOutcomes:
 
 
 def test_enough_recordings_are_equal(verdict: ProviderOutcomes) -> None:
-    """What the adapter reads and writes is what was recorded, in every respect that the recordings contain."""
+    """What the adapter reads and writes is what was recorded, in every aspect that the recordings contain."""
     genuine = [outcome for outcome in verdict.outcomes if outcome.exchange.is_genuine]
-    shown = [respect for respect in Aspect if any(outcome.respect is respect for outcome in genuine)]
+    shown = [aspect for aspect in Aspect if any(outcome.aspect is aspect for outcome in genuine)]
     assert Aspect.REPLY in shown
-    for respect in shown:
-        outcomes = [outcome for outcome in genuine if outcome.respect is respect]
+    for aspect in shown:
+        outcomes = [outcome for outcome in genuine if outcome.aspect is aspect]
         different = [outcome for outcome in outcomes if not outcome.equal]
         equal = 1 - len(different) / len(outcomes)
-        assert equal >= LOWER.get((verdict.provider, respect), THRESHOLDS[respect]), _lines(different)
+        assert equal >= LOWER.get((verdict.provider, aspect), THRESHOLDS[aspect]), _lines(different)
 
 
 def test_every_difference_is_explained(verdict: ProviderOutcomes) -> None:
@@ -71,7 +71,7 @@ def test_handmade_recordings_give_a_message_or_a_typed_error(verdict: ProviderOu
 
 def _lines(outcomes: Sequence[Outcome]) -> str:
     shown = [
-        f"{outcome.exchange.id} {outcome.respect}: {'; '.join(map(str, outcome.differences))}"
+        f"{outcome.exchange.id} {outcome.aspect}: {'; '.join(map(str, outcome.differences))}"
         for outcome in outcomes[:20]
     ]
     return "\n".join([f"{len(outcomes)} differ", *shown])

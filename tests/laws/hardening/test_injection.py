@@ -31,10 +31,10 @@ from tests.unit.transport.drivers import BODY, PlainAdapter
 MESSAGES = [Message.user("hi")]
 PLAIN = "plain-model"
 NO_RETRY = RetryPolicy(max_retries=0)
-CARRIED = [name for name in providers() if adapter_class(name).transport == "http"]
-"""The providers that are reached over HTTP; a model in this process has no wire."""
+HTTP_PROVIDERS = [name for name in providers() if adapter_class(name).transport == "http"]
+"""The providers that are reached over HTTP, not in this process."""
 BY_PATH = {"bedrock", "google", "google-vertex"}
-"""Those whose path names the model."""
+"""The providers whose path names the model."""
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def request_to(provider: str, model: str, *, stream: bool, **options: Any) -> Wi
 def send_and_capture(
     transport: HttpTransport, server: FaultyServer, adapter: Any, request: WireRequest
 ) -> ReceivedRequest:
-    """The request as it arrived. Raises what was refused, in which case the server received nothing."""
+    """The request as it arrived. Raises the error of a refused request, of which the server received nothing."""
     before = len(server.requests)
     try:
         transport.send(adapter, request)
@@ -73,16 +73,16 @@ def lines(received: ReceivedRequest) -> list[bytes]:
 
 
 def test_there_are_over_two_hundred_payloads() -> None:
-    """All different, and every provider that has a wire."""
+    """All of them differ; and the list of providers is not empty by mistake."""
     assert len(set(PAYLOADS)) == len(PAYLOADS) >= 200
-    assert len(CARRIED) >= 30
-    assert set(CARRIED) >= BY_PATH
+    assert len(HTTP_PROVIDERS) >= 30
+    assert set(HTTP_PROVIDERS) >= BY_PATH
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize("provider", sample(CARRIED, 6))
+@pytest.mark.parametrize("provider", sample(HTTP_PROVIDERS, 6))
 def test_a_model_name_stays_in_its_segment(provider: str, stream: bool, server: FaultyServer) -> None:
-    """The head is that of any model, except for the name's own quoted segment; elsewhere the body has the name."""
+    """The head differs from another model's only in the quoted segment with the name, if the path names the model."""
     usual = request_to(provider, PLAIN, stream=stream)
     before, named, after = usual.path.partition(PLAIN)
     assert bool(named) == (provider in BY_PATH)
@@ -119,7 +119,7 @@ def test_a_model_name_stays_in_its_segment(provider: str, stream: bool, server: 
         assert len(sent) == 1
 
 
-@each_row("provider", CARRIED)
+@each_row("provider", HTTP_PROVIDERS)
 def test_a_model_id_is_printable(provider: str) -> None:
     """A model id with unprintable characters is refused, with the text escaped."""
     for payload in PAYLOADS:
@@ -133,7 +133,7 @@ def test_a_model_id_is_printable(provider: str) -> None:
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai", "bedrock", "google", "ollama"])
 def test_an_extra_header_is_one_header(provider: str, server: FaultyServer) -> None:
-    """It arrives as it was written, alone, or is refused; as a name it is a name or refused."""
+    """A payload as a header's value or as its name arrives unchanged and adds no other header, or it is refused."""
     arrived = refused = 0
     with HttpTransport(api_key="key", base_url=server.url, retry=NO_RETRY) as transport:
         adapter = adapter_class(provider)(PLAIN)
@@ -175,8 +175,8 @@ def test_a_key_is_one_value(server: FaultyServer) -> None:
 
 
 @pytest.mark.parametrize("join", ["{url}{payload}", "{url}/{payload}", "{url}/v1/{payload}/x"])
-def test_a_base_url_is_kept_to_the_letter(join: str, server: FaultyServer) -> None:
-    """Below the host and port that it names, or it is refused."""
+def test_a_base_url_is_used_unchanged(join: str, server: FaultyServer) -> None:
+    """The request goes to its host and port, below its path; or the base URL is refused."""
     adapter = PlainAdapter("m")
     request = WireRequest("POST", "/chat", BODY)
     arrived = 0
@@ -201,7 +201,7 @@ def test_a_base_url_is_kept_to_the_letter(join: str, server: FaultyServer) -> No
 
 
 def test_a_host_stays_the_same_host() -> None:
-    """What passes has the payload's own letters and nothing after them."""
+    """An accepted URL is the text as it was given, in ASCII."""
     for payload in PAYLOADS:
         for text in (f"https://{payload}", f"https://api.test{payload}", f"https://{payload}.api.test/v1"):
             try:

@@ -95,11 +95,11 @@ def both_ways(*chunks: tuple[float, bytes]) -> list[list[StreamEvent]]:
         return [
             event
             async for event in decode_stream_async(
-                later.timed_chunks_async(*chunks), decoder, idle_timeout=10, clock=later
+                async_clock.timed_chunks_async(*chunks), decoder, idle_timeout=10, clock=async_clock
             )
         ]
 
-    clock, later = VirtualClock(), VirtualClock()
+    clock, async_clock = VirtualClock(), VirtualClock()
     return [
         list(decode_stream(clock.timed_chunks(*chunks), ADAPTER.decoder(context()), idle_timeout=10, clock=clock)),
         asyncio.run(collect()),
@@ -212,7 +212,7 @@ ENDINGS: dict[str, HttpReply] = {
     "whole": sse_reply(*EVENTS),
     "whole and on": sse_reply(*EVENTS, PING * 20_000, STALL),
 }
-"""What the server does with each stream; the whole replies in between it answers."""
+"""How the server answers each streaming request. It answers every other request with a whole reply."""
 
 
 def server_of(ending: str) -> FaultyServer:
@@ -224,24 +224,24 @@ def server_of(ending: str) -> FaultyServer:
     return FaultyServer(script)
 
 
-def all_events(transport: HttpTransport) -> None:
+def read_all_events(transport: HttpTransport) -> None:
     with transport.stream(ADAPTER, STREAM, timeout=0.05) as reply:
         list(ADAPTER.iter_stream(reply.chunks, context()))
 
 
-def no_event(transport: HttpTransport) -> None:
+def read_no_event(transport: HttpTransport) -> None:
     with transport.stream(ADAPTER, STREAM) as reply:
         ADAPTER.iter_stream(reply.chunks, context())
 
 
-def kept_events(transport: HttpTransport, kept: list[Iterator[StreamEvent]] = []) -> None:  # noqa: B006
+def keep_events(transport: HttpTransport, kept: list[Iterator[StreamEvent]] = []) -> None:  # noqa: B006
     """The caller keeps the events, which must not keep the connection."""
     with transport.stream(ADAPTER, STREAM) as reply:
         kept.append(ADAPTER.iter_stream(reply.chunks, context()))
         next(kept[-1], None)
 
 
-@pytest.mark.parametrize("leave", [all_events, no_event, kept_events], ids=lambda leave: leave.__name__)
+@pytest.mark.parametrize("leave", [read_all_events, read_no_event, keep_events], ids=lambda leave: leave.__name__)
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_events_abandoned_by_a_sync_caller(
     ending: str, leave: Callable[[HttpTransport], None], exhaustive: bool
@@ -259,11 +259,11 @@ def test_events_abandoned_by_a_sync_caller(
         assert server.wait_until_closed(at_most_open=1) <= 1
 
 
-async def cancelled(transport: AsyncHttpTransport) -> None:
+async def cancel(transport: AsyncHttpTransport) -> None:
     await _cancel_stream(transport, times=1)
 
 
-async def cancelled_twice(transport: AsyncHttpTransport) -> None:
+async def cancel_twice(transport: AsyncHttpTransport) -> None:
     await _cancel_stream(transport, times=2)
 
 
@@ -285,18 +285,18 @@ async def _cancel_stream(transport: AsyncHttpTransport, *, times: int) -> None:
         await task
 
 
-async def left_at_once(transport: AsyncHttpTransport) -> None:
+async def leave_at_once(transport: AsyncHttpTransport) -> None:
     async with transport.stream(ADAPTER, STREAM) as reply:
         async for _ in ADAPTER.stream_response(reply.chunks, context()):
             break
 
 
-async def never_iterated(transport: AsyncHttpTransport) -> None:
+async def never_iterate(transport: AsyncHttpTransport) -> None:
     async with transport.stream(ADAPTER, STREAM) as reply:
         ADAPTER.stream_response(reply.chunks, context())
 
 
-ASYNC = [cancelled, cancelled_twice, left_at_once, never_iterated]
+ASYNC = [cancel, cancel_twice, leave_at_once, never_iterate]
 
 
 @pytest.mark.parametrize(("engine", "waves"), [("httpx", WAVES), pytest.param("aiohttp", 3, marks=requires("aiohttp"))])

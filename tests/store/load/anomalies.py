@@ -1,14 +1,15 @@
 """The history checker: compares the notes of each program with the final content of the store.
 
-A program notes a turn before it appends it (begin), and after it was acknowledged (kept). Times are one clock for all
-processes of a machine. For each session:
+A program notes a turn before it appends it, and again after the store has acknowledged it. All processes of a machine
+take their times from one clock. For each session, with the name of the anomaly otherwise:
 
-- every acknowledged turn is there once, whole, at the place that its version says (lost, doubled, half, misplaced);
+- every acknowledged turn is stored once, whole, at the place that its version says (lost, doubled, half, misplaced);
 
-- any other turn was begun by a program that did not live to be acknowledged, and is whole as well (strange, half);
+- every other stored turn was begun by a program that was killed before the acknowledgement, and is whole as well
+(strange, half);
 
-- a turn that was acknowledged before another was begun comes before it, within one program and between them
-(reordered): the versions are one order that all could have seen, so the session is linearizable.
+- a turn that was acknowledged before another was begun comes before it, within one program and between programs
+(reordered). So the versions are an order that all programs could have seen: the session is linearizable.
 """
 
 import json
@@ -25,7 +26,7 @@ from dragoman.store import Store
 
 @dataclass
 class TurnRecord:
-    """One turn, as its program saw it. ``kept`` is None if it was never acknowledged."""
+    """One turn, as its program saw it. ``acknowledged`` is the time, or None if it never was."""
 
     session_id: str
     messages: tuple[str, ...]
@@ -47,7 +48,7 @@ class StoredSession:
 
 
 class TurnJournal:
-    """A program's notes, on disk before it goes on: a killed one leaves them."""
+    """A program's notes. Each is written before the program continues, so a killed program leaves them."""
 
     def __init__(self, file: Path) -> None:
         self._file: TextIO = file.open("a", buffering=1, encoding="utf-8")
@@ -82,7 +83,7 @@ class JournalLog:
 
     @property
     def latencies(self) -> list[float]:
-        """Milliseconds from begin to kept, sorted."""
+        """Milliseconds from the start of a turn to its acknowledgement, sorted."""
         return sorted((note.acknowledged - note.started) / 1e6 for note in self.notes if note.acknowledged is not None)
 
 
@@ -172,7 +173,7 @@ def _order(turns: Sequence[TurnRecord]) -> Iterator[str]:
     latest = 0
     for version, note in enumerate(turns, 1):
         if note.version is not None and note.version != version:
-            yield f"misplaced: {note.messages[0]} was kept as {note.version} and is {version}"
+            yield f"misplaced: {note.messages[0]} was acknowledged as {note.version} and is {version}"
         if note.acknowledged is not None and note.acknowledged < latest:
-            yield f"reordered: {note.messages[0]} was kept before a turn in front of it was begun"
+            yield f"reordered: {note.messages[0]} was acknowledged before the turn in front of it began"
         latest = max(latest, note.started)

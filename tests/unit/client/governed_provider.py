@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequest, json_reply, sse_reply
-from tests.unit.session.policy_plugins import SECRET
+from tests.unit.session.middleware.policy_plugins import SECRET
 
 MODEL = "anthropic:claude-haiku-4-5"
 HARMLESS, LEAK, QUOTE, NAMED = "say something", "leak it", "quote it", f"what is {SECRET}?"

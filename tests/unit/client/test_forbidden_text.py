@@ -20,10 +20,10 @@ from dragoman.bulk.workers import cluster as cluster_module
 from dragoman.bulk.workers import worker_pool
 from dragoman.cli.app import app
 from dragoman.policy import PolicyDeniedError
-from tests.unit.bulk.fake_cluster import Actor, FakeCluster
+from tests.bulk.fake_cluster import Actor, FakeCluster
 from tests.unit.client.governed_provider import HARMLESS, LEAK, MODEL, NAMED, PROMPTS, QUOTE, GovernedProvider
 from tests.unit.client.runs import DENY, REDACT, run_bulk, store_in, texts
-from tests.unit.session.policy_plugins import SECRET
+from tests.unit.session.middleware.policy_plugins import SECRET
 
 POLICIES = pytest.mark.parametrize("policy", [DENY, REDACT], ids=["deny", "redact"])
 

@@ -32,7 +32,7 @@ from dragoman.testing.faults.server import FaultyServer, json_reply
 from tests.unit.client.governed_provider import HARMLESS, LEAK, MODEL, NAMED, PROMPTS, QUOTE, GovernedProvider
 from tests.unit.client.runs import DENY, REDACT, run_bulk, store_in, texts
 from tests.unit.session.handwritten_replies import handwritten_anthropic
-from tests.unit.session.policy_plugins import RecordingPlugin
+from tests.unit.session.middleware.policy_plugins import RecordingPlugin
 
 
 def labelled(*labels: str) -> list[dict[str, Any]]:

@@ -1,10 +1,10 @@
-"""The most that was granted in any window, counted without the algorithm."""
+"""The largest sum of uses in a window of time, as an independent check of the limits."""
 
 from collections.abc import Iterable
 
 
 def most_in_any_window(uses: Iterable[tuple[int, int]], width: int) -> int:
-    """Of (time, amount), in any span of that width, its end excluded; such a span may as well start with a use."""
+    """The largest sum of amounts, of (time, amount), in a window of that width, whose end does not belong to it."""
     ordered = sorted(uses)
     most = held = first = 0
     for at, amount in ordered:

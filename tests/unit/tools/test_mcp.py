@@ -28,7 +28,7 @@ from dragoman.session import AsyncSession, Session
 from dragoman.tools.mcp import McpConnection
 from tests.unit.session.drivers import ANTHROPIC, KEY, Wire, texts
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic
-from tests.unit.session.policy_plugins import DenyingPlugin, RecordingPlugin, RedactingPlugin
+from tests.unit.session.middleware.policy_plugins import DenyingPlugin, RecordingPlugin, RedactingPlugin
 from tests.unit.tools import mcp_server
 from tests.unit.tools.mcp_server import SECRET
 

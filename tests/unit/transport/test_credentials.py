@@ -85,10 +85,10 @@ def test_the_environment_is_read_at_the_call() -> None:
     assert key_of(credentials) == "late"
 
 
-@pytest.mark.parametrize("given_", [{"api_key": "k"}, {"base_url": "https://gateway.test"}])
-def test_arguments_serve_one_service(given_: dict[str, str]) -> None:
+@pytest.mark.parametrize("arguments", [{"api_key": "k"}, {"base_url": "https://gateway.test"}])
+def test_arguments_serve_one_service(arguments: dict[str, str]) -> None:
     """A key or an address given for one service is never used for another, which would reveal the key."""
-    credentials = Credentials(**given_, environ={"OTHER_KEY": "o", "PLAIN_KEY": "p"})
+    credentials = Credentials(**arguments, environ={"OTHER_KEY": "o", "PLAIN_KEY": "p"})
     credentials.target(ADAPTER)
     credentials.target(PlainAdapter("another model"))
     with pytest.raises(ConfigurationError, match="other is another service"):
@@ -99,13 +99,13 @@ def test_each_service_has_its_own_key_by_default() -> None:
     """Keys of the environment go to their own endpoint only, in any order of use."""
     credentials = Credentials(environ={"OTHER_KEY": "o", "PLAIN_KEY": "p"})
     for _ in range(2):
-        for adapter, base_url, key in ((ADAPTER, "https://api.plain.test/v1", "p"),):
+        for adapter, base_url, key in (
+            (ADAPTER, "https://api.plain.test/v1", "p"),
+            (OtherAdapter("m"), "https://api.other.test", "o"),
+        ):
             target = credentials.target(adapter)
             assert target.key is not None
             assert (target.base_url, target.key.reveal()) == (base_url, key)
-        other = credentials.target(OtherAdapter("m"))
-        assert other.key is not None
-        assert (other.base_url, other.key.reveal()) == ("https://api.other.test", "o")
 
 
 def test_base_urls_are_found_in_order() -> None:
@@ -117,7 +117,7 @@ def test_base_urls_are_found_in_order() -> None:
 
 
 def test_an_endpoint_without_an_address_names_what_to_set() -> None:
-    """A service at an address of the caller's own needs one."""
+    """The address of a service that has no default comes from the caller."""
     with pytest.raises(ConfigurationError, match="no address for nowhere: set NOWHERE_URL, or pass base_url="):
         Credentials("k", environ={}).target(NowhereAdapter("m"))
 
@@ -150,16 +150,15 @@ def test_a_bare_host_takes_the_rest_from_the_endpoint(text: str, expected: str) 
         "ftp://host", "file:///etc/passwd", "https://", "https:///v1", "https://user:pass@host", "https://key@host",
         "https://host?key=1", "https://host#x", "https://host\r\nx", "https://ho st", "https://host\\@evil",
         "https://höst", "https://host:port", "https://host:99999999", "javascript:alert(1)", "https://[::1", "\0",
-        "https://host/\t", "//host\n", "https://a..b", "https://.", "https://" + "a" * 64, "https://a<b>", "https://a,b",
+        "https://a..b", "https://.", "https://" + "a" * 64, "https://a<b>", "https://a,b",
         "https://" + "a." * 200,
     ],
 )  # fmt: skip
 def test_a_base_url_is_scheme_host_and_path(bad: str) -> None:
     """Anything else is refused without being repeated: it may hold a password."""
-    if bad.strip() == bad:
-        with pytest.raises(ConfigurationError) as caught:
-            validate_base_url(bad, "https://api.plain.test")
-        assert "pass@" not in str(caught.value)
+    with pytest.raises(ConfigurationError) as caught:
+        validate_base_url(bad, "https://api.plain.test")
+    assert "pass@" not in str(caught.value)
 
 
 @given(st.text(max_size=40))

@@ -10,7 +10,7 @@ from dragoman.session.effects import Failed, SendOutcome
 from dragoman.session.events import SessionEvent
 from dragoman.session.history import History
 from dragoman.session.replies.reply import Reply, last_reply
-from dragoman.session.response import ResponseDetails
+from dragoman.session.replies.response import ResponseDetails
 
 
 @dataclass(slots=True, eq=False)

@@ -10,7 +10,7 @@ from dragoman.canonical.display import render_html
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import TokenUsage
 from dragoman.session.cost import Cost, total_cost, total_usage
-from dragoman.session.response import ResponseDetails
+from dragoman.session.replies.response import ResponseDetails
 
 OutputT = TypeVar("OutputT", covariant=True)
 

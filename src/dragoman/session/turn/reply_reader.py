@@ -9,7 +9,7 @@ from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete, MessageStart, StreamEvent, UsageUpdate
 from dragoman.canonical.message import Message, MessageStatus, StopReason
 from dragoman.session.effects import Abandoned, Broken, Failed, Replied, Send, SendOutcome
-from dragoman.session.response import ResponseDetails
+from dragoman.session.replies.response import ResponseDetails
 from dragoman.transport import AsyncStreamedReply, StreamedReply
 
 

@@ -125,7 +125,7 @@ def test_a_model_is_estimated_alike_wherever_it_is_served() -> None:
 
 
 def test_models_toml_overrides_the_tables() -> None:
-    """Its models.toml takes precedence over the tables; an invalid entry is reported by name."""
+    """The entries of an adapter's models.toml take precedence; the error of an invalid one names the model."""
     history = [Message.user("Hello")]
     plain = estimate_tokens("acme:x", history, [])
     assert estimate_tokens("acme:x", history, [], TokenEstimate(weights={"start": 1000.0})) > plain + 900

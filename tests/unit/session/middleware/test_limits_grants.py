@@ -16,7 +16,7 @@ from dragoman.limits import Limit, Limits, LimitsUnavailableError
 from dragoman.policy import Pipeline, PolicyDeniedError
 from tests.unit.session.drivers import ANTHROPIC, OLLAMA, AsyncDriver, Body, Driver, Wire
 from tests.unit.session.handwritten_replies import handwritten_anthropic, handwritten_ollama, handwritten_overloaded
-from tests.unit.session.policy_plugins import SECRET, DenyingPlugin
+from tests.unit.session.middleware.policy_plugins import SECRET, DenyingPlugin
 
 ANTHROPIC_REPLY = handwritten_anthropic(f"It is {SECRET}.", usage=(1000, 100))
 OLLAMA_REPLY = handwritten_ollama("One, two.", usage=(12, 5))

@@ -16,7 +16,7 @@ from dragoman.pricing import price_table
 from dragoman.session import Budget
 from tests.unit.session.drivers import ANTHROPIC, OLLAMA, Body, Driver, Wire
 from tests.unit.session.handwritten_replies import handwritten_anthropic, handwritten_ollama, handwritten_overloaded
-from tests.unit.session.policy_plugins import SECRET, DenyingPlugin
+from tests.unit.session.middleware.policy_plugins import SECRET, DenyingPlugin
 
 SMALL = AdapterOptions(max_output_tokens=100)
 PAID_OLLAMA = price_table().with_overlay(

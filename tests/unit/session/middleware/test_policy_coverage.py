@@ -225,7 +225,7 @@ def unusable_summary(watched: WatchedSession) -> None:
 
 def denied_call_answered(watched: WatchedSession) -> None:
     """If a denied call is answered, the plugins see the answer like any other."""
-    from tests.unit.session.policy_plugins import DenyingPlugin
+    from tests.unit.session.middleware.policy_plugins import DenyingPlugin
 
     policy = Pipeline([watched.plugin, DenyingPlugin("path1", hooks=["cmf.tool_pre_invoke"])], denied_calls="answer")
     watched.begin([reply_of(*CALLS), reply_of("answer1")], policy=policy)

@@ -39,7 +39,7 @@ from tests.unit.session.handwritten_replies import (
     handwritten_ollama,
     handwritten_overloaded,
 )
-from tests.unit.session.policy_plugins import SECRET, DenyingPlugin, RecordingPlugin, RedactingPlugin
+from tests.unit.session.middleware.policy_plugins import SECRET, DenyingPlugin, RecordingPlugin, RedactingPlugin
 
 INPUT, OUTPUT = "cmf.llm_input", "cmf.llm_output"
 

@@ -18,7 +18,7 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman.policy import Pipeline, PolicyDeniedError
 from dragoman.session import Session, Tool
 from tests.exchanges import RecordedExchange, load_or_skip
-from tests.unit.session.policy_plugins import DenyingPlugin, RecordingPlugin
+from tests.unit.session.middleware.policy_plugins import DenyingPlugin, RecordingPlugin
 
 PROVIDERS = ("anthropic", "openai-chat", "openai-responses", "ollama", "google", "mistral", "cohere", "bedrock")
 OUTPUT = "cmf.llm_output"

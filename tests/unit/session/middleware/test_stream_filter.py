@@ -12,7 +12,7 @@ from dragoman.policy import Pipeline, PolicyDeniedError
 from tests.sampling import examples
 from tests.unit.session.drivers import Driver, SyncDriver, Wire, types
 from tests.unit.session.handwritten_replies import Call, Thought, handwritten_anthropic, handwritten_overloaded
-from tests.unit.session.policy_plugins import SECRET, DenyingPlugin, RecordingPlugin, RedactingPlugin
+from tests.unit.session.middleware.policy_plugins import SECRET, DenyingPlugin, RecordingPlugin, RedactingPlugin
 
 OUTPUT = "cmf.llm_output"
 LONG = "All is well here. " * 6

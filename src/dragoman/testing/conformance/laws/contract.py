@@ -44,11 +44,11 @@ def declares_itself(subject: Subject) -> Iterator[Trial]:
     if not isinstance(adapter, Adapter):
         faults.append(f"{type(adapter).__name__} is not an Adapter")
     if adapter.transport == "http" and not re.match(r"https?://|.*\{", adapter.endpoint.base_url or "http://"):
-        faults.append(f"the base URL {adapter.endpoint.base_url!r} is none of http or https")
+        faults.append(f"the base URL {adapter.endpoint.base_url!r} begins with neither http:// nor https://")
     if not isinstance(adapter.capabilities, AdapterCapabilities):
         faults.append("the capabilities are not AdapterCapabilities")
     elif adapter.capabilities != adapter.capabilities:
-        faults.append("the capabilities change from one look to the next")
+        faults.append("the capabilities differ from one read to the next")
     elif min(adapter.capabilities.max_context_tokens, adapter.capabilities.max_output_tokens) < 1:
         faults.append("a limit under 1")
     if adapter.estimate_input_tokens([Message.user("Hi")], []) < 1:
@@ -169,12 +169,21 @@ def request_round_trips(subject: Subject) -> Iterator[Trial]:
     yield from check_histories(subject, check)
 
 
-_NO_REQUESTS: tuple[bytes, ...] = (b"", b"garbage", b"[]", b"null", b"7", b"\xff\xfe", b'{"a":', b'{"messages": 7}')
+_INVALID_REQUESTS = (
+    b"",
+    b"garbage",
+    b"[]",
+    b"null",
+    b"7",
+    b"\xff\xfe",
+    b'{"a":',
+    b'{"messages": 7}',
+)
 
 
 def refuses_invalid_requests(subject: Subject) -> Iterator[Trial]:
     """Reading garbage as a request raises RequestError, never KeyError."""
-    for body in _NO_REQUESTS:
+    for body in _INVALID_REQUESTS:
         try:
             subject.adapter.from_wire_request(body, subject.context())
         except RequestError:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from dragoman.transport.local.tool_selection import find_pieces
-from tests.live_local.wording import VARIABLE, reword, reword_within, table
+from tests.unit.local.live.wording import VARIABLE, reword, reword_within, table
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def test_each_prompt_has_equally_many_wordings_and_is_used() -> None:

@@ -7,8 +7,8 @@ import pytest
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.bulk import bulk
 from dragoman.bulk.state.manifest import Manifest
+from tests.bulk.provider import HAIKU, SONNET, Provider, error_reply, number
 from tests.store.databases import SKIP_REASON, postgres_place, postgres_url
-from tests.unit.bulk.provider import HAIKU, SONNET, Provider, error_reply, number
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from dragoman.adapter.contract import AdapterOptions
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus
 from dragoman.session import Session
-from tests.live_local.conftest import MODEL, forced_schema
-from tests.live_local.wording import reword
+from tests.unit.local.live.conftest import MODEL, forced_schema
+from tests.unit.local.live.wording import reword
 
 pytestmark = pytest.mark.live_local
 

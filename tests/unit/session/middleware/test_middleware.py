@@ -31,7 +31,7 @@ from dragoman.session.effects import (
 )
 from tests.unit.session.drivers import ANTHROPIC, Body, Driver, Wire
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic
-from tests.unit.session.reply_cache import ReplyCache
+from tests.unit.session.middleware.reply_cache import ReplyCache
 
 ANSWER = handwritten_anthropic("Blue.")
 

@@ -34,7 +34,7 @@ def test_skips_for_another_reason():
 def run_tests(pytester: pytest.Pytester) -> pytest.RunResult:
     pytester.makeini("[pytest]\nmarkers = exchanges: reads the recorded exchanges")
     pytester.makepyfile(TESTS)
-    return pytester.runpytest_inprocess("-ra", "-p", "tests.recordings_plugin", "-p", "no:randomly")
+    return pytester.runpytest_inprocess("-ra", "-p", "tests.exchanges.plugin", "-p", "no:randomly")
 
 
 def test_skips_without_the_recordings_are_one_line(

@@ -19,7 +19,7 @@ from dragoman.bulk.run import RunConfig
 from dragoman.bulk.state.manifest import Manifest
 from dragoman.bulk.state.records import Claim
 from dragoman.limits import Limit, Limits
-from tests.unit.bulk.provider import HAIKU, SONNET, Provider, error_reply, number, reply
+from tests.bulk.provider import HAIKU, SONNET, Provider, error_reply, number, reply
 
 PRICE = Decimal("0.0015")
 """Of one answer of the provider: 1,000 input tokens at $1 a million, and 100 output tokens at $5."""

@@ -1,5 +1,6 @@
-"""The tutorial's package is the one that is kept here, and it passes the kit; `python -m tests.third_party` installs it
-into a fresh environment, from the page only.
+"""The tutorial's package is the one that is kept here, and it passes the kit.
+
+`python -m tests.packaging.third_party` installs it into a fresh environment, from the page only.
 """
 
 import importlib.metadata
@@ -15,7 +16,7 @@ from dragoman.adapter import registry
 from dragoman.testing.conformance import Effort, conform
 from dragoman.testing.conformance.discovery import find_suites
 from dragoman.testing.stream_laws import Effort as StreamEffort
-from tests.third_party import tutorial
+from tests.packaging.third_party import tutorial
 
 EFFORT = Effort(4, 2, StreamEffort(replays=0, mutations=40, stride=11, cuts=11), processes=0)
 

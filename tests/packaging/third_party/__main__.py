@@ -1,5 +1,6 @@
-"""The path of a third party: `python -m tests.third_party`, from the tutorial to a passed kit in a fresh environment.
+"""The path of a third party: from the tutorial to a passed kit in a fresh environment.
 
+`python -m tests.packaging.third_party` runs it.
 The package consists of the blocks of docs/adapters.md only. uv installs it with this checkout's wheel into an empty
 environment, from its cache if possible; then it is found by its entry point, tried by `dragoman conform` and by pytest,
 and used in a session. Exits with 1 if any step fails.
@@ -12,7 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.third_party import tutorial
+from tests.packaging.third_party import tutorial
 
 NEEDED = (f"{tutorial.ROOT}[cli]", "hypothesis", "pytest")
 
@@ -26,7 +27,7 @@ print(type(adapter).__module__, wire.path)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.third_party", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.packaging.third_party", description=__doc__)
     parser.add_argument("--keep", type=Path, help="work in this folder, and leave it there")
     chosen = parser.parse_args()
     if chosen.keep is not None:

@@ -12,7 +12,7 @@ import pytest
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.bulk import bulk
 from dragoman.bulk.rows import open_source
-from tests.unit.bulk.provider import HAIKU, SONNET, Provider
+from tests.bulk.provider import HAIKU, SONNET, Provider
 
 
 def run(rows: Any, output: Path, model: Any = HAIKU, **settings: Any) -> None:

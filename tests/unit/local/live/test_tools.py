@@ -16,8 +16,8 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman.session import Session, tool
 from dragoman.transport.local import AsyncLocalTransport
 from dragoman.transport.local.files import model_file
-from tests.live_local.conftest import FREE_ENDS, MODEL, Asker, check_call
-from tests.live_local.wording import reword
+from tests.unit.local.live.conftest import FREE_ENDS, MODEL, Asker, check_call
+from tests.unit.local.live.wording import reword
 
 pytestmark = pytest.mark.live_local
 

@@ -18,8 +18,8 @@ from dragoman.bulk.workers import worker_pool
 from dragoman.canonical.usage import TokenUsage
 from dragoman.limits import Grant, Limit, Limits
 from dragoman.pricing import PriceTable, price_table
-from tests.unit.bulk.fake_cluster import Actor, FakeCluster, provider
-from tests.unit.bulk.provider import HAIKU, SONNET, Provider
+from tests.bulk.fake_cluster import Actor, FakeCluster, provider
+from tests.bulk.provider import HAIKU, SONNET, Provider
 
 COST = Decimal("0.000065")
 """Of one answer of the mock: 20 input tokens at $1 a million, and 9 output tokens at $5."""

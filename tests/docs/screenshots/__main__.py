@@ -1,4 +1,4 @@
-"""`python -m tests.screenshots FOLDER`: the page of the docs, light and dark, on a phone and on a desktop."""
+"""`python -m tests.docs.screenshots FOLDER`: the page of the docs, light and dark, on a phone and on a desktop."""
 
 import logging
 import sys
@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from dragoman.view import page
-from tests.screenshots.chromium import browser, find_chromium
+from tests.docs.screenshots.chromium import browser, find_chromium
 from tests.unit.view.handwritten_conversation import conversation
 
 SIZES = {"phone": (390, 844), "desktop": (1280, 900)}

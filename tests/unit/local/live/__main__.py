@@ -1,5 +1,7 @@
-"""No test depends on the words of a model: `python -m tests.live_local` runs those that use the embedded one in each
-precision of this CPU, with one and with two threads, and with their prompts in three wordings.
+"""No test depends on the words of a model.
+
+`python -m tests.unit.local.live` runs the tests that use the embedded model in each precision of this CPU, with one and
+with two threads, and with their prompts in three wordings.
 
 The model's answers differ between them, and every test must pass in all. Prints a table; exits with 1 if a test fails,
 or if none runs.
@@ -17,9 +19,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dragoman.transport.local.compute import PRECISION_VARIABLE, PRECISIONS, THREADS_VARIABLE
-from tests.live_local.wording import VARIABLE, table
+from tests.unit.local.live.wording import VARIABLE, table
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[4]
 PYTEST = (sys.executable, "-m", "pytest", "-q", "--numprocesses=0", "-p", "no:cacheprovider", "-m", "live_local")
 CAPABILITIES = {"FP32": "f32", "BF16": "bf16", "FP16": "f16"}
 """The runtime's names for the precisions of a CPU."""
@@ -27,7 +29,7 @@ CAPABILITIES = {"FP32": "f32", "BF16": "bf16", "FP16": "f16"}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     wordings = range(1 + min(map(len, table().values())))
-    parser = argparse.ArgumentParser(prog="python -m tests.live_local", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.unit.local.live", description=__doc__)
     parser.add_argument("--precision", action="append", choices=PRECISIONS, help="by default all that the CPU has")
     parser.add_argument("--threads", action="append", type=int, help="by default 1 and 2")
     parser.add_argument("--wording", action="append", type=int, choices=wordings, help="by default all")

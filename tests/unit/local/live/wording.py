@@ -1,7 +1,7 @@
 """The prompts of the live tests in other words, so that no test depends on what a model answers to one of them.
 
 DRAGOMAN_TEST_WORDING selects the wording: 0, the default, is the prompt in the test; 1 and 2 are those of
-wordings.toml. `python -m tests.live_local` tries all of them.
+wordings.toml. `python -m tests.unit.local.live` tries all of them.
 """
 
 import os

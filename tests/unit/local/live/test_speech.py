@@ -18,8 +18,8 @@ from dragoman.canonical.usage import CostStatus
 from dragoman.transport.local import AsyncLocalTransport
 from dragoman.transport.local.files import model_file
 from dragoman.transport.local.model import get_model
-from tests.live_local.conftest import FREE_ENDS, LONG, Asker, forced_schema
-from tests.live_local.wording import reword
+from tests.unit.local.live.conftest import FREE_ENDS, LONG, Asker, forced_schema
+from tests.unit.local.live.wording import reword
 
 pytestmark = pytest.mark.live_local
 

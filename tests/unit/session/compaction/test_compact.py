@@ -53,7 +53,7 @@ def test_a_summary_replaces_the_messages_it_covers(driver: Driver) -> None:
     wire = anthropic("They greeted.", "Fine.")
     session = driver.session({"anthropic": wire}, system="Be brief.", messages=conversation(3), tools=[look])
     before = session.messages
-    summary = driver.compact(session, keep_last=2, instructions="Heed the names.")
+    summary = driver.compact(session, keep_last=2, instructions="Keep the names.")
     assert session.messages == (*before, summary)
     assert summary.role is Role.USER
     assert summary.text == SUMMARY_PREFIX + "They greeted."
@@ -63,7 +63,7 @@ def test_a_summary_replaces_the_messages_it_covers(driver: Driver) -> None:
 
     first_request = wire.requests[0]
     assert first_words(first_request["messages"]) == ["Q0", "A0", "Q1", "A1", SUMMARY_PROMPT.split()[0]]
-    assert first_request["messages"][-1]["content"][-1]["text"] == f"{SUMMARY_PROMPT}\n\nHeed the names."
+    assert first_request["messages"][-1]["content"][-1]["text"] == f"{SUMMARY_PROMPT}\n\nKeep the names."
     assert (first_request["system"], first_request["tool_choice"]) == ("Be brief.", {"type": "none"})
 
     driver.ask(session, "And now?")
@@ -237,7 +237,7 @@ def test_answer_options_do_not_apply_to_a_summary() -> None:
     assert not {"output_config", "output_format", "stop_sequences", "tool_choice", "thinking"} & set(first_request)
 
 
-def unusable(session: Any, driver: Driver, **how: Any) -> CompactionError:
+def fail_to_compact(session: Any, driver: Driver, **how: Any) -> CompactionError:
     before = session.messages
     with pytest.raises(CompactionError) as caught:
         driver.compact(session, **how)
@@ -253,7 +253,7 @@ def unusable(session: Any, driver: Driver, **how: Any) -> CompactionError:
 def test_an_invalid_summary_changes_nothing(driver: Driver, reply: Any) -> None:
     """The error says so, and has the reply, which was billed."""
     session = driver.session({"anthropic": Wire([reply])}, messages=conversation(2))
-    error = unusable(session, driver)
+    error = fail_to_compact(session, driver)
     assert "try again" in str(error)
     assert error.reply.usage.output_tokens == 5
 
@@ -286,9 +286,9 @@ def test_a_broken_summary_is_retried(driver: Driver) -> None:
 def test_nothing_to_compact_is_an_error_before_anything_is_sent(
     driver: Driver, messages: list[Message], how: dict[str, Any]
 ) -> None:
-    """And it says what is always kept."""
+    """Also if there are messages, but all of them are kept."""
     session = driver.session({"anthropic": Wire([])}, messages=messages)
-    assert "nothing to compact" in str(unusable(session, driver, **how))
+    assert "nothing to compact" in str(fail_to_compact(session, driver, **how))
 
 
 def long(**metadata: Any) -> Message:
@@ -309,20 +309,20 @@ def test_an_impossible_compaction_names_what_to_do(
 ) -> None:
     """If the part that no summary may replace is too long by itself."""
     session = driver.session({"anthropic": Wire([])}, messages=messages)
-    assert advice in str(unusable(session, driver, model=SMALL, **how))
+    assert advice in str(fail_to_compact(session, driver, model=SMALL, **how))
 
 
 def test_an_answer_as_long_as_the_window_leaves_no_room(driver: Driver) -> None:
     """The window holds the answer too."""
     options = AdapterOptions(max_output_tokens=WINDOW)
     session = driver.session({"anthropic": Wire([])}, messages=conversation(2), options=options)
-    assert f"ask for fewer output tokens than {WINDOW:,}" in str(unusable(session, driver, model=SMALL))
+    assert f"ask for fewer output tokens than {WINDOW:,}" in str(fail_to_compact(session, driver, model=SMALL))
 
 
 def test_a_message_beyond_the_window_needs_a_larger_model(driver: Driver) -> None:
     """One message beyond the window cannot be summarized in pieces."""
     session = driver.session({"ollama": Wire([])}, SMALL, messages=[long(), *conversation(1)])
-    assert "swap to a model with a larger window" in str(unusable(session, driver))
+    assert "swap to a model with a larger window" in str(fail_to_compact(session, driver))
 
 
 def test_a_summary_that_is_too_long_is_reported(driver: Driver) -> None:

@@ -12,9 +12,9 @@ from dragoman.canonical.events import MessageComplete
 from dragoman.canonical.message import Message
 from dragoman.formats import MessageBody, MessageBodyError, MessageBodySchema
 from dragoman.session import AsyncSession, Session
-from tests.live_local.conftest import MODEL
-from tests.live_local.wording import reword
 from tests.unit.formats.body.strategies import SCENARIOS, schema
+from tests.unit.local.live.conftest import MODEL
+from tests.unit.local.live.wording import reword
 
 pytestmark = pytest.mark.live_local
 

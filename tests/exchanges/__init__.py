@@ -20,7 +20,7 @@ import pytest
 VARIABLE = "DRAGOMAN_EXCHANGES"
 MISSING = f"the recorded exchanges are not here: set {VARIABLE} to the folder that holds them"
 """Why a test skips if the folder is absent."""
-_CHECKOUT_ROOT = Path(__file__).resolve().parent.parent
+_CHECKOUT_ROOT = Path(__file__).resolve().parents[2]
 
 _SHARED_FILES = {"google-interactions": ("google", re.compile(r"/interactions(\?.*)?$"))}
 """Wires that are recorded in another provider's file, and the paths that distinguish them."""

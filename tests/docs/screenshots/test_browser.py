@@ -11,7 +11,7 @@ from dragoman import Message
 from dragoman.canonical.blocks import ImageBlock, MediaSource
 from dragoman.canonical.message import read_message
 from dragoman.view import page
-from tests.screenshots.chromium import Browser, browser, find_chromium
+from tests.docs.screenshots.chromium import Browser, browser, find_chromium
 from tests.unit.formats.documents import everything
 from tests.unit.view.handwritten_conversation import conversation
 from tests.unit.view.hostile_payloads import PAYLOADS, dump_history, plant
