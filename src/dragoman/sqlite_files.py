@@ -43,7 +43,8 @@ def connect_read_only(path: Path, **arguments: Any) -> sqlite3.Connection:
             raise sqlite3.OperationalError(
                 f"changes are waiting in {path.name}-wal: open the database once with the program that wrote them"
             )
-    return sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True, **arguments)
+    connection: sqlite3.Connection = sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True, **arguments)
+    return connection
 
 
 def read_unchanged(path: Path, read: Callable[[], Result]) -> Result:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from dragoman.cli.io.terminal import console
+from dragoman.cli.io.console import console
 
 app = typer.Typer(help="Export a store for reports, or distribute it over a cluster.", no_args_is_help=True)
 
