@@ -1,6 +1,7 @@
 """The command line: real processes where exit codes count, with recordings of a real server."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -17,11 +18,15 @@ from dragoman.testing.faults.server import FaultyServer, sse_reply
 run = CliRunner().invoke
 
 
+_SOURCES = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+"""Where these tests found the library."""
+
+
 def command(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", "from dragoman.cli import main; main()", *words],
         capture_output=True, encoding="utf-8", timeout=120, check=False,
-        env={"PATH": "/usr/bin:/bin", "NO_COLOR": "1", "COLUMNS": "120", **environ},
+        env={"PATH": "/usr/bin:/bin", "NO_COLOR": "1", "COLUMNS": "120", **_SOURCES, **environ},
     )  # fmt: skip
 
 

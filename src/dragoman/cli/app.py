@@ -1,49 +1,83 @@
-"""Registers the commands. Each has its own file."""
+"""Registers the commands. Each has its own file, which is imported when the command runs."""
 
 import logging
+import sys
+from importlib import import_module
+from importlib.metadata import version
+from io import TextIOWrapper
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from dragoman.adapter.errors import DragomanError
-from dragoman.cli import (
-    ask,
-    bulk,
-    cassette,
-    chat,
-    config,
-    conform,
-    convert,
-    cost,
-    demo,
-    local,
-    models,
-    prices,
-    store,
-    view,
-)
-from dragoman.cli.io.terminal import console
+
+COMMANDS = {
+    "ask": "Sends one prompt to a model.",
+    "bulk": "Sends a prompt for each row of a file, and writes the rows with their answers in the same order.",
+    "chat": "Chats with a model; /help lists the other commands.",
+    "config": "The configuration file dragoman.toml: show, check and trust it.",
+    "conform": "Tests the adapters of a package against the laws of the conformance kit, without their provider.",
+    "convert": "Converts conversations between common formats.",
+    "cassette": "List, show, check, scrub and import cassettes.",
+    "cost": "Adds up what replies cost.",
+    "demo": "Runs one conversation over four models and shows what happens at each swap.",
+    "models": "Lists models and their capabilities.",
+    "prices": "Shows a model's prices in US dollars per million tokens.",
+    "local": "Manages the embedded model, which needs the extra `local` and one file of 98 MB.",
+    "store": "Export a store for reports, or distribute it over a cluster.",
+    "view": "Writes a conversation as one HTML page.",
+}
+"""The commands with their summaries, so that the list of commands imports none of them."""
+
+
+class LazyGroup(TyperGroup):
+    """Imports a command when it runs."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = {name: TyperCommand(name, help=summary) for name, summary in COMMANDS.items()}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, load_command(str(name)), rest
+
+
+def load_command(name: str) -> Any:
+    """Return the command `name` of the file with that name: its function, or a group of commands."""
+    module = import_module(f"dragoman.cli.{name}")
+    if isinstance(group := getattr(module, "app", None), typer.Typer):
+        loaded: Any = typer.main.get_group(group)
+        loaded.name = name
+        return loaded
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    single.command(name)(getattr(module, name))
+    return typer.main.get_command(single)
+
 
 app = typer.Typer(
     name="dragoman",
+    cls=LazyGroup,
     help="One conversation with any large language model: swap models mid-session, lose nothing silently.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("ask")(ask.ask)
-app.command("bulk")(bulk.bulk)
-app.command("chat")(chat.chat)
-app.add_typer(config.app, name="config")
-app.command("conform")(conform.conform)
-app.command("convert")(convert.convert)
-app.add_typer(cassette.app, name="cassette")
-app.command("cost")(cost.cost)
-app.command("demo")(demo.demo)
-app.command("models")(models.models)
-app.command("prices")(prices.prices)
-app.command("local")(local.local)
-app.add_typer(store.app, name="store")
-app.command("view")(view.view)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dragoman {version('dragoman')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """The options before the command; each has a callback."""
 
 
 def run() -> None:
@@ -51,16 +85,20 @@ def run() -> None:
     # The commands show losses themselves; the library's log records are for programs.
     logging.getLogger("dragoman").addHandler(logging.NullHandler())
     logging.getLogger("dragoman").propagate = False
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as on stderr: not every terminal has UTF-8
     try:
-        app()
-    except DragomanError as error:
-        console(stderr=True).print(f"[bold red]error:[/] {_escape_error(error)}", highlight=False)
+        app(prog_name="dragoman")
+    except (DragomanError, OSError) as error:
+        _print_error(error)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 
 
-def _escape_error(error: DragomanError) -> str:
+def _print_error(error: DragomanError | OSError) -> None:
     from rich.markup import escape
 
-    return escape(str(error))
+    from dragoman.cli.io.console import console
+
+    console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)

@@ -4,11 +4,13 @@ import sys
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.events import MessageComplete, TextDelta
 from dragoman.cli.client import base_url_setting, command_client
-from dragoman.cli.io.terminal import console, usage_line
+from dragoman.cli.io.console import console, write_foreign
+from dragoman.cli.io.terminal import usage_line
 from dragoman.cli.loading import load_local
 from dragoman.session.config import TurnOptions
 
@@ -32,9 +34,8 @@ def ask(
             load_local(console(stderr=True), str(session.model))
         for event in session.stream(question, **options):
             if isinstance(event, TextDelta):
-                sys.stdout.write(event.text)
-                sys.stdout.flush()
+                write_foreign(sys.stdout, event.text)
             elif isinstance(event, MessageComplete):
                 sys.stdout.write("\n")
                 if not quiet:
-                    console(stderr=True).print(f"[dim]{usage_line(event.message)}[/]", soft_wrap=True)
+                    console(stderr=True).print(f"[dim]{escape(usage_line(event.message))}[/]", soft_wrap=True)

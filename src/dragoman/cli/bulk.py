@@ -13,7 +13,7 @@ from rich.table import Table
 
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.cli.client import base_url_setting, command_client
-from dragoman.cli.io.terminal import console
+from dragoman.cli.io.console import console
 
 if TYPE_CHECKING:
     from dragoman.bulk import BulkReport, Progress

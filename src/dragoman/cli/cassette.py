@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.cli.io.terminal import console
+from dragoman.cli.io.console import console
+from dragoman.cli.io.regular_files import check_regular
 
 if TYPE_CHECKING:
     from dragoman.testing.cassettes.file import Recording
@@ -20,6 +21,7 @@ Paths = Annotated[list[Path], typer.Argument(help="Cassette files, or folders of
 @app.command("list")
 def list_(paths: Paths) -> None:
     """One line per file: the number of exchanges, the providers, the date."""
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table("file", "exchanges", "server", "recorded", "requests", box=None, pad_edge=False)
@@ -27,11 +29,11 @@ def list_(paths: Paths) -> None:
         recording = _load(path)
         operations = dict.fromkeys(_operations(recording))
         table.add_row(
-            str(path),
+            escape(str(path)),
             str(len(recording.exchanges)),
-            recording.server,
+            escape(recording.server),
             str(recording.recorded or ""),
-            ", ".join(operations),
+            escape(", ".join(operations)),
         )
     console(min_width=120).print(table)
 
@@ -117,6 +119,7 @@ def _iter_files(paths: list[Path], suffixes: tuple[str, ...]) -> Iterator[tuple[
         if not path.exists():
             raise ConfigurationError(f"{path} does not exist")
         if not path.is_dir():
+            check_regular(path)
             yield path, Path(path.name)
             continue
         for file in sorted(path.rglob("*")):

@@ -11,7 +11,9 @@ from rich.markup import escape
 from dragoman.adapter.errors import DragomanError
 from dragoman.canonical.events import MessageComplete
 from dragoman.cli.client import base_url_setting, command_client
-from dragoman.cli.io.terminal import EventPrinter, console, show_preview, usage_line
+from dragoman.cli.io.console import console
+from dragoman.cli.io.regular_files import check_regular
+from dragoman.cli.io.terminal import EventPrinter, show_preview, usage_line
 from dragoman.cli.loading import load_local
 from dragoman.session import Session
 
@@ -32,6 +34,8 @@ def chat(
 ) -> None:
     """Chats with a model; /help lists the other commands."""
     out = console()
+    if load is not None:
+        check_regular(load)
     client = command_client(base_url_setting(model, base_url))
     session = client.session(model, system=system) if load is None else client.load(load.read_bytes(), model=model)
     with session:
@@ -80,7 +84,7 @@ def _command(out: Console, session: Session, line: str) -> bool:
         "model": lambda: show_preview(out, session.swap(argument.strip())),
         "preview": lambda: show_preview(out, session.preview(argument.strip())),
         "compact": lambda: _compact(out, session, argument.strip()),
-        "cost": lambda: out.print(f"{session.cost} · {session.usage.total_tokens:,} tokens"),
+        "cost": lambda: out.print(escape(f"{session.cost} · {session.usage.total_tokens:,} tokens")),
         "save": lambda: _save(out, session, argument.strip()),
         "help": lambda: out.print(HELP, markup=False),
     }

@@ -7,7 +7,7 @@ import typer
 from rich.markup import escape
 
 from dragoman.adapter.errors import ConfigurationError, mask_secrets
-from dragoman.cli.io.terminal import console
+from dragoman.cli.io.console import console
 from dragoman.runtime.configuration import (
     ConfigurationFile,
     Origin,

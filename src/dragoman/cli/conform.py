@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from dragoman.cli.io.terminal import console
+from dragoman.cli.io.console import console
 
 if TYPE_CHECKING:
     from dragoman.testing.conformance import LawResult, Scorecard

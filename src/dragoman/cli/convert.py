@@ -12,18 +12,32 @@ from rich.table import Table
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError
 from dragoman.adapter.losses import Loss, Severity
-from dragoman.cli.io.conversation_files import check_writable, convert_history, iter_files, plan_targets, write_file
-from dragoman.cli.io.terminal import console
-from dragoman.formats.registry import FORMATS
+from dragoman.cli.io.console import console
+from dragoman.cli.io.conversation_files import (
+    check_writable,
+    convert_history,
+    iter_files,
+    plan_targets,
+    readable_formats,
+    writable_formats,
+    write_file,
+)
+from dragoman.cli.io.regular_files import check_regular
 
 _MAX_REASONS = 12
+_WRITABLE, _READABLE = ", ".join(writable_formats()), ", ".join(readable_formats())
 
 
 def convert(
     source: Annotated[Path, typer.Argument(help="A file, or a directory of them.")],
     target: Annotated[Path, typer.Argument(help="A file, or a directory for several conversations.")],
-    to: Annotated[str, typer.Option("--to", help=f"The format to write: {', '.join(FORMATS)}, or a provider.")],
-    of: Annotated[str | None, typer.Option("--from", help="The format to read; detected by default.")] = None,
+    to: Annotated[
+        str, typer.Option("--to", help=f"The format to write: {', '.join(writable_formats())}, or a provider.")
+    ],
+    of: Annotated[
+        str | None,
+        typer.Option("--from", help=f"The format to read: {_READABLE}, or a provider; detected by default."),
+    ] = None,
     model: Annotated[str | None, typer.Option(help="The model's name, for a provider's message lists.")] = None,
     only: Annotated[str | None, typer.Option(help="The name of one conversation, if the source holds several.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Overwrite existing files.")] = False,
@@ -33,10 +47,9 @@ def convert(
     In a directory every file is tried; those that cannot be converted are named, and the exit code is then 1.
     """
     out = console()
-    if not source.exists():
-        raise ConfigurationError(f"there is no file {str(source)!r}")
     check_writable(to)
-    if source.is_file():
+    if not source.is_dir():
+        check_regular(source)
         losses: list[Loss] = []
         for name, history, path in plan_targets(source, target, source_format=of, to=to, model=model, only=only):
             conversion = convert_history(history, to, model)
@@ -59,6 +72,8 @@ def _convert_directory(
     failed: list[tuple[Path, str]] = []
     losses: list[Loss] = []
     files = list(iter_files(source, target))
+    if not files:
+        raise ConfigurationError(f"the folder {str(source)!r} has no file that can be converted")
     written_paths: set[Path] = set()
     for path in track(files, "converting", console=console(stderr=True), transient=True):
         try:

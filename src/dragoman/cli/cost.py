@@ -12,9 +12,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from dragoman.canonical.usage import CostStatus
+from dragoman.cli.io.console import console
 from dragoman.cli.io.cost_plot import write_plot
 from dragoman.cli.io.cost_sources import Repricing, Span, open_sources
-from dragoman.cli.io.terminal import console
+from dragoman.cli.io.regular_files import check_regular
 from dragoman.pricing import price_table
 from dragoman.pricing.cost_lines import CostLine, sum_by_key, sum_lines
 from dragoman.pricing.quote import EXACT
@@ -64,7 +65,9 @@ def cost(
     table = None
     if again or overlay or version:
         table = price_table(version, kept)
-        table = table.with_overlay(overlay) if overlay else table
+        if overlay:
+            check_regular(overlay)
+            table = table.with_overlay(overlay)
     prices = Repricing(table, _to_utc(at), as_model)
     opened = open_sources(files, Span(_to_utc(since), _to_utc(until)), attach=attach)
     lines = sum_by_key(line for source in opened for line in source.lines(groups, prices))

@@ -14,7 +14,8 @@ from dragoman.bundled import bundled_path
 from dragoman.canonical.events import MessageComplete
 from dragoman.cli import demo_script
 from dragoman.cli.client import command_client
-from dragoman.cli.io.terminal import EventPrinter, console, show_preview, usage_line
+from dragoman.cli.io.console import console
+from dragoman.cli.io.terminal import EventPrinter, show_preview, usage_line
 from dragoman.cli.loading import load_local
 from dragoman.pricing import price_table
 from dragoman.session import Session

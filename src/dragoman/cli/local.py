@@ -4,8 +4,9 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
-from dragoman.cli.io.terminal import console
+from dragoman.cli.io.console import console
 
 
 class Action(StrEnum):
@@ -13,9 +14,9 @@ class Action(StrEnum):
 
 
 def local(action: Annotated[Action, typer.Argument(help="install downloads the file of the embedded model.")]) -> None:
-    """Manages the embedded model, which needs the extra `dragoman[local]` and one file of 98 MB."""
+    """Manages the embedded model, which needs the extra `local` and one file of 98 MB."""
     from dragoman.transport.local.install import install
 
     assert action is Action.INSTALL  # the only one so far
     path = install()
-    console().print(f"the embedded model is at {path}; try it: dragoman ask local:smollm2-135m 'Hello!'")
+    console().print(f"the embedded model is at {escape(str(path))}; try it: dragoman ask local:smollm2-135m 'Hello!'")

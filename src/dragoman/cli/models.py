@@ -1,13 +1,16 @@
 """`dragoman models`: lists the known models with their capabilities, as their adapters declare them."""
 
+from difflib import get_close_matches
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, Support
 from dragoman.adapter.registry import adapter_class, get_adapter, providers
-from dragoman.cli.io.terminal import console
+from dragoman.cli.io.console import console
+from dragoman.pricing import price_table
 
 _COLUMNS = (
     ("tools", "supports_tools"),
@@ -18,6 +21,7 @@ _COLUMNS = (
     ("cache", "supports_prompt_caching"),
 )
 _WIDTH = 118
+_MAX_NEAR = 3
 _LABELS = {Support.NATIVE: "yes", Support.EMULATED: "emulated", Support.ABSENT: "-"}
 
 
@@ -35,7 +39,7 @@ def models(
         for model_name in adapter_class(provider).listed_models:
             capabilities = get_adapter(f"{provider}:{model_name}").capabilities
             table.add_row(
-                f"{provider}:{model_name}",
+                escape(f"{provider}:{model_name}"),
                 f"{capabilities.max_context_tokens:,}",
                 f"{capabilities.max_output_tokens:,}",
                 *(_LABELS[getattr(capabilities, field)] for _, field in _COLUMNS),
@@ -51,6 +55,23 @@ def _show_model(model: str) -> None:
             continue
         value = getattr(capabilities, field)
         text = _LABELS[value] if isinstance(value, Support) else str(value)
-        table.add_row(field, text, capabilities.evidence.get(field, ""))
-    console().print(f"[bold]{model}[/]")
+        table.add_row(field, escape(text), escape(capabilities.evidence.get(field, "")))
+    console().print(f"[bold]{escape(model)}[/]")
+    if not _is_known(model):
+        console().print(f"[yellow]{escape(_describe_unknown(model))}[/]", soft_wrap=True)
     console(min_width=_WIDTH).print(table)
+
+
+def _is_known(model: str) -> bool:
+    provider, _, name = model.partition(":")
+    return name in adapter_class(provider).listed_models or price_table().find(model) is not None
+
+
+def _describe_unknown(model: str) -> str:
+    provider, _, name = model.partition(":")
+    near = get_close_matches(name, adapter_class(provider).listed_models, n=_MAX_NEAR)
+    hint = f" Names like it: {', '.join(near)}." if near else ""
+    return (
+        f"This version does not know the model {name!r}, and {provider} may not have it. The values below are what"
+        f" Dragoman assumes for an unknown model of {provider}.{hint}"
+    )

@@ -5,11 +5,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.cli.io.terminal import console
-from dragoman.pricing import PriceRow, find_faults, list_versions, price_table, save_table
+from dragoman.cli.io.console import console
+from dragoman.pricing import PriceRow, PriceTable, find_faults, list_versions, price_table, save_table
+
+_MAX_CANDIDATES = 6
 
 
 def prices(
@@ -36,29 +39,45 @@ def prices(
             out.print(f"{table.version}: {len(problems) or 'no'} problems")
             raise typer.Exit(1 if problems else 0)
         case "versions":
-            out.print("\n".join(list_versions(kept)))
+            out.print(escape("\n".join(list_versions(kept))))
             return
         case "keep":
             if kept is None:
                 raise ConfigurationError("name the folder: dragoman prices keep --kept FOLDER")
-            out.print(f"{save_table(table, kept)}", soft_wrap=True)
+            out.print(escape(str(save_table(table, kept))), soft_wrap=True)
             return
     moment = (at or datetime.now(UTC)).replace(tzinfo=UTC) if at is None or at.tzinfo is None else at
+    if ":" not in model:
+        raise ConfigurationError(_ask_for_provider(table, model, moment))
     row = table.find(model, moment)
     if row is None:
         reason = table.unpriced.get(model.partition(":")[0])
         raise ConfigurationError(
             f"no price is known for {model!r} on {moment:%Y-%m-%d}" + (f": {reason}" if reason else "")
         )
-    out.print(f"[bold]{model}[/] as {row.provider}:{row.model}, {moment:%Y-%m-%d}")
+    out.print(f"[bold]{escape(model)}[/] as {escape(f'{row.provider}:{row.model}')}, {moment:%Y-%m-%d}")
     rate_table = Table("$ per million tokens", *_rate_names(row), box=None, pad_edge=False)
     for each in (row, *table.variants(model, moment)):
         name = "standard" if each.variant is None else " ".join(each.variant)
-        rate_table.add_row(name, *(_format_rate(each, rate) for rate in _rate_names(row)))
+        rate_table.add_row(escape(name), *(_format_rate(each, rate) for rate in _rate_names(row)))
     out.print("free" if row.free else rate_table)
     if row.tools:
-        out.print("per 1,000 calls: " + ", ".join(f"{name} ${amount}" for name, amount in row.tools.items()))
-    out.print(f"[dim]source {row.source}, compared {row.checked}; price table {table.version}[/]", soft_wrap=True)
+        tools = ", ".join(f"{name} ${amount}" for name, amount in row.tools.items())
+        out.print(f"per 1,000 calls: {escape(tools)}")
+    out.print(
+        f"[dim]source {escape(row.source)}, compared {row.checked}; price table {table.version}[/]", soft_wrap=True
+    )
+
+
+def _ask_for_provider(table: PriceTable, name: str, moment: datetime) -> str:
+    """Return an error that names the providers with a price for this model name, resellers last. Free providers run
+    models of any name."""
+    rows = {provider: table.find(f"{provider}:{name}", moment) for provider in table.providers()}
+    found = sorted((row.provider != provider, provider) for provider, row in rows.items() if row and not row.free)
+    names = [f"{provider}:{name}" for _, provider in found[:_MAX_CANDIDATES]]
+    more = f" and {len(found) - _MAX_CANDIDATES} others" if len(found) > _MAX_CANDIDATES else ""
+    hint = f"did you mean {', '.join(names)}{more}?" if names else "no provider in the table has a model of that name"
+    return f"name the model as provider:model, not {name!r:.80}: {hint}"
 
 
 def _rate_names(row: PriceRow) -> list[str]:

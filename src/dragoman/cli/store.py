@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from dragoman.cli.io.cost_sources import check_store_exists
-from dragoman.cli.io.terminal import console
+from dragoman.cli.io.console import console
 
 app = typer.Typer(help="Export a store for reports, or distribute it over a cluster.", no_args_is_help=True)
 
@@ -33,7 +32,7 @@ def export(
     """
     from dragoman.store import Store  # the extra is needed only by this command
 
-    with Store(_url(store)) as opened_store:
+    with Store(_url(store), read_only=True) as opened_store:
         result = opened_store.export_replies(
             folder, since=_day(since), until=_day(until), text=text, overwrite=overwrite
         )
@@ -60,10 +59,4 @@ def _day(at: datetime | None) -> date | None:
 
 
 def _url(name: str | None) -> str | None:
-    """Return the URL of the store. Raises ConfigurationError if there is no such file: an export must not create the
-    store that it reads."""
-    if name is None:
-        return None
-    url = name if "://" in name else f"sqlite:///{name}"
-    check_store_exists(url)
-    return url
+    return name if name is None or "://" in name else f"sqlite:///{name}"

@@ -17,10 +17,11 @@ from typing import Any, Literal, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, SQLAlchemyError
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.pool import NullPool, StaticPool
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError, mask_secrets
 from dragoman.canonical.forks import reset_after_fork
+from dragoman.sqlite_files import connect_read_only, read_unchanged
 from dragoman.store.errors import StoreBusyError, StoreError
 
 Result = TypeVar("Result")
@@ -55,13 +56,21 @@ _POSTGRES_OPTIONS: dict[Mode, dict[str, Any]] = {
 
 
 class Database:
-    """``timeout`` is the total of seconds that a transaction may wait for others."""
+    """``timeout`` is the total of seconds that a transaction may wait for others.
 
-    def __init__(self, url: str | URL, *, timeout: float, synchronous: Synchronous, pool_size: int) -> None:
-        self.url = parse_url(url)
+    ``read_only``: nothing is written, also not by SQLite itself. The query ``mode=ro`` of a SQLite URL means the same.
+    """
+
+    def __init__(
+        self, url: str | URL, *, timeout: float, synchronous: Synchronous, pool_size: int, read_only: bool = False
+    ) -> None:
+        self.url, read_only_url = split_mode(parse_url(url))
+        self.read_only = read_only or read_only_url
         self.timeout = timeout
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self._in_memory = self.is_sqlite and self.url.database in (None, "", ":memory:")
+        self.file = Path(str(self.url.database)) if self.is_sqlite and not self._in_memory else None
+        """The file of a SQLite database."""
         self.engine = (
             self._create_sqlite_engine(synchronous, pool_size)
             if self.is_sqlite
@@ -72,6 +81,11 @@ class Database:
 
     def read(self, work: Callable[[Connection], Result]) -> Result:
         """Run a read-only transaction on a snapshot of the database, and return its result."""
+        if self.read_only and self.file is not None:
+            try:
+                return read_unchanged(self.file, lambda: self._run(work, Mode.READ))
+            except (OSError, sqlite3.Error) as error:
+                raise StoreError(f"the store cannot be read: {error}") from error
         return self._run(work, Mode.READ)
 
     def write(self, work: Callable[[Connection], Result], *, single_statement: bool = False) -> Result:
@@ -80,8 +94,10 @@ class Database:
         ``single_statement``: only the first statement writes. PostgreSQL makes a statement atomic anyway, which saves
         two round trips.
 
-        Raises StoreBusyError, and StoreError if the database fails.
+        Raises StoreBusyError, and StoreError if the database fails or is opened read-only.
         """
+        if self.read_only:
+            raise StoreError("the store is opened read-only: nothing was changed")
         return self._run(work, Mode.STATEMENT if single_statement else Mode.WRITE)
 
     def close(self) -> None:
@@ -144,6 +160,8 @@ class Database:
     def _create_sqlite_engine(self, synchronous: Synchronous, pool_size: int) -> Engine:
         if sqlite3.sqlite_version_info < _MIN_SQLITE_VERSION:
             raise ConfigurationError(f"the store needs SQLite 3.35 or newer; this Python has {sqlite3.sqlite_version}")
+        if self.read_only:
+            return self._create_reading_engine()
         on_disk = {"pool_size": pool_size, "max_overflow": 0, "pool_timeout": self.timeout}
         pool: dict[str, Any] = {"poolclass": StaticPool} if self._in_memory else on_disk
         engine = create_engine(
@@ -153,6 +171,21 @@ class Database:
             **pool,
         )
         event.listen(engine, "connect", lambda connection, _: self._configure_connection(connection, synchronous))
+        event.listen(engine, "begin", _begin_transaction)
+        return engine
+
+    def _create_reading_engine(self) -> Engine:
+        """Create an engine with a connection for each transaction: see `read_unchanged`."""
+        file = self.file
+        if file is None or not file.is_file():
+            raise ConfigurationError(f"there is no store {self.url.database or 'in memory'!r:.200}")
+
+        def connect() -> sqlite3.Connection:
+            return connect_read_only(
+                file, timeout=min(_BUSY_TIMEOUT, self.timeout), check_same_thread=False, isolation_level=None
+            )
+
+        engine = create_engine("sqlite://", hide_parameters=True, creator=connect, poolclass=NullPool)
         event.listen(engine, "begin", _begin_transaction)
         return engine
 
@@ -210,15 +243,26 @@ def parse_url(url: str | URL) -> URL:
     return parsed
 
 
-def default_url() -> URL:
+def split_mode(url: URL) -> tuple[URL, bool]:
+    """Return the URL without the mode of a SQLite file, and whether it is read-only. Raises ConfigurationError."""
+    mode = url.query.get("mode") if url.get_backend_name() == "sqlite" else None
+    if mode is None:
+        return url, False
+    if mode not in ("ro", "rwc"):
+        raise ConfigurationError("the mode of a SQLite URL is ro (read-only), or rwc, which is the default")
+    return url.difference_update_query(["mode"]), mode == "ro"
+
+
+def default_url(*, create_folder: bool = True) -> URL:
     """Return the file sessions.db in the user's data folder. Creates a missing folder for that user only."""
     from platformdirs import user_data_path
 
     folder = Path(user_data_path("dragoman", appauthor=False))
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise StoreError(f"the data folder {folder} cannot be created: {error.strerror}") from None
+    if create_folder:
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise StoreError(f"the data folder {folder} cannot be created: {error.strerror}") from None
     return URL.create("sqlite", database=str(folder / "sessions.db"))
 
 

@@ -19,7 +19,7 @@ from dragoman.store import queries, writes
 from dragoman.store.columns import describe_mistake, to_micros
 from dragoman.store.database import Database, Synchronous, default_url
 from dragoman.store.errors import StoreError
-from dragoman.store.migrate import migrate
+from dragoman.store.migrate import check_version, migrate
 from dragoman.store.records import ExportResult, SearchHit, SessionPage, SessionRecord, StoredSession
 from dragoman.store.reports.billing import BillingFilters, iter_billed_replies
 from dragoman.store.schema import SEARCH_TABLE
@@ -44,23 +44,36 @@ class Store:
         synchronous: Synchronous = "full",
         pool_size: int = 16,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        read_only: bool = False,
+        allow_other_tables: bool = False,
     ) -> None:
         """``url`` is ``sqlite:///chats.db``, ``sqlite://`` (in memory) or ``postgresql://user@host/name``; None means a
         file in the user's data folder. Missing tables are created, and an older database is migrated.
+
+        ``read_only``, or ``?mode=ro`` in a SQLite URL: no table is created or migrated, no byte of a file changes, and
+        methods that write raise StoreError. ``allow_other_tables``: create the tables also in a database that has
+        tables of another program.
 
         ``timeout`` is the seconds that a call may wait for other writers. ``pool_size`` is the maximum of PostgreSQL
         connections. ``synchronous`` is SQLite's setting: with "normal" a crash of the machine may lose the last turns,
         and writing a turn is several times faster.
 
         Raises StoreVersionError if a newer version wrote the database, ConfigurationError, including MissingExtraError,
-        for a wrong URL, and StoreError if the database cannot be opened.
+        for a wrong URL, and StoreError if the database cannot be opened, or belongs to another program.
         """
         self._clock = clock
         self._database = Database(
-            default_url() if url is None else url, timeout=timeout, synchronous=synchronous, pool_size=pool_size
+            default_url(create_folder=not read_only) if url is None else url,
+            timeout=timeout,
+            synchronous=synchronous,
+            pool_size=pool_size,
+            read_only=read_only,
         )
         try:
-            migrate(self._database)
+            if self._database.read_only:
+                check_version(self._database)
+            else:
+                migrate(self._database, allow_other_tables=allow_other_tables)
             self._indexed = self._database.is_sqlite and self._database.read(
                 lambda connection: inspect(connection).has_table(SEARCH_TABLE)
             )

@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from dragoman.bundled import bundled_path
-from dragoman.cli.app import app
+from dragoman.cli.app import LazyGroup, app, load_command
 from dragoman.policy import Capability, Hook, Mode, OnError, Plugin, Tier, plugins
 from dragoman.testing import plugin
 from dragoman.testing.cassettes.file import load_exchanges
@@ -40,7 +40,7 @@ def _command(command: Any, path: str) -> Iterator[str]:
     for annotation in get_type_hints(unwrap(command.callback)).values() if command.callback else ():
         yield from (f"{path} = {word}" for word in _words(annotation))
     for name, inner in getattr(command, "commands", {}).items():
-        yield from _command(inner, f"{path} {name}")
+        yield from _command(load_command(name) if isinstance(command, LazyGroup) else inner, f"{path} {name}")
 
 
 def _words(annotation: Any) -> Iterator[str]:

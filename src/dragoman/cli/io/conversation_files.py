@@ -17,7 +17,7 @@ from dragoman.formats.conversion import Conversion
 from dragoman.formats.detect import detect
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers import Conversation
-from dragoman.formats.registry import get_format, read_file, to_text
+from dragoman.formats.registry import FORMATS, get_format, read_file, to_text
 from dragoman.formats.umf.convert import to_umf
 from dragoman.session import snapshot
 
@@ -30,10 +30,18 @@ _SUFFIXES = frozenset({".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".db", ".s
 _OWN_FORMATS = frozenset({"session", "umf-events"})
 
 
+def writable_formats() -> list[str]:
+    return [name for name, known in FORMATS.items() if known.write is not None or name in _OWN_FORMATS]
+
+
+def readable_formats() -> list[str]:
+    return [name for name, known in FORMATS.items() if known.read is not None or known.read_many is not None]
+
+
 def check_writable(to: str) -> None:
     """Raise ConfigurationError if the format is unknown or read-only."""
     if get_format(to).write is None and to not in _OWN_FORMATS:
-        raise ConfigurationError(f"{to} can be read but not written")
+        raise ConfigurationError(f"{to} can be read but not written: there are {', '.join(writable_formats())}")
 
 
 def iter_files(source: Path, target: Path) -> Iterator[Path]:

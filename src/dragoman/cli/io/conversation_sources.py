@@ -3,7 +3,6 @@
 import re
 import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +15,12 @@ from dragoman.canonical.message import Message
 from dragoman.cli.io.conversation_files import read_conversations
 from dragoman.formats import Conversation, detect, from_cassette
 from dragoman.session import snapshot
+from dragoman.sqlite_files import is_sqlite_file, table_names
 
 if TYPE_CHECKING:
     from dragoman.store import Store
     from dragoman.testing.cassettes.file import Recording
 
-_SQLITE = b"SQLite format 3\0"
 _CASSETTE_HEADER = re.compile(rb"\A(---\s*)?format: \d+\s")
 _TABLES = {"sessions", "messages", "attempts"}
 """The tables of our store."""
@@ -93,13 +92,10 @@ def _choose(found: Sequence[Conversation], only: str | None, path: Path) -> Conv
     raise ConfigurationError(f"{path} holds {len(found)} conversations: choose one with --only: {_join_names(names)}")
 
 
-def _from_store(url: str, session_id: str | None) -> LoadedConversation:
+def _from_store(url: str | None, session_id: str | None) -> LoadedConversation:
     from dragoman.store import Store  # its extra is needed for stores only
 
-    scheme, _, path = url.partition(":///")
-    if scheme.startswith("sqlite") and path and not Path(path).is_file():
-        raise ConfigurationError(f"there is no store {path!r:.200}")  # viewing a store must not create it
-    with Store(url) as store:
+    with Store(url, read_only=True) as store:
         session = store.load(session_id or _only_session(store))
     title = session.record.title or session.id
     return LoadedConversation(
@@ -116,12 +112,8 @@ def _only_session(store: "Store") -> str:
     raise ConfigurationError(f"the store holds several sessions: choose one with --only: {_join_names(ids)}")
 
 
-def _url(store: str | None) -> str:
-    if store is not None:
-        return store if "://" in store else f"sqlite:///{store}"
-    from dragoman.store.database import default_url
-
-    return str(default_url())
+def _url(store: str | None) -> str | None:
+    return store if store is None or "://" in store else f"sqlite:///{store}"
 
 
 def _join_names(names: Sequence[str]) -> str:
@@ -131,15 +123,12 @@ def _join_names(names: Sequence[str]) -> str:
 
 def _is_store(path: Path) -> bool:
     """Whether a file is our database: other tools' logs are SQLite as well."""
-    with path.open("rb") as file:
-        if file.read(len(_SQLITE)) != _SQLITE:
-            return False
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-        try:
-            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        except sqlite3.DatabaseError as error:
-            raise ConfigurationError(f"{path} cannot be read: {error}") from None
-    return tables >= _TABLES
+    if not is_sqlite_file(path):
+        return False
+    try:
+        return table_names(path) >= _TABLES
+    except sqlite3.Error as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}") from None
 
 
 def _load_recording(path: Path) -> "Recording":

@@ -21,8 +21,7 @@ from dragoman.pricing.analytics.usage_columns import SUFFIXES
 from dragoman.pricing.analytics.usages import Usages
 from dragoman.pricing.cost_lines import CostLine, cost_line, sum_by_key
 from dragoman.session import snapshot
-
-_SQLITE = b"SQLite format 3\0"
+from dragoman.sqlite_files import is_sqlite_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ def open_sources(names: Sequence[str], span: Span = ALWAYS, *, attach: bool = Fa
         if not path.is_file():
             raise ConfigurationError(f"there is no file {name!r}")
         suffix = path.suffix.lower()
-        if _is_sqlite(path):
+        if is_sqlite_file(path):
             found.append(store(f"sqlite:///{path}", span))
         elif suffix == ".json" or (suffix not in (".parquet", ".csv") and _has_messages(path)):
             found.append(MessageFile(path, span))
@@ -148,8 +147,7 @@ class StoreReplies:
     def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
         from dragoman.store import Store  # its extra is needed only for stores
 
-        check_store_exists(self.url)
-        with Store(self.url) as store:
+        with Store(self.url, read_only=True) as store:
             return sum_by_key(
                 _iter_lines(store.billed_replies(since=self.span.since, until=self.span.until), by, prices)
             )
@@ -186,18 +184,6 @@ class ExportedReplies:
 
     def describe_prices(self, prices: Repricing) -> str:
         return _describe_prices(prices)
-
-
-def check_store_exists(url: str) -> None:
-    """Raise ConfigurationError for a missing file: a report must not create the store that it reads."""
-    scheme, _, path = url.partition(":///")
-    if scheme == "sqlite" and path and not Path(path).is_file():
-        raise ConfigurationError(f"there is no store {path!r}")
-
-
-def _is_sqlite(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(_SQLITE)) == _SQLITE
 
 
 def _report_lines(replies: RecordedReplies, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:

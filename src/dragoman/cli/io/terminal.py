@@ -1,6 +1,4 @@
-"""Shows a session in a terminal: one console, and one format for each kind of event."""
-
-from functools import cache
+"""Shows a session in a terminal: one format for each kind of event."""
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,15 +12,6 @@ from dragoman.session.events import SessionEvent, ToolAnswered
 from dragoman.session.preview import Preview
 
 _MAX_RESULT = 240
-
-
-@cache
-def console(*, stderr: bool = False, min_width: int = 0) -> Console:
-    """Return a console, with colours if the terminal has them. ``min_width`` is for tables: a narrower terminal would
-    cut off the columns that distinguish their rows.
-    """
-    default = Console(stderr=stderr, highlight=False)
-    return Console(stderr=stderr, highlight=False, width=min_width) if default.width < min_width else default
 
 
 class EventPrinter:

@@ -10,7 +10,6 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ContentBlock, MediaSource, TextBlock, ThinkingBlock, ToolResultBlock
@@ -30,6 +29,7 @@ from dragoman.formats.importers.blocks import (
 )
 from dragoman.formats.importers.conversation import Conversation
 from dragoman.formats.tool_calls import ToolIdReader
+from dragoman.sqlite_files import connect_read_only, read_unchanged
 
 LIBRARY = "llm"
 Row = dict[str, Any]
@@ -44,11 +44,14 @@ def from_llm_logs(path: str | Path) -> list[Conversation]:
     file = Path(path)
     if not file.is_file():
         raise ConfigurationError(f"there is no file {str(path)!r}")
-    address = f"file:{quote(str(file.resolve()))}?mode=ro"
-    try:
-        with closing(sqlite3.connect(address, uri=True)) as database:
+
+    def read() -> list[Conversation]:
+        with closing(connect_read_only(file)) as database:
             log = _Log(database)
             return [*log.threads(), *log.conversations()]
+
+    try:
+        return read_unchanged(file, read)
     except sqlite3.Error as error:
         raise FormatError(f"this is not a log of llm: {error!s:.200}") from None
     except KeyError as error:

@@ -1,0 +1,53 @@
+"""The console of the commands. Text from models, tools and files cannot control the terminal."""
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, TextIO
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters except tab and line end, and those that reorder the text around them."""
+_SYMBOLS = 0x2400
+"""Unicode has a symbol for each control character of ASCII, from this one on."""
+
+
+def show_controls(text: str) -> str:
+    """Return the text with its control characters as symbols or codes, so that escape sequences do nothing."""
+    return text if text.isprintable() else _CONTROLS.sub(_symbol, text.replace("\r\n", "\n"))
+
+
+def write_foreign(file: TextIO, text: str) -> None:
+    """Write a text that others wrote: exactly to a file or a pipe, and without its control characters to a terminal."""
+    file.write(show_controls(text) if file.isatty() else text)
+    file.flush()
+
+
+@cache
+def console(*, stderr: bool = False, min_width: int = 0) -> Console:
+    """Return a console, with colours if the terminal has them. ``min_width`` is for tables: a narrower terminal would
+    cut off the columns that distinguish their rows.
+    """
+    default = _Console(stderr=stderr, highlight=False)
+    return _Console(stderr=stderr, highlight=False, width=min_width) if default.width < min_width else default
+
+
+class _Console(Console):
+    """Shows the control characters of all texts. Its own colours are not part of a text."""
+
+    def render_str(self, text: str, **style: Any) -> Text:
+        return super().render_str(show_controls(text), **style)  # tables measure this text
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=show_controls(segment.text))
+
+
+def _symbol(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if code < ord(" "):
+        return chr(_SYMBOLS + code)
+    return "\u2421" if found[0] == "\x7f" else f"\\u{code:04x}"

@@ -1,0 +1,98 @@
+"""Reads SQLite files of any program without changing them, or leaving files next to them."""
+
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+Result = TypeVar("Result")
+
+_MAGIC = b"SQLite format 3\0"
+_HEADER_SIZE = 20
+_READ_VERSION = 19
+_WAL = 2
+"""The value of the header's byte for reading if the file has a write-ahead log."""
+_ATTEMPTS = 20
+_PAUSE = 0.02
+
+
+class _FileState(NamedTuple):
+    identity: tuple[int, ...]
+    is_at_rest: bool
+    """Whether the file has a write-ahead log, and no program has changes in it."""
+
+
+def is_sqlite_file(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
+
+
+def connect_read_only(path: Path, **arguments: Any) -> sqlite3.Connection:
+    """Return a connection that changes neither the file nor its folder. Use it inside `read_unchanged`.
+
+    ``arguments`` are those of `sqlite3.connect`. Raises sqlite3.Error, and OSError if the file cannot be read.
+    """
+    path = path.resolve()
+    if _file_state(path).is_at_rest:
+        # SQLite would create a log and its index for a reader, too, and a reader cannot remove them.
+        mode = "mode=ro&immutable=1"
+    else:
+        mode = "mode=ro"
+        if _log_size(path) and not path.with_name(f"{path.name}-shm").exists():
+            raise sqlite3.OperationalError(
+                f"changes are waiting in {path.name}-wal: open the database once with the program that wrote them"
+            )
+    connection: sqlite3.Connection = sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True, **arguments)
+    return connection
+
+
+def read_unchanged(path: Path, read: Callable[[], Result]) -> Result:
+    """Return the result of ``read``, which opens a connection with `connect_read_only` and closes it.
+
+    SQLite does not lock a file that it reads as immutable, so ``read`` runs again if a program wrote in the meantime.
+    """
+    path = path.resolve()
+    for _ in range(_ATTEMPTS):
+        before = _file_state(path)
+        try:
+            result = read()
+        except Exception:
+            if not before.is_at_rest or _file_state(path) == before:
+                raise
+        else:
+            if not before.is_at_rest or _file_state(path) == before:
+                return result
+        time.sleep(_PAUSE)
+    raise sqlite3.OperationalError("other programs change the file all the time")
+
+
+def table_names(path: Path, timeout: float = 5.0) -> frozenset[str]:
+    """Return the names of the tables of a file. Raises sqlite3.Error, and OSError if the file cannot be read."""
+
+    def read() -> frozenset[str]:
+        connection = connect_read_only(path, timeout=timeout)
+        try:
+            rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        finally:
+            connection.close()
+        return frozenset(name for (name,) in rows if not name.startswith("sqlite_"))
+
+    return read_unchanged(path, read)
+
+
+def _file_state(path: Path) -> _FileState:
+    with path.open("rb") as file:
+        header = file.read(_HEADER_SIZE)
+    status = path.stat()
+    has_log = header.startswith(_MAGIC) and header[_READ_VERSION:] == bytes([_WAL])
+    return _FileState(
+        (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns), has_log and not _log_size(path)
+    )
+
+
+def _log_size(path: Path) -> int:
+    try:
+        return path.with_name(f"{path.name}-wal").stat().st_size
+    except FileNotFoundError:
+        return 0
