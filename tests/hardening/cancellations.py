@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import gc
-import os
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -90,14 +89,18 @@ def _belongs_to_loop(task: "asyncio.Task[object]") -> bool:
     return "loop_pools" in repr(task)
 
 
+def _descriptors() -> int | None:
+    return len(list(_FDS.iterdir())) if _FDS.exists() else None
+
+
 def measure(engine: str, count: int, seed: int) -> Leftovers:
     gc.collect()
-    before = len(os.listdir(_FDS)) if _FDS.exists() else None
+    before = _descriptors()
     with FaultyServer(_script) as server:
         cancelled, finished, tasks = asyncio.run(_cancel_many(server.url, engine, count, random.Random(seed)))
         connections = server.wait_until_closed()
     gc.collect()
-    descriptors = None if before is None else len(os.listdir(_FDS)) - before
+    descriptors = None if before is None else (_descriptors() or 0) - before
     return Leftovers(engine, cancelled, finished, tasks, connections, descriptors)
 
 

@@ -36,8 +36,8 @@ ROW_VALUES: tuple[Any, ...] = (
 LOCATIONS = (
     "http://[::1", "https://[", "//[", "https://a:99999/", "https://a:b/", "http://\x00", "https://exa mple.org/",
     "https://xn--/", f"https://{'a' * 300}.org", "https://a..b/", "///", "\\\\x", "http:", "https:/", "https://[v1.x]/",
-    "https://[::1%25en0]/", "https://user@/", "http://\uff11\uff12\uff17.0.0.1/", "https://\ud800.org", "?", "javascript:alert(1)",
-    "https://[fe80::1%eth0]/", "https://example\u3002org/",
+    "https://[::1%25en0]/", "https://user@/", "http://\uff11\uff12\uff17.0.0.1/", "https://\ud800.org", "?",
+    "javascript:alert(1)", "https://[fe80::1%eth0]/", "https://example\u3002org/",
 )  # fmt: skip
 _ALPHABET = "https://[]:@/?#%aé.0_-\\\x00\t \uff11\u2177\u3002\u200d\u202e"
 
