@@ -217,7 +217,8 @@ def _has_unread_bytes(stream: Any) -> bool:
 
 def check_reuse(pool: Any) -> None:
     """Make a pool of httpcore close connections with bytes behind a response: they would answer the next request."""
-    pool.__class__ = _checked_pool(type(pool))
+    kind: Any = type(pool)
+    pool.__class__ = _checked_pool(kind)
 
 
 @cache
@@ -225,7 +226,8 @@ def _checked_pool(kind: Any) -> Any:
     class CheckedPool(kind):  # type: ignore[misc]  # a class that is known when it is needed
         def create_connection(self, origin: Any) -> Any:
             connection = super().create_connection(origin)
-            connection.__class__ = _checked_connection(type(connection))
+            kind: Any = type(connection)
+            connection.__class__ = _checked_connection(kind)
             return connection
 
     return CheckedPool
