@@ -68,6 +68,10 @@ class Budget:
     ) -> None:
         if usd is None and tokens is None:
             raise ConfigurationError("a budget needs a limit in usd, in tokens, or in both")
+        if usd is not None and (isinstance(usd, bool) or not isinstance(usd, (Decimal, str, int, float))):
+            raise ConfigurationError(f"usd must be an amount of dollars, not a value of the class {type(usd).__name__}")
+        if tokens is not None and (isinstance(tokens, bool) or not isinstance(tokens, int)):
+            raise ConfigurationError("tokens must be a whole number")
         if isinstance(usd, float):
             raise ConfigurationError("usd must be a Decimal, an int or a string: a float is not exact")
         if per not in get_args(Per):

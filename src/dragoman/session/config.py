@@ -146,8 +146,8 @@ class SessionConfig:
     """Whether some settings of providers are the session's own."""
 
     def __post_init__(self) -> None:
-        if self.max_rounds < 1:
-            raise ConfigurationError("max_rounds is at least 1")
+        if isinstance(self.max_rounds, bool) or not isinstance(self.max_rounds, int) or self.max_rounds < 1:
+            raise ConfigurationError("max_rounds is a whole number, at least 1")
         check_settings(
             {name: value for name, default in _DEFAULTS.items() if (value := getattr(self, name)) is not default}
         )

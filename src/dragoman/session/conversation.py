@@ -70,6 +70,8 @@ class Conversation(Generic[TransportT]):
         Raises ConfigurationError, UnknownProviderError among them, and ToolSchemaError.
         """
         settings = seal_keys(settings)  # type: ignore[assignment]  # the same settings, before anything can fail
+        if model is not None and not isinstance(model, str):
+            raise ConfigurationError(f"a model is a text such as anthropic:claude-opus-5-5, not {type(model).__name__}")
         provider = None if model is None or ":" not in model else model.partition(":")[0]
         self.config = config = SessionConfig.from_settings({**settings, "store": store}, provider=provider)
         check_class("tool_ids", tool_ids)

@@ -58,6 +58,8 @@ def resolve_identity(
     Raises ConfigurationError if an id is empty or, without pseudonyms, looks personal.
     """
     for name, value in (("user_id", user_id), ("team_id", team_id)):
+        if value is not None and not isinstance(value, str):
+            raise ConfigurationError(f"{name} must be a text, not a value of the class {type(value).__name__}")
         if value == "":
             raise ConfigurationError(f"{name} is None or names somebody")
         if value is not None and pseudonyms is None and _PERSONAL.search(value):

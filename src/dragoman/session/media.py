@@ -263,9 +263,15 @@ def _split_path(path: str) -> list[str]:
 
 
 def _resolve_root(workspace: str | Path) -> Path:
-    root = Path(workspace).expanduser().resolve()
-    if not root.is_dir():
-        raise ConfigurationError(f"the workspace {str(workspace)!r} is not a folder")
+    if not isinstance(workspace, (str, os.PathLike)):
+        raise ConfigurationError(f"the workspace must be a path, not a value of the class {type(workspace).__name__}")
+    try:
+        root = Path(workspace).expanduser().resolve()
+        is_folder = root.is_dir()
+    except (OSError, ValueError, RuntimeError):  # too long, a null character, an unknown user
+        is_folder = False
+    if not is_folder:
+        raise ConfigurationError(f"the workspace {str(workspace)!r:.200} is not a folder")
     return root
 
 

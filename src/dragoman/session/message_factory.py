@@ -1,11 +1,12 @@
 """Makes the messages of a session: with its id, its clock, and the ids of user and team."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
+from dragoman.adapter.errors import RequestError
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.session.identity import Pseudonyms, resolve_identity, with_identity
@@ -46,13 +47,21 @@ class MessageFactory:
         return message if message.session_id else message.model_copy(update={"session_id": self._session_id})
 
     def new_message(self, role: Role, content: Any, **fields: Any) -> Message:
+        """Return a message of this session. Raises RequestError if it cannot have this content."""
+        if not isinstance(content, (str, Iterable)):
+            raise RequestError(f"a message is a text or blocks, not a value of the class {type(content).__name__}")
         if self.user_id is not None or self.team_id is not None:
             fields["metadata"] = with_identity(fields.get("metadata"), self.user_id, self.team_id)
-        return Message(
-            id=self._new_id(),
-            session_id=self._session_id,
-            role=role,
-            content=content if isinstance(content, str) else tuple(content),
-            created_at=self._clock(),
-            **fields,
-        )
+        try:
+            return Message(
+                id=self._new_id(),
+                session_id=self._session_id,
+                role=role,
+                content=content if isinstance(content, str) else tuple(content),
+                created_at=self._clock(),
+                **fields,
+            )
+        except ValidationError as error:  # its text quotes the content
+            mistake = error.errors(include_input=False, include_url=False, include_context=False)[0]
+            place = ".".join(map(str, mistake["loc"][:4]))
+            raise RequestError(f"this cannot be a message: {place:.80}: {mistake['msg']:.300}") from None

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dragoman.adapter.errors import ToolSchemaError
+from dragoman.adapter.errors import ConfigurationError, ToolSchemaError
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.tools.calls import PreparedCall
@@ -26,6 +26,8 @@ class Toolbox:
 
     def add(self, item: Tool | Callable[..., Any]) -> None:
         """Register a tool, or a plain function as one."""
+        if not isinstance(item, Tool) and not callable(item):
+            raise ConfigurationError(f"a tool is a function or a Tool, not a value of the class {type(item).__name__}")
         added = item if isinstance(item, Tool) else tool(item)
         problems = added.definition.problems()
         if added.name in self._tools:

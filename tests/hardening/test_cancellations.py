@@ -1,0 +1,13 @@
+"""Cancellations at random moments, a few of them; `python -m tests.hardening` makes a thousand for each engine."""
+
+import pytest
+
+from tests.hardening import cancellations
+from tests.unit.transport.drivers import requires
+
+
+@pytest.mark.parametrize("engine", [pytest.param(name, marks=requires(name)) for name in cancellations.ENGINES])
+def test_nothing_is_left_of_cancelled_streams(engine: str) -> None:
+    """No task, no connection, no file descriptor."""
+    row = cancellations.measure(engine, 40, seed=1)
+    assert row.enough, row

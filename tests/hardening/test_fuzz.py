@@ -1,0 +1,60 @@
+"""Hostile values at the doors of the library, a sample of them; `python -m tests.hardening` tries fifty thousand."""
+
+import logging
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dragoman import Session
+from dragoman.store import Store, StoreError, UnreadableError
+from tests.hardening import fuzz
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    with caplog.at_level(logging.CRITICAL, "dragoman"):
+        yield
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_settings_and_arguments() -> None:
+    """Each setting with each value."""
+    door = fuzz.settings(random.Random(1), 10_000)
+    assert door.enough, (door.bare, door.quoting)
+    assert door.tried > 1_000
+
+
+def test_redirects_and_addresses() -> None:
+    """Also those that no parser of addresses takes."""
+    door = fuzz.redirects(random.Random(2), 400)
+    assert door.enough, (door.bare, door.quoting)
+
+
+def test_damaged_stores() -> None:
+    """Files and rows."""
+    for door in fuzz.stores(random.Random(3), 150):
+        assert door.enough, (door.bare, door.quoting)
+
+
+def test_an_error_of_the_store_does_not_quote_the_conversation() -> None:
+    """It says which field is invalid, and why."""
+    with Store("sqlite://") as store:
+        with pytest.raises(StoreError) as raised:
+            store.create("a:m", title=[fuzz.CONTENT])  # type: ignore[arg-type]
+        assert "title: string_type" in str(raised.value)
+        store.create("a:m", session_id="s", title=fuzz.CONTENT)
+        exported = [line.replace('"title":"', '"title":7,"x":"') for line in store.export("s")]
+        with pytest.raises(UnreadableError) as unreadable:
+            store.import_lines(exported, session_id="t")
+    assert fuzz.CONTENT not in str(raised.value) + str(unreadable.value)
+
+
+def test_prompts_that_no_message_holds() -> None:
+    """Prompts that are none."""
+    door = fuzz.Door("")
+    door.attempt("", lambda: Session(fuzz.MODEL).ask(7))  # type: ignore[arg-type]
+    door.attempt("", lambda: Session(fuzz.MODEL).ask("\ud800"))
+    assert (door.refused, door.bare) == (2, [])
