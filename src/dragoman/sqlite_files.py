@@ -76,7 +76,7 @@ def table_names(path: Path, timeout: float = 5.0) -> frozenset[str]:
             rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         finally:
             connection.close()
-        return frozenset(name for (name,) in rows if not name.startswith("sqlite_"))
+        return frozenset(name for (name,) in rows if isinstance(name, str) and not name.startswith("sqlite_"))
 
     return read_unchanged(path, read)
 

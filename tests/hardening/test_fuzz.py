@@ -1,7 +1,9 @@
 """Hostile values at the doors of the library, a sample of them; `python -m tests.hardening` tries fifty thousand."""
 
+import contextlib
 import logging
 import random
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +19,24 @@ def quiet(caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     with caplog.at_level(logging.CRITICAL, "dragoman"):
         yield
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("content_json", b'["a-text-of-the-conversation\xff"]'), ("cost_usd", "{}")]
+)
+def test_changed_columns_that_the_driver_reads(tmp_path: Path, column: str, value: object) -> None:
+    """Bytes that are no text, which SQLite's driver quotes, and an amount that is no number."""
+    path, door = tmp_path / "store.db", fuzz.Door("")
+    fuzz._write_store(path)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"UPDATE messages SET {column} = CAST(? AS TEXT)", (value,))
+        connection.commit()
+    fuzz._use_store(door, path)
+    assert door.refused > 2
+    assert door.enough, (door.bare, door.quoting)
+    with Store(f"sqlite:///{path}") as store, pytest.raises(StoreError) as raised:
+        store.load("s0")
+    assert raised.value.__cause__ is None
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -17,7 +17,7 @@ from dragoman.store.schema import MAX_ID
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
-MALFORMED_DATA_ERRORS = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+MALFORMED_DATA_ERRORS = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError)
 """Errors that reading malformed data may raise; pydantic's ValidationError is a ValueError."""
 
 

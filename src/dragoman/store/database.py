@@ -39,6 +39,10 @@ _POSTGRES_RETRY_CODES = {"40001", "40P01"}
 _POSTGRES_LOCK_TIMEOUT = "55P03"
 
 
+_QUOTED = " with text "
+"""What SQLite's driver writes before the content of a column that is no UTF-8."""
+
+
 class Mode(Enum):
     """The kind of a transaction."""
 
@@ -119,6 +123,8 @@ class Database:
                 if error.connection_invalidated and not reconnected:
                     reconnected = True  # the server had closed this pooled connection
                     continue
+                if _QUOTED in str(error.orig):
+                    raise _to_store_error(error) from None
                 if not _is_transient(error):
                     raise _to_store_error(error) from error
                 if time.monotonic() >= deadline or _sqlstate(error) == _POSTGRES_LOCK_TIMEOUT:
@@ -128,8 +134,8 @@ class Database:
                     ) from error
             except SQLAlchemyError as error:
                 raise _to_store_error(error) from error
-            except UnicodeDecodeError:  # also the messages of SQLite repeat the bytes of a damaged file
-                raise StoreError("the database holds bytes that are no text: it is damaged, restore a backup") from None
+            except (UnicodeDecodeError, ArithmeticError):  # bytes that are no text, amounts that are no numbers
+                raise StoreError("the database holds values that cannot be read: restore a backup") from None
             time.sleep(random.uniform(0, pause))
             pause = min(2 * pause, _MAX_PAUSE)
 
@@ -309,7 +315,7 @@ def _database_message(error: SQLAlchemyError) -> str:
     """Return the first line of the database's message; it never contains the parameters, which hold the
     conversation."""
     lines = str(getattr(error, "orig", None) or error).splitlines()
-    return mask_secrets(lines[0] if lines else type(error).__name__)
+    return mask_secrets(lines[0].partition(_QUOTED)[0] if lines else type(error).__name__)
 
 
 def _to_store_error(error: SQLAlchemyError) -> StoreError:

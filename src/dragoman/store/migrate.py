@@ -82,7 +82,7 @@ def _refuse_foreign_file(database: Database, allow_other_tables: bool) -> None:
         return
     try:
         names = table_names(database.file, database.timeout)
-    except (sqlite3.Error, OSError):
+    except (sqlite3.Error, OSError, UnicodeDecodeError):
         return  # opening it reports the reason
     if VERSION_TABLE not in names:
         _refuse_foreign(names, allow_other_tables)

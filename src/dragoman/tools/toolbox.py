@@ -26,8 +26,8 @@ class Toolbox:
 
     def add(self, item: Tool | Callable[..., Any]) -> None:
         """Register a tool, or a plain function as one."""
-        if not isinstance(item, Tool) and not callable(item):
-            raise ConfigurationError(f"a tool is a function or a Tool, not a value of the class {type(item).__name__}")
+        if item is None:  # `tool` without a function is a decorator
+            raise ConfigurationError("a tool must be a function, not None")
         added = item if isinstance(item, Tool) else tool(item)
         problems = added.definition.problems()
         if added.name in self._tools:
