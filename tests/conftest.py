@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import os
 import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -54,6 +55,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if live and (reason := _missing_model()):
         for item in live:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """An empty configuration folder: no test finds the stored keys of the person who runs it."""
+    folder = tmp_path_factory.mktemp("configuration")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("platformdirs.user_config_path", lambda name, *_, **__: folder / name)
+        yield
 
 
 def pytest_runtest_teardown() -> None:

@@ -22,6 +22,7 @@ COMMANDS = {
     "cassette": "List, show, check, scrub and import cassettes.",
     "cost": "Adds up what replies cost.",
     "demo": "Runs one conversation over four models and shows what happens at each swap.",
+    "keys": "Store, list and remove API keys.",
     "models": "Lists models and their capabilities.",
     "prices": "Shows a model's prices in US dollars per million tokens.",
     "local": "Manages the embedded model, which needs the extra `local` and one file of 98 MB.",

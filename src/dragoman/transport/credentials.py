@@ -5,11 +5,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from dragoman.adapter.contract import Adapter, Endpoint
 from dragoman.adapter.errors import ConfigurationError, MissingKeyError
+from dragoman.transport.api_key import ApiKey, validate_key
+from dragoman.transport.stored_keys import StoredKeys
 
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
 _HOST = re.compile(r"[0-9a-f:.]*:[0-9a-f:.]*|(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?")
@@ -17,42 +19,8 @@ _HOST = re.compile(r"[0-9a-f:.]*:[0-9a-f:.]*|(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.
 _BRACKETS = re.compile(r"\[[^\[\]]*\](?::.*)?|[^\[\]]*")
 """Brackets only around an IPv6 address. Text next to them would be ignored, and change the host."""
 _PLACEHOLDER = re.compile(r"\{([A-Z][A-Z0-9_]*)\}")
-_MIN_SECRET_LENGTH = 8
-"""The minimum length in characters of a key that counts as a secret."""
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Addresses that a server listens on; people also use them as addresses to call."""
-
-
-class ApiKey:
-    """A key that is not shown in a repr, a log line or a pickle."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: str) -> None:
-        self._value = value.strip()
-
-    @classmethod
-    def wrap(cls, key: "str | ApiKey") -> "ApiKey":
-        """Return the key, wrapped if it is a text."""
-        return key if isinstance(key, ApiKey) else cls(key)
-
-    @property
-    def is_usable(self) -> bool:
-        """Whether it has only characters that a key can have."""
-        return _PRINTABLE.fullmatch(self._value) is not None
-
-    def reveal(self) -> str:
-        return self._value
-
-    def mask(self, text: str) -> str:
-        """Return the text without the key. Short keys stay: for local servers people make up words."""
-        return text if len(self._value) < _MIN_SECRET_LENGTH else text.replace(self._value, "***")
-
-    def __repr__(self) -> str:
-        return "ApiKey(***)"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("an API key cannot be pickled: pass it again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +32,9 @@ class Target:
 
 
 class Credentials:
-    """Finds key and base URL for an adapter: as given, else from the environment, else from the endpoint.
+    """Finds key and base URL for an adapter: as given, else from the environment, else as stored or from the endpoint.
+
+    A key that `dragoman keys set` stored is used only with the environment of the process.
 
     A given key or URL belongs to one service. Once used for an adapter, it is refused for an adapter of another
     service, because a key would be sent to the wrong party.
@@ -76,7 +46,7 @@ class Credentials:
         base_url: str | None = None,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        self._key = None if api_key is None else _validate_key(ApiKey.wrap(api_key), "the given API key")
+        self._key = None if api_key is None else validate_key(ApiKey.wrap(api_key), "the given API key")
         self._base_url = base_url
         self._environ = environ
         self._service: str | None = None
@@ -108,11 +78,13 @@ class Credentials:
             return self._key
         for variable in endpoint.key_variables:
             if self._environ.get(variable, "").strip():
-                return _validate_key(ApiKey(self._environ[variable]), f"the API key in {variable}")
+                return validate_key(ApiKey(self._environ[variable]), f"the API key in {variable}")
+        if self._environ is os.environ and takes_key(endpoint) and (stored := StoredKeys().get(provider)):
+            return stored
         if endpoint.key_required:
             names = " or ".join(endpoint.key_variables)
             hint = f"set {names}, or pass api_key=" if names else "pass api_key="
-            raise MissingKeyError(f"no API key for {provider}: {hint}")
+            raise MissingKeyError(f"no API key for {provider}: {hint}, or store one with: dragoman keys set {provider}")
         return None
 
     def _find_base_url(self, endpoint: Endpoint, provider: str) -> str:
@@ -135,12 +107,9 @@ class Credentials:
         return value
 
 
-def _validate_key(key: ApiKey, source: str) -> ApiKey:
-    if not key.is_usable:
-        raise ConfigurationError(
-            f"{source} is empty or holds characters that no key can have (blanks, line ends, non-ASCII)"
-        )
-    return key
+def takes_key(endpoint: Endpoint) -> bool:
+    """Whether a key may be sent to the endpoint."""
+    return endpoint.key_required or bool(endpoint.key_variables)
 
 
 @lru_cache(maxsize=64)

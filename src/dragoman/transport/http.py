@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.wire import WireRequest
+from dragoman.transport.api_key import ApiKey
 from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse, server_of
-from dragoman.transport.credentials import ApiKey, Credentials
+from dragoman.transport.credentials import Credentials
 from dragoman.transport.engines.engine import ConnectionSettings, choose_async_engine, choose_sync_engine
 from dragoman.transport.engines.pool import acquire
 from dragoman.transport.engines.shared_pools import shared_pools

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from dragoman.adapter.contract import Endpoint
 from dragoman.adapter.errors import ConfigurationError, MissingKeyError
-from dragoman.transport.credentials import ApiKey, Credentials, validate_base_url
+from dragoman.transport.api_key import ApiKey
+from dragoman.transport.credentials import Credentials, validate_base_url
 from tests.tables import each_row
 from tests.unit.transport.drivers import ADAPTER, PlainAdapter
 
@@ -55,7 +56,8 @@ def test_the_first_key_found_is_used(given_key: str | None, environ: dict[str, s
 
 def test_a_missing_key_names_what_to_set() -> None:
     """The variables and the argument."""
-    with pytest.raises(MissingKeyError, match="no API key for plain: set PLAIN_KEY or PLAIN_TOKEN, or pass api_key="):
+    hints = "set PLAIN_KEY or PLAIN_TOKEN, or pass api_key=, or store one with: dragoman keys set plain"
+    with pytest.raises(MissingKeyError, match=f"^no API key for plain: {hints}$"):
         Credentials(environ={"OTHER_KEY": "k"}).target(ADAPTER)
 
 

@@ -1,0 +1,85 @@
+"""`dragoman keys …`: stores, lists and removes API keys. No command shows a key."""
+
+import os
+import sys
+import warnings
+from getpass import GetPassWarning, getpass
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.registry import adapter_class, providers
+from dragoman.cli.io.console import console
+from dragoman.transport.api_key import ApiKey
+from dragoman.transport.credentials import takes_key
+from dragoman.transport.stored_keys import StoredKeys
+
+app = typer.Typer(help="Store, list and remove API keys.", no_args_is_help=True)
+
+_WIDTH = 100
+
+Provider = Annotated[str, typer.Argument(help="The provider, e.g. anthropic.")]
+
+
+@app.command("set")
+def set_(provider: Provider) -> None:
+    """Stores the API key of a provider: in the keyring if keyring is installed, else in a file that only you can read.
+
+    It is read without being shown, or as one line from a pipe.
+    """
+    endpoint = adapter_class(provider).endpoint
+    if not takes_key(endpoint):
+        raise ConfigurationError(f"{provider} needs no API key")
+    place = StoredKeys().set(provider, _read_key(provider))
+    console().print(escape(f"the key for {provider} is stored: {place}"), soft_wrap=True)
+    if variable := _set_variable(provider):
+        console().print(f"[yellow]{escape(variable)} is set, and goes first[/]", soft_wrap=True)
+
+
+@app.command("list")
+def list_() -> None:
+    """Lists the providers with a key, and where it is. A key in the environment goes first."""
+    places = StoredKeys().places()
+    table = Table("provider", "key", box=None, pad_edge=False)
+    for provider in sorted({*places, *providers()}):
+        variable = _set_variable(provider)
+        if provider in places or variable:
+            stored = places.get(provider)
+            place = f"environment, {variable}" + (f"; not used: {stored}" if stored else "") if variable else stored
+            table.add_row(escape(provider), escape(str(place)))
+    if table.row_count:
+        console(min_width=_WIDTH).print(table)
+    else:
+        console().print("no key is stored: dragoman keys set PROVIDER")
+
+
+@app.command()
+def remove(provider: Provider) -> None:
+    """Removes the stored API key of a provider. Variables of the environment stay."""
+    if not StoredKeys().remove(provider):
+        raise ConfigurationError(f"no key is stored for {provider!r:.80}: dragoman keys list shows those that are")
+    console().print(escape(f"the key for {provider} is removed"))
+
+
+def _read_key(provider: str) -> ApiKey:
+    if not sys.stdin.isatty():
+        return ApiKey(sys.stdin.readline())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GetPassWarning)
+        try:
+            return ApiKey(getpass(f"API key for {provider}: "))
+        except GetPassWarning:
+            raise ConfigurationError("this terminal shows what you type: pass the key through a pipe") from None
+        except EOFError:
+            return ApiKey("")
+
+
+def _set_variable(provider: str) -> str | None:
+    """Return the variable of the environment that holds the provider's key."""
+    if provider not in providers():
+        return None
+    variables = adapter_class(provider).endpoint.key_variables
+    return next((variable for variable in variables if os.environ.get(variable, "").strip()), None)
