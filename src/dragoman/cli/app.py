@@ -102,4 +102,4 @@ def _print_error(error: DragomanError | OSError) -> None:
 
     from dragoman.cli.io.console import console
 
-    console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
+    console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
