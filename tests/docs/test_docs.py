@@ -19,7 +19,7 @@ from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequ
 from dragoman.transport import ProviderSettings
 from tests.compatibility.api.documented import parse_api_page
 from tests.docs.snippets import PAGES, ROOT, snippets
-from tests.systems import READS_FILES
+from tests.packaging.systems import READS_FILES
 from tests.tables import each_row
 from tests.unit.batch.handwritten_provider import Provider, serve_provider
 from tests.unit.client.governed_provider import GovernedProvider

@@ -6,8 +6,8 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman_adapters.google.decode_blocks import FLAGS, RAW_INPUT, part_kind
-from dragoman_adapters.google.partial_args import ArgumentsAccumulator
-from dragoman_adapters.google.spelling import to_camel_case
+from dragoman_adapters.google.values.partial_args import ArgumentsAccumulator
+from dragoman_adapters.google.values.spelling import to_camel_case
 
 _JOINABLE = ({"text"}, {"text", "thought"})
 """The keys of parts that join. A part with any other key, such as a signature, stays separate."""

@@ -9,7 +9,7 @@ from dragoman.canonical.blocks import ContentBlock
 from dragoman.canonical.message import Message, MessageStatus, StopReason
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.google import decode_blocks, decode_citations, encode_blocks
-from dragoman_adapters.google.spelling import camel_case_fields
+from dragoman_adapters.google.values.spelling import camel_case_fields
 
 _COVERED_FIELDS = {"candidates", "modelVersion", "usageMetadata"}
 

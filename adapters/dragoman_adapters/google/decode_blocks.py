@@ -19,9 +19,9 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
     VideoBlock,
 )
-from dragoman_adapters.google.base64_text import to_standard_base64, to_standard_part
 from dragoman_adapters.google.encode_blocks import Media, apply_note
-from dragoman_adapters.google.spelling import to_camel_case
+from dragoman_adapters.google.values.base64_text import to_standard_base64, to_standard_part
+from dragoman_adapters.google.values.spelling import to_camel_case
 
 FLAGS = frozenset({"thought", "thoughtSignature", "mediaResolution", "videoMetadata", "partMetadata"})
 """The keys of a part in addition to its one data field."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dragoman_adapters.google.spelling import camel_case_name
+from dragoman_adapters.google.values.spelling import camel_case_name
 
 _TYPES = ("", "string", "number", "integer", "boolean", "array", "object", "null")
 """The types by their numbers in Google's protocol buffers."""

@@ -13,7 +13,7 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.google.encode_blocks import Note, apply_note
 from dragoman_adapters.google.encode_messages import CapabilitiesOf, encode_messages, encode_parts
 from dragoman_adapters.google.options import encode_options
-from dragoman_adapters.google.spelling import camel_case_name
+from dragoman_adapters.google.values.spelling import camel_case_name
 
 DECLARATIONS_FIELD = "functionDeclarations"
 

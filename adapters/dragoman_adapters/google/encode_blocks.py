@@ -22,8 +22,8 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
     VideoBlock,
 )
-from dragoman_adapters.google.base64_text import restore_base64
-from dragoman_adapters.google.spelling import restore_spelling
+from dragoman_adapters.google.values.base64_text import restore_base64
+from dragoman_adapters.google.values.spelling import restore_spelling
 
 Note = Mapping[str, Any]
 """The adapter's note on a decoded object."""

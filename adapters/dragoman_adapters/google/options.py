@@ -11,7 +11,7 @@ from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman_adapters.google.decode_schema import decode_schema
-from dragoman_adapters.google.spelling import camel_case_fields
+from dragoman_adapters.google.values.spelling import camel_case_fields
 
 OPTIONS = OptionTable(
     {

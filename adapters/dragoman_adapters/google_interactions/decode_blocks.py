@@ -18,7 +18,7 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman_adapters.google import decode_blocks
-from dragoman_adapters.google.base64_text import to_standard_base64
+from dragoman_adapters.google.values.base64_text import to_standard_base64
 
 _MEDIA: dict[str, type[ImageBlock | AudioBlock | VideoBlock | DocumentBlock]] = {
     "image": ImageBlock,

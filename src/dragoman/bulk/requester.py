@@ -14,7 +14,7 @@ from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.transport import AsyncTransport, RetryPolicy, transport_for
-from dragoman.transport.api_key import ApiKey
+from dragoman.transport.keys.api_key import ApiKey
 from dragoman.transport.settings import seal_keys
 
 _RUN_RETRY = RetryPolicy(max_retries=4, max_retry_after=600.0)

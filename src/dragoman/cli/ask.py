@@ -8,10 +8,10 @@ from rich.markup import escape
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.events import MessageComplete, TextDelta
-from dragoman.cli.client import base_url_setting, command_client
+from dragoman.cli.io.client import base_url_setting, command_client
 from dragoman.cli.io.console import console, write_foreign
+from dragoman.cli.io.loading import load_local
 from dragoman.cli.io.terminal import usage_line
-from dragoman.cli.loading import load_local
 from dragoman.session.config import TurnOptions
 
 

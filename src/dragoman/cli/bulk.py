@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dragoman.adapter.contract import AdapterOptions
-from dragoman.cli.client import base_url_setting, command_client
+from dragoman.cli.io.client import base_url_setting, command_client
 from dragoman.cli.io.console import console
 
 if TYPE_CHECKING:

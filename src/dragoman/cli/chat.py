@@ -10,11 +10,11 @@ from rich.markup import escape
 
 from dragoman.adapter.errors import DragomanError
 from dragoman.canonical.events import MessageComplete
-from dragoman.cli.client import base_url_setting, command_client
+from dragoman.cli.io.client import base_url_setting, command_client
 from dragoman.cli.io.console import console
+from dragoman.cli.io.loading import load_local
 from dragoman.cli.io.regular_files import check_regular
 from dragoman.cli.io.terminal import EventPrinter, show_preview, usage_line
-from dragoman.cli.loading import load_local
 from dragoman.session import Session
 
 HELP = """/model MODEL     switch to another model

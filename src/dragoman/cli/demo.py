@@ -13,10 +13,10 @@ from dragoman.adapter.errors import MissingExtraError
 from dragoman.bundled import bundled_path
 from dragoman.canonical.events import MessageComplete
 from dragoman.cli import demo_script
-from dragoman.cli.client import command_client
+from dragoman.cli.io.client import command_client
 from dragoman.cli.io.console import console
+from dragoman.cli.io.loading import load_local
 from dragoman.cli.io.terminal import EventPrinter, show_preview, usage_line
-from dragoman.cli.loading import load_local
 from dragoman.pricing import price_table
 from dragoman.session import Session
 from dragoman.testing.cassettes.replay import Cassette, CassetteTransport

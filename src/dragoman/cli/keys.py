@@ -13,9 +13,9 @@ from rich.table import Table
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.registry import adapter_class, providers
 from dragoman.cli.io.console import console
-from dragoman.transport.api_key import ApiKey
-from dragoman.transport.credentials import takes_key
-from dragoman.transport.stored_keys import StoredKeys
+from dragoman.transport.keys.api_key import ApiKey
+from dragoman.transport.keys.credentials import takes_key
+from dragoman.transport.keys.stored_keys import StoredKeys
 
 app = typer.Typer(help="Store, list and remove API keys.", no_args_is_help=True)
 

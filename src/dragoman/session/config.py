@@ -23,8 +23,8 @@ from dragoman.runtime.validation import check_settings
 from dragoman.session.identity import Pseudonyms
 from dragoman.session.middleware import Middleware
 from dragoman.tools.tool import Tool
-from dragoman.transport.api_key import ApiKey
 from dragoman.transport.fetch import FetchedMedia
+from dragoman.transport.keys.api_key import ApiKey
 from dragoman.transport.settings import Providers
 
 if TYPE_CHECKING:

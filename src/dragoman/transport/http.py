@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.wire import WireRequest
-from dragoman.transport.api_key import ApiKey
 from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse, server_of
-from dragoman.transport.credentials import Credentials
 from dragoman.transport.engines.engine import ConnectionSettings, choose_async_engine, choose_sync_engine
 from dragoman.transport.engines.pool import acquire
 from dragoman.transport.engines.shared_pools import shared_pools
+from dragoman.transport.keys.api_key import ApiKey
+from dragoman.transport.keys.credentials import Credentials
 from dragoman.transport.process_check import ProcessCheck
 from dragoman.transport.request_validation import full_url, has_own_key, http_headers, validate_method
 from dragoman.transport.retrying_transport import AsyncRetryingTransport, RetryingTransport, TransportSettings

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.names import nearest_name
-from dragoman.transport.api_key import ApiKey
+from dragoman.transport.keys.api_key import ApiKey
 from dragoman.transport.retry import RetryPolicy, Timing
 
 if TYPE_CHECKING:

@@ -88,7 +88,7 @@ def _environment(name: str, cache: Path) -> Path:
     python = place / "bin" / "python"
     if not python.exists():
         subprocess.run(["uv", "venv", "--quiet", "--python", "3.11", str(place)], check=True)
-    pins = _HERE / f"requirements-{name}.txt"
+    pins = _HERE / "requirements" / f"{name}.txt"
     subprocess.run(["uv", "pip", "install", "--quiet", "--python", str(python), "-r", str(pins)], check=True, cwd=ROOT)
     return python
 

@@ -31,8 +31,8 @@ from dragoman.policy import Hook
 from dragoman.testing.cassettes.body import encode_body
 from dragoman.testing.cassettes.file import REQUEST_HEADERS, RESPONSE_HEADERS, dump_exchanges, load_exchanges
 from dragoman.testing.cassettes.wires import request_target
-from dragoman.transport.api_key import ApiKey
-from dragoman.transport.credentials import Target
+from dragoman.transport.keys.api_key import ApiKey
+from dragoman.transport.keys.credentials import Target
 from dragoman.transport.request_validation import http_headers
 from dragoman.view import page
 from tests.bulk.provider import HAIKU, Provider

@@ -21,7 +21,7 @@ from dragoman.testing.faults.server import FaultyServer, ReceivedRequest, json_r
 from dragoman.tools import calls
 from dragoman.tools.toolbox import Toolbox
 from dragoman.transport import HttpTransport
-from dragoman.transport.credentials import validate_base_url
+from dragoman.transport.keys.credentials import validate_base_url
 from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, Timing
 from tests.laws.hardening.payloads import PAYLOADS
 from tests.sampling import sample

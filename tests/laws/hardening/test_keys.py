@@ -12,7 +12,7 @@ from dragoman.adapter.registry import adapter_class, providers
 from dragoman.adapter.wire import WireRequest
 from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequest
 from dragoman.transport import HttpTransport, RetryPolicy
-from dragoman.transport.credentials import Credentials
+from dragoman.transport.keys.credentials import Credentials
 from tests.tables import each_row
 
 ADAPTERS: list[Adapter] = [

@@ -21,7 +21,7 @@ from dragoman.session import AsyncSession, Session
 from dragoman.testing.cassettes import file, vcrpy
 from dragoman.testing.faults.server import FaultyServer, HttpReply
 from dragoman.transport import AsyncHttpTransport, HttpTransport, RetryPolicy
-from dragoman.transport.credentials import Credentials
+from dragoman.transport.keys.credentials import Credentials
 from tests.unit.transport.drivers import ADAPTER, BODY
 
 CANARY = "sk-canary-7b1e0c5d9f3a4468"

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from dragoman.store import Store
+from tests.packaging.systems import needs_fork
 from tests.store.load import integrity
 from tests.store.load.anomalies import StoredSession, TurnRecord, find_anomalies, read_journals, stored_sessions
 from tests.store.load.writers import FORK_CONTEXT, append_turns, create_sessions, kill_at_random, run_all
-from tests.systems import needs_fork
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from dragoman.store import ConflictError, Store
 from dragoman.store.database import Synchronous
+from tests.packaging.systems import FORKS
 from tests.store.load.anomalies import TurnJournal
 from tests.store.turns import ToolTurn, tool_turn
-from tests.systems import FORKS
 
 FORK_CONTEXT = multiprocessing.get_context("fork" if FORKS else None)
 """A fork of a program that has imported everything is there at once; systems without forks skip these tests."""

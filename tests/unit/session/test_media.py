@@ -25,7 +25,7 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Message
 from dragoman.session import Session, media, tool
 from dragoman.session.media import MediaFiles, read_inside
-from tests.systems import PROCESSES, READS_FILES, needs_proc
+from tests.packaging.systems import PROCESSES, READS_FILES, needs_proc
 from tests.unit.session.drivers import ANTHROPIC, Driver, Wire, texts
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic
 

@@ -14,7 +14,7 @@ from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageMetadata
 from dragoman.session import AsyncSession, Session, tool
-from tests.systems import needs_files
+from tests.packaging.systems import needs_files
 from tests.unit.session.drivers import ANTHROPIC, NOW, OLLAMA, Driver, SyncDriver, Wire, texts
 from tests.unit.session.handwritten_replies import Call, Thought, handwritten_anthropic, handwritten_ollama
 

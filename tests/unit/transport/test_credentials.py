@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from dragoman.adapter.contract import Endpoint
 from dragoman.adapter.errors import ConfigurationError, MissingKeyError
-from dragoman.transport.api_key import ApiKey
-from dragoman.transport.credentials import Credentials, validate_base_url
+from dragoman.transport.keys.api_key import ApiKey
+from dragoman.transport.keys.credentials import Credentials, validate_base_url
 from tests.tables import each_row
 from tests.unit.transport.drivers import ADAPTER, PlainAdapter
 

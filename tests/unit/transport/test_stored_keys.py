@@ -12,10 +12,10 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from dragoman.adapter.errors import ConfigurationError, MissingKeyError
-from dragoman.transport import stored_keys
-from dragoman.transport.api_key import ApiKey
-from dragoman.transport.credentials import Credentials
-from dragoman.transport.stored_keys import StoredKeys
+from dragoman.transport.keys import stored_keys
+from dragoman.transport.keys.api_key import ApiKey
+from dragoman.transport.keys.credentials import Credentials
+from dragoman.transport.keys.stored_keys import StoredKeys
 from tests.unit.transport.drivers import ADAPTER
 
 SECRET = "canary-key-of-a-user"

@@ -3,7 +3,7 @@
 import pytest
 
 from dragoman import AdapterOptions, Message
-from dragoman.transport.credentials import Credentials
+from dragoman.transport.keys.credentials import Credentials
 from dragoman_adapters.bedrock.adapter import BedrockAdapter
 from tests.unit.adapters.bedrock.wire import CLAUDE, NOVA, VERSION
 

@@ -13,7 +13,7 @@ from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageMetadata
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.transport.credentials import Credentials
+from dragoman.transport.keys.credentials import Credentials
 from dragoman_adapters.compatible.endpoint_row import built_in_tables
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from dragoman_adapters.openai_platform.dual_api import DualApiAdapter

@@ -7,7 +7,7 @@ import pytest
 from dragoman.transport.local.model import LocalModel, get_model
 from dragoman.transport.local.prompt import build_prompt
 from dragoman.transport.local.special_tokens import special_tokens
-from tests.live_local.conftest import Asker
+from tests.unit.local.live.conftest import Asker
 
 pytestmark = pytest.mark.live_local
 

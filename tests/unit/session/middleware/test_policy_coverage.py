@@ -28,7 +28,7 @@ from dragoman.canonical.message import Message
 from dragoman.policy import Pipeline
 from dragoman.routing import Router
 from dragoman.store import Store
-from tests.systems import READS_FILES
+from tests.packaging.systems import READS_FILES
 from tests.unit.session.drivers import ANTHROPIC, OLLAMA, Driver, Wire
 from tests.unit.session.handwritten_replies import (
     Call,

@@ -29,7 +29,7 @@ from dragoman.policy import (
 from dragoman.routing import Router
 from dragoman.session import AsyncSession, Session, tool
 from dragoman.store import Store
-from tests.systems import needs_files
+from tests.packaging.systems import needs_files
 from tests.unit.session.drivers import ANTHROPIC, OLLAMA, Driver, Wire, texts
 from tests.unit.session.handwritten_replies import (
     Call,

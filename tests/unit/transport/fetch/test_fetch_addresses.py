@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dragoman.transport.fetch import FetchedMedia, Fetcher, FetchError, is_public
 from tests.tables import each_row
-from tests.unit.transport.fake_network import (
+from tests.unit.transport.fetch.fake_network import (
     PIXEL,
     PUBLIC,
     PUBLIC_6,

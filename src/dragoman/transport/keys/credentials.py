@@ -10,8 +10,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from dragoman.adapter.contract import Adapter, Endpoint
 from dragoman.adapter.errors import ConfigurationError, MissingKeyError
-from dragoman.transport.api_key import ApiKey, validate_key
-from dragoman.transport.stored_keys import StoredKeys
+from dragoman.transport.keys.api_key import ApiKey, validate_key
+from dragoman.transport.keys.stored_keys import StoredKeys
 
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
 _HOST = re.compile(r"[0-9a-f:.]*:[0-9a-f:.]*|(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?")

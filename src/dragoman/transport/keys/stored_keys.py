@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.transport.api_key import ApiKey, validate_key
+from dragoman.transport.keys.api_key import ApiKey, validate_key
 
 _FORMAT = 1
 _MAX_SIZE = 1 << 20

@@ -1,6 +1,6 @@
 """Runs in a process of its own: sessions before a fork, then sessions in the parent and in its children at once.
 
-    python -m tests.unit.transport.fork_program BASE_URL ENGINE KIND CHILDREN CALLS
+    python -m tests.unit.transport.connections.fork_program BASE_URL ENGINE KIND CHILDREN CALLS
 
 The server answers each question with the question's own text. Prints one JSON object: for each process, the answers
 that were not its own, and the errors.

@@ -8,13 +8,13 @@ import pytest
 from dragoman.adapter.errors import RequestTimeoutError
 from dragoman.adapter.wire import WireRequest
 from dragoman.transport import RetryPolicy
+from tests.unit.transport.connections.slow_servers import PHASES, Slowness, slow_provider
 from tests.unit.transport.drivers import AIOHTTP, DRIVERS, HTTPX2, Driver
-from tests.unit.transport.slow_servers import PHASES, Slowness, slow_provider
 
 TIMEOUT = 0.25
 PATIENCE = 10.0
 """Seconds after which a deadline counts as missed: servers here never end, and machines may be busy. How late the
-errors are is measured by ``python -m tests.benchmarks.deadlines``."""
+errors are is measured by ``python -m tests.benchmarks.streams.deadlines``."""
 
 
 CASES = [

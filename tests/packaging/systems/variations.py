@@ -1,9 +1,9 @@
 """Runs the tests as other machines would: another time zone, locale, terminal, home, order, mask and number of cores.
 
-    uv run python -m tests.systems.variations                    # each variation by itself
-    uv run python -m tests.systems.variations kathmandu umask    # these two, each by itself
-    uv run python -m tests.systems.variations --together         # as few runs as their settings allow
-    uv run python -m tests.systems.variations random -- tests/unit
+    uv run python -m tests.packaging.systems.variations                    # each variation by itself
+    uv run python -m tests.packaging.systems.variations kathmandu umask    # these two, each by itself
+    uv run python -m tests.packaging.systems.variations --together         # as few runs as their settings allow
+    uv run python -m tests.packaging.systems.variations random -- tests/unit
 
 It prints a table and exits with 1 if a run fails. A locale that the system does not have is a failure that says so.
 """
@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @dataclass(frozen=True)

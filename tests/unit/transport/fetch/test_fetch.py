@@ -14,7 +14,7 @@ from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.testing.faults.server import FaultyServer, HttpReply, Pause
 from dragoman.transport.fetch import FetchedMedia, Fetcher, FetchError
 from tests.tables import each_row
-from tests.unit.transport.fake_network import (
+from tests.unit.transport.fetch.fake_network import (
     PIXEL,
     PUBLIC,
     PUBLIC_6,

@@ -1,4 +1,7 @@
-"""Prints how late a call ends after its deadline: `python -m tests.benchmarks.deadlines`. The aim is at most 0.5 s."""
+"""Prints how late a call ends after its deadline: `python -m tests.benchmarks.streams.deadlines`.
+
+The aim is at most half a second.
+"""
 
 import time
 from importlib.util import find_spec
@@ -6,8 +9,8 @@ from typing import Any
 
 from dragoman.adapter.wire import WireRequest
 from dragoman.transport import RetryPolicy
+from tests.unit.transport.connections.slow_servers import PHASES, Slowness, slow_provider
 from tests.unit.transport.drivers import AsyncDriver, Driver, SyncDriver
-from tests.unit.transport.slow_servers import PHASES, Slowness, slow_provider
 
 TIMEOUT = 1.0
 DRIVERS: tuple[Driver, ...] = (

@@ -18,7 +18,7 @@ from dragoman.testing.faults.server import FaultyServer, HttpReply, Pause, Recei
 from dragoman.transport.engines.resolver import resolver
 from dragoman.transport.retry import RetryQuota
 from tests.unit.session.handwritten_replies import handwritten_anthropic
-from tests.unit.transport.fork_program import MODEL
+from tests.unit.transport.connections.fork_program import MODEL
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
@@ -57,7 +57,13 @@ def test_no_answer_reaches_another_process(kind: str, engine: str, exhaustive: b
         pytest.skip(f"{engine} is not installed")
     calls = 1_000 if exhaustive else 40
     with FaultyServer(echo) as server:
-        program = [sys.executable, "-W", "ignore::DeprecationWarning", "-m", "tests.unit.transport.fork_program"]
+        program = [
+            sys.executable,
+            "-W",
+            "ignore::DeprecationWarning",
+            "-m",
+            "tests.unit.transport.connections.fork_program",
+        ]
         arguments = [server.url, engine, kind, str(CHILDREN), str(calls)]
         done = subprocess.run([*program, *arguments], capture_output=True, text=True, check=True, timeout=300)
     outcomes: list[dict[str, Any]] = json.loads(done.stdout)

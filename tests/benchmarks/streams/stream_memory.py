@@ -1,4 +1,6 @@
-"""The memory of one open stream: `python -m tests.benchmarks.stream_memory [streams]`, compared with httpx alone.
+"""The memory of one open stream: `python -m tests.benchmarks.streams.stream_memory [streams]`.
+
+It is compared with httpx alone.
 
 The streams start and then pause, each client in a process of its own; the table shows the growth of the process from
 its first stream, which is over by then, until all of them are open.
@@ -93,7 +95,7 @@ def main() -> None:
     found: list[float] = []
     with mock_provider() as base:
         for title in CLIENTS:
-            command = [sys.executable, "-m", "tests.benchmarks.stream_memory", title, base, wanted]
+            command = [sys.executable, "-m", "tests.benchmarks.streams.stream_memory", title, base, wanted]
             done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
             found.append(float(done.stdout))
     print(f"| {wanted} | {' | '.join(f'{each:.0f}' for each in found)} |")

@@ -1,5 +1,5 @@
-"""Many streams open at once: `python -m tests.benchmarks.concurrent_streams [streams]`. Exits with 1 if one of them
-fails.
+"""Many streams open at once: `python -m tests.benchmarks.streams.concurrent_streams [streams]`. Exits with 1 if one of
+them fails.
 
 It prints the CPU of one delta and how fair the order is: the longest silence of any stream, in seconds of the client's
 own CPU, so that other work on the machine does not count, and the most turns that another stream got between two of its

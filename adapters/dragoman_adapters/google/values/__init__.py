@@ -1,0 +1,1 @@
+"""How Google writes values: base64, argument paths and field names."""

@@ -1,0 +1,1 @@
+"""API keys: hidden in every text, found in the environment or on disk, and bound to one service."""
