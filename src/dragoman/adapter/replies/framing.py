@@ -58,7 +58,8 @@ class LineSplitter:
     def feed(self, chunk: bytes) -> Iterable[bytes]:
         """Yield the lines that this chunk completes. Raises FrameTooLargeError over either cap."""
         self._total += len(chunk)
-        if self._total <= self._body_cap and len(self._line) + len(chunk) <= self._frame_cap:
+        held = len(self._line) + len(self._head or b"")
+        if self._total <= self._body_cap and held + len(chunk) <= self._frame_cap:
             return self._split(chunk)  # the usual case: too short to exceed the cap
         return self._split_within_caps(chunk)
 
