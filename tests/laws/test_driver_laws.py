@@ -197,7 +197,7 @@ def _stored_session(store: Store) -> list[str]:
     return [message.model_dump_json() for message in (*found.messages, *found.attempts)]
 
 
-@examples(600, sampled=25)
+@examples(2000, sampled=25)
 @given(scenarios)
 def test_both_drivers_tell_and_keep_the_same(scenario: Scenario) -> None:
     """For any turn with faults, cancellations, policies, budgets, limits and stores, both drivers yield the same events
@@ -209,7 +209,7 @@ def test_both_drivers_tell_and_keep_the_same(scenario: Scenario) -> None:
     assert vars(found) == vars(expected)
 
 
-@examples(200, sampled=20)
+@examples(500, sampled=20)
 @given(scenarios)
 def test_what_a_turn_leaves_is_accounted_for(scenario: Scenario) -> None:
     """After any turn every billed reply is in the history or among the attempts, the store has what the session has,

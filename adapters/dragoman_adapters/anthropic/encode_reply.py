@@ -6,33 +6,19 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.answers.error_writer import (
     ErrorRow,
-    ErrorTable,
     error_headers,
     error_message,
     error_status,
+    error_table,
     find_row,
     overflow_counts,
 )
 from dragoman.adapter.answers.reply_writer import ReplyWriter, is_runnable
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import (
-    AuthenticationError,
-    BillingError,
-    BudgetExceededError,
-    ContentFilterError,
     ContextOverflowError,
     DragomanError,
-    InvalidRequestError,
-    NetworkError,
-    NoModelError,
-    NotFoundError,
-    OverloadedError,
-    PermissionDeniedError,
     ProviderError,
-    RateLimitError,
-    RequestCancelledError,
-    RequestError,
-    RequestTimeoutError,
 )
 from dragoman.adapter.losses import LossKind
 from dragoman.adapter.wire import WireResponse
@@ -72,25 +58,25 @@ NATIVE_BLOCKS = (
 VISIBLE_BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use")
 """The types of blocks that a client gets from other providers."""
 
-ERRORS: ErrorTable = {
-    DragomanError: ErrorRow(500, "api_error"),
-    ProviderError: ErrorRow(500, "api_error"),
-    RequestError: ErrorRow(400, "invalid_request_error"),
-    InvalidRequestError: ErrorRow(400, "invalid_request_error"),
-    ContentFilterError: ErrorRow(400, "invalid_request_error"),
-    ContextOverflowError: ErrorRow(400, "invalid_request_error"),
-    AuthenticationError: ErrorRow(401, "authentication_error"),
-    BillingError: ErrorRow(402, "billing_error"),
-    BudgetExceededError: ErrorRow(402, "billing_error"),
-    PermissionDeniedError: ErrorRow(403, "permission_error"),
-    NotFoundError: ErrorRow(404, "not_found_error"),
-    NoModelError: ErrorRow(404, "not_found_error"),
-    RateLimitError: ErrorRow(429, "rate_limit_error"),
-    RequestCancelledError: ErrorRow(499, "api_error"),
-    NetworkError: ErrorRow(502, "api_error"),
-    RequestTimeoutError: ErrorRow(504, "timeout_error"),
-    OverloadedError: ErrorRow(529, "overloaded_error"),
-}
+ERRORS = error_table(
+    DragomanError=ErrorRow(500, "api_error"),
+    ProviderError=ErrorRow(500, "api_error"),
+    RequestError=ErrorRow(400, "invalid_request_error"),
+    InvalidRequestError=ErrorRow(400, "invalid_request_error"),
+    ContentFilterError=ErrorRow(400, "invalid_request_error"),
+    ContextOverflowError=ErrorRow(400, "invalid_request_error"),
+    AuthenticationError=ErrorRow(401, "authentication_error"),
+    BillingError=ErrorRow(402, "billing_error"),
+    BudgetExceededError=ErrorRow(402, "billing_error"),
+    PermissionDeniedError=ErrorRow(403, "permission_error"),
+    NotFoundError=ErrorRow(404, "not_found_error"),
+    NoModelError=ErrorRow(404, "not_found_error"),
+    RateLimitError=ErrorRow(429, "rate_limit_error"),
+    RequestCancelledError=ErrorRow(499, "api_error"),
+    NetworkError=ErrorRow(502, "api_error"),
+    RequestTimeoutError=ErrorRow(504, "timeout_error"),
+    OverloadedError=ErrorRow(529, "overloaded_error"),
+)
 
 _OVERFLOW = "prompt is too long"
 """Clients compact the conversation when an error begins with these words, followed by both counts."""

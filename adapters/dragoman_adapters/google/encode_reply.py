@@ -6,31 +6,19 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.answers.error_writer import (
     ErrorRow,
-    ErrorTable,
     error_headers,
     error_message,
     error_status,
+    error_table,
     find_row,
 )
 from dragoman.adapter.answers.reply_writer import ReplyWriter, is_runnable
 from dragoman.adapter.errors import (
     AuthenticationError,
-    BillingError,
-    BudgetExceededError,
-    ContentFilterError,
     ContextOverflowError,
     DragomanError,
-    InvalidRequestError,
-    NetworkError,
-    NoModelError,
-    NotFoundError,
-    OverloadedError,
     PermissionDeniedError,
     ProviderError,
-    RateLimitError,
-    RequestCancelledError,
-    RequestError,
-    RequestTimeoutError,
 )
 from dragoman.adapter.losses import LossKind
 from dragoman.adapter.wire import WireResponse
@@ -72,25 +60,25 @@ UNCOUNTED = ("cache_creation_input_tokens", "audio_input_tokens", "audio_output_
              "image_output_tokens", "server_tools")  # fmt: skip
 """The counts that are part of others on this wire, or have no field."""
 
-ERRORS: ErrorTable = {
-    DragomanError: ErrorRow(500, "INTERNAL"),
-    ProviderError: ErrorRow(500, "INTERNAL"),
-    RequestError: ErrorRow(400, "INVALID_ARGUMENT"),
-    InvalidRequestError: ErrorRow(400, "INVALID_ARGUMENT"),
-    ContentFilterError: ErrorRow(400, "INVALID_ARGUMENT"),
-    ContextOverflowError: ErrorRow(400, "INVALID_ARGUMENT"),
-    AuthenticationError: ErrorRow(401, "UNAUTHENTICATED"),
-    PermissionDeniedError: ErrorRow(403, "PERMISSION_DENIED"),
-    NotFoundError: ErrorRow(404, "NOT_FOUND"),
-    NoModelError: ErrorRow(404, "NOT_FOUND"),
-    BillingError: ErrorRow(429, "RESOURCE_EXHAUSTED"),
-    BudgetExceededError: ErrorRow(429, "RESOURCE_EXHAUSTED"),
-    RateLimitError: ErrorRow(429, "RESOURCE_EXHAUSTED"),
-    RequestCancelledError: ErrorRow(499, "CANCELLED"),
-    NetworkError: ErrorRow(502, "UNAVAILABLE"),
-    RequestTimeoutError: ErrorRow(504, "DEADLINE_EXCEEDED"),
-    OverloadedError: ErrorRow(503, "UNAVAILABLE"),
-}
+ERRORS = error_table(
+    DragomanError=ErrorRow(500, "INTERNAL"),
+    ProviderError=ErrorRow(500, "INTERNAL"),
+    RequestError=ErrorRow(400, "INVALID_ARGUMENT"),
+    InvalidRequestError=ErrorRow(400, "INVALID_ARGUMENT"),
+    ContentFilterError=ErrorRow(400, "INVALID_ARGUMENT"),
+    ContextOverflowError=ErrorRow(400, "INVALID_ARGUMENT"),
+    AuthenticationError=ErrorRow(401, "UNAUTHENTICATED"),
+    PermissionDeniedError=ErrorRow(403, "PERMISSION_DENIED"),
+    NotFoundError=ErrorRow(404, "NOT_FOUND"),
+    NoModelError=ErrorRow(404, "NOT_FOUND"),
+    BillingError=ErrorRow(429, "RESOURCE_EXHAUSTED"),
+    BudgetExceededError=ErrorRow(429, "RESOURCE_EXHAUSTED"),
+    RateLimitError=ErrorRow(429, "RESOURCE_EXHAUSTED"),
+    RequestCancelledError=ErrorRow(499, "CANCELLED"),
+    NetworkError=ErrorRow(502, "UNAVAILABLE"),
+    RequestTimeoutError=ErrorRow(504, "DEADLINE_EXCEEDED"),
+    OverloadedError=ErrorRow(503, "UNAVAILABLE"),
+)
 
 _OVERFLOW = "The input token count exceeds the maximum number of tokens allowed"
 _INVALID_KEY = "API_KEY_INVALID"

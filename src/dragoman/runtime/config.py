@@ -98,23 +98,30 @@ class ClientConfig:
     lifetime: Lifetime = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_settings(
-            {each.name: getattr(self, each.name) for each in fields(self) if each.init and each.name != "providers"}
-        )
+        object.__setattr__(self, "lifetime", Lifetime())
+        if isinstance(self.policy, (list, tuple)):
+            from dragoman.policy import Pipeline
+
+            object.__setattr__(self, "policy", Pipeline(self.policy))
+        settings = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
+        del settings["providers"]
+        url = settings.pop("store") if isinstance(self.store, str) else None
+        check_settings(settings)
         object.__setattr__(self, "providers", read_providers(self.providers))
         object.__setattr__(self, "budgets", tuple(self.budgets))
         object.__setattr__(self, "connections", ConnectionState(self.providers or {}))
-        object.__setattr__(self, "lifetime", Lifetime())
+        if url is not None:  # opened last: nothing can fail after it
+            from dragoman.store import Store
+
+            self.lifetime.own_store = Store(url)
+            object.__setattr__(self, "store", self.lifetime.own_store)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Self:
         """Return the configuration. Raises ConfigurationError for an unknown name, with the nearest known one."""
         settings = seal_keys(settings)
         _check_names(settings)
-        lifetime = Lifetime()
-        config = cls(**_build(settings, lifetime))
-        object.__setattr__(config, "lifetime", lifetime)
-        return config
+        return cls(**settings)
 
     def with_(self, **changes: Unpack[ClientSettings]) -> Self:
         """Return a configuration with some settings replaced. It shares the connections.
@@ -125,9 +132,7 @@ class ClientConfig:
         if settings.get("providers") is not None:
             settings["providers"] = merge_providers(self.providers or {}, read_providers(settings["providers"]))
         _check_names(settings)
-        lifetime = Lifetime()
-        derived = replace(self, **_build(settings, lifetime))
-        object.__setattr__(derived, "lifetime", lifetime)
+        derived = replace(self, **settings)
         if "providers" not in settings:
             object.__setattr__(derived, "connections", self.connections)
         return derived
@@ -159,20 +164,6 @@ def _check_names(settings: Mapping[str, Any]) -> None:
     for name in settings:
         if name not in known:
             raise ConfigurationError(f"unknown setting of a client: {name!r:.60}{nearest_name(name, known)}")
-
-
-def _build(settings: Mapping[str, Any], lifetime: Lifetime) -> dict[str, Any]:
-    """Return the settings with a `Pipeline` in place of a list of plugins, and a `Store` in place of a URL."""
-    built = dict(settings)
-    if isinstance(built.get("policy"), (list, tuple)):
-        from dragoman.policy import Pipeline
-
-        built["policy"] = Pipeline(built["policy"])
-    if isinstance(built.get("store"), str):
-        from dragoman.store import Store
-
-        built["store"] = lifetime.own_store = Store(built["store"])
-    return built
 
 
 _ARTICLES = {"policy": "a policy", "limits": "limits", "events": "an event bus", "store": "a store"}

@@ -89,13 +89,13 @@ def _stream_differences(recorded: Recorded, message: Message) -> Iterator[Differ
     if not isinstance(last, MessageComplete):
         yield Difference("no complete message", str(last))
         return
-    before, after = _said(message), _said(last.message)
+    before, after = _content_of(message), _content_of(last.message)
     for name in before:
         if before[name] != after[name]:
             yield Difference(name, f"{shorten(before[name])} -> {shorten(after[name])}")
 
 
-def _said(message: Message) -> dict[str, Any]:
+def _content_of(message: Message) -> dict[str, Any]:
     """What a message says. Ids are made for each reading, and empty texts are left out."""
     content = [block.model_dump(mode="json") for block in message.content]
     for block in content:

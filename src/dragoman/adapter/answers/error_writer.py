@@ -5,13 +5,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dragoman.adapter.errors import (
-    BudgetExceededError,
-    DragomanError,
-    NoModelError,
-    ProviderError,
-    RequestError,
-)
+from dragoman.adapter import errors
+from dragoman.adapter.errors import BudgetExceededError, DragomanError, NoModelError, ProviderError, RequestError
 
 SHOWN_ERRORS = (ProviderError, RequestError, NoModelError, BudgetExceededError)
 """Errors whose message concerns the client. Others, such as a missing setting, concern who runs the program."""
@@ -33,6 +28,11 @@ class ErrorRow:
 
 ErrorTable = Mapping[type[Exception], ErrorRow]
 """Rows by class of error; a subclass without a row has its base's. The row of DragomanError is for all others."""
+
+
+def error_table(**rows: ErrorRow) -> ErrorTable:
+    """Return the table of a wire from its rows by name of the class. Raises AttributeError for an unknown name."""
+    return {getattr(errors, name): row for name, row in rows.items()}
 
 
 def find_row(error: DragomanError, table: ErrorTable) -> ErrorRow:

@@ -39,7 +39,7 @@ class ProviderTable(_Table):
 
 
 TRUSTED_SETTINGS = frozenset({"base_url", "proxy", "ca_file"})
-"""Settings of a provider that decide to whom a key is sent."""
+"""Settings of a provider that decide where a key is sent."""
 
 
 class LimitTable(_Table):
