@@ -27,7 +27,7 @@ _Path = tuple[Any, str | int] | None
 
 def check_text(value: str) -> str:
     """Reject a lone surrogate or a text that is too long (counted in characters, which is at most the bytes)."""
-    position = _surrogate(value)
+    position = None if value.isascii() else _surrogate(value)
     if position is not None:
         raise PydanticCustomError(
             "surrogate",
@@ -84,7 +84,10 @@ class _Copier:
         kind = type(node)  # nearly every value is of exactly one of these types, so the slower checks are skipped
         if node is None or kind is bool:
             copied: Any = node
-        elif kind is str or isinstance(node, str):
+        elif kind is str and node.isascii():
+            copied = node
+            self._size += len(node)
+        elif isinstance(node, str):
             copied = self._text(node, path)
         elif kind is int or kind is float:
             copied = _number(node, path)
@@ -161,8 +164,6 @@ def _number(node: Any, path: _Path) -> int | float:
 
 def _surrogate(value: str) -> int | None:
     """Return the index of the first lone surrogate, or None."""
-    if value.isascii():
-        return None
     try:
         value.encode()
     except UnicodeEncodeError as error:

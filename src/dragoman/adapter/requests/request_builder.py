@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import takewhile
+from operator import attrgetter
 from typing import Any
 
 from dragoman.adapter import wirejson
@@ -77,8 +78,8 @@ class RequestBuilder:
         instructions = tuple(takewhile(lambda message: message.role in INSTRUCTION_ROLES, messages))
         # Instructions that are sent as the user's may merge with the user's next message.
         whole = whole or server_state or (bool(instructions) and not target.capabilities.supports_system_prompt)
-        cache_options, messages_after_lead = replace(options, context=None, stream=False), messages[len(instructions) :]
-        prefix = EncodedPrefix(context.tool_ids, cache_options)
+        messages_after_lead = messages[len(instructions) :]
+        prefix = EncodedPrefix(context.tool_ids, _encoding_options(options))
         if not whole:
             prefix = context.encode_cache.find(target.cache_key, prefix, messages_after_lead)
         uncached = tuple(messages_after_lead[len(prefix.messages) :])
@@ -256,6 +257,19 @@ class RequestBuilder:
             stream=self.options.stream,
             losses=tuple(self.losses),
         )
+
+
+def _encoding_options(options: AdapterOptions) -> tuple[Any, ...]:
+    """Return the options that decide how messages are encoded. A copy without the others would take longer."""
+    kind = type(options)
+    if kind not in _ENCODING_FIELDS:
+        names = (each.name for each in fields(kind) if each.name not in ("context", "stream"))
+        _ENCODING_FIELDS[kind] = attrgetter(*names)
+    values: tuple[Any, ...] = _ENCODING_FIELDS[kind](options)
+    return values
+
+
+_ENCODING_FIELDS: dict[type[AdapterOptions], "attrgetter[Any]"] = {}
 
 
 def _overlay(body: Mapping[str, Any], extra: Mapping[str, Any], merged: Collection[str]) -> dict[str, Any]:
