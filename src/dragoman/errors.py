@@ -54,7 +54,8 @@ DragomanError
     ├── ServerError                 5xx
     ├── NetworkError                no reply, or a part of one
     │   ├── RequestTimeoutError     408, or no data in time
-    │   └── StreamTruncatedError    the stream ended without its terminal event
+    │   ├── StreamTruncatedError    the stream ended without its terminal event
+    │   └── UnexpectedPageError     a page for a browser came in place of a reply
     ├── MalformedReplyError         the reply does not follow the provider's protocol
     │   └── FrameTooLargeError      one frame, or the whole body, is over the cap
     ├── RequestCancelledError       the caller cancelled
@@ -106,6 +107,7 @@ if TYPE_CHECKING:
         ToolSchemaError,
         TurnLimitError,
         UnclassifiedError,
+        UnexpectedPageError,
         UnknownProviderError,
         UnpricedModelError,
         UnsupportedReplyError,
@@ -186,6 +188,7 @@ __all__ = [
     "ToolSchemaError",
     "TurnLimitError",
     "UnclassifiedError",
+    "UnexpectedPageError",
     "UnknownPartError",
     "UnknownProviderError",
     "UnpricedModelError",
@@ -229,6 +232,7 @@ _EXPORTS = {
         "ToolSchemaError",
         "TurnLimitError",
         "UnclassifiedError",
+        "UnexpectedPageError",
         "UnknownProviderError",
         "UnpricedModelError",
         "UnsupportedReplyError",

@@ -72,6 +72,8 @@ class AnthropicStreamDecoder(StreamDecoder):
 
     def _message_start(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
         if self._native:
+            if native.get("id") and native["id"] == self._native.get("id"):  # some proxies announce it twice
+                return
             raise ValueError("a second message starts in one stream")
         self._native = {**native, "content": list(native.get("content") or ())}
         yield MessageStart(self._reply.message_id, native.get("model") or self._model)

@@ -13,7 +13,8 @@ _JOINABLE = ({"text"}, {"text", "thought"})
 """The keys of parts that join. A part with any other key, such as a signature, stays separate."""
 _UNSPECIFIED = (None, 0, "", "FINISH_REASON_UNSPECIFIED")
 _PENDING_KINDS = ("executableCode", "toolCall")
-"""Google's own tools: the reply continues after them, whatever finish reason comes with them."""
+"""Google's own tools: the reply continues after them, although a finish reason may come with them."""
+_STOP = ("STOP", 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +78,12 @@ class CandidateAccumulator:
 
     @property
     def finished(self) -> bool:
-        """Whether a finish reason came with the latest content, or after it."""
-        return self._has_finish_reason and not (self.parts and part_kind(self.parts[-1].part) in _PENDING_KINDS)
+        """Whether a finish reason came with the latest content, or after it.
+
+        A tool of Google's that still runs is no end, unless the reason says why it does not run any further.
+        """
+        is_pending = bool(self.parts) and part_kind(to_camel_case(self.parts[-1].part)[0]) in _PENDING_KINDS
+        return self._has_finish_reason and not (is_pending and self._fields.get("finishReason") in _STOP)
 
     def native(self, *, broken: bool) -> dict[str, Any]:
         content = {} if self._content is None else {"content": self._content}

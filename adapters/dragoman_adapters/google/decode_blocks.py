@@ -25,6 +25,10 @@ from dragoman_adapters.google.values.spelling import to_camel_case
 
 FLAGS = frozenset({"thought", "thoughtSignature", "mediaResolution", "videoMetadata", "partMetadata"})
 """The keys of a part in addition to its one data field."""
+_DATA_FIELDS = frozenset({
+    "text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode", "codeExecutionResult",
+    "toolCall", "toolResponse",
+})  # fmt: skip
 RAW_INPUT = "rawInput"
 """The key for the arguments of a call that a stream left unfinished. No provider has this field."""
 _FILES_API = "generativelanguage.googleapis.com"
@@ -32,8 +36,9 @@ _YOUTUBE = ("youtube.com", "www.youtube.com", "m.youtube.com", "youtu.be")
 
 
 def part_kind(part: Mapping[str, Any]) -> str:
-    """Return the name of a part's data field; empty if it has none."""
-    return next((key for key in part if key not in FLAGS), "")
+    """Return the name of a part's data field; empty if it has none. A known one counts before a new one."""
+    known = next((key for key in part if key in _DATA_FIELDS), None)
+    return known or next((key for key in part if key not in FLAGS), "")
 
 
 def decode_block(native: dict[str, Any], tool_use_id: str, provider: str, *, by_model: bool = True) -> ContentBlock:

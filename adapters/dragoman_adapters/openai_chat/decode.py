@@ -51,7 +51,7 @@ def decode_message(
     A stream passes the pieces in order of arrival, and the positions of truncated calls.
     """
     choice = first_choice(native)
-    native_message = choice["message"]
+    native_message = _native_message(choice)
     if pieces is None:
         pieces = decode_blocks.split_message(native_message, dialect)
     finish = choice.get("finish_reason")
@@ -83,6 +83,16 @@ def first_choice(native: Mapping[str, Any]) -> dict[str, Any]:
     """Return the choice with index 0, or without index."""
     choices: list[dict[str, Any]] = native["choices"]
     return next((choice for choice in choices if not choice.get("index")), choices[0])
+
+
+def _native_message(choice: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the message of a choice. Azure's filter may leave none."""
+    message: dict[str, Any] = {} if _is_filtered(choice) else choice["message"]
+    return message
+
+
+def _is_filtered(choice: Mapping[str, Any]) -> bool:
+    return choice.get("message") is None and choice.get("finish_reason") == "content_filter"
 
 
 def truncated_calls(pieces: Sequence[Piece], finish: str | None) -> list[int]:

@@ -32,6 +32,8 @@ def split_message(native: Mapping[str, Any], dialect: Dialect) -> list[Piece]:
         pieces.clear()  # the plain text only repeats them
     pieces += [(thinking_details.DETAILS_FIELD, detail) for detail in detailed]
     content = native.get("content")
+    if isinstance(content, dict):  # Cloudflare sends the value of a structured output itself
+        content = wirejson.dumps_text(content)
     if isinstance(content, str):
         content = [{"type": "text", "text": content}] if content else []
     pieces += _split_content(content or (), dialect)

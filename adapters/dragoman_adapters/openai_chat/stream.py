@@ -139,7 +139,7 @@ class ChatStreamDecoder(StreamDecoder):
                 if delta.get(field):
                     yield from self._thinking(field, delta[field])
         for field, value in delta.items():
-            if value is not None and value != "":
+            if value is not None and value != "" and not _is_shell(field, value):
                 yield from self._field(field, value)
         for field, value in choice.items():
             if field == "logprobs" and isinstance(value, dict):
@@ -153,6 +153,8 @@ class ChatStreamDecoder(StreamDecoder):
 
     def _field(self, field: str, value: Any) -> Iterable[StreamEvent]:
         match field:
+            case "content" if isinstance(value, dict):
+                return (self._text("content", wirejson.dumps_text(value)),)
             case "content":
                 return (self._text("content", value),) if isinstance(value, str) else self._parts(value)
             case "tool_calls":
@@ -328,3 +330,8 @@ class ChatStreamDecoder(StreamDecoder):
             choice["logprobs"] = logprobs
         others = [{**other, "message": other["message"].fields()} for _, other in sorted(self._others.items())]
         return {**self._head, "choices": [choice, *others]}
+
+
+def _is_shell(field: str, value: Any) -> bool:
+    """Whether a delta is an empty call or audio, which some servers send with every text."""
+    return field in ("function_call", "audio") and isinstance(value, dict) and not any(value.values())

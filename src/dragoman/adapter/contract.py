@@ -160,6 +160,7 @@ class Adapter(ABC):
         decoder = self.decoder(context)
         translations = (context.tool_names, context.answer_tool)
         decoder.translators = tuple(each.translate for each in translations if each is not None)
+        decoder.accept_document(lambda body: self.from_wire_response(WireResponse(200, body, {}), context))
         return decoder
 
     def stream_response(self, chunks: AsyncIterator[WireChunk], context: RequestContext) -> AsyncIterator[StreamEvent]:

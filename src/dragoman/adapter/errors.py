@@ -34,7 +34,8 @@ DragomanError
     ├── ServerError             5xx
     ├── NetworkError            no reply, or a part of one
     │   ├── RequestTimeoutError     408, or no data in time
-    │   └── StreamTruncatedError    the stream ended without its terminal event
+    │   ├── StreamTruncatedError    the stream ended without its terminal event
+    │   └── UnexpectedPageError     a page for a browser came in place of a reply
     ├── MalformedReplyError     the reply does not follow the provider's protocol
     │   └── FrameTooLargeError      one frame, or the whole body, is over the cap
     ├── RequestCancelledError   the caller cancelled
@@ -317,6 +318,12 @@ class RequestTimeoutError(NetworkError):
 
 class StreamTruncatedError(NetworkError):
     pass
+
+
+class UnexpectedPageError(NetworkError):
+    """A page for a browser came in place of a reply, from a proxy, a login or a wrong path."""
+
+    retryable = False
 
 
 class MalformedReplyError(ProviderError):

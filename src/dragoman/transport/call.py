@@ -22,6 +22,7 @@ from dragoman.adapter.errors import (
     RequestError,
     RequestTimeoutError,
     UnclassifiedError,
+    UnexpectedPageError,
     mask_secrets,
 )
 from dragoman.adapter.wire import Headers, WireResponse
@@ -39,6 +40,9 @@ _BACKEND_LIBRARIES = frozenset({"anyio"})
 _VENDOR_PACKAGES = frozenset({"anthropic", "openai", "ollama"})
 _URL_SECRETS = re.compile(r"(?<=://)[^/\s@]*@|\?\S+")
 _MAX_TEXT = 300
+_PAGE_TYPES = ("text/html", "application/xhtml")
+_MAX_PAGE = 16 * 1024
+_PAGE_MARKUP = re.compile(r"(?is)<(script|style)\b.*?(</\1>|$)|<[^>]*>?")
 
 _NOT_COMPLETE = "the reply was not complete in time: raise timeout if the model may take longer"
 _NO_DATA = "nothing arrived in time: raise timeout if the model may take longer"
@@ -140,6 +144,11 @@ class Call:
         self.headers = Headers(response.headers)
         return self.headers
 
+    @property
+    def is_page(self) -> bool:
+        """Whether the reply is a page for a browser: no API answers with one."""
+        return self.headers.get("content-type", "").lower().startswith(_PAGE_TYPES)
+
     def new_inflater(self, response: RawResponse) -> Inflater | None:
         """Return the decompressor of the body; None if it is plain, or was decompressed by whoever read it first."""
         if response.is_stream_consumed:
@@ -154,6 +163,8 @@ class Call:
 
     def classify(self, status: int, body: bytes) -> WireResponse | DragomanError:
         """Return the reply, or the error that it means."""
+        if status < 300 and self.is_page:
+            return self._page_error(status, body)
         if status < 300:
             self.retry_state.record_success(status)
             return WireResponse(status, body, self.headers, self.retry_state.attempts)
@@ -167,6 +178,17 @@ class Call:
         error = self.adapter.error(status, body, self.headers)
         error.provider = error.provider or self.adapter.provider
         return error
+
+    def _page_error(self, status: int, body: bytes) -> NetworkError:
+        """Return the error of a page that came in place of a reply, from a proxy, a login or a wrong path."""
+        url, kind = self.prepared.url, self.headers["content-type"]
+        words = " ".join(_PAGE_MARKUP.sub(" ", body[:_MAX_PAGE].decode("utf-8", "replace")).split())
+        return UnexpectedPageError(
+            f"{url.scheme}://{self.prepared.server}{url.path} answered with a page ({kind:.80}), "
+            f"not with a reply: check base_url, the proxy and the network. The page begins: {words[:_MAX_TEXT]}",
+            provider=self.adapter.provider,
+            status=status,
+        )
 
     def to_error(self, exception: Exception) -> DragomanError:
         """Return the error that an exception during an attempt means. Bugs are raised unchanged."""
@@ -202,7 +224,7 @@ class BodyReader:
 
     def __init__(self, call: Call, response: RawResponse) -> None:
         self._call = call
-        self._is_error = response.status_code >= 300
+        self._is_error = response.status_code >= 300 or call.is_page
         self._cap = ERROR_BODY_CAP if self._is_error else call.body_cap
         try:
             self._inflater = call.new_inflater(response)

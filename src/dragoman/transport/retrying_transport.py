@@ -154,7 +154,7 @@ class RetryingTransport(_TransportBase):
 
     def _start_stream(self, call: Call, response: SyncResponse) -> StreamedReply | DragomanError:
         headers = call.set_headers(response)
-        if response.status_code >= 300:
+        if response.status_code >= 300 or call.is_page:
             error = call.classify(response.status_code, self._read_body(call, response))
             assert isinstance(error, DragomanError)
             return error
@@ -244,7 +244,7 @@ class AsyncRetryingTransport(_TransportBase):
 
     async def _start_stream(self, call: Call, response: AsyncResponse) -> AsyncStreamedReply | DragomanError:
         headers = call.set_headers(response)
-        if response.status_code >= 300:
+        if response.status_code >= 300 or call.is_page:
             error = call.classify(response.status_code, await self._read_body(call, response))
             assert isinstance(error, DragomanError)
             return error

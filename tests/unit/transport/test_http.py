@@ -19,6 +19,7 @@ from dragoman.adapter.errors import (
     RequestTimeoutError,
     ServerError,
     UnclassifiedError,
+    UnexpectedPageError,
 )
 from dragoman.adapter.wire import WireRequest
 from dragoman.testing.faults.server import (
@@ -333,3 +334,20 @@ def test_idle_connections_can_be_closed(driver: Driver) -> None:
 
             asyncio.run(main())
         assert server.wait_until_closed() == 0
+
+
+PAGE = (
+    b"<!doctype html><html><head><style>p {color: red}</style></head><body><p>Sign in</p> to the network</body></html>"
+)
+
+
+@pytest.mark.parametrize("request_", [PLAIN_REQUEST, STREAM_REQUEST], ids=["whole", "stream"])
+def test_a_page_is_no_reply(driver: Driver, request_: WireRequest) -> None:
+    """A page with status 200 is an error that names the address, the content type and the first words."""
+    headers = {"content-type": "text/html; charset=utf-8"}
+    with FaultyServer(HttpReply(headers=headers, body=PAGE)) as server:
+        result = driver.call(request_, base_url=server.url)
+    assert isinstance(result.error, UnexpectedPageError)
+    assert f"{server.url}/chat answered with a page (text/html; charset=utf-8)" in str(result.error)
+    assert "The page begins: Sign in to the network" in str(result.error)
+    assert len(server.requests) == 1

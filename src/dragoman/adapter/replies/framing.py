@@ -123,7 +123,7 @@ class _CappedDecoder(ABC):
 
     def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
         self._frame_cap = frame_cap
-        self._body_cap = body_cap
+        self.body_cap = body_cap
         self._error: FrameTooLargeError | None = None
         self._idle_lines = 0
 
@@ -271,11 +271,11 @@ class JsonArrayDecoder(_CappedDecoder):
         self._escaped = False
 
     def _read(self, chunk: bytes, frames: list[Frame]) -> None:
-        room = self._body_cap - self._total
+        room = self.body_cap - self._total
         self._total += len(chunk)
         self._elements(chunk[:room] if len(chunk) > room else chunk, frames)
         if len(chunk) > room:
-            raise FrameTooLargeError(f"the reply is over {self._body_cap} bytes: raise the body cap if that is meant")
+            raise FrameTooLargeError(f"the reply is over {self.body_cap} bytes: raise the body cap if that is meant")
 
     def _flush(self, frames: list[Frame]) -> None:
         if self._inside:

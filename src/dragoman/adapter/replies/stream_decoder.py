@@ -25,7 +25,8 @@ from dragoman.adapter.errors import (
     RequestTimeoutError,
     StreamTruncatedError,
 )
-from dragoman.adapter.replies.framing import Frame
+from dragoman.adapter.replies.document import BLANKS, Document
+from dragoman.adapter.replies.framing import Frame, SseDecoder
 from dragoman.canonical.events import (
     ErrorEvent,
     MessageComplete,
@@ -89,6 +90,7 @@ class StreamDecoder(ABC):
         self.translators: Sequence[Callable[[Iterable[StreamEvent]], Iterable[StreamEvent]]] = ()
         """Functions that rewrite the events, applied in order."""
         self._framing = framing
+        self._document: Document | None = None
         self._unknown: set[str] = set()
         self._tool_starts = 0
 
@@ -99,6 +101,14 @@ class StreamDecoder(ABC):
     @abstractmethod
     def partial(self, status: MessageStatus) -> Message | None:
         """Return the message so far; calls with unfinished arguments keep them as raw_input."""
+
+    def accept_document(self, read: Callable[[bytes], Message]) -> None:
+        """Accept a whole reply in place of a stream of server-sent events, as some proxies answer.
+
+        ``read`` decodes it. Other framings do not tell a document from an event, and change nothing here.
+        """
+        if isinstance(self._framing, SseDecoder):
+            self._document = Document(read, self._framing.body_cap)
 
     def skip_unknown(self, kind: str) -> Iterable[StreamEvent]:
         """Ignore an event of an unknown type, with one warning for each stream and type."""
@@ -128,6 +138,11 @@ class StreamDecoder(ABC):
             return []
         events: list[StreamEvent] = []
         try:
+            if self._document is not None:
+                if self._document.take(chunk):
+                    return []
+                if chunk.strip(BLANKS):
+                    self._document = None
             for frame in self._framing.feed(chunk):
                 self.frames_received += 1
                 if self.frames_received > MAX_FRAMES:
@@ -152,6 +167,9 @@ class StreamDecoder(ABC):
             for frame in self._framing.finish():
                 if _is_complete(frame.data):
                     self._collect(self.read(frame), events)
+            if self._document is not None and _is_complete(bytes(self._document.body)):
+                events += self._document.events()
+                self.message, self.done = self._document.message, True
             if not self.done:
                 self._collect(self.end(), events)
         except DragomanError as error:

@@ -6,11 +6,11 @@ a tool call is released when it is complete. If one plugin declares no window, n
 complete. The history and message_complete hold the result of checking the whole reply.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from dragoman.adapter.contract import Adapter
+from dragoman.adapter.replies.message_events import call_events, message_events
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.events import (
     ErrorEvent,
@@ -178,7 +178,7 @@ class StreamFilter:
         checked = yield from self.policy_hooks.check_piece(self.adapter, self._message((call,)))
         if checked.content == (call,):
             return (*buffered, event)
-        return tuple(each for use in checked.tool_uses for each in _call_events(self._message_id, start, use))
+        return tuple(each for use in checked.tool_uses for each in call_events(self._message_id, start, use))
 
     def _finish(self, message: Message) -> Steps[Events]:
         final = yield from self.policy_hooks.check_reply(self.adapter, message)
@@ -186,7 +186,7 @@ class StreamFilter:
         unchanged = final.content == message.content
         if self._window is None:
             usage_updates = [event for event in self._buffer if isinstance(event, UsageUpdate)]
-            return (*(self._buffer if unchanged else [*_to_events(final), *usage_updates]), done)
+            return (*(self._buffer if unchanged else [*message_events(final), *usage_updates]), done)
         released: list[StreamEvent] = []
         for piece in self._pieces.values():
             kind = TextBlock if piece.kind is TextDelta else ThinkingBlock
@@ -214,29 +214,3 @@ def _split_point(text: str, window: int) -> int:
         if text[position - 1].isspace():
             return position
     return last
-
-
-def _to_events(message: Message) -> list[StreamEvent]:
-    """Return a whole message as events."""
-    events: list[StreamEvent] = []
-    for index, block in enumerate(message.content):
-        match block:
-            case TextBlock(text=text) if text:
-                events.append(TextDelta(message.id, index, text))
-            case ThinkingBlock():
-                events.append(ThinkingDelta(message.id, index, block.text, block.signature))
-            case ToolUseBlock() if block.raw_input is None:
-                start = ToolUseStart(message.id, index, block.id, block.name)
-                events += _call_events(message.id, start, block)
-            case _:  # blocks that have no delta events
-                pass
-    return events
-
-
-def _call_events(message_id: str, start: ToolUseStart, use: ToolUseBlock) -> Events:
-    index = start.content_block_index
-    return (
-        start,
-        ToolUseInputDelta(message_id, index, use.id, json.dumps(use.input, ensure_ascii=False)),
-        ToolUseEnd(message_id, index, use.id, use.input),
-    )
