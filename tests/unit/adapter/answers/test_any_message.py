@@ -59,7 +59,7 @@ def events(message: Message) -> list[StreamEvent]:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-@examples(1_000, sampled=25)
+@examples(500, sampled=25)
 @given(message=replies())
 def test_any_message_is_a_reply(wire: str, message: Message) -> None:
     """Whole and streamed, with its text and its calls."""

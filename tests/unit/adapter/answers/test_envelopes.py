@@ -313,7 +313,7 @@ _OTHER = {wire: echo(wire, context(wire), question="What is 6 * 7?") for wire in
 
 
 @pytest.mark.parametrize("wire", SEALING_WIRES)
-@examples(3_400, sampled=60)
+@examples(1_500, sampled=60)
 @given(changes=mutations(), which=st.integers(0, 2))
 def test_a_changed_envelope_reaches_no_provider(
     wire: str, changes: list[tuple[str, int, int, str]], which: int

@@ -138,7 +138,7 @@ def test_prices_agree_at_another_time_and_for_another_model(connection: Any) -> 
     assert list(differences(usages, as_model="openai:gpt-5.4")) == []
 
 
-@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@examples(30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(rows=st.lists(ROWS, min_size=1, max_size=8), how=HOW)
 def test_any_rows_cost_the_same(
     connection: Any, table: PriceTable, rows: list[dict[str, Any]], how: dict[str, Any]
@@ -155,7 +155,7 @@ def test_a_subset_without_the_column_of_its_bucket_is_a_gap(connection: Any, tab
     assert (status, gaps) == ("partial", ["cached_audio_input_tokens"])
 
 
-@examples(30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@examples(15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(rows=st.lists(ROWS, min_size=1, max_size=8))
 def test_groups_are_the_sums_of_their_rows(connection: Any, table: PriceTable, rows: list[dict[str, Any]]) -> None:
     """By model and day, in one, and with unknown values."""
