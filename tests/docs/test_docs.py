@@ -24,8 +24,9 @@ from tests.tables import each_row
 from tests.unit.batch.handwritten_provider import Provider, serve_provider
 from tests.unit.client.governed_provider import GovernedProvider
 from tests.unit.local.live.wording import reword_within
+from tests.unit.services.handwritten_provider import running_provider
 
-SERVED = ("index.md", "batches.md", "bulk.md", "client.md", "configuration.md", "migrating.md")
+SERVED = ("index.md", "batches.md", "bulk.md", "client.md", "configuration.md", "migrating.md", "services.md")
 """Pages whose snippets send requests to providers. They run against hand-written replies."""
 FIRST_READ = (ROOT / "README.md", ROOT / "docs" / "index.md", ROOT / "docs" / "migrating.md")
 LOCAL_SESSION = 'Session("local:smollm2-135m"'
@@ -198,6 +199,18 @@ def test_the_page_on_batches_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         for example in snippets(ROOT / "docs" / "batches.md"):
             eval_example.run(example)
     assert (tmp_path / "handle.json").stat().st_size
+
+
+def test_the_page_on_services_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eval_example: EvalExample) -> None:
+    """A handwritten provider stores the file, counts the tokens and lists models."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+    with running_provider() as provider:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", provider.url)
+        eval_example.set_config(line_length=120)
+        for example in snippets(ROOT / "docs" / "services.md"):
+            eval_example.run_print_check(example)
+    assert provider.deleted == ["/v1/files/file_1"]
 
 
 def test_the_page_on_bulk_runs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eval_example: EvalExample) -> None:

@@ -21,7 +21,8 @@ from dragoman_adapters.anthropic.stream import AnthropicStreamDecoder
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
-    from dragoman.adapter.batch_api import BatchApi
+    from dragoman.adapter.operations.batch_api import BatchApi
+    from dragoman.adapter.operations.service_api import ServiceApi
 
 
 class AnthropicAdapter(WireAdapter):
@@ -44,6 +45,12 @@ class AnthropicAdapter(WireAdapter):
         from dragoman_adapters.anthropic.batch import AnthropicBatchApi  # imported late: few programs submit batches
 
         return AnthropicBatchApi(self.provider, self.model)
+
+    @property
+    def services(self) -> "ServiceApi":
+        from dragoman_adapters.anthropic.services import AnthropicServiceApi  # imported late: few programs use them
+
+        return AnthropicServiceApi(self.provider, self.model)
 
     def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
         return encode.encode_body(request, tools)

@@ -6,17 +6,15 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.batch_api import (
+from dragoman.adapter.errors import MalformedReplyError, ProviderError, RequestCancelledError, ServerError
+from dragoman.adapter.operations.batch_api import (
     BatchApi,
     BatchLine,
     BatchState,
     BatchStatus,
-    Steps,
-    get_request,
-    post_request,
     sum_counts,
 )
-from dragoman.adapter.errors import MalformedReplyError, ProviderError, RequestCancelledError, ServerError
+from dragoman.adapter.operations.steps import Steps, get_request, post_request
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman_adapters.anthropic import encode, errors

@@ -23,6 +23,7 @@ from dragoman_adapters.google.stream import GoogleStreamDecoder
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
+    from dragoman.adapter.operations.service_api import ServiceApi
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
 """A legal model name. It adds no slash, dot segment, query, fragment or escape to a path."""
@@ -58,6 +59,12 @@ class GoogleAdapter(WireAdapter):
     def capabilities_of(cls, model: str) -> AdapterCapabilities:
         """Return the capabilities of any model of the provider."""
         return cls.models.capabilities(model.removeprefix("models/"))
+
+    @property
+    def services(self) -> "ServiceApi":
+        from dragoman_adapters.google.services import GoogleServiceApi  # imported late: few programs use them
+
+        return GoogleServiceApi(self.provider, self.model)
 
     def request_path(self, options: AdapterOptions) -> str:
         """Return the path of the model. Without ``alt=sse`` a stream comes as one JSON array.
@@ -153,3 +160,9 @@ class VertexAdapter(GoogleAdapter):
     telemetry_name: ClassVar[str] = "gcp.vertex_ai"
     resource: ClassVar[str] = "/publishers/google/models/"
     resources: ClassVar[Mapping[str, str]] = {"models/": "/publishers/google/models/", "endpoints/": "/endpoints/"}
+
+    @property
+    def services(self) -> "ServiceApi":
+        from dragoman_adapters.google.services import VertexServiceApi  # imported late: few programs use them
+
+        return VertexServiceApi(self.provider, self.model)

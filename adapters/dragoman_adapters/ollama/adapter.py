@@ -21,6 +21,7 @@ from dragoman_adapters.ollama.stream import OllamaStreamDecoder
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
+    from dragoman.adapter.operations.service_api import ServiceApi
 
 
 class OllamaAdapter(WireAdapter):
@@ -35,6 +36,12 @@ class OllamaAdapter(WireAdapter):
     )
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.ollama")
     path: ClassVar[str] = "/api/chat"
+
+    @property
+    def services(self) -> "ServiceApi":
+        from dragoman_adapters.ollama.services import OllamaServiceApi  # imported late: few programs use them
+
+        return OllamaServiceApi(self.provider, self.model)
 
     def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
         return encode.encode_body(request, tools)

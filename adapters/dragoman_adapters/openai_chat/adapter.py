@@ -22,7 +22,8 @@ from dragoman_adapters.openai_chat.stream import ChatStreamDecoder
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
-    from dragoman.adapter.batch_api import BatchApi
+    from dragoman.adapter.operations.batch_api import BatchApi
+    from dragoman.adapter.operations.service_api import ServiceApi
 
 
 class ChatAdapter(WireAdapter):
@@ -57,6 +58,14 @@ class ChatAdapter(WireAdapter):
         from dragoman_adapters.openai_platform.batch import OpenAIBatchApi  # imported late: few programs submit batches
 
         return OpenAIBatchApi(self.provider, self.model, self.dialect.path) if type(self) is ChatAdapter else None
+
+    @property
+    def services(self) -> "ServiceApi":
+        """Return OpenAI's services; other endpoints with this wire list their models."""
+        from dragoman_adapters.openai_platform import services  # imported late: few programs use them
+
+        kind = services.OpenAIFilesApi if type(self) is ChatAdapter else services.CompatibleServiceApi
+        return kind(self.provider, self.model)
 
     def request_path(self, options: AdapterOptions) -> str:
         return self.dialect.path

@@ -1,21 +1,19 @@
 """Batches of Responses and of Chat Completions (https://developers.openai.com/api/docs/guides/batch)."""
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.batch_api import (
+from dragoman.adapter.errors import ProviderError, RequestCancelledError, ServerError
+from dragoman.adapter.operations.batch_api import (
     BatchApi,
     BatchLine,
     BatchState,
     BatchStatus,
-    Steps,
-    get_request,
-    post_request,
     sum_counts,
 )
-from dragoman.adapter.errors import ProviderError, RequestCancelledError, ServerError
+from dragoman.adapter.operations.multipart import encode_form
+from dragoman.adapter.operations.steps import Steps, get_request, post_request
 from dragoman.adapter.replies.error_context import ErrorContext, parse_error_body
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman_adapters.openai_platform import errors
@@ -53,7 +51,7 @@ class OpenAIBatchApi(BatchApi):
         return head[:-1] + b',"body":' + request.body + b"}"
 
     def submit(self, lines: list[bytes], headers: Mapping[str, str]) -> Steps[str]:
-        content_type, form = _encode_multipart(b"\n".join(lines))
+        content_type, form = encode_form({"purpose": "batch"}, "batch.jsonl", "application/jsonl", b"\n".join(lines))
         upload_reply = yield post_request(_FILES, form, {**headers, "content-type": content_type})
         file = self.require_text(self.parse_response(upload_reply), "id")
         fields = {"input_file_id": file, "endpoint": self._endpoint, "completion_window": _WINDOW}
@@ -114,15 +112,3 @@ def _decode_problem(native: dict[str, Any]) -> str | None:
         return None
     lines = [f"line {each.get('line')}: {each.get('message')}" for each in items if isinstance(each, dict)]
     return "; ".join(lines[:10])[:1_000] or None
-
-
-def _encode_multipart(lines: bytes) -> tuple[str, bytes]:
-    """Build a multipart form with the file, and its content type. The same lines give the same bytes."""
-    boundary = hashlib.sha256(lines).hexdigest()
-    disposition = 'Content-Disposition: form-data; name="{}"'
-    parts = (
-        f"--{boundary}\r\n{disposition.format('purpose')}\r\n\r\nbatch\r\n"
-        f'--{boundary}\r\n{disposition.format("file")}; filename="batch.jsonl"\r\n'
-        "Content-Type: application/jsonl\r\n\r\n"
-    ).encode()
-    return f"multipart/form-data; boundary={boundary}", parts + lines + f"\r\n--{boundary}--\r\n".encode()

@@ -24,6 +24,7 @@ from dragoman_adapters.openai_responses.adapter import ResponsesAdapter
 
 if TYPE_CHECKING:
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
+    from dragoman.adapter.operations.service_api import ServiceApi
 
 Api = Literal["chat", "responses"]
 
@@ -47,6 +48,12 @@ class DualApiAdapter(Adapter):
     def capabilities(self) -> AdapterCapabilities:
         """The capabilities in the API of a new conversation."""
         return self._adapters[self._first].capabilities
+
+    @property
+    def services(self) -> "ServiceApi":
+        from dragoman_adapters.openai_platform.services import CompatibleServiceApi  # imported late: few use them
+
+        return CompatibleServiceApi(self.provider, self.model)
 
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions

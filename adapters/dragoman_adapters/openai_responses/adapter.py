@@ -22,7 +22,8 @@ from dragoman_adapters.openai_responses.stream import ResponsesStreamDecoder
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
-    from dragoman.adapter.batch_api import BatchApi
+    from dragoman.adapter.operations.batch_api import BatchApi
+    from dragoman.adapter.operations.service_api import ServiceApi
 
 
 class ResponsesAdapter(WireAdapter):
@@ -50,6 +51,14 @@ class ResponsesAdapter(WireAdapter):
         from dragoman_adapters.openai_platform.batch import OpenAIBatchApi  # imported late: few programs submit batches
 
         return OpenAIBatchApi(self.provider, self.model, self.path) if type(self) is ResponsesAdapter else None
+
+    @property
+    def services(self) -> "ServiceApi":
+        """Return OpenAI's services; other endpoints with this wire list their models."""
+        from dragoman_adapters.openai_platform import services  # imported late: few programs use them
+
+        kind = services.OpenAIServiceApi if type(self) is ResponsesAdapter else services.CompatibleServiceApi
+        return kind(self.provider, self.model)
 
     def prepare(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions

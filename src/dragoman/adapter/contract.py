@@ -31,7 +31,8 @@ from dragoman.canonical.tools import ToolDefinition
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
-    from dragoman.adapter.batch_api import BatchApi
+    from dragoman.adapter.operations.batch_api import BatchApi
+    from dragoman.adapter.operations.service_api import ServiceApi
 
 __all__ = [
     "Adapter",
@@ -140,6 +141,12 @@ class Adapter(ABC):
     @property
     def batch_api(self) -> "BatchApi | None":
         """The provider's batch API for this model; None if it has none or the adapter does not support it."""
+        return None
+
+    @property
+    def services(self) -> "ServiceApi | None":
+        """The provider's services beside the conversation: token counts, files, models. None if the adapter supports
+        none."""
         return None
 
     @property

@@ -3,7 +3,7 @@
 Not for live conversations: an answer may take a day.
 """
 
-from dragoman.adapter.batch_api import BatchState, BatchStatus
+from dragoman.adapter.operations.batch_api import BatchState, BatchStatus
 from dragoman.batch.batches import AsyncBatches, Batches
 from dragoman.batch.handle import BatchDenial, BatchEntry, BatchHandle
 from dragoman.batch.requests import BatchRequest

@@ -11,10 +11,11 @@ from functools import partial
 from itertools import chain
 from typing import Any, Generic, Self, TypeVar
 
-from dragoman.adapter.batch_api import BatchState, BatchStatus, Steps
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import BatchPendingError, ConfigurationError, NetworkError
 from dragoman.adapter.losses import Loss
+from dragoman.adapter.operations.batch_api import BatchState, BatchStatus
+from dragoman.adapter.operations.steps import Steps
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, LineSplitter
 from dragoman.adapter.wire import WireRequest

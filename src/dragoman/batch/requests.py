@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dragoman.adapter.batch_api import BatchApi
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
 from dragoman.adapter.errors import ConfigurationError, InvalidRequestError
 from dragoman.adapter.losses import Loss, log_losses
+from dragoman.adapter.operations.batch_api import BatchApi
 from dragoman.batch.handle import BatchDenial, BatchEntry
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from dragoman.adapter.batch_api import BatchApi, BatchState, BatchStatus
 from dragoman.adapter.contract import Adapter, RequestContext
 from dragoman.adapter.errors import (
     InvalidRequestError,
@@ -13,6 +12,7 @@ from dragoman.adapter.errors import (
     ServerError,
     StreamTruncatedError,
 )
+from dragoman.adapter.operations.batch_api import BatchApi, BatchState, BatchStatus
 from dragoman.adapter.requests.answer_tool import AnswerTool
 from dragoman.adapter.requests.tool_names import ToolNames
 from dragoman.adapter.wire import WireResponse

@@ -10,10 +10,11 @@ from dragoman.session import AsyncReplyStream, AsyncSession, Reply
 from dragoman.session.config import NewSessionSettings, SessionSettings, UserInput
 from dragoman.transport import close_idle_connections_async
 
-if TYPE_CHECKING:  # bulk runs and batches are loaded when they are first used
+if TYPE_CHECKING:  # bulk runs, batches and services are loaded when they are first used
     from dragoman.batch import AsyncBatches
     from dragoman.bulk import BulkReport, BulkSettings
     from dragoman.bulk.rows import Prompts
+    from dragoman.services import AsyncServices
 
 
 class AsyncClient(ClientBase):
@@ -77,6 +78,14 @@ class AsyncClient(ClientBase):
 
         settings = self._own(settings)
         return AsyncBatches(model, **settings)
+
+    def services(self, model: str, **settings: Any) -> "AsyncServices":
+        """Return the services of a model's provider, under the settings of the client: token counts, files, models;
+        see `dragoman.services.AsyncServices`."""
+        from dragoman.services import AsyncServices
+
+        settings = self._own(settings)
+        return AsyncServices(model, **settings)
 
     async def close(self) -> None:
         """Close the client and its idle connections. Its sessions cannot ask any more, and stay readable."""

@@ -10,10 +10,11 @@ from dragoman.session import Reply, ReplyStream, Session
 from dragoman.session.config import NewSessionSettings, SessionSettings, UserInput
 from dragoman.transport import close_idle_connections
 
-if TYPE_CHECKING:  # bulk runs and batches are loaded when they are first used
+if TYPE_CHECKING:  # bulk runs, batches and services are loaded when they are first used
     from dragoman.batch import Batches
     from dragoman.bulk import BulkReport, BulkSettings
     from dragoman.bulk.rows import Prompts
+    from dragoman.services import Services
 
 
 class Client(ClientBase):
@@ -76,6 +77,14 @@ class Client(ClientBase):
 
         settings = self._own(settings)
         return Batches(model, **settings)
+
+    def services(self, model: str, **settings: Any) -> "Services":
+        """Return the services of a model's provider, under the settings of the client: token counts, files, models;
+        see `dragoman.services.Services`."""
+        from dragoman.services import Services
+
+        settings = self._own(settings)
+        return Services(model, **settings)
 
     def close(self) -> None:
         """Close the client and its idle connections. Its sessions cannot ask any more, and stay readable."""

@@ -275,8 +275,13 @@ def _resolve_root(workspace: str | Path) -> Path:
     return root
 
 
+def media_type_of(name: str) -> str | None:
+    """Return the media type that a file name's ending means, or None for an unknown one."""
+    return _MEDIA_TYPES.get(PurePosixPath(name).suffix.lower())
+
+
 def _guess_media_type(block: Media, path: str) -> str:
-    known = _MEDIA_TYPES.get(PurePosixPath(path).suffix.lower())
+    known = media_type_of(path)
     if known is None:
         raise _file_error(path, "has an extension without a known media type: give the block its media_type")
     if not known.startswith(_FAMILIES[type(block)]):

@@ -1,22 +1,18 @@
 """What an adapter knows about a provider's batch API (docs/reference/contract.md#batches).
 
-A batch holds many requests, answered within a day at a lower price. An operation is a generator: it yields requests,
-receives the reply to each, and returns the result. It does no I/O, so sync and async code can drive it. The driver
-raises the error of a failed reply and sends in successful ones only.
+A batch holds many requests, answered within a day at a lower price.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import InvalidRequestError, MalformedReplyError, ProviderError
+from dragoman.adapter.operations.steps import Steps
 from dragoman.adapter.wire import WireRequest, WireResponse
-
-T = TypeVar("T")
-Steps = Generator[WireRequest, WireResponse, T]
 
 
 class BatchStatus(StrEnum):
@@ -117,11 +113,3 @@ def sum_counts(native: Any, *names: str) -> int | None:
     """Return the sum of these counts, or None if none of them is known."""
     found = [native[name] for name in names if isinstance(native, dict) and type(native.get(name)) is int]
     return sum(found) if found else None
-
-
-def get_request(path: str, headers: Mapping[str, str] | None = None) -> WireRequest:
-    return WireRequest("GET", path, b"", headers or {})
-
-
-def post_request(path: str, body: bytes, headers: Mapping[str, str] | None = None) -> WireRequest:
-    return WireRequest("POST", path, body, headers or {})
