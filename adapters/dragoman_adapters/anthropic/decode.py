@@ -1,5 +1,6 @@
 """Decodes replies, and requests in Anthropic's format (docs/reference/wires/anthropic.md)."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
@@ -61,7 +62,7 @@ def decode_message(
         content,
         model=native.get("model"),
         stop_reason=_decode_stop_reason(native.get("stop_reason"), status),
-        usage=decode_usage(native.get("usage")),
+        usage=decode_usage(native.get("usage"), native.get("content")),
         raw=raw,
         status=status,
     )
@@ -75,8 +76,11 @@ def _decode_stop_reason(native: str | None, status: MessageStatus) -> StopReason
     return STOP_REASONS.get(native, StopReason.END_TURN) if native else None
 
 
-def decode_usage(native: dict[str, Any] | None) -> TokenUsage | None:
-    """Decode the usage. input_tokens excludes cached tokens; output_tokens includes thinking.
+def decode_usage(
+    native: dict[str, Any] | None, content: Sequence[Mapping[str, Any]] | None = None
+) -> TokenUsage | None:
+    """Decode the usage. input_tokens excludes cached tokens; output_tokens includes thinking. ``content`` is that of
+    the reply: the usage does not count its runs of code.
 
     The top level leaves out the iterations that compacted the conversation, which are billed too. An advisor uses
     another model: it counts as a call of a tool, whose price is unknown.
@@ -100,12 +104,29 @@ def decode_usage(native: dict[str, Any] | None) -> TokenUsage | None:
         ),
         cache_creation_1h_input_tokens=count.optional("cache_creation.ephemeral_1h_input_tokens"),
         reasoning_tokens=count.optional("output_tokens_details.thinking_tokens"),
-        server_tools=count.counts_by_name("server_tool_use") | ({"advisor": advisor_calls} if advisor_calls else {}),
+        server_tools=_decode_server_tools(count, content or (), advisor_calls),
         service_tier=count.text("service_tier"),
         speed=count.text("speed"),
         unread=count.unread,
         raw=native,
     )
+
+
+def _decode_server_tools(
+    count: UsageReader, content: Sequence[Mapping[str, Any]], advisor_calls: int
+) -> dict[str, int]:
+    """Count the calls that may be billed beside the tokens.
+
+    Code that runs for a search or a fetch costs nothing extra
+    (https://platform.claude.com/docs/en/agents-and-tools/tool-use/code-execution-tool).
+    """
+    found = count.counts_by_name("server_tool_use")
+    runs = 0 if found else sum(map(_is_code_execution, content))
+    return found | {name: calls for name, calls in (("code_execution", runs), ("advisor", advisor_calls)) if calls}
+
+
+def _is_code_execution(block: Mapping[str, Any]) -> bool:
+    return block.get("type") == "server_tool_use" and str(block.get("name")).endswith("code_execution")
 
 
 def decode_block(native: dict[str, Any], tool_use_id: str, provider: str) -> ContentBlock:

@@ -181,7 +181,7 @@ class AnthropicStreamDecoder(StreamDecoder):
         # Counts are cumulative; a field that is not repeated keeps its value from message_start.
         fresh = {key: value for key, value in (data.get("usage") or {}).items() if value is not None}
         self._native["usage"] = {**(self._native.get("usage") or {}), **fresh}
-        if (usage := decode.decode_usage(self._native["usage"])) is not None:
+        if (usage := decode.decode_usage(self._native["usage"], self._native["content"])) is not None:
             yield UsageUpdate(self._reply.message_id, usage)
 
     def _message_stop(self) -> Iterator[StreamEvent]:

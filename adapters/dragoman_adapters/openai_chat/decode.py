@@ -1,5 +1,6 @@
 """Decodes replies, and requests in the format of Chat Completions (docs/reference/wires/openai-chat.md)."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -296,10 +297,20 @@ def decode_usage(native: Mapping[str, Any], dialect: Dialect) -> TokenUsage | No
         audio_output_tokens=count.optional("completion_tokens_details.audio_tokens"),
         image_input_tokens=count.optional("prompt_tokens_details.image_tokens"),
         image_output_tokens=count.optional("completion_tokens_details.image_tokens"),
-        server_tools=count.counts_by_name(dialect.server_tools) if dialect.server_tools else {},
+        server_tools=_decode_server_tools(native, count, dialect),
         service_tier=UsageReader(native).text("service_tier") or count.text("service_tier"),
         reported_total=total,
         reported_cost_usd=count.dollars(dialect.cost, dialect.cost_unit) if dialect.cost else None,
         unread=count.unread,
         raw=dict(count.native),
     )
+
+
+def _decode_server_tools(native: Mapping[str, Any], count: UsageReader, dialect: Dialect) -> dict[str, int]:
+    """Count the calls of the provider's own tools: by the usage, else by the message."""
+    found = count.counts_by_name(dialect.server_tools) if dialect.server_tools else {}
+    if dialect.server_tool_list is not None:
+        message = next(iter(native.get("choices") or [{}])).get("message") or {}
+        calls = message.get(dialect.server_tool_list) or ()
+        found |= Counter(call["type"] for call in calls if isinstance(call, dict) and isinstance(call.get("type"), str))
+    return {name: calls for name, calls in found.items() if name not in dialect.uncounted_server_tools}

@@ -98,6 +98,10 @@ class Dialect(FrozenModel):
     """The path of the provider's own figure in the usage, and the worth of one in US dollars."""
     server_tools: Path | None = None
     """The path of the counts of server tool calls in the usage."""
+    server_tool_list: str | None = None
+    """The field of a message that lists the calls of server tools, if the usage does not count them."""
+    uncounted_server_tools: tuple[str, ...] = ()
+    """Names among the counts that are sums of others."""
     source_list: Path | None = None
     """The path of the citations of a reply, if they are outside of its message."""
 

@@ -1,5 +1,6 @@
 """Decodes replies, and requests in the Responses format (docs/reference/wires/openai-responses.md)."""
 
+from collections import Counter
 from collections.abc import Mapping
 from decimal import Decimal
 from itertools import count
@@ -122,8 +123,9 @@ _USD_PER_TICK = Decimal("1e-10")
 def _decode_server_tools(reply: UsageReader, count: UsageReader) -> dict[str, int]:
     """Count the calls of server tools. OpenAI reports searches outside of the usage, xAI all calls inside it.
 
-    Most replies of OpenAI report neither: then the items of the output count. A call of web_search that opens a page or
-    searches in it is not billed (https://developers.openai.com/api/docs/guides/tools-web-search).
+    Most replies of OpenAI report neither: then the items of the output count, as they do for its other tools. A call of
+    web_search that opens a page or searches in it is not billed
+    (https://developers.openai.com/api/docs/guides/tools-web-search).
     """
     by_name = {
         name.removesuffix("_calls"): calls
@@ -131,12 +133,25 @@ def _decode_server_tools(reply: UsageReader, count: UsageReader) -> dict[str, in
     }
     if by_name or count.native.get("server_side_tool_usage_details") is not None:
         return by_name
+    items = reply.native.get("output") or ()
     if (searches := reply.optional("tool_usage.web_search.num_requests")) is None:
         searches = sum(
             item_kind(item) == "web_search_call" and (item.get("action") or {}).get("type", "search") == "search"
-            for item in reply.native.get("output") or ()
+            for item in items
         )
-    return {"web_search": searches} if searches else {}
+    found = Counter(_BILLED_ITEMS[kind] for kind in map(item_kind, items) if kind in _BILLED_ITEMS)
+    return {name: calls for name, calls in {"web_search": searches, **found}.items() if calls}
+
+
+_BILLED_ITEMS = {
+    "file_search_call": "file_search",
+    "code_interpreter_call": "code_interpreter",
+    "shell_call_output": "shell",
+    "image_generation_call": "image_generation",
+    "mcp_call": "mcp",
+}
+"""The items of an output that the provider ran and may bill, with the names of their prices. A shell of the provider's
+own answers in the same reply."""
 
 
 def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:

@@ -26,6 +26,7 @@ OPENROUTER = Dialect(
     reasoning_replay="always",
     cost="cost",
     server_tools="server_tool_use_details",
+    uncounted_server_tools=("tool_calls_requested", "tool_calls_executed"),
     failed=("error",),
 )
 """The differences from OpenAI's wire."""

@@ -10,6 +10,7 @@ from datetime import date
 from typing import Any
 
 _DATE = re.compile(r"[-@]\d{8}|-\d{4}-\d{2}-\d{2}")
+_DATE_AT_END = re.compile(rf"({_DATE.pattern})$")
 _COMPACT_DATE = re.compile(r"-(20\d{2})(\d{2})(\d{2})(?=[-:]|$)")
 
 
@@ -55,6 +56,12 @@ def matches(rule: Mapping[str, Any], name: str) -> bool:
         elif any(RULE_KINDS[kind](name, text) for text in texts):
             return True
     return False
+
+
+def without_date(name: str) -> str:
+    """Return the name without a date at its end: a snapshot of a model has the model's prices."""
+    found = _DATE_AT_END.search(name)
+    return name if found is None else name[: found.start()]
 
 
 def with_dashed_date(name: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.pricing.billing import apply_quote
-from dragoman.pricing.match import with_dashed_date
+from dragoman.pricing.match import with_dashed_date, without_date
 from dragoman.pricing.provider import ProviderPrices
 from dragoman.pricing.quote import NO_QUOTE, PricedModel
 from dragoman.pricing.rows import PriceRow
@@ -171,7 +171,7 @@ class PriceTable:
 
     def _search(self, model_id: str) -> PricedModel | None:
         """Search the provider's own models, then those that it resells; for each, a name with a compact date comes
-        last.
+        after the name as it is, and the name without its date last.
 
         A reseller's prices for the variants are unknown, so variants of resold models are left out.
         """
@@ -183,7 +183,7 @@ class PriceTable:
         if prices is None or not name:
             return None
         lowered = name.lower()
-        for spelling in dict.fromkeys((lowered, with_dashed_date(lowered))):
+        for spelling in dict.fromkeys((lowered, with_dashed_date(lowered), without_date(lowered))):
             if found := prices.find(spelling):
                 return found
             for other in filter(None, map(self.provider, prices.fallback)):

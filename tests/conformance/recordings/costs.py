@@ -66,10 +66,18 @@ def _searches(bill: dict[str, Any], *, listed: bool) -> int:
     return sum(action is None or action["type"] == "search" for action in actions)
 
 
+_USD_PER_TICK = Decimal("1e-10")
+
+
 def oracle_price(provider: str, bill: dict[str, Any]) -> Decimal | None:
-    """The price that genai-prices calculates, None if it does not know the provider or the model."""
+    """The price that genai-prices calculates, None if it does not know the provider or the model. It has no prices of
+    xAI's tools: there the provider's own figure counts.
+    """
     if provider not in _EXTRACTORS or not bill.get("usage"):
         return None
+    if any((bill["usage"].get("server_side_tool_usage_details") or {}).values()):
+        ticks = bill["usage"].get("cost_in_usd_ticks")
+        return None if ticks is None else Decimal(ticks) * _USD_PER_TICK
     name, flavour = _EXTRACTORS[provider]
     if provider == "bedrock" and "input_tokens" in bill["usage"]:
         flavour = "anthropic"
@@ -81,6 +89,8 @@ def oracle_price(provider: str, bill: dict[str, Any]) -> Decimal | None:
         # It does not read tool_usage, and prices a tier only by argument: the reply names the tier.
         if searches := _searches(bill, listed=flavour == "responses"):
             usage = usage + Usage(web_searches=searches)
+        if stored := flavour == "responses" and sum(item.get("type") == "file_search_call" for item in bill["output"]):
+            usage = usage + Usage(storage_searches=stored)
         tier = {"service_tier": str(bill["service_tier"])} if bill.get("service_tier") else None
         return calc_price(
             usage,

@@ -159,8 +159,6 @@ class ReplyBuilder:
         if context.prices is None:
             return Usage(**dict(usage), latency_ms=latency)
         priced = context.prices.price(served_model, usage, now)
-        if priced.pricing_version is None or (priced.cost_usd is None and served_model != context.model):
-            priced = context.prices.price(context.model, usage, now)
         return priced.model_copy(update={"latency_ms": latency}) if latency is not None else priced
 
 
