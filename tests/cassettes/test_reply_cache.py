@@ -3,7 +3,7 @@
 import httpx
 
 from dragoman.bundled import bundled_path
-from dragoman.cli import demo_script
+from dragoman.cli.io import demo_script
 from dragoman.cli.demo import replay_settings
 from dragoman.session import Session
 from dragoman.testing import Cassette, CassetteTransport

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from dragoman.adapter.errors import MissingExtraError
-from dragoman.cli import demo_script
+from dragoman.cli.io import demo_script
 from dragoman.cli.app import app
 from dragoman.transport.local import model
 from tests.unit.local.live.wording import reword

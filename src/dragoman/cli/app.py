@@ -1,6 +1,7 @@
 """Registers the commands. Each has its own file, which is imported when the command runs."""
 
 import logging
+import os
 import sys
 from importlib import import_module
 from importlib.metadata import version
@@ -21,6 +22,7 @@ COMMANDS = {
     "convert": "Converts conversations between common formats.",
     "cassette": "List, show, check, scrub and import cassettes.",
     "cost": "Adds up what replies cost.",
+    "doctor": "Checks what Dragoman finds on this computer, and says what to do. It changes nothing.",
     "demo": "Runs one conversation over four models and shows what happens at each swap.",
     "keys": "Store, list and remove API keys.",
     "models": "Lists models and their capabilities.",
@@ -30,6 +32,9 @@ COMMANDS = {
     "view": "Writes a conversation as one HTML page.",
 }
 """The commands with their summaries, so that the list of commands imports none of them."""
+
+COMPLETION = "_DRAGOMAN_COMPLETE"
+"""The variable with which a shell asks for completions."""
 
 
 class LazyGroup(TyperGroup):
@@ -61,7 +66,6 @@ app = typer.Typer(
     cls=LazyGroup,
     help="One conversation with any large language model: swap models mid-session, lose nothing silently.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -88,6 +92,10 @@ def run() -> None:
     logging.getLogger("dragoman").propagate = False
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as on stderr: not every terminal has UTF-8
+    if COMPLETION in os.environ:
+        from dragoman.cli.io.completion import join_bash_words
+
+        join_bash_words()
     try:
         app(prog_name="dragoman")
     except (DragomanError, OSError) as error:

@@ -1,0 +1,92 @@
+"""The prompt of a command: its words, what is piped into it, and the files that go with it."""
+
+import base64
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    MediaSource,
+    TextBlock,
+    VideoBlock,
+)
+from dragoman.cli.io.regular_files import read_regular
+from dragoman.view.media import detect_media_type
+
+STDIN = "-"
+MAX_BYTES = 20 * 1024 * 1024
+"""Bytes of a file or of the standard input."""
+_BLOCKS = {"image": ImageBlock, "audio": AudioBlock, "video": VideoBlock}
+
+
+def read_prompt(words: str | None, attachments: Sequence[str]) -> list[ContentBlock]:
+    """Return the attachments, and the prompt: what is piped into the command, an empty line and the words.
+
+    ``-`` is the standard input, in place of the words or of an attachment. Raises ConfigurationError for input that
+    cannot be read, and if there is nothing to send.
+    """
+    is_named = words == STDIN or STDIN in attachments
+    piped = _read_stdin() if is_named or not _is_terminal() else b""
+    blocks = [_to_block("standard input", piped) if name == STDIN else attach(Path(name)) for name in attachments]
+    texts = [] if STDIN in attachments else [_decode(piped).strip("\r\n")]
+    if words is not None and words != STDIN:
+        texts.append(words)
+    text = "\n\n".join(each for each in texts if each.strip())
+    if not text and not blocks:
+        raise ConfigurationError("the prompt is empty: write one after the model, or pipe a text into the command")
+    return [*blocks, TextBlock(text=text)] if text else blocks
+
+
+def attach(path: Path) -> ContentBlock:
+    """Return the block of a file. Raises ConfigurationError if it cannot be read, or is of a kind that no model takes."""
+    return _to_block(path.name, read_regular(path, MAX_BYTES))
+
+
+def _is_terminal() -> bool:
+    """Whether nothing is piped into the command. A program without a standard input has None."""
+    return sys.stdin is None or sys.stdin.isatty()
+
+
+def _read_stdin() -> bytes:
+    """Return the standard input, however its encoding is set. Raises ConfigurationError if it is too long."""
+    if sys.stdin is None:
+        return b""
+    content = sys.stdin.buffer.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ConfigurationError(f"the standard input is larger than {MAX_BYTES:,} bytes")
+    return content
+
+
+def _decode(piped: bytes) -> str:
+    try:
+        return piped.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ConfigurationError(
+            "the standard input is not text in UTF-8: convert it, or attach it with -a - if it is an image or the like"
+        ) from None
+
+
+def _to_block(name: str, content: bytes) -> ContentBlock:
+    """Return a block of the kind that the first bytes show; other content is text."""
+    if not content:
+        raise ConfigurationError(f"{name!r} is empty")
+    data = base64.b64encode(content).decode("ascii")
+    media_type = detect_media_type(data)
+    if media_type is None:
+        try:
+            source = MediaSource(kind="text", data=content.decode("utf-8-sig"))
+        except ValueError:  # another encoding, or characters that no message can have
+            raise ConfigurationError(
+                f"{name!r} is neither text in UTF-8 nor an image, a sound, a film or a PDF file of a known kind"
+            ) from None
+        return DocumentBlock(source=source, media_type="text/plain", title=name)
+    source = MediaSource(kind="base64", data=data)
+    block = _BLOCKS.get(media_type.partition("/")[0])
+    if block is None:
+        return DocumentBlock(source=source, media_type=media_type, title=name)
+    return block(source=source, media_type=media_type)
