@@ -33,9 +33,6 @@ COMMANDS = {
 }
 """The commands with their summaries, so that the list of commands imports none of them."""
 
-COMPLETION = "_DRAGOMAN_COMPLETE"
-"""The variable with which a shell asks for completions."""
-
 
 class LazyGroup(TyperGroup):
     """Imports a command when it runs."""
@@ -92,11 +89,11 @@ def run() -> None:
     logging.getLogger("dragoman").propagate = False
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as on stderr: not every terminal has UTF-8
-    if COMPLETION in os.environ:
-        from dragoman.cli.io.completion import join_bash_words
-
-        join_bash_words()
     try:
+        if os.environ.get("_DRAGOMAN_COMPLETE") == "complete_bash":
+            from dragoman.cli.io.completion import complete_in_bash
+
+            complete_in_bash(lambda: app(prog_name="dragoman"))
         app(prog_name="dragoman")
     except (DragomanError, OSError) as error:
         _print_error(error)

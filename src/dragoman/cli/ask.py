@@ -36,7 +36,7 @@ def ask(
         typer.Argument(
             help="provider:model, e.g. local:smollm2-135m. It may be left out with -c, or if dragoman.toml sets"
             " default_model.",
-            shell_complete=complete_model,
+            autocompletion=complete_model,
         ),
     ] = None,
     prompt: Annotated[

@@ -40,7 +40,7 @@ def chat(
         typer.Argument(
             help="provider:model, e.g. local:smollm2-135m. It may be left out with -c or --load, or if dragoman.toml"
             " sets default_model.",
-            shell_complete=complete_model,
+            autocompletion=complete_model,
         ),
     ] = None,
     system: Annotated[str | None, typer.Option("--system", "-s", help="A system prompt.")] = None,

@@ -149,4 +149,3 @@ class MarkdownBlocks:
 def _is_list(line: str) -> bool:
     number = line.partition(".")[0]
     return line.startswith(_LIST_MARKS) or (number.isdecimal() and line[len(number) :].startswith(". "))
-

@@ -24,17 +24,21 @@ def conversation_client(command: str) -> tuple[Client, ConversationLog | None]:
     The log is None if the configuration turns it off, or if a program has set a default client.
     """
     settings, keeps_log = _find_settings()
-    if not keeps_log:
+    if keeps_log is None:
         return Client(**settings), None
-    log = ConversationLog(settings.pop("store", None), command)
+    url = settings.pop("store", None)
+    log = ConversationLog(url, command) if keeps_log else None
     return Client(**settings, store=log), log
 
 
-def _find_settings() -> tuple[dict[str, Any], bool]:
-    """Return the settings that apply, and whether the command line keeps conversations."""
+def _find_settings() -> tuple[dict[str, Any], bool | None]:
+    """Return the settings that apply, and whether the file lets the command line keep conversations.
+
+    The second is None for the settings of a default client: its program decides what is kept.
+    """
     config = client_config(None)
     if config is not None:
-        return {name: getattr(config, name) for name in ClientSettings.__annotations__}, False
+        return {name: getattr(config, name) for name in ClientSettings.__annotations__}, None
     found = find_configuration()
     if found is None:
         return {}, True

@@ -71,10 +71,13 @@ def open_conversation(
     elif log is None:
         raise ConfigurationError("conversations are not kept here: the configuration has log = false")
     else:
-        session = client.resume(log.last(), model=model, router=router, **settings)
+        settings["router"] = router  # a stored conversation may have no model of its own
+        session = client.resume(log.last(), model=model, **settings)
     return OpenConversation(session, prompt, log)
 
 
 def describe(session: Session) -> str:
     """Return a line about the conversation that is continued."""
-    return f"continues a conversation of {len(session.messages)} messages with {session.model or 'the model of the rules'}"
+    return (
+        f"continues a conversation of {len(session.messages)} messages with {session.model or 'the model of the rules'}"
+    )

@@ -21,7 +21,11 @@ from dragoman.view.media import detect_media_type
 STDIN = "-"
 MAX_BYTES = 20 * 1024 * 1024
 """Bytes of a file or of the standard input."""
-_BLOCKS = {"image": ImageBlock, "audio": AudioBlock, "video": VideoBlock}
+_BLOCKS: dict[str, type[ImageBlock | AudioBlock | VideoBlock]] = {
+    "image": ImageBlock,
+    "audio": AudioBlock,
+    "video": VideoBlock,
+}
 
 
 def read_prompt(words: str | None, attachments: Sequence[str]) -> list[ContentBlock]:
@@ -43,7 +47,7 @@ def read_prompt(words: str | None, attachments: Sequence[str]) -> list[ContentBl
 
 
 def attach(path: Path) -> ContentBlock:
-    """Return the block of a file. Raises ConfigurationError if it cannot be read, or is of a kind that no model takes."""
+    """Return the block of a file. Raises ConfigurationError if it is unreadable or of an unknown kind."""
     return _to_block(path.name, read_regular(path, MAX_BYTES))
 
 
