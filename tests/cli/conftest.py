@@ -1,6 +1,7 @@
 """The output of commands depends on the terminal, and what they keep on the user: these tests set both."""
 
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,12 @@ def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A terminal of 120 columns. Tests of narrow ones set their own width."""
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.delenv("LINES", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _own_logging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line turns the log records of this process off; later tests read them."""
+    monkeypatch.setattr(logger := logging.getLogger("dragoman"), "propagate", logger.propagate)
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ from typer.testing import CliRunner, Result
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.cli.app import app
+from dragoman.cli.io import standard_input
 from dragoman.testing.faults.server import FaultyServer, json_reply, sse_reply
 from tests.cli.conftest import ScriptedProvider
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic
@@ -68,6 +69,7 @@ def test_a_chat_and_a_question_continue_each_other(provider: ScriptedProvider) -
         handwritten_anthropic("Two."),
     ]
     assert CliRunner().invoke(app, ["ask", MODEL, "First?"]).exit_code == 0
+    assert "'typo'" in str(chat("-c", "typo", typed="").exception)
     done = chat("-c", "-o", "max_output_tokens=9", "--tool", "os:getcwd", typed="Second?\n")
     assert done.exit_code == 0, done.output
     assert "continues a conversation of 2 messages" in done.output
@@ -83,3 +85,13 @@ def test_what_excludes_each_other_is_refused(tmp_path: Path) -> None:
     assert done.exit_code == 2
     done = chat(MODEL, "--load", tmp_path / "session.json", typed="")
     assert isinstance(done.exception, ConfigurationError)
+
+
+def test_piped_lines_are_typed_lines(provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is not text in UTF-8, or endless, ends the chat."""
+    monkeypatch.setattr(standard_input, "MAX_BYTES", 50)
+    provider.replies = [handwritten_anthropic("Good day.")]
+    done = CliRunner().invoke(app, ["chat", MODEL], input=b"Gr\xc3\xbc\xc3\x9fe\n\xff\xfe\n")
+    assert "Good day." in done.output
+    assert "not text in UTF-8" in str(done.exception)
+    assert "longer than 50 bytes" in str(chat(MODEL, typed="x" * 51).exception)

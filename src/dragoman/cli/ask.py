@@ -75,7 +75,7 @@ def ask(
     notes = console(stderr=True)
     options = read_options(option or (), max_tokens=max_tokens, schema=schema)
     conversation = open_conversation(
-        "ask", model, prompt, continued=continued, system=system, tools=tool or (), base_url=base_url
+        "ask", model, prompt, takes_prompt=True, continued=continued, system=system, tools=tool or (), base_url=base_url
     )
     try:
         content = read_prompt(conversation.prompt, attachment or ())

@@ -1,5 +1,6 @@
 """`dragoman chat MODEL`: a conversation in the terminal that can change its model."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +19,7 @@ from dragoman.cli.io.conversations import describe, open_conversation
 from dragoman.cli.io.loading import load_local
 from dragoman.cli.io.prompts import attach
 from dragoman.cli.io.regular_files import read_regular
+from dragoman.cli.io.standard_input import read_line
 from dragoman.cli.io.terminal import EventPrinter, show_losses, show_preview, usage_line
 from dragoman.cli.io.turn_options import read_options
 from dragoman.session import Session
@@ -31,6 +33,7 @@ HELP = """/model MODEL     switch to another model; /swap does the same
 /save FILE       write the session to a file; `dragoman chat --load FILE` continues it
 /help            show this list
 /quit            leave; so does Ctrl-D. Ctrl-C cancels the answer and keeps the session"""
+_PROMPT = "[bold blue]> [/]"
 _MAX_SESSION_BYTES = 1 << 30
 
 
@@ -99,7 +102,10 @@ class _Chat:
 
     def _read_line(self) -> str | None:
         try:
-            return self._out.input("[bold blue]> [/]").strip()
+            if sys.stdin is not None and sys.stdin.isatty():
+                return self._out.input(_PROMPT).strip()
+            self._out.print(_PROMPT, end="")
+            return read_line().strip()
         except EOFError:
             return None
         except KeyboardInterrupt:

@@ -6,6 +6,7 @@ from typing import IO, Protocol
 from rich.console import Console
 from rich.live import Live
 from rich.markdown import Markdown
+from rich.segment import Segment, SegmentLines
 from rich.text import Text
 
 from dragoman.cli.io.console import write_foreign
@@ -82,7 +83,10 @@ class MarkdownWriter:
         if self._has_printed:
             self._out.print()
         # Links are shown with their addresses: the text of a link may promise another one.
-        self._out.print(Markdown(block, hyperlinks=False))
+        lines = self._out.render_lines(Markdown(block, hyperlinks=False), pad=False)
+        while lines and _is_empty(lines[0]):  # rich begins some blocks with an empty line
+            lines = lines[1:]
+        self._out.print(SegmentLines(lines, new_lines=True), end="")
         self._has_printed = True
 
     def _show(self, rest: str) -> None:
@@ -98,6 +102,11 @@ class MarkdownWriter:
         if self._live is not None:
             self._live.stop()
             self._live = None
+
+
+def _is_empty(line: list[Segment]) -> bool:
+    """Whether nothing of the line can be seen."""
+    return not any(part.text.strip() or (part.style and part.style.bgcolor) for part in line)
 
 
 class MarkdownBlocks:

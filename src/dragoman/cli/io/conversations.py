@@ -40,6 +40,7 @@ def open_conversation(
     model: str | None,
     prompt: str | None = None,
     *,
+    takes_prompt: bool = False,
     continued: bool = False,
     dumped: bytes | None = None,
     system: str | None = None,
@@ -48,13 +49,13 @@ def open_conversation(
 ) -> OpenConversation:
     """Return a new conversation, the last one of the log if ``continued``, or the one that was ``dumped``.
 
-    If the model may be left out, a single word or text is the model if it names one, else the prompt. Raises
-    ConfigurationError if there is no model or nothing to continue, and as `Session` does.
+    If a command ``takes_prompt`` and the model may be left out, its only argument is the model if it names one, else
+    the prompt. Raises ConfigurationError if there is no model or nothing to continue, and as `Session` does.
     """
     client, log = conversation_client(command)
     router = client.config.router
     has_model = continued or dumped is not None or (router is not None and router.global_default is not None)
-    if has_model and prompt is None and model is not None and not names_model(client, model):
+    if takes_prompt and has_model and prompt is None and model is not None and not names_model(client, model):
         model, prompt = None, model
     if model is None and not has_model:
         raise ConfigurationError(

@@ -1,7 +1,6 @@
 """The prompt of a command: its words, what is piped into it, and the files that go with it."""
 
 import base64
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,12 +14,11 @@ from dragoman.canonical.blocks import (
     TextBlock,
     VideoBlock,
 )
+from dragoman.cli.io import standard_input
 from dragoman.cli.io.regular_files import read_regular
 from dragoman.view.media import detect_media_type
 
 STDIN = "-"
-MAX_BYTES = 20 * 1024 * 1024
-"""Bytes of a file or of the standard input."""
 _BLOCKS: dict[str, type[ImageBlock | AudioBlock | VideoBlock]] = {
     "image": ImageBlock,
     "audio": AudioBlock,
@@ -35,9 +33,9 @@ def read_prompt(words: str | None, attachments: Sequence[str]) -> list[ContentBl
     cannot be read, and if there is nothing to send.
     """
     is_named = words == STDIN or STDIN in attachments
-    piped = _read_stdin() if is_named or not _is_terminal() else b""
+    piped = standard_input.read_all() if is_named or not standard_input.is_terminal() else b""
     blocks = [_to_block("standard input", piped) if name == STDIN else attach(Path(name)) for name in attachments]
-    texts = [] if STDIN in attachments else [_decode(piped).strip("\r\n")]
+    texts = [] if STDIN in attachments else [standard_input.decode(piped).strip("\r\n")]
     if words is not None and words != STDIN:
         texts.append(words)
     text = "\n\n".join(each for each in texts if each.strip())
@@ -48,31 +46,7 @@ def read_prompt(words: str | None, attachments: Sequence[str]) -> list[ContentBl
 
 def attach(path: Path) -> ContentBlock:
     """Return the block of a file. Raises ConfigurationError if it is unreadable or of an unknown kind."""
-    return _to_block(path.name, read_regular(path, MAX_BYTES))
-
-
-def _is_terminal() -> bool:
-    """Whether nothing is piped into the command. A program without a standard input has None."""
-    return sys.stdin is None or sys.stdin.isatty()
-
-
-def _read_stdin() -> bytes:
-    """Return the standard input, however its encoding is set. Raises ConfigurationError if it is too long."""
-    if sys.stdin is None:
-        return b""
-    content = sys.stdin.buffer.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        raise ConfigurationError(f"the standard input is larger than {MAX_BYTES:,} bytes")
-    return content
-
-
-def _decode(piped: bytes) -> str:
-    try:
-        return piped.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ConfigurationError(
-            "the standard input is not text in UTF-8: convert it, or attach it with -a - if it is an image or the like"
-        ) from None
+    return _to_block(path.name, read_regular(path, standard_input.MAX_BYTES))
 
 
 def _to_block(name: str, content: bytes) -> ContentBlock:
