@@ -137,6 +137,8 @@ class TestOptions:
         assert "did you mean 'temperature'" in fail(MODEL, "Hi", "-o", "temprature=1")
         assert "temperature='hot'" in fail(MODEL, "Hi", "-o", "temperature=hot")
         assert "prompt_cache='2m'" in fail(MODEL, "Hi", "-o", "prompt_cache=2m")
+        assert "top_p='[[" in fail(MODEL, "Hi", "-o", "top_p=" + "[" * 100_000)
+        assert "temperature='NaN'" in fail(MODEL, "Hi", "-o", "temperature=NaN")
         assert "unknown option 'stream'" in fail(MODEL, "Hi", "-o", "stream=true")
 
     def test_a_schema_is_sent_and_the_answer_written_whole(self, provider: ScriptedProvider, tmp_path: Path) -> None:
@@ -163,7 +165,8 @@ class TestOptions:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(sys, "path", list(sys.path))
         (tmp_path / "adding_tools.py").write_text(
-            'def add(a: int, b: int) -> int:\n    """Adds."""\n    return a + b\n', encoding="utf-8"
+            'def add(a: int, b: int) -> int:\n    """Adds."""\n    print("adding")\n    return a + b\n',
+            encoding="utf-8",
         )
         provider.replies = [
             handwritten_anthropic(Call("toolu_1", "add", {"a": 1, "b": 2})),
@@ -173,6 +176,7 @@ class TestOptions:
         assert (done.exit_code, done.stdout) == (0, "It is 3.\n"), done.exception
         assert "add" in done.stderr
         assert "← add 3" in done.stderr
+        assert "adding" in done.stderr
         assert "did you mean 'add'" in fail(MODEL, "Hi", "--tool", "adding_tools:addd")
 
     def test_a_tool_that_cannot_be_imported_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,8 +103,11 @@ def test_it_connects_only_if_it_is_let(provider: ScriptedProvider, monkeypatch: 
     with FaultyServer(answer) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         assert f"not checked: {server.url}" in doctor().output
+        monkeypatch.setattr("dragoman.cli.doctor._is_interactive", lambda: True)
+        asked = CliRunner().invoke(app, ["doctor"], input="n\n")
+        assert f"connects to: {server.url}" in asked.output
         assert seen == []
-        done = doctor("--connect")
+        done = CliRunner().invoke(app, ["doctor"], input="y\n")
     assert f"ok       address        anthropic: {server.url} replies (404)" in done.output
     assert len(seen) == 1
     assert "a-key-for-tests" not in seen[0]

@@ -1,6 +1,8 @@
 """`dragoman ask MODEL PROMPT`: one question and its answer, for people and for pipes."""
 
 import json
+import sys
+from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +13,7 @@ from rich.markup import escape
 from dragoman.canonical.blocks import ContentBlock
 from dragoman.canonical.events import MessageComplete, TextDelta, ToolUseEnd, ToolUseStart
 from dragoman.canonical.message import Message, StopReason
-from dragoman.cli.io.answers import AnswerWriter, answer_writer
+from dragoman.cli.io.answers import AnswerWriter, PlainWriter, answer_writer
 from dragoman.cli.io.completion import complete_model
 from dragoman.cli.io.console import console
 from dragoman.cli.io.conversations import describe, open_conversation
@@ -46,7 +48,7 @@ def ask(
     attachment: Annotated[
         list[str] | None,
         typer.Option(
-            "--attachment", "-a", metavar="FILE", help="A text, image, sound, film or PDF file; - is standard input."
+            "--attachment", "-a", metavar="FILE", help="A text, image, audio, video or PDF file; - is standard input."
         ),
     ] = None,
     option: Annotated[
@@ -74,25 +76,35 @@ def ask(
     """Sends one prompt to a model. The answer goes to stdout, tokens, cost and warnings to stderr."""
     notes = console(stderr=True)
     options = read_options(option or (), max_tokens=max_tokens, schema=schema)
-    conversation = open_conversation(
-        "ask", model, prompt, takes_prompt=True, continued=continued, system=system, tools=tool or (), base_url=base_url
-    )
-    try:
+    writer = PlainWriter(sys.stdout) if as_json else answer_writer(console())
+    is_streamed = stream and not as_json and schema is None
+    with ExitStack() as stack:
+        if tool and not sys.stdout.isatty():  # what the functions print is no answer
+            stack.enter_context(redirect_stdout(sys.stderr))
+        conversation = open_conversation(
+            "ask",
+            model,
+            prompt,
+            takes_prompt=True,
+            continued=continued,
+            system=system,
+            tools=tool or (),
+            base_url=base_url,
+        )
+        stack.callback(conversation.close, notes)
         content = read_prompt(conversation.prompt, attachment or ())
         session = conversation.session
         if continued and not quiet:
             notes.print(f"[dim]{escape(describe(session))}[/]", soft_wrap=True)
         if not quiet and session.model is not None:
             load_local(notes, session.model)
-        is_streamed = stream and not as_json and schema is None
-        writer = answer_writer(console())
         if is_streamed:
             reply = _stream(session, content, options, writer, None if quiet else notes)
         else:
             reply = session.ask(content, **options)
-            _write_whole(session, reply, writer, as_json=as_json)
-    finally:
-        conversation.close(notes)
+    if not is_streamed:
+        writer.write(json.dumps(_to_json(session, reply), indent=2) if as_json else reply.text)
+        writer.end()
     show_losses(notes, reply.losses)
     if reply.stop_reason in _UNFINISHED:
         notes.print(f"[yellow]{_UNFINISHED[reply.stop_reason]}[/]", soft_wrap=True)
@@ -121,14 +133,6 @@ def _stream(
         finally:
             writer.end()  # an error begins on a line of its own, and a terminal gets its cursor back
     return events.reply
-
-
-def _write_whole(session: Session, reply: Reply[str], writer: AnswerWriter, *, as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(_to_json(session, reply), indent=2))
-    else:
-        writer.write(reply.text)
-        writer.end()
 
 
 def _to_json(session: Session, reply: Reply[str]) -> dict[str, Any]:

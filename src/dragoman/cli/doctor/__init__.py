@@ -100,7 +100,11 @@ def _build(file: ConfigurationFile) -> dict[str, Any]:
 def _may_connect(connect: bool | None, addresses: list[str]) -> bool:
     if connect is not None:
         return connect
-    if not (sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()):
+    if not _is_interactive():
         return False
     console().print(f"[bold]connects to:[/] {escape(', '.join(addresses))}", soft_wrap=True)
     return typer.confirm("Connect to these addresses? No key is sent.", default=True)
+
+
+def _is_interactive() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()

@@ -60,7 +60,7 @@ def _to_block(name: str, content: bytes) -> ContentBlock:
             source = MediaSource(kind="text", data=content.decode("utf-8-sig"))
         except ValueError:  # another encoding, or characters that no message can have
             raise ConfigurationError(
-                f"{name!r} is neither text in UTF-8 nor an image, a sound, a film or a PDF file of a known kind"
+                f"{name!r} is neither text in UTF-8 nor an image, audio, video or a PDF file of a known kind"
             ) from None
         return DocumentBlock(source=source, media_type="text/plain", title=name)
     source = MediaSource(kind="base64", data=data)

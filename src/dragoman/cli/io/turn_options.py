@@ -45,12 +45,13 @@ def _read_value(name: str, text: str) -> Any:
         return NamedTool(text)
     value: Any = text
     if name not in _TEXTS:
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             value = json.loads(text)
     if name == "stop_sequences" and not isinstance(value, list):
         value = (text,)
     try:
-        return TypeAdapter(get_type_hints(AdapterOptions)[name]).validate_python(value)
+        hint = get_type_hints(AdapterOptions)[name]
+        return TypeAdapter(hint, config={"allow_inf_nan": False}).validate_python(value)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]["msg"]
         raise ConfigurationError(f"-o {name}={text!r:.60}: {problem[0].lower()}{problem[1:]}") from None
