@@ -36,6 +36,7 @@ def user_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
     folder = tmp_path_factory.mktemp("user")
     for name in USER_FOLDERS:
         monkeypatch.setenv(name, str(folder))
+    monkeypatch.setattr("platformdirs.user_config_path", lambda name, *_, **__: folder / "config" / name)
     monkeypatch.delenv("DRAGOMAN_CONFIG", raising=False)
     return folder
 

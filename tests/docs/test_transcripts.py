@@ -19,6 +19,7 @@ def test_the_first_day_goes_as_the_page_shows(tmp_path: Path, monkeypatch: pytes
     """One command after the other, by a user without files and keys."""
     for name in USER_FOLDERS:
         monkeypatch.setenv(name, str(tmp_path / "user"))
+    monkeypatch.setattr("platformdirs.user_config_path", lambda name, *_, **__: tmp_path / "config" / name)
     for name in ("ANTHROPIC_API_KEY", "DRAGOMAN_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "120")

@@ -12,8 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich._export_format import CONSOLE_SVG_FORMAT
-from rich.console import Console
+from rich.console import CONSOLE_SVG_FORMAT, Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
