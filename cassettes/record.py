@@ -8,7 +8,7 @@ from pathlib import Path
 
 import vcr
 
-from dragoman.cli import demo_script
+from dragoman.cli.io import demo_script
 from dragoman.session import Session
 from dragoman.testing.cassettes import vcrpy
 

@@ -8,8 +8,8 @@ import pytest
 
 from dragoman.adapter.errors import OverloadedError
 from dragoman.bundled import bundled_path
-from dragoman.cli import demo_script
 from dragoman.cli.demo import replay_settings
+from dragoman.cli.io import demo_script
 from dragoman.events import Event, EventBus
 from dragoman.routing import Router
 from dragoman.session import Session

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman.canonical.message import StopReason
-from dragoman.cli import demo_script
+from dragoman.cli.io import demo_script
 from dragoman.session import AsyncSession, Session, ToolAnswered
 
 ORIGIN = os.environ.get("LLAMA_SERVER", "http://127.0.0.1:8931")

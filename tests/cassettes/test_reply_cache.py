@@ -3,8 +3,8 @@
 import httpx
 
 from dragoman.bundled import bundled_path
-from dragoman.cli import demo_script
 from dragoman.cli.demo import replay_settings
+from dragoman.cli.io import demo_script
 from dragoman.session import Session
 from dragoman.testing import Cassette, CassetteTransport
 from tests.unit.session.middleware.reply_cache import ReplyCache

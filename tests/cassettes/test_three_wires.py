@@ -6,8 +6,8 @@ import httpx
 import pytest
 
 from dragoman.bundled import bundled_path
-from dragoman.cli import demo_script
 from dragoman.cli.demo import replay_settings
+from dragoman.cli.io import demo_script
 from dragoman.session import Session
 from dragoman.testing import Cassette, CassetteMissError, CassetteTransport
 

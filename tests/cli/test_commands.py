@@ -14,20 +14,25 @@ from dragoman.cli import main
 from dragoman.cli.app import app
 from dragoman.pricing import price_table
 from dragoman.testing.faults.server import FaultyServer, sse_reply
+from tests.cli.conftest import USER_FOLDERS
 
 run = CliRunner().invoke
 
 
-_SOURCES = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
-"""Where these tests found the library."""
+_INHERITED = ("PYTHONPATH", *USER_FOLDERS)
+"""Where these tests find the library, and where commands keep what belongs to the user."""
 
 
 def command(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", "from dragoman.cli import main; main()", *words],
-        capture_output=True, encoding="utf-8", timeout=120, check=False,
-        env={"PATH": "/usr/bin:/bin", "NO_COLOR": "1", "COLUMNS": "120", **_SOURCES, **environ},
+        capture_output=True, encoding="utf-8", timeout=120, check=False, stdin=subprocess.DEVNULL,
+        env={"PATH": "/usr/bin:/bin", "NO_COLOR": "1", "COLUMNS": "120", **_inherited(), **environ},
     )  # fmt: skip
+
+
+def _inherited() -> dict[str, str]:
+    return {name: os.environ[name] for name in _INHERITED if name in os.environ}
 
 
 HANDWRITTEN_STREAM = [
@@ -76,6 +81,7 @@ class TestErrors:
     ) -> None:
         """A misspelt provider or an unknown model never shows a traceback."""
         monkeypatch.setattr(sys, "argv", ["dragoman", *words])
+        monkeypatch.setattr(sys, "stdin", None)
         monkeypatch.setenv("LINES", "40")  # with columns alone, a terminal that is called dumb has 80 of them
         with pytest.raises(SystemExit) as ended:
             main()

@@ -171,6 +171,7 @@ class TestFiles:
         [
             ("convert", "{}", "out", "--to", "cmf"),
             ("cassette", "list", "{}"),
+            ("cassette", "show", "{}"),
             ("view", "{}"),
             ("cost", "{}"),
             ("cost", "{}", "--overlay", "{}"),

@@ -1,6 +1,7 @@
 """Registers the commands. Each has its own file, which is imported when the command runs."""
 
 import logging
+import os
 import sys
 from importlib import import_module
 from importlib.metadata import version
@@ -21,6 +22,7 @@ COMMANDS = {
     "convert": "Converts conversations between common formats.",
     "cassette": "List, show, check, scrub and import cassettes.",
     "cost": "Adds up what replies cost.",
+    "doctor": "Checks what Dragoman finds on this computer, and says what to do. It changes nothing.",
     "demo": "Runs one conversation over four models and shows what happens at each swap.",
     "keys": "Store, list and remove API keys.",
     "models": "Lists models and their capabilities.",
@@ -61,7 +63,6 @@ app = typer.Typer(
     cls=LazyGroup,
     help="One conversation with any large language model: swap models mid-session, lose nothing silently.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -89,6 +90,10 @@ def run() -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as on stderr: not every terminal has UTF-8
     try:
+        if os.environ.get("_DRAGOMAN_COMPLETE") == "complete_bash":
+            from dragoman.cli.io.completion import complete_in_bash
+
+            complete_in_bash(lambda: app(prog_name="dragoman"))
         app(prog_name="dragoman")
     except (DragomanError, OSError) as error:
         _print_error(error)

@@ -1,41 +1,156 @@
-"""`dragoman ask MODEL PROMPT`: one question, one streamed answer."""
+"""`dragoman ask MODEL PROMPT`: one question and its answer, for people and for pipes."""
 
+import json
 import sys
-from typing import Annotated
+from contextlib import ExitStack, redirect_stdout
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.markup import escape
 
-from dragoman.adapter.errors import ConfigurationError
-from dragoman.canonical.events import MessageComplete, TextDelta
-from dragoman.cli.io.client import base_url_setting, command_client
-from dragoman.cli.io.console import console, write_foreign
+from dragoman.canonical.blocks import ContentBlock
+from dragoman.canonical.events import MessageComplete, TextDelta, ToolUseEnd, ToolUseStart
+from dragoman.canonical.message import Message, StopReason
+from dragoman.cli.io.answers import AnswerWriter, PlainWriter, answer_writer
+from dragoman.cli.io.completion import complete_model
+from dragoman.cli.io.console import console
+from dragoman.cli.io.conversations import describe, open_conversation
 from dragoman.cli.io.loading import load_local
-from dragoman.cli.io.terminal import usage_line
+from dragoman.cli.io.prompts import read_prompt
+from dragoman.cli.io.terminal import EventPrinter, show_losses, usage_line
+from dragoman.cli.io.turn_options import read_options
+from dragoman.session import Reply, Session
 from dragoman.session.config import TurnOptions
+from dragoman.session.events import ToolAnswered
+
+_UNFINISHED = {
+    StopReason.MAX_TOKENS: "the answer is cut off: it reached the limit of tokens",
+    StopReason.CONTEXT_OVERFLOW: "the answer is cut off: the model's window is full",
+    StopReason.REFUSAL: "the model refused to answer",
+}
 
 
 def ask(
-    model: Annotated[str, typer.Argument(help="provider:model, e.g. local:smollm2-135m")],
-    prompt: Annotated[str, typer.Argument(help="The question; - reads it from standard input.")],
-    system: Annotated[str | None, typer.Option(help="A system prompt.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            help="provider:model, e.g. local:smollm2-135m. It may be left out with -c, or if dragoman.toml sets"
+            " default_model.",
+            autocompletion=complete_model,
+        ),
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Argument(help="The question. Text from standard input goes in front of it.")
+    ] = None,
+    system: Annotated[str | None, typer.Option("--system", "-s", help="A system prompt.")] = None,
+    attachment: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--attachment", "-a", metavar="FILE", help="A text, image, audio, video or PDF file; - is standard input."
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the request, e.g. temperature=0."),
+    ] = None,
+    schema: Annotated[Path | None, typer.Option(help="A file with the JSON Schema of the answer.")] = None,
+    tool: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE:FUNCTION", help="A Python function that the model may call."),
+    ] = None,
+    continued: Annotated[
+        bool, typer.Option("--continue", "-c", help="Continue the last conversation, also with another model.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the answer with its tokens, cost and losses as JSON.")
+    ] = False,
+    stream: Annotated[bool, typer.Option("--stream/--no-stream", help="Write the answer as it arrives.")] = True,
     max_tokens: Annotated[int | None, typer.Option(help="The maximum number of tokens in the answer.")] = None,
     base_url: Annotated[str | None, typer.Option(help="A base URL for the provider.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the line with tokens and cost.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Write only warnings and errors to stderr, no tokens, cost or calls.")
+    ] = False,
 ) -> None:
-    """Sends one prompt to a model. The answer goes to stdout, tokens and cost to stderr."""
-    question = sys.stdin.read() if prompt == "-" else prompt
-    if not question.strip():
-        raise ConfigurationError("the prompt is empty")
-    options: TurnOptions = {} if max_tokens is None else {"max_output_tokens": max_tokens}
-    client = command_client(base_url_setting(model, base_url))
-    with client.session(model, system=system) as session:
-        if not quiet:
-            load_local(console(stderr=True), str(session.model))
-        for event in session.stream(question, **options):
-            if isinstance(event, TextDelta):
-                write_foreign(sys.stdout, event.text)
-            elif isinstance(event, MessageComplete):
-                sys.stdout.write("\n")
-                if not quiet:
-                    console(stderr=True).print(f"[dim]{escape(usage_line(event.message))}[/]", soft_wrap=True)
+    """Sends one prompt to a model. The answer goes to stdout, tokens, cost and warnings to stderr."""
+    notes = console(stderr=True)
+    options = read_options(option or (), max_tokens=max_tokens, schema=schema)
+    writer = PlainWriter(sys.stdout) if as_json else answer_writer(console())
+    is_streamed = stream and not as_json and schema is None
+    with ExitStack() as stack:
+        if tool and not sys.stdout.isatty():  # what the functions print is no answer
+            stack.enter_context(redirect_stdout(sys.stderr))
+        conversation = open_conversation(
+            "ask",
+            model,
+            prompt,
+            takes_prompt=True,
+            continued=continued,
+            system=system,
+            tools=tool or (),
+            base_url=base_url,
+        )
+        stack.callback(conversation.close, notes)
+        content = read_prompt(conversation.prompt, attachment or ())
+        session = conversation.session
+        if continued and not quiet:
+            notes.print(f"[dim]{escape(describe(session))}[/]", soft_wrap=True)
+        if not quiet and session.model is not None:
+            load_local(notes, session.model)
+        if is_streamed:
+            reply = _stream(session, content, options, writer, None if quiet else notes)
+        else:
+            reply = session.ask(content, **options)
+    if not is_streamed:
+        writer.write(json.dumps(_to_json(session, reply), indent=2) if as_json else reply.text)
+        writer.end()
+    show_losses(notes, reply.losses)
+    if reply.stop_reason in _UNFINISHED:
+        notes.print(f"[yellow]{_UNFINISHED[reply.stop_reason]}[/]", soft_wrap=True)
+    if not quiet and not is_streamed:
+        _show_usage(notes, reply.message)
+
+
+def _stream(
+    session: Session, content: list[ContentBlock], options: TurnOptions, writer: AnswerWriter, notes: Console | None
+) -> Reply[str]:
+    """Write the answer as it arrives, with calls of tools and the tokens of each reply as notes."""
+    printer = None if notes is None else EventPrinter(notes)
+    with session.stream(content, **options) as events:
+        try:
+            for event in events:
+                match event:
+                    case TextDelta():
+                        writer.write(event.text)
+                    case MessageComplete():
+                        writer.end()
+                        if notes is not None:
+                            _show_usage(notes, event.message)
+                    case ToolUseStart() | ToolUseEnd() | ToolAnswered() if printer is not None:
+                        writer.end()
+                        printer.show(event)
+        finally:
+            writer.end()  # an error begins on a line of its own, and a terminal gets its cursor back
+    return events.reply
+
+
+def _to_json(session: Session, reply: Reply[str]) -> dict[str, Any]:
+    usage, cost = reply.usage, reply.cost
+    return {
+        "text": reply.text,
+        "model": reply.message.metadata.model,
+        "session_id": session.session_id,
+        "stop_reason": reply.stop_reason,
+        "input_tokens": usage.prompt_tokens,
+        "output_tokens": usage.output_tokens,
+        "cost_usd": None if cost.usd is None else f"{cost.usd:f}",
+        "cost_status": cost.status.value,
+        "losses": [
+            {"kind": loss.kind.value, "severity": loss.severity.value, "reason": loss.reason} for loss in reply.losses
+        ],
+    }
+
+
+def _show_usage(notes: Console, reply: Message) -> None:
+    notes.print(f"[dim]{escape(usage_line(reply))}[/]", soft_wrap=True)

@@ -43,6 +43,7 @@ def show(path: Annotated[Path, typer.Argument(help="A cassette file.")]) -> None
     """Shows the requests and replies of a cassette as text."""
     from dragoman.testing.cassettes.summary import describe_reply
 
+    check_regular(path)
     out, recording = console(), _load(path)
     for number, (exchange, operation) in enumerate(zip(recording.exchanges, _operations(recording), strict=True), 1):
         out.print(f"{number}. {operation} -> {exchange.response.status}", style="bold", markup=False)

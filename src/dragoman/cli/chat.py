@@ -1,5 +1,6 @@
 """`dragoman chat MODEL`: a conversation in the terminal that can change its model."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -9,108 +10,175 @@ from rich.console import Console
 from rich.markup import escape
 
 from dragoman.adapter.errors import DragomanError
+from dragoman.canonical.blocks import ContentBlock, TextBlock
 from dragoman.canonical.events import MessageComplete
-from dragoman.cli.io.client import base_url_setting, command_client
+from dragoman.cli.io.answers import markdown_writer
+from dragoman.cli.io.completion import complete_model
 from dragoman.cli.io.console import console
+from dragoman.cli.io.conversations import describe, open_conversation
 from dragoman.cli.io.loading import load_local
-from dragoman.cli.io.regular_files import check_regular
-from dragoman.cli.io.terminal import EventPrinter, show_preview, usage_line
+from dragoman.cli.io.prompts import attach
+from dragoman.cli.io.regular_files import read_regular
+from dragoman.cli.io.standard_input import read_line
+from dragoman.cli.io.terminal import EventPrinter, show_losses, show_preview, usage_line
+from dragoman.cli.io.turn_options import read_options
 from dragoman.session import Session
+from dragoman.session.config import TurnOptions
 
-HELP = """/model MODEL     switch to another model
+HELP = """/model MODEL     switch to another model; /swap does the same
 /preview MODEL   show what that switch would lose and cost
+/attach FILE     send a file with the next message
 /compact         replace the older part of the conversation by a summary; /compact WORDS instructs its writer
 /cost            show the cost of the session so far
 /save FILE       write the session to a file; `dragoman chat --load FILE` continues it
 /help            show this list
 /quit            leave; so does Ctrl-D. Ctrl-C cancels the answer and keeps the session"""
+_PROMPT = "[bold blue]> [/]"
+_MAX_SESSION_BYTES = 1 << 30
 
 
 def chat(
-    model: Annotated[str, typer.Argument(help="provider:model, e.g. local:smollm2-135m")],
-    system: Annotated[str | None, typer.Option(help="A system prompt.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            help="provider:model, e.g. local:smollm2-135m. It may be left out with -c or --load, or if dragoman.toml"
+            " sets default_model.",
+            autocompletion=complete_model,
+        ),
+    ] = None,
+    system: Annotated[str | None, typer.Option("--system", "-s", help="A system prompt.")] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of each request, e.g. temperature=0."),
+    ] = None,
+    tool: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE:FUNCTION", help="A Python function that the model may call."),
+    ] = None,
+    continued: Annotated[
+        bool, typer.Option("--continue", "-c", help="Continue the last conversation, also with another model.")
+    ] = False,
     load: Annotated[Path | None, typer.Option(help="A session that /save wrote.", exists=True, dir_okay=False)] = None,
     base_url: Annotated[str | None, typer.Option(help="A base URL for the provider.")] = None,
 ) -> None:
     """Chats with a model; /help lists the other commands."""
+    if continued and load is not None:
+        raise typer.BadParameter("--continue and --load exclude each other")
     out = console()
-    if load is not None:
-        check_regular(load)
-    client = command_client(base_url_setting(model, base_url))
-    session = client.session(model, system=system) if load is None else client.load(load.read_bytes(), model=model)
-    with session:
-        out.print(f"[bold]{escape(str(session.model))}[/] [dim]/help lists the commands[/]")
-        while (line := _read_line(out)) is not None:
+    conversation = open_conversation(
+        "chat",
+        model,
+        continued=continued,
+        dumped=None if load is None else read_regular(load, _MAX_SESSION_BYTES),
+        system=system,
+        tools=tool or (),
+        base_url=base_url,
+    )
+    try:
+        if continued:
+            out.print(f"[dim]{escape(describe(conversation.session))}[/]", soft_wrap=True)
+        _Chat(out, conversation.session, read_options(option or ())).run()
+    finally:
+        conversation.close(console(stderr=True))
+
+
+class _Chat:
+    """Reads lines, and answers them. ``attached`` goes with the next message."""
+
+    def __init__(self, out: Console, session: Session, options: TurnOptions) -> None:
+        self._out = out
+        self._session = session
+        self._options = options
+        self._attached: list[ContentBlock] = []
+
+    def run(self) -> None:
+        self._out.print(f"[bold]{escape(str(self._session.model))}[/] [dim]/help lists the commands[/]")
+        while (line := self._read_line()) is not None:
             if line.startswith("/"):
-                if not _command(out, session, line):
+                if not self._run_command(line):
                     return
             elif line:
-                _turn(out, session, line)
+                self._answer(line)
 
+    def _read_line(self) -> str | None:
+        try:
+            if sys.stdin is not None and sys.stdin.isatty():
+                return self._out.input(_PROMPT).strip()
+            self._out.print(_PROMPT, end="")
+            return read_line().strip()
+        except EOFError:
+            return None
+        except KeyboardInterrupt:
+            self._out.print()
+            return ""
 
-def _read_line(out: Console) -> str | None:
-    try:
-        return out.input("[bold blue]> [/]").strip()
-    except EOFError:
-        return None
-    except KeyboardInterrupt:
-        out.print()
-        return ""
+    def _answer(self, line: str) -> None:
+        out, printer = self._out, EventPrinter(self._out, markdown_writer(self._out))
+        content = [*self._attached, TextBlock(text=line)]
+        try:
+            if self._session.model is not None:
+                load_local(out, self._session.model)
+            with self._session.stream(content, **self._options) as events:
+                for event in events:
+                    printer.show(event)
+                    if isinstance(event, MessageComplete):
+                        printer.end()
+                        out.print(f"[dim]{escape(usage_line(event.message))}[/]", soft_wrap=True)
+            show_losses(out, events.reply.losses)
+            self._attached = []
+        except KeyboardInterrupt:
+            printer.end()
+            out.print("[yellow]cancelled; the session continues[/]")
+        except DragomanError as error:
+            printer.end()
+            out.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
 
-
-def _turn(out: Console, session: Session, line: str) -> None:
-    printer = EventPrinter(out)
-    try:
-        load_local(out, str(session.model))
-        for event in session.stream(line):
-            printer.show(event)
-            if isinstance(event, MessageComplete):
-                printer.end()
-                out.print(f"[dim]{escape(usage_line(event.message))}[/]", soft_wrap=True)
-    except KeyboardInterrupt:
-        printer.end()
-        out.print("[yellow]cancelled; the session continues[/]")
-    except DragomanError as error:
-        printer.end()
-        out.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
-
-
-def _command(out: Console, session: Session, line: str) -> bool:
-    """Run a slash command; False ends the chat."""
-    name, _, argument = line[1:].partition(" ")
-    if name in ("quit", "exit", "q"):
-        return False
-    commands: dict[str, Callable[[], None]] = {
-        "model": lambda: show_preview(out, session.swap(argument.strip())),
-        "preview": lambda: show_preview(out, session.preview(argument.strip())),
-        "compact": lambda: _compact(out, session, argument.strip()),
-        "cost": lambda: out.print(escape(f"{session.cost} · {session.usage.total_tokens:,} tokens")),
-        "save": lambda: _save(out, session, argument.strip()),
-        "help": lambda: out.print(HELP, markup=False),
-    }
-    run = commands.get(name)
-    if run is None:
-        out.print(f"[yellow]unknown command /{escape(name)}; /help lists the commands[/]")
+    def _run_command(self, line: str) -> bool:
+        """Run a slash command; False ends the chat."""
+        out, session = self._out, self._session
+        name, _, argument = line[1:].partition(" ")
+        argument = argument.strip()
+        if name in ("quit", "exit", "q"):
+            return False
+        commands: dict[str, Callable[[], None]] = {
+            "model": lambda: show_preview(out, session.swap(argument)),
+            "swap": lambda: show_preview(out, session.swap(argument)),
+            "preview": lambda: show_preview(out, session.preview(argument)),
+            "attach": lambda: self._attach(argument),
+            "compact": lambda: self._compact(argument),
+            "cost": lambda: out.print(escape(f"{session.cost} · {session.usage.total_tokens:,} tokens")),
+            "save": lambda: self._save(argument),
+            "help": lambda: out.print(HELP, markup=False),
+        }
+        run = commands.get(name)
+        if run is None:
+            out.print(f"[yellow]unknown command /{escape(name)}; /help lists the commands[/]")
+            return True
+        try:
+            run()
+        except KeyboardInterrupt:
+            out.print("[yellow]cancelled; the session continues[/]")
+        except (DragomanError, OSError) as error:
+            out.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
         return True
-    try:
-        run()
-    except KeyboardInterrupt:
-        out.print("[yellow]cancelled; the session continues[/]")
-    except (DragomanError, OSError) as error:
-        out.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
-    return True
 
+    def _attach(self, name: str) -> None:
+        if not name:
+            self._out.print("[yellow]/attach needs a file name[/]")
+            return
+        path = Path(name).expanduser()
+        self._attached.append(attach(path))
+        self._out.print(escape(f"{path.name} goes with the next message"))
 
-def _compact(out: Console, session: Session, words: str) -> None:
-    summary = session.compact(instructions=words or None)
-    out.print(summary.text, style="dim", markup=False, soft_wrap=True)
-    out.print(f"[dim]{escape(usage_line(summary))}[/]", soft_wrap=True)
+    def _compact(self, words: str) -> None:
+        summary = self._session.compact(instructions=words or None)
+        self._out.print(summary.text, style="dim", markup=False, soft_wrap=True)
+        self._out.print(f"[dim]{escape(usage_line(summary))}[/]", soft_wrap=True)
 
-
-def _save(out: Console, session: Session, name: str) -> None:
-    if not name:
-        out.print("[yellow]/save needs a file name[/]")
-        return
-    path = Path(name).expanduser()
-    path.write_bytes(session.dump())
-    out.print(f"saved to {escape(str(path))}")
+    def _save(self, name: str) -> None:
+        if not name:
+            self._out.print("[yellow]/save needs a file name[/]")
+            return
+        path = Path(name).expanduser()
+        path.write_bytes(self._session.dump())
+        self._out.print(f"saved to {escape(str(path))}")

@@ -12,7 +12,7 @@ from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import MissingExtraError
 from dragoman.bundled import bundled_path
 from dragoman.canonical.events import MessageComplete
-from dragoman.cli import demo_script
+from dragoman.cli.io import demo_script
 from dragoman.cli.io.client import command_client
 from dragoman.cli.io.console import console
 from dragoman.cli.io.loading import load_local

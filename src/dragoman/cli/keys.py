@@ -13,6 +13,7 @@ from rich.table import Table
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.registry import adapter_class, providers
 from dragoman.cli.io.console import console
+from dragoman.cli.io.standard_input import read_line
 from dragoman.transport.keys.api_key import ApiKey
 from dragoman.transport.keys.credentials import takes_key
 from dragoman.transport.keys.stored_keys import StoredKeys
@@ -65,8 +66,11 @@ def remove(provider: Provider) -> None:
 
 
 def _read_key(provider: str) -> ApiKey:
-    if not sys.stdin.isatty():
-        return ApiKey(sys.stdin.readline())
+    if sys.stdin is None or not sys.stdin.isatty():
+        try:
+            return ApiKey(read_line())
+        except EOFError:
+            return ApiKey("")
     with warnings.catch_warnings():
         warnings.simplefilter("error", GetPassWarning)
         try:

@@ -4,10 +4,12 @@ import json
 import os
 import pickle
 import stat
+import threading
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -56,7 +58,24 @@ def test_a_key_is_stored_replaced_and_removed(keys_file: Path) -> None:
     assert StoredKeys().get("plain") is None
     assert SECRET not in keys_file.read_text()
     assert reveal(StoredKeys().get("other")) == "another-key"
-    assert [path.name for path in keys_file.parent.iterdir()] == ["keys.json"]
+    assert sorted(path.name for path in keys_file.parent.iterdir()) == ["keys.json", "keys.lock"]
+
+
+def test_two_keys_that_are_stored_at_once_are_both_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second change waits until the first one is written: it would overwrite what it has not read."""
+    write = stored_keys._write_file
+    second = threading.Thread(target=lambda: StoredKeys().set("other", ApiKey("another-key")))
+
+    def write_slowly(path: Path, content: Any) -> str | None:
+        monkeypatch.setattr(stored_keys, "_write_file", write)
+        second.start()
+        second.join(timeout=0.3)
+        return write(path, content)
+
+    monkeypatch.setattr(stored_keys, "_write_file", write_slowly)
+    StoredKeys().set("plain", ApiKey(SECRET))
+    second.join(timeout=60)
+    assert set(StoredKeys().places()) == {"other", "plain"}
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import Any, TextIO
+from typing import IO, Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -20,7 +20,7 @@ def show_controls(text: str) -> str:
     return text if text.isprintable() else _CONTROLS.sub(_symbol, text.replace("\r\n", "\n"))
 
 
-def write_foreign(file: TextIO, text: str) -> None:
+def write_foreign(file: IO[str], text: str) -> None:
     """Write a text that others wrote: exactly to a file or a pipe, and without its control characters to a terminal."""
     file.write(show_controls(text) if file.isatty() else text)
     file.flush()

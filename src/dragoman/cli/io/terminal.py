@@ -1,13 +1,16 @@
 """Shows a session in a terminal: one format for each kind of event."""
 
+from collections.abc import Iterable
+
 from rich.console import Console
 from rich.markup import escape
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.losses import Severity
+from dragoman.adapter.losses import Loss, Severity
 from dragoman.canonical.events import TextDelta, ThinkingDelta, ToolUseEnd, ToolUseStart
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, Usage
+from dragoman.cli.io.answers import AnswerWriter
 from dragoman.session.events import SessionEvent, ToolAnswered
 from dragoman.session.preview import Preview
 
@@ -17,15 +20,17 @@ _MAX_RESULT = 240
 class EventPrinter:
     """Prints a stream as it arrives. Thinking is dim, calls and results are on lines of their own."""
 
-    def __init__(self, out: Console) -> None:
+    def __init__(self, out: Console, writer: AnswerWriter | None = None) -> None:
+        """``writer`` writes the text of the answer; by default it is printed as it is."""
         self._out = out
+        self._writer = writer
         self._at_line_start = True
         self._names: dict[str, str] = {}
 
     def show(self, event: SessionEvent) -> None:
         match event:
             case TextDelta():
-                self._write(event.text)
+                self._write_answer(event.text)
             case ThinkingDelta() if event.text:
                 self._write(event.text, style="dim italic")
             case ToolUseStart():
@@ -42,10 +47,22 @@ class EventPrinter:
                 pass
 
     def end(self) -> None:
-        """End the current line, if there is one."""
+        """Write what is left, and end the current line, if there is one."""
+        if self._writer is not None:
+            self._writer.end()
+        self._end_line()
+
+    def _end_line(self) -> None:
         if not self._at_line_start:
             self._out.print()
             self._at_line_start = True
+
+    def _write_answer(self, text: str) -> None:
+        if self._writer is None:
+            self._write(text)
+        else:
+            self._end_line()
+            self._writer.write(text)
 
     def _write(self, text: str, style: str | None = None) -> None:
         self._out.print(text, end="", style=style, markup=False, soft_wrap=True)
@@ -54,6 +71,13 @@ class EventPrinter:
     def _line(self, markup: str) -> None:
         self.end()
         self._out.print(f"  {markup}", soft_wrap=True)
+
+
+def show_losses(out: Console, losses: Iterable[Loss]) -> None:
+    """Print what a request could not carry, if content is gone or reduced."""
+    for loss in losses:
+        if loss.severity is Severity.WARNING:
+            out.print(f"[yellow]lost:[/] {escape(loss.reason)}", soft_wrap=True)
 
 
 def usage_line(reply: Message) -> str:

@@ -3,8 +3,10 @@
 import json
 import os
 import stat
+import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -55,23 +57,25 @@ class StoredKeys:
     def set(self, provider: str, key: ApiKey) -> str:
         """Store a key, in the keyring if there is one, and return its place."""
         validate_key(key, "the API key")
-        content = self._read()
-        keys = {name: stored for name, stored in content.keys.items() if name != provider}
-        if _write_keyring(provider, key):
-            self._write(_Content(keys, content.in_keyring | {provider}))
-        else:
-            self._write(_Content(keys | {provider: key}, content.in_keyring - {provider}))
-        return self.places()[provider]
+        with _lock(self.path):
+            content = self._read()
+            keys = {name: stored for name, stored in content.keys.items() if name != provider}
+            if _write_keyring(provider, key):
+                self._write(_Content(keys, content.in_keyring | {provider}))
+            else:
+                self._write(_Content(keys | {provider: key}, content.in_keyring - {provider}))
+            return self.places()[provider]
 
     def remove(self, provider: str) -> bool:
         """Remove a key, and return whether there was one."""
-        content = self._read()
-        if provider not in content.keys and provider not in content.in_keyring:
+        if provider not in self.places():
             return False
-        if provider in content.in_keyring:
-            _delete_from_keyring(provider)
-        keys = {name: key for name, key in content.keys.items() if name != provider}
-        self._write(_Content(keys, content.in_keyring - {provider}))
+        with _lock(self.path):
+            content = self._read()
+            if provider in content.in_keyring:
+                _delete_from_keyring(provider)
+            keys = {name: key for name, key in content.keys.items() if name != provider}
+            self._write(_Content(keys, content.in_keyring - {provider}))
         return True
 
     def _read(self) -> _Content:
@@ -98,6 +102,30 @@ def _default_path() -> Path:
     from platformdirs import user_config_path
 
     return user_config_path("dragoman") / "keys.json"
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Wait until no other process or thread changes the keys. The system releases the lock when a process ends.
+
+    A folder that cannot be written raises ConfigurationError. A file system without locks is used without one.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = path.with_suffix(".lock").open("ab")
+    except OSError as error:
+        raise ConfigurationError(f"the keys file {path} cannot be written: {error.strerror}") from None
+    with file:
+        with suppress(OSError):
+            if sys.platform == "win32":
+                import msvcrt
+
+                msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
+            else:
+                import fcntl
+
+                fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @lru_cache(maxsize=4)
@@ -161,8 +189,8 @@ def _read_keyring(provider: str) -> ApiKey:
     keyring = _keyring()
     if keyring is None:
         raise ConfigurationError(
-            f"the API key for {provider} is in the keyring, which is not available here: install keyring, or store the"
-            f" key again with dragoman keys set {provider}"
+            f"the API key for {provider} is in the keyring, which is not available here: pip install "
+            f"'dragoman[keyring]', or store the key again with dragoman keys set {provider}"
         )
     try:
         found = keyring.get_password(_SERVICE, provider)

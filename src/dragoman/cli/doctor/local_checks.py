@@ -1,0 +1,226 @@
+"""Checks of this computer. None of them connects to anything or writes anything."""
+
+import os
+import platform
+import re
+import ssl
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from dragoman.adapter.errors import ConfigurationError, DragomanError, MissingExtraError
+from dragoman.adapter.registry import adapter_class, providers
+from dragoman.cli.doctor.findings import Finding, Findings, State, show_address
+from dragoman.pricing import price_table
+from dragoman.runtime.configuration import ConfigurationFile, build_settings, is_trusted
+from dragoman.transport.engines.proxies import find_proxies
+from dragoman.transport.keys.api_key import ApiKey
+from dragoman.transport.keys.stored_keys import StoredKeys
+
+_REQUIREMENT = re.compile(r"(?P<name>[\w.-]+).*;.*\bextra == ['\"](?P<extra>[\w.-]+)")
+_CA_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+_OTHER_CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
+"""Variables of other programs. If they are set, the network often needs the same certificates here."""
+
+
+def check_python() -> Findings:
+    yield Finding(State.OK, "python", f"{platform.python_version()} on {platform.system()}, {sys.executable}")
+    folder = Path(__file__).resolve().parents[2]
+    yield Finding(State.OK, "dragoman", f"{version('dragoman')}, {folder}")
+
+
+def check_terminal() -> Findings:
+    encoding = getattr(sys.stdout, "encoding", None) or "none"
+    if encoding.lower().replace("-", "") == "utf8":
+        yield Finding(State.OK, "terminal", "UTF-8")
+    else:
+        yield Finding(
+            State.NOTE,
+            "terminal",
+            f"the encoding is {encoding}: other characters are shown as codes, and Markdown as it is",
+            "set PYTHONUTF8=1, or a locale with UTF-8",
+        )
+
+
+def check_extras() -> Findings:
+    """List the optional parts: those with all packages, and the others."""
+    packages: dict[str, set[str]] = {name: set() for name in metadata("dragoman").get_all("Provides-Extra") or ()}
+    for requirement in requires("dragoman") or ():
+        if found := _REQUIREMENT.match(requirement):
+            packages[found["extra"]].add(found["name"])
+    installed = [name for name, needed in packages.items() if all(map(_is_installed, needed))]
+    missing = sorted(packages.keys() - set(installed))
+    yield Finding(State.OK, "extras", f"installed: {', '.join(sorted(installed)) or 'none'}")
+    if missing:
+        yield Finding(
+            State.NOTE, "extras", f"not installed: {', '.join(missing)}", "pip install 'dragoman[NAME]' if you need one"
+        )
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        version(package)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def check_configuration(file: ConfigurationFile | None) -> Findings:
+    if file is None:
+        yield Finding(State.OK, "configuration", "there is no dragoman.toml: the commands use their defaults")
+        return
+    try:
+        build_settings(file, trusted=is_trusted(file))
+    except ConfigurationError as error:
+        advice = f"dragoman config check {file.path}"
+        yield Finding(State.PROBLEM, "configuration", str(error), advice)
+    else:
+        yield Finding(State.OK, "configuration", str(file.path))
+
+
+def check_keys() -> Findings:
+    """Say which providers have a key, and where it is."""
+    places: dict[str, str] = {}
+    try:
+        places = StoredKeys().places()
+    except ConfigurationError as error:
+        yield Finding(State.PROBLEM, "keys", str(error), "do what the message says, then run this again")
+    found = bool(places)
+    for provider in providers():
+        variable = set_variable(provider)
+        if variable is None:
+            if provider in places:
+                yield Finding(State.OK, "keys", f"{provider}: {places[provider]}")
+            continue
+        found = True
+        if ApiKey(os.environ[variable]).is_usable:
+            yield Finding(State.OK, "keys", f"{provider}: environment, {variable}")
+        else:
+            yield Finding(
+                State.PROBLEM,
+                "keys",
+                f"{provider}: {variable} holds characters that no key can have",
+                "set it again, without blanks and line ends",
+            )
+    if not found:
+        yield Finding(
+            State.NOTE,
+            "keys",
+            "there is no key: only the embedded model and servers on this computer can answer",
+            "dragoman keys set PROVIDER",
+        )
+
+
+def set_variable(provider: str) -> str | None:
+    """Return the variable of the environment that holds the provider's key."""
+    variables = adapter_class(provider).endpoint.key_variables
+    return next((variable for variable in variables if os.environ.get(variable, "").strip()), None)
+
+
+def check_proxies(file: ConfigurationFile | None) -> Findings:
+    """Name the proxies without their passwords."""
+    found = [
+        f"{use}: {value if use == 'no' else show_address(value)}" for use, value in find_proxies(None).by_use.items()
+    ]
+    tables = {} if file is None else file.tables.get("providers", {})
+    if isinstance(tables, dict):
+        for name, table in tables.items():
+            if isinstance(table, dict) and isinstance(table.get("proxy"), str):
+                found.append(f"{name}: {show_address(table['proxy'])}")
+    yield Finding(State.OK, "proxies", "; ".join(found) if found else "none")
+
+
+def check_certificates() -> Findings:
+    """Read the files with trusted certificates that the environment names."""
+    named = [(variable, value) for variable in _CA_VARIABLES if (value := os.environ.get(variable))]
+    for variable, value in named:
+        try:
+            if variable == "SSL_CERT_FILE":
+                ssl.create_default_context(cafile=value)
+            elif not Path(value).is_dir():
+                raise NotADirectoryError(f"{value} is no folder")
+        except (OSError, ssl.SSLError) as error:
+            yield Finding(
+                State.PROBLEM,
+                "certificates",
+                f"{variable} names {value}, which cannot be used: {error}",
+                "name a file with certificates in PEM form, or unset the variable",
+            )
+        else:
+            yield Finding(State.OK, "certificates", f"{variable}: {value}")
+    ignored = [variable for variable in _OTHER_CA_VARIABLES if os.environ.get(variable)]
+    if ignored and not named:
+        yield Finding(
+            State.NOTE,
+            "certificates",
+            f"{', '.join(ignored)} is set, which Dragoman does not read",
+            "set SSL_CERT_FILE, or ca_file in dragoman.toml, if your network has certificates of its own",
+        )
+    elif not named:
+        yield Finding(State.OK, "certificates", "those of the certifi package")
+
+
+def check_clock() -> Findings:
+    """Compare the clock with the day of the price table, which is in the past."""
+    now = datetime.now(UTC)
+    day = price_table().version[:10]
+    if now.strftime("%Y-%m-%d") < day:
+        yield Finding(
+            State.PROBLEM,
+            "clock",
+            f"it says {now:%Y-%m-%d %H:%M} UTC, which is before the price table of {day}",
+            "set the clock: certificates and signed requests depend on it",
+        )
+    else:
+        yield Finding(State.OK, "clock", f"{now:%Y-%m-%d %H:%M} UTC")
+
+
+def check_store(url: str | None, *, keeps_log: bool) -> Findings:
+    """Open a store in a file, without writing to it."""
+    if not keeps_log:
+        yield Finding(State.OK, "conversations", "not kept: dragoman.toml has log = false")
+        return
+    try:
+        from sqlalchemy import make_url
+
+        from dragoman.store import Store
+        from dragoman.store.database import default_url
+    except (ModuleNotFoundError, MissingExtraError):
+        text, advice = "not kept, so that -c cannot continue one", "pip install 'dragoman[store]'"
+        yield Finding(State.NOTE, "conversations", text, advice)
+        return
+    if url is not None and not url.startswith("sqlite"):
+        yield Finding(State.OK, "conversations", f"in {show_address(url)}")  # the checks that connect open it
+        return
+    place = default_url(create_folder=False) if url is None else make_url(url)
+    path = Path(place.database or "")
+    if not path.is_file():
+        yield Finding(State.OK, "conversations", f"none is kept yet; the first goes to {path}")
+        return
+    try:
+        with Store(place, read_only=True) as store:
+            kept = store.list(limit=1).sessions
+    except DragomanError as error:
+        yield Finding(State.PROBLEM, "conversations", str(error), f"move {path} away, or set store in dragoman.toml")
+        return
+    last = f"the last one is of {kept[0].updated_at:%Y-%m-%d %H:%M} UTC" if kept else "it is empty"
+    yield Finding(State.OK, "conversations", f"in {path}; {last}")
+
+
+def check_embedded_model() -> Findings:
+    from dragoman.transport.local.files import model_file
+    from dragoman.transport.local.install import DEFAULT_MODEL
+
+    if find_spec("openvino_genai") is None:
+        yield Finding(State.NOTE, "embedded model", "its extra is not installed", "pip install 'dragoman[local]'")
+        return
+    try:
+        path = model_file(DEFAULT_MODEL)
+    except MissingExtraError as error:
+        yield Finding(State.NOTE, "embedded model", str(error), "dragoman local install")
+    except ConfigurationError as error:
+        yield Finding(State.PROBLEM, "embedded model", str(error), "dragoman local install")
+    else:
+        yield Finding(State.OK, "embedded model", str(path))

@@ -1,0 +1,144 @@
+"""Checks that connect: to the addresses of providers, to a store on a server, and to Redis. No key is sent."""
+
+import os
+import ssl
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import httpx
+
+from dragoman.adapter.errors import ConfigurationError, DragomanError, mask_secrets
+from dragoman.adapter.registry import adapter_class, get_adapter, providers
+from dragoman.cli.doctor.findings import Finding, Findings, State, show_address
+from dragoman.cli.doctor.local_checks import set_variable
+from dragoman.transport.keys.credentials import Credentials
+from dragoman.transport.keys.stored_keys import StoredKeys
+
+_TIMEOUT = 5.0
+"""Seconds for one address."""
+_MAX_SKEW = 300
+"""Seconds between the clocks: signed requests are refused from here on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An address that requests go to, and the settings of its provider."""
+
+    provider: str
+    base_url: str
+    settings: Mapping[str, Any]
+
+
+def find_places(settings: Mapping[str, Mapping[str, Any]]) -> tuple[list[Place], list[Finding]]:
+    """Return the addresses of the providers with a key or an address of their own, and what is wrong with others."""
+    try:
+        stored = StoredKeys().places()
+    except ConfigurationError:  # reported with the keys
+        stored = {}
+    places, wrong = [], []
+    for provider in providers():
+        own = settings.get(provider, {})
+        adapter = adapter_class(provider)
+        variable = adapter.endpoint.base_url_variable
+        has_address = own.get("base_url") or (variable and os.environ.get(variable, "").strip())
+        if adapter.transport != "http" or not (has_address or provider in stored or set_variable(provider)):
+            continue
+        try:
+            model = get_adapter(f"{provider}:{next(iter(adapter.listed_models), 'any')}")
+            target = Credentials(base_url=own.get("base_url")).target(model, keyless=True)
+        except DragomanError as error:
+            wrong.append(Finding(State.PROBLEM, "address", f"{provider}: {error}", "set the address of the provider"))
+        else:
+            places.append(Place(provider, target.base_url, own))
+    return places, wrong
+
+
+def check_places(places: Iterable[Place]) -> Findings:
+    """Request each address without a key. Any reply shows that it can be reached."""
+    skews = []
+    for place in places:
+        shown = f"{place.provider}: {show_address(place.base_url)}"
+        try:
+            reply = _request(place)
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
+            problem = mask_secrets(str(error)) or type(error).__name__
+            yield Finding(State.PROBLEM, "address", f"{shown} cannot be reached: {problem}", _advise(error))
+            continue
+        yield Finding(State.OK, "address", f"{shown} replies ({reply.status_code})")
+        if (skew := _skew(reply)) is not None:
+            skews.append(skew)
+    if skews:
+        skew = min(skews, key=abs)
+        if abs(skew) > _MAX_SKEW:
+            text = f"it differs by {abs(skew):,.0f} seconds from the clocks of the providers"
+            yield Finding(State.PROBLEM, "clock", text, "set the clock: signed requests are refused otherwise")
+        else:
+            yield Finding(State.OK, "clock", "as those of the providers")
+
+
+def _request(place: Place) -> httpx.Response:
+    verify = place.settings.get("verify")
+    with (
+        httpx.Client(
+            proxy=place.settings.get("proxy"), verify=True if verify is None else verify, timeout=_TIMEOUT
+        ) as client,
+        client.stream("GET", place.base_url) as reply,
+    ):
+        return reply  # its body is not read
+
+
+def _advise(error: Exception) -> str:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLError):
+            return "set SSL_CERT_FILE, or ca_file in dragoman.toml, if your network has certificates of its own"
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(error, httpx.ProxyError):
+        return "check the proxy"
+    return "check the address, the network and the proxy; a server on this computer has to run"
+
+
+def _skew(reply: httpx.Response) -> float | None:
+    """Return the seconds by which the clock of this computer is ahead; None if the server does not send its time."""
+    try:
+        at = parsedate_to_datetime(reply.headers["date"])
+    except (KeyError, ValueError):
+        return None
+    return (datetime.now(UTC) - (at if at.tzinfo else at.replace(tzinfo=UTC))).total_seconds()
+
+
+def check_server_store(url: str) -> Findings:
+    """Open a store on a server, without writing to it."""
+    from dragoman.store import Store
+
+    try:
+        with Store(url, read_only=True, timeout=_TIMEOUT) as store:
+            store.list(limit=1)
+    except DragomanError as error:
+        yield Finding(State.PROBLEM, "store", mask_secrets(str(error)), "check the URL, the server and its password")
+    else:
+        yield Finding(State.OK, "store", f"{show_address(url)} can be read")
+
+
+def check_redis(url: str) -> Findings:
+    """Ping the server of shared limits."""
+    try:
+        import redis
+    except ModuleNotFoundError:
+        yield Finding(State.PROBLEM, "redis", "its client is not installed", "pip install 'dragoman[redis]'")
+        return
+    scheme, separator, rest = url.partition("://")
+    scheme = {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme)
+    try:
+        with redis.Redis.from_url(
+            f"{scheme}{separator}{rest}", socket_timeout=_TIMEOUT, socket_connect_timeout=_TIMEOUT
+        ) as client:
+            client.ping()
+    except (redis.RedisError, OSError, ValueError) as error:
+        problem = mask_secrets(str(error))
+        yield Finding(State.PROBLEM, "redis", f"{show_address(url)}: {problem}", "check the URL and the server")
+    else:
+        yield Finding(State.OK, "redis", f"{show_address(url)} replies")

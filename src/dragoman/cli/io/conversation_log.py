@@ -1,0 +1,93 @@
+"""Keeps the conversations of the command line in a store, so that a later command can continue the last one."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from dragoman.adapter.errors import ConfigurationError, DragomanError, MissingExtraError
+from dragoman.canonical.message import Message, Role
+
+if TYPE_CHECKING:
+    from dragoman.store import Store
+
+COMMAND = "command"
+"""The metadata of a session that a command of this name has started. A store may also hold those of programs."""
+_MAX_TITLE = 60
+
+
+class ConversationLog:
+    """The store of a client of the command line. It opens its store when a turn is saved or a conversation continued.
+
+    A turn that cannot be saved does not fail: its answer is there. ``problem`` then says why it is not kept. Without
+    the extra ``store``, nothing is kept, and no problem reported.
+    """
+
+    def __init__(self, url: str | None, command: str) -> None:
+        """``url`` is that of the store; None is the user's own store."""
+        self._url = url
+        self._command = command
+        self.problem: str | None = None
+
+    @cached_property
+    def _store(self) -> "Store":
+        from dragoman.store import Store  # the extra is needed only if a conversation is kept
+
+        return Store(self._url)
+
+    def last(self) -> str:
+        """Return the id of the last used conversation of the command line.
+
+        Raises ConfigurationError if there is none, and MissingExtraError and StoreError as `Store` does.
+        """
+        cursor: str | None = None
+        while True:
+            page = self._store.list(cursor=cursor)
+            for record in page.sessions:
+                if COMMAND in record.metadata:
+                    return record.id
+            if (cursor := page.cursor) is None:
+                raise ConfigurationError("there is no conversation to continue: dragoman ask MODEL PROMPT starts one")
+
+    def create(self, model: str | None = None, messages: Sequence[Message] = (), **facts: Any) -> Any:
+        try:
+            return self._store.create(
+                model, messages, title=_title(messages), metadata={COMMAND: self._command}, **facts
+            )
+        except DragomanError as error:
+            self._fail(error)
+            return SimpleNamespace(version=0)
+
+    def append(
+        self, session_id: str, messages: Sequence[Message] = (), *, expected_version: int | None, **facts: Any
+    ) -> int:
+        if self.problem is None:
+            try:
+                return self._store.append(session_id, messages, expected_version=expected_version, **facts)
+            except DragomanError as error:
+                self._fail(error)
+        return expected_version or 0
+
+    def annotate(
+        self, session_id: str, message_id: str, extensions: Mapping[str, Any], *, expected_version: int | None
+    ) -> int:
+        return self._store.annotate(session_id, message_id, extensions, expected_version=expected_version)
+
+    def load(self, session_id: str) -> Any:
+        return self._store.load(session_id)
+
+    def close(self) -> None:
+        """Close the store, if it is open."""
+        if "_store" in vars(self):
+            self._store.close()
+
+    def _fail(self, error: DragomanError) -> None:
+        self.problem = "" if isinstance(error, MissingExtraError) else str(error)
+
+
+def _title(messages: Sequence[Message]) -> str | None:
+    """Return the first line that the user wrote, shortened."""
+    texts = (message.text.strip() for message in messages if message.role is Role.USER)
+    first = next((text for text in texts if text), "")
+    line = first.partition("\n")[0].strip()
+    return None if not line else line if len(line) <= _MAX_TITLE else f"{line[:_MAX_TITLE]}…"

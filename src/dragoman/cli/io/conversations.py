@@ -1,0 +1,84 @@
+"""Starts or continues the conversation of a command."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.cli.io.client import conversation_client, names_model
+from dragoman.cli.io.conversation_log import ConversationLog
+from dragoman.cli.io.tool_names import load_tools
+from dragoman.session import Session
+from dragoman.session.config import SessionSettings
+
+
+@dataclass(frozen=True, slots=True)
+class OpenConversation:
+    """The session of a command, the prompt of its words, and the log that keeps it, if any."""
+
+    session: Session
+    prompt: str | None
+    log: ConversationLog | None
+
+    def close(self, notes: Console) -> None:
+        """Close the session, and say so if the log could not keep it."""
+        self.session.close()
+        if self.log is not None:
+            self.log.close()
+            if self.log.problem:
+                hint = "log = false in dragoman.toml turns the log off"
+                notes.print(
+                    f"[yellow]the conversation is not kept:[/] {escape(self.log.problem)} ({hint})", soft_wrap=True
+                )
+
+
+def open_conversation(
+    command: str,
+    model: str | None,
+    prompt: str | None = None,
+    *,
+    takes_prompt: bool = False,
+    continued: bool = False,
+    dumped: bytes | None = None,
+    system: str | None = None,
+    tools: Sequence[str] = (),
+    base_url: str | None = None,
+) -> OpenConversation:
+    """Return a new conversation, the last one of the log if ``continued``, or the one that was ``dumped``.
+
+    If a command ``takes_prompt`` and the model may be left out, its only argument is the model if it names one, else
+    the prompt. Raises ConfigurationError if there is no model or nothing to continue, and as `Session` does.
+    """
+    client, log = conversation_client(command)
+    router = client.config.router
+    has_model = continued or dumped is not None or (router is not None and router.global_default is not None)
+    if takes_prompt and has_model and prompt is None and model is not None and not names_model(client, model):
+        model, prompt = None, model
+    if model is None and not has_model:
+        raise ConfigurationError(
+            f"name a model, such as: dragoman {command} local:smollm2-135m; or set default_model in dragoman.toml"
+        )
+    settings: SessionSettings = {"tools": load_tools(tools), "base_url": base_url}
+    session: Any
+    if not (continued or dumped is not None):
+        session = client.session(model, system=system, **settings)
+    elif system is not None:
+        raise ConfigurationError("a system prompt starts a conversation: leave it out to continue one")
+    elif dumped is not None:
+        session = client.load(dumped, model=model, **settings)
+    elif log is None:
+        raise ConfigurationError("conversations are not kept here: the configuration has log = false")
+    else:
+        settings["router"] = router  # a stored conversation may have no model of its own
+        session = client.resume(log.last(), model=model, **settings)
+    return OpenConversation(session, prompt, log)
+
+
+def describe(session: Session) -> str:
+    """Return a line about the conversation that is continued."""
+    return (
+        f"continues a conversation of {len(session.messages)} messages with {session.model or 'the model of the rules'}"
+    )

@@ -1,0 +1,71 @@
+"""The options of a turn on the command line: -o NAME=VALUE and --schema FILE."""
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from dragoman.adapter.contract import AdapterOptions, NamedTool
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.names import nearest_name
+from dragoman.cli.io.regular_files import read_regular
+from dragoman.session.config import TurnOptions
+
+OPTIONS = tuple(
+    each.name for each in fields(AdapterOptions) if each.name not in ("context", "stream", "headers", "output_schema")
+)
+_TEXTS = frozenset({"effort", "tool_choice", "prompt_cache"})
+"""Options whose values are never JSON."""
+_CHOICES = ("auto", "none", "required")
+_MAX_SCHEMA_BYTES = 1024 * 1024
+
+
+def read_options(words: Iterable[str], *, max_tokens: int | None = None, schema: Path | None = None) -> TurnOptions:
+    """Return the options of a turn. Raises ConfigurationError for an unknown name or a wrong value."""
+    given: dict[str, Any] = {} if max_tokens is None else {"max_output_tokens": max_tokens}
+    for word in words:
+        name, separator, value = word.partition("=")
+        if not separator:
+            raise ConfigurationError(f"-o {word!r:.60} is not of the form NAME=VALUE, such as -o temperature=0")
+        if name not in OPTIONS:
+            raise ConfigurationError(f"unknown option {name!r:.60}{nearest_name(name, OPTIONS)}")
+        given[name] = _read_value(name, value)
+    if schema is not None:
+        given["output_schema"] = _read_schema(schema)
+    options: TurnOptions = given  # type: ignore[assignment]  # the names were checked
+    return options
+
+
+def _read_value(name: str, text: str) -> Any:
+    if name == "tool_choice" and text not in _CHOICES:
+        return NamedTool(text)
+    value: Any = text
+    if name not in _TEXTS:
+        with suppress(ValueError, RecursionError):
+            value = json.loads(text)
+    if name == "stop_sequences" and not isinstance(value, list):
+        value = (text,)
+    try:
+        hint = get_type_hints(AdapterOptions)[name]
+        return TypeAdapter(hint, config={"allow_inf_nan": False}).validate_python(value)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]["msg"]
+        raise ConfigurationError(f"-o {name}={text!r:.60}: {problem[0].lower()}{problem[1:]}") from None
+
+
+def _read_schema(path: Path) -> dict[str, Any]:
+    from jsonschema_rs import meta  # most questions have no schema
+
+    try:
+        schema = json.loads(read_regular(path, _MAX_SCHEMA_BYTES))
+        if not isinstance(schema, dict):
+            raise ValueError("it is not a JSON object")
+        meta.validate(schema)
+    except (ValueError, RecursionError) as error:
+        problem = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ConfigurationError(f"{str(path)!r} is not a JSON Schema: {problem}") from None
+    return schema

@@ -1,0 +1,97 @@
+"""`dragoman chat`: its commands, and what it shares with `ask`."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.cli.app import app
+from dragoman.cli.io import standard_input
+from dragoman.testing.faults.server import FaultyServer, json_reply, sse_reply
+from tests.cli.conftest import ScriptedProvider
+from tests.unit.session.handwritten_replies import Call, handwritten_anthropic
+
+MODEL = "anthropic:claude-opus-5-5"
+
+
+def chat(*words: object, typed: str) -> Result:
+    return CliRunner().invoke(app, ["chat", *map(str, words)], input=typed)
+
+
+def test_a_chat_is_compacted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The summary is shown with its cost; a preview shows sizes; with nothing to compact it says so."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+    replies = [
+        sse_reply(*handwritten_anthropic("Good day.").frames),
+        json_reply(json.loads(handwritten_anthropic("They greeted.").body)),
+    ]
+    typed = "/compact\nHi\n/compact heed the names\n/preview ollama:qwen3\n/help\n/quit\n"
+    with FaultyServer(replies) as server:
+        done = chat("anthropic:claude-sonnet-4-6", "--base-url", server.url, typed=typed)
+    assert done.exit_code == 0, done.output
+    assert "nothing to compact" in done.output
+    assert "They greeted." in done.output
+    assert "12 in, 5 out" in done.output
+    assert "next turn: free" in done.output
+    assert "/compact" in done.output
+
+
+def test_the_model_is_swapped_by_either_name(provider: ScriptedProvider) -> None:
+    """`/swap` and `/model` are one command."""
+    provider.replies = [handwritten_anthropic("Good day.")] * 2
+    typed = "/swap anthropic:claude-haiku-4-5\nHi\n/model anthropic:claude-opus-5-5\nHi\n/swap nowhere:x\n/swop\n"
+    done = chat(MODEL, typed=typed)
+    assert done.exit_code == 0, done.output
+    assert [body["model"] for body in provider.bodies] == ["claude-haiku-4-5", "claude-opus-5-5"]
+    assert "no provider 'nowhere'" in done.output
+    assert "unknown command /swop" in done.output
+
+
+def test_a_file_goes_with_the_next_message_alone(provider: ScriptedProvider, tmp_path: Path) -> None:
+    """What cannot be attached is an error, and the chat goes on."""
+    (tmp_path / "notes.txt").write_text("Rain.", encoding="utf-8")
+    provider.replies = [handwritten_anthropic("Good day.")] * 2
+    done = chat(MODEL, typed=f"/attach\n/attach {tmp_path}\n/attach {tmp_path / 'notes.txt'}\nHi\nAgain\n")
+    assert done.exit_code == 0, done.output
+    assert "/attach needs a file name" in done.output
+    assert "is a folder" in done.output
+    kinds = [[block["type"] for block in message["content"]] for message in provider.bodies[-1]["messages"][::2]]
+    assert kinds == [["document", "text"], ["text"]]
+
+
+def test_a_chat_and_a_question_continue_each_other(provider: ScriptedProvider) -> None:
+    """Options and tools hold for the whole chat."""
+    provider.replies = [
+        handwritten_anthropic("One."),
+        handwritten_anthropic(Call("toolu_1", "getcwd")),
+        handwritten_anthropic("Two."),
+    ]
+    assert CliRunner().invoke(app, ["ask", MODEL, "First?"]).exit_code == 0
+    assert "'typo'" in str(chat("-c", "typo", typed="").exception)
+    done = chat("-c", "-o", "max_output_tokens=9", "--tool", "os:getcwd", typed="Second?\n")
+    assert done.exit_code == 0, done.output
+    assert "continues a conversation of 2 messages" in done.output
+    assert "→ getcwd" in done.output
+    assert [body["max_tokens"] for body in provider.bodies[1:]] == [9, 9]
+    assert len(provider.bodies[-1]["messages"]) == 5
+
+
+def test_what_excludes_each_other_is_refused(tmp_path: Path) -> None:
+    """With the exit code of a wrong option."""
+    (tmp_path / "session.json").write_bytes(b"{")
+    done = chat("-c", "--load", tmp_path / "session.json", typed="")
+    assert done.exit_code == 2
+    done = chat(MODEL, "--load", tmp_path / "session.json", typed="")
+    assert isinstance(done.exception, ConfigurationError)
+
+
+def test_piped_lines_are_typed_lines(provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is not text in UTF-8, or endless, ends the chat."""
+    monkeypatch.setattr(standard_input, "MAX_BYTES", 50)
+    provider.replies = [handwritten_anthropic("Good day.")]
+    done = CliRunner().invoke(app, ["chat", MODEL], input=b"Gr\xc3\xbc\xc3\x9fe\n\xff\xfe\n")
+    assert "Good day." in done.output
+    assert "not text in UTF-8" in str(done.exception)
+    assert "longer than 50 bytes" in str(chat(MODEL, typed="x" * 51).exception)
