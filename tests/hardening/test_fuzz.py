@@ -22,14 +22,19 @@ def quiet(caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("column", "value"), [("content_json", b'["a-text-of-the-conversation\xff"]'), ("cost_usd", "{}")]
+    ("column", "stored_as", "value"),
+    [
+        ("content_json", "TEXT", b'["a-text-of-the-conversation\xff"]'),
+        ("cost_usd", "TEXT", "{}"),
+        ("cost_usd", "BLOB", b"0.1"),
+    ],
 )
-def test_changed_columns_that_the_driver_reads(tmp_path: Path, column: str, value: object) -> None:
-    """Bytes that are no text, which SQLite's driver quotes, and an amount that is no number."""
+def test_changed_columns_that_the_driver_reads(tmp_path: Path, column: str, stored_as: str, value: object) -> None:
+    """Bytes that are no text, which SQLite's driver quotes, and amounts that are no numbers."""
     path, door = tmp_path / "store.db", fuzz.Door("")
     fuzz._write_store(path)
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute(f"UPDATE messages SET {column} = CAST(? AS TEXT)", (value,))
+        connection.execute(f"UPDATE messages SET {column} = CAST(? AS {stored_as})", (value,))
         connection.commit()
     fuzz._use_store(door, path)
     assert door.refused > 2

@@ -9,7 +9,7 @@ rows of some tables also have numbers, because its full-text index needs them, a
 uses these numbers.
 """
 
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from sqlalchemy import (
@@ -54,6 +54,10 @@ class ExactDecimal(TypeDecorator[Decimal]):
         return format(value, "f") if value is not None and dialect.name == "sqlite" else value
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Decimal | None:
+        if isinstance(
+            value, bytes
+        ):  # a damaged row: Decimal raises TypeError for bytes, as it does for a wrong program
+            raise InvalidOperation("an amount is stored as bytes")
         return None if value is None else Decimal(value)
 
 
