@@ -34,6 +34,7 @@ STOP_REASONS = {
 _COVERED_REPLY_FIELDS = {"model", "choices", "usage", "object"}
 _COVERED_CHOICE_FIELDS = {"index", "message", "delta"}
 _COVERED_MESSAGE_FIELDS = {"role", "content", "refusal", "audio", "tool_calls", "function_call", "annotations"}
+_PLAIN_FIELDS = {"role", "content"}
 
 DiffFunction = Callable[[Piece, Piece], dict[str, Any]]
 
@@ -186,6 +187,10 @@ def decode_history(native: dict[str, Any], reader: HistoryReader, dialect: Diale
         if item["role"] in ("tool", "function"):
             answered = reader.result_id(item["tool_call_id"]) if item.get("tool_call_id") else None
             _add_tool_result(reader, item, answered or call_without_id or reader.result_id(None), dialect)
+            continue
+        if item.keys() == _PLAIN_FIELDS and (text := item["content"]) and type(text) is str:
+            call_without_id = None
+            reader.add(Role(item["role"]), (TextBlock(text=text),))  # as below: one text leaves nothing to note
             continue
         pieces = decode_blocks.split_message(item, dialect)
         content, notes = _decode_blocks(

@@ -6,9 +6,10 @@ Views and extensions read messages as `MessageFields`, so that `Message` can dep
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from dragoman.canonical import guard
@@ -97,6 +98,20 @@ class MessageMetadata(FrozenModel):
     """For a summary: the ids of the earlier messages that it replaces, which may be summaries themselves."""
 
 
+def share_field_names(*models: BaseModel) -> None:
+    """Let models with the same given fields share the set of their names: it takes more memory than a short message.
+
+    pydantic gives each model a set of its own, so that an assignment can add to it. Frozen models have no assignments.
+    """
+    for model in models:
+        object.__setattr__(model, "__pydantic_fields_set__", _shared_names(frozenset(model.model_fields_set)))
+
+
+@lru_cache(maxsize=256)
+def _shared_names(names: frozenset[str]) -> set[str]:
+    return set(names)
+
+
 class MessageFields(FrozenModel):
     """The fields of a message and their validation. Programs use `Message`, which builds on it."""
 
@@ -130,6 +145,7 @@ class MessageFields(FrozenModel):
                     "content[{index}] makes the message larger than {limit} bytes",
                     {"index": index, "limit": guard.MAX_BODY_BYTES},
                 )
+        share_field_names(self, self.metadata, *self.content)
         return self
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:

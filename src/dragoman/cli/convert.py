@@ -12,6 +12,7 @@ from rich.table import Table
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError
 from dragoman.adapter.losses import Loss, Severity
+from dragoman.cli.io.collector import pause_collector
 from dragoman.cli.io.console import console
 from dragoman.cli.io.conversation_files import (
     check_writable,
@@ -51,11 +52,12 @@ def convert(
     if not source.is_dir():
         check_regular(source)
         losses: list[Loss] = []
-        for name, history, path in plan_targets(source, target, source_format=of, to=to, model=model, only=only):
-            conversion = convert_history(history, to, model)
-            write_file(conversion, path, overwrite=overwrite)
-            losses += conversion.losses
-            out.print(f"{escape(name)} → {escape(str(path))}, {len(history)} messages", soft_wrap=True)
+        with pause_collector():
+            for name, history, path in plan_targets(source, target, source_format=of, to=to, model=model, only=only):
+                conversion = convert_history(history, to, model)
+                write_file(conversion, path, overwrite=overwrite)
+                losses += conversion.losses
+                out.print(f"{escape(name)} → {escape(str(path))}, {len(history)} messages", soft_wrap=True)
         _print_losses(losses)
         return
     failed = _convert_directory(source, target, of=of, to=to, model=model, overwrite=overwrite)

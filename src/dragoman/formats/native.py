@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import BaseModel
+
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
 from dragoman.adapter.errors import RequestError
@@ -11,6 +13,7 @@ from dragoman.adapter.losses import LossKind
 from dragoman.adapter.registry import adapter_class, get_adapter
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message, Role
+from dragoman.canonical.message_fields import share_field_names
 from dragoman.formats.conversion import Conversion
 from dragoman.formats.document import copy_json_at, kind_of, parse
 from dragoman.formats.errors import FormatError
@@ -43,7 +46,8 @@ def from_native(provider: str, data: Any, *, model: str | None = None) -> list[M
     ``unnamed``. Raises FormatError, with a path, and UnknownProviderError.
     """
     fields = _history_fields(provider)
-    body = _body(parse(data, format_name=provider), fields, provider)
+    is_text = isinstance(data, (str, bytes, bytearray))
+    body = _body(parse(data, format_name=provider), fields, provider, owned=is_text)
     named = model or (body["model"] if isinstance(body.get("model"), str) and body["model"] else None)
     adapter = _adapter(provider, named)
 
@@ -88,22 +92,29 @@ def _adapter(provider: str, model: str | None) -> Adapter:
     return named if model or not named.listed_models else get_adapter(f"{provider}:{named.listed_models[0]}")
 
 
-def _relabel_model(messages: Sequence[Message], model: str, other: str) -> list[Message]:
-    """Return the messages of one model as those of another. A list does not name its model, and each model can
-    read what it gets back.
+def _relabel_model(messages: list[Message], model: str, other: str) -> list[Message]:
+    """Replace one model by another in a list, and return the list. A history in a provider's format does not name its
+    model, and each model can read what it gets back.
     """
-    return [
-        message.model_copy(update={"metadata": message.metadata.model_copy(update={"model": other})})
-        if message.metadata.model == model and model != other
-        else message
-        for message in messages
-    ]
+    given = renamed = None
+    for index, message in enumerate(messages):
+        if message.metadata.model != model or model == other:
+            continue
+        if message.metadata is not given:  # the messages of a long history share their metadata
+            given = message.metadata
+            renamed = given.model_copy(update={"model": other})
+        messages[index] = BaseModel.model_copy(message, update={"metadata": renamed})  # nothing else is to be validated
+        share_field_names(messages[index])
+    return messages
 
 
-def _body(data: Any, fields: _HistoryFields, provider: str) -> dict[str, Any]:
-    """Return the data as a request, with each entry of its list checked, so that a fault has a path."""
+def _body(data: Any, fields: _HistoryFields, provider: str, *, owned: bool) -> dict[str, Any]:
+    """Return the data as a request, with each entry of its list checked, so that a fault has a path.
+
+    ``owned``: nothing else uses the data, so its list may change.
+    """
     if isinstance(data, (list, tuple)):
-        return {fields.messages: _copy_entries(data, "$")}
+        return {fields.messages: _copy_entries(data, "$", owned=owned)}
     if not isinstance(data, Mapping):
         raise FormatError(f"a history of {provider} must be a list of messages, not {kind_of(data)}")
     if fields.messages not in data:
@@ -115,11 +126,13 @@ def _body(data: Any, fields: _HistoryFields, provider: str) -> dict[str, Any]:
         if isinstance(entries, str) and fields.messages == "input":
             return {**rest, fields.messages: copy_json_at(entries, path)}
         raise FormatError(f"a history of {provider} must be a list of messages, not {kind_of(entries)}", path=path)
-    return {**rest, fields.messages: _copy_entries(entries, path)}
+    return {**rest, fields.messages: _copy_entries(entries, path, owned=owned)}
 
 
-def _copy_entries(items: Sequence[Any], path: str) -> list[Any]:
-    entries = [copy_json_at(item, f"{path}[{index}]") for index, item in enumerate(items)]
+def _copy_entries(items: Sequence[Any], path: str, *, owned: bool) -> list[Any]:
+    entries = items if owned and isinstance(items, list) else list(items)
+    for index, item in enumerate(entries):
+        entries[index] = copy_json_at(item, f"{path}[{index}]")
     for index, entry in enumerate(entries):
         if not isinstance(entry, dict):
             raise FormatError(f"a message must be an object, not {kind_of(entry)}", path=f"{path}[{index}]")

@@ -1,6 +1,6 @@
 """All formats by name: reader, writer, and a description for people."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ from dragoman.formats.native import from_native, to_native
 from dragoman.formats.own_messages import from_messages, to_messages
 from dragoman.formats.umf.convert import from_umf, to_umf
 from dragoman.formats.umf.events import from_umf_events
+
+_PIECE_ENTRIES = 1024
 
 Reader = Callable[[Any, str | None], list[Message]]
 Writer = Callable[[Sequence[Message], str | None], Conversion[Any]]
@@ -110,6 +112,15 @@ def read_file(path: Path, name: str, model: str | None = None) -> list[Conversat
     return [Conversation(path.stem, known.read(path.read_bytes(), model))]
 
 
-def to_text(data: Any) -> str:
-    """Return the output of a writer as the text of a file."""
-    return data if isinstance(data, str) else to_json(data, indent=1).decode() + "\n"
+def iter_text(data: Any) -> Iterator[str]:
+    """Yield the output of a writer as the text of a file, in pieces. One text of a long list takes twice its memory."""
+    if isinstance(data, str):
+        yield data
+        return
+    if not isinstance(data, list) or len(data) <= _PIECE_ENTRIES:
+        yield to_json(data, indent=1).decode() + "\n"
+        return
+    for start in range(0, len(data), _PIECE_ENTRIES):
+        entries = to_json(data[start : start + _PIECE_ENTRIES], indent=1).decode()
+        yield ("," if start else "[") + entries.removeprefix("[").removesuffix("\n]")
+    yield "\n]\n"

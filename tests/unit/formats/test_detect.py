@@ -9,7 +9,7 @@ import pytest
 from dragoman import Session
 from dragoman.events.umf import history_to_umf
 from dragoman.formats import detect, to_acp, to_chatml, to_cmf, to_messages, to_native, to_umf
-from dragoman.formats.registry import FORMATS, get_format, read_file, to_text
+from dragoman.formats.registry import FORMATS, get_format, iter_text, read_file
 from tests.tables import each_row
 from tests.unit.formats.documents import HANDWRITTEN_CMF, HANDWRITTEN_CMF_PARTS, HANDWRITTEN_UMF, everything
 from tests.unit.formats.dump_files import dumps
@@ -52,8 +52,9 @@ def test_written_formats_are_detected(name: str) -> None:
     data = WRITTEN[name]
     assert detect(data) == name
     if not isinstance(data, (str, bytes)):
-        assert detect(to_text(data)) == name
-        assert detect(to_text(data).encode()) == name
+        text = "".join(iter_text(data))
+        assert detect(text) == name
+        assert detect(text.encode()) == name
 
 
 @each_row(

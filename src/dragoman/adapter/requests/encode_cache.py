@@ -20,6 +20,9 @@ from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.canonical.blocks import TextBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role
 
+_CHUNK_ITEMS = 1024
+"""The items of a chunk. A long history as one chunk would be in memory three times."""
+
 INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 
 
@@ -46,7 +49,7 @@ class EncodedPrefix:
         return replace(
             self,
             messages=(*self.messages, *messages),
-            json_chunks=(*self.json_chunks, *encode_chunk(items)),
+            json_chunks=(*self.json_chunks, *encode_chunks(items)),
             losses=(*self.losses, *losses),
             keys=self.keys.with_calls(
                 block.id
@@ -104,12 +107,13 @@ class EncodedHistory:
 
     def json_chunks(self) -> tuple[bytes, ...]:
         """Return the JSON of all items; the caller joins the chunks with commas."""
-        return (*self.prefix_chunks, *encode_chunk(self.new_items))
+        return (*self.prefix_chunks, *encode_chunks(self.new_items))
 
 
-def encode_chunk(items: list[Any]) -> tuple[bytes, ...]:
-    """Return the JSON of the items without brackets, as one chunk; no chunk if there are no items."""
-    return (wirejson.dumps(items)[1:-1],) if items else ()
+def encode_chunks(items: list[Any]) -> tuple[bytes, ...]:
+    """Return the JSON of the items without brackets, in chunks; no chunk if there are no items."""
+    starts = range(0, len(items), _CHUNK_ITEMS)
+    return tuple(wirejson.dumps(items[start : start + _CHUNK_ITEMS])[1:-1] for start in starts)
 
 
 def find_boundary(messages: Sequence[Message]) -> int:

@@ -19,7 +19,7 @@ from dragoman.adapter.requests.encode_cache import (
     INSTRUCTION_ROLES,
     EncodedHistory,
     EncodedPrefix,
-    encode_chunk,
+    encode_chunks,
     find_boundary,
     find_first_turn,
 )
@@ -105,7 +105,7 @@ class RequestBuilder:
         lead_count = self.instruction_turns - (len(self.turns) - len(turns))  # the wire may have hoisted leading turns
         if lead_count < 0:
             return EncodedHistory((), encode(turns))
-        lead_chunks = encode_chunk(encode(turns[:lead_count])) if lead_count else ()
+        lead_chunks = encode_chunks(encode(turns[:lead_count])) if lead_count else ()
         rest = turns[lead_count:]
         self.at_list_start = not (lead_count or self.prefix.messages)
         if cached_turns := self._extend_prefix(rest, encode):

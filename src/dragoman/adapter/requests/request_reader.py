@@ -20,6 +20,8 @@ class HistoryReader:
         self.context = context
         self.messages: list[Message] = []
         self._calls: dict[str, str] = {}
+        self._plain: dict[Role, MessageMetadata] = {}
+        """The metadata of messages without notes. They share it, because a long history has little else."""
 
     def call_id(self, native: str | None) -> str:
         """Return the canonical id of a call in an assistant's message."""
@@ -44,7 +46,20 @@ class HistoryReader:
     ) -> Message:
         """Add a message. ``raw`` is for this provider's encoder; an assistant's message counts as the model's own."""
         content = tuple(blocks)
-        note: dict[str, Any] = {"by": self.provider, **(raw or {})}
+        message = Message(
+            id=self.context.new_id(),
+            session_id=self.context.session_id,
+            role=role,
+            content=content,
+            channel=channel,
+            created_at=self.context.clock(),
+            metadata=self._metadata(role, content, raw or {}),
+        )
+        self.messages.append(message)
+        return message
+
+    def _metadata(self, role: Role, content: tuple[ContentBlock, ...], raw: Mapping[str, Any]) -> MessageMetadata:
+        note: dict[str, Any] = {"by": self.provider, **raw}
         fields: dict[str, Any] = {}
         if role is Role.ASSISTANT:
             fields = {"model": f"{self.provider}:{self.model}", "provider": self.provider}
@@ -53,17 +68,11 @@ class HistoryReader:
                 self._calls.clear()
         elif role is Role.TOOL and content and isinstance(content[0], ToolResultBlock):
             fields = {"parent_tool_use_id": content[0].tool_use_id}
-        message = Message(
-            id=self.context.new_id(),
-            session_id=self.context.session_id,
-            role=role,
-            content=content,
-            channel=channel,
-            created_at=self.context.clock(),
-            metadata=MessageMetadata(provider_raw=note, **fields),
-        )
-        self.messages.append(message)
-        return message
+        if len(note) > 1 or "parent_tool_use_id" in fields:
+            return MessageMetadata(provider_raw=note, **fields)
+        if role not in self._plain:
+            self._plain[role] = MessageMetadata(provider_raw=note, **fields)
+        return self._plain[role]
 
 
 def extra_fields(

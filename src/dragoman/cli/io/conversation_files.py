@@ -3,7 +3,7 @@
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from pydantic_core import to_json
@@ -17,7 +17,7 @@ from dragoman.formats.conversion import Conversion
 from dragoman.formats.detect import detect
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers import Conversation
-from dragoman.formats.registry import FORMATS, get_format, read_file, to_text
+from dragoman.formats.registry import FORMATS, get_format, iter_text, read_file
 from dragoman.formats.umf.convert import to_umf
 from dragoman.session import snapshot
 
@@ -121,27 +121,27 @@ def _file_name(name: str, taken: set[str]) -> str:
     return candidate
 
 
-def convert_history(history: Sequence[Message], to: str, model: str | None) -> Conversion[str]:
-    """Return the file content in a format. Raises ConfigurationError if the format is read-only."""
+def convert_history(history: Sequence[Message], to: str, model: str | None) -> Conversion[Iterable[str]]:
+    """Return the file content in a format, in pieces. Raises ConfigurationError if the format is read-only."""
     if to == "session":
         models = [message.metadata.model for message in history if message.metadata.model]
         session = next((message.session_id for message in history if message.session_id), new_session_id())
         last = next((name for name in reversed(models) if ":" in name), None)
         return Conversion(
-            snapshot.write(snapshot.Snapshot(session, model or last, list(history), ToolIdMap())).decode()
+            [snapshot.write(snapshot.Snapshot(session, model or last, list(history), ToolIdMap())).decode()]
         )
     if to == "umf-events":
         # The envelopes contain UMF messages, so UMF's losses are theirs.
         lines = (to_json(envelope).decode() + "\n" for envelope in history_to_umf(history))
-        return Conversion("".join(lines), to_umf(history).losses)
+        return Conversion(lines, to_umf(history).losses)
     write = get_format(to).write
     if write is None:
         raise ConfigurationError(f"{to} can be read but not written")
     conversion = write(history, model)
-    return Conversion(to_text(conversion.data), conversion.losses)
+    return Conversion(iter_text(conversion.data), conversion.losses)
 
 
-def write_file(conversion: Conversion[str], path: Path, *, overwrite: bool) -> None:
+def write_file(conversion: Conversion[Iterable[str]], path: Path, *, overwrite: bool) -> None:
     """Write the file, as a whole or not at all. Raises ConfigurationError if it exists and ``overwrite`` is False."""
     if path.exists() and not overwrite:
         raise ConfigurationError(f"{path} exists already: choose another name, or pass --overwrite")
@@ -149,7 +149,7 @@ def write_file(conversion: Conversion[str], path: Path, *, overwrite: bool) -> N
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(conversion.data)
+            file.writelines(conversion.data)
         Path(temporary).chmod(0o666 & ~_umask())
         if overwrite:
             Path(temporary).replace(path)
