@@ -1,4 +1,4 @@
-"""Hostile streams and values, a long conversation, random cancellations: `python -m tests.hardening`.
+"""Hostile streams and values, faults, keys, a long conversation, cancellations: `python -m tests.hardening`.
 
 It prints a table for each, with the worst of every row, and exits with 1 if anything is over its bound. ``--quick``
 tries a hundredth. Times are CPU times of this machine; the tests assert none of them.
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import chdir
 from typing import Protocol, TypeVar
 
-from tests.hardening import cancellations, conversions, fuzz, stalls
+from tests.hardening import cancellations, conversions, fault_plans, fuzz, secret_frames, stalls
 
 SEED = 20261122
 MIB = 1024 * 1024
@@ -47,6 +47,8 @@ def main() -> int:
         for table in (
             stalls.lines(noted(stalls.rows(63 * MIB // 4 // share))),
             fuzz.lines(noted(fuzz.doors(16_000 // share, chosen.seed))),
+            fault_plans.lines(noted(fault_plans.rows(chosen.seed, stride=min(share, 20)))),
+            secret_frames.lines(noted(secret_frames.rows())),
             conversions.lines(noted(conversions.rows(200_000 // share))),
             cancellations.lines(noted(cancellations.rows(1_000 // share, chosen.seed))),
         ):

@@ -17,6 +17,8 @@ MODEL = "anthropic:claude-opus-5-5"
 ENGINES = ("httpx", "httpx2", "aiohttp")
 _FDS = Path("/proc/self/fd")
 _PARALLEL = 20
+_LONGEST = 0.06
+"""Seconds until the latest cancellation. Some streams end before it."""
 _DELTA = (
     b'data: {"type":"message_start","message":{"id":"m","model":"m","role":"assistant","content":[]}}\n\n'
     b'data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}\n\n'
@@ -78,7 +80,7 @@ async def _cancel_many(url: str, engine: str, count: int, picker: random.Random)
 
     for start in range(0, count, _PARALLEL):
         size = min(_PARALLEL, count - start)
-        await asyncio.gather(*(one(picker.random() * 0.02, twice=picker.random() < 0.3) for _ in range(size)))
+        await asyncio.gather(*(one(picker.random() * _LONGEST, twice=picker.random() < 0.3) for _ in range(size)))
     await asyncio.sleep(0.05)
     left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task() and not _belongs_to_loop(task)]
     return cancelled, finished, len(left)

@@ -48,6 +48,8 @@ import re
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+from dragoman.adapter.known_keys import mask_known_keys
+
 _MAX_MESSAGE = 600
 # A key may be cut at the end of what is searched; that end is never shown, unless masking shortened the text much.
 _MAX_SEARCHED = 16 * _MAX_MESSAGE
@@ -64,8 +66,8 @@ SECRET = re.compile(
 
 
 def mask_secrets(text: str) -> str:
-    """Mask everything that looks like a key and truncate the text to 600 characters."""
-    masked = SECRET.sub(lambda found: (found["name"] or "") + "***", text[:_MAX_SEARCHED])
+    """Mask the keys in use and everything that looks like a key, and truncate the text to 600 characters."""
+    masked = SECRET.sub(lambda found: (found["name"] or "") + "***", mask_known_keys(text[:_MAX_SEARCHED]))
     return masked if len(masked) <= _MAX_MESSAGE else masked[:_MAX_MESSAGE] + "…"
 
 

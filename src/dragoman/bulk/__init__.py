@@ -13,6 +13,7 @@ from dragoman.adapter.contract import AdapterOptions, Prices
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 from dragoman.adapter.names import nearest_name
 from dragoman.runtime import ClientConfig, ClientSettings, HasConfig, client_config
+from dragoman.runtime.validation import check_settings
 from dragoman.transport.settings import Providers, seal_keys
 
 try:
@@ -104,7 +105,9 @@ async def bulk_async(prompts: Prompts, model: str | Sequence[str], **settings: U
     arguments: dict[str, Any] = dict(settings)
     _check_names(arguments)
     client = client_config(arguments.pop("client", None)) or ClientConfig()
-    shared = client.session_settings({name: arguments.get(name) for name in _SHARED})
+    given = {name: arguments.get(name) for name in _SHARED}
+    check_settings(given)
+    shared = client.session_settings(given)
     arguments |= {name: shared[name] for name in _SHARED}
     output = None if arguments.get("output") is None else Path(arguments["output"])
     manifest = arguments.get("manifest")

@@ -155,7 +155,9 @@ class ClientConfig:
         for name in ("options", "router", "prices"):
             if merged.get(name) is None:
                 merged[name] = getattr(self, name)
-        merged["budgets"] = (*self.budgets, *merged.get("budgets", ()))
+        budgets = merged.get("budgets", ())
+        check_settings({"budgets": budgets})
+        merged["budgets"] = (*self.budgets, *budgets)
         return merged
 
 

@@ -46,6 +46,8 @@ def check_settings(arguments: Mapping[str, Any]) -> None:
             check_class(name, value)
         elif name == "store":
             _check_store(value)
+        elif name == "prices" and not callable(getattr(value, "price", None)):
+            raise ConfigurationError(f"prices must be a price table, not {_describe(value)}: see price_table()")
         elif name in _CALLABLES:
             _check_callable(name, value)
 

@@ -172,7 +172,7 @@ class SessionConfig:
         if own:
             if provider is None:
                 raise ConfigurationError(f"{' and '.join(own)}: a session without a model needs providers={{...}}")
-            merged["providers"] = merge_providers(merged.get("providers") or {}, {provider: own})
+            merged["providers"] = merge_providers(read_providers(merged.get("providers")), {provider: own})
         return cls(**{**merged, "client": client})
 
     def transports(self, *, asynchronous: bool) -> Transports[Any]:

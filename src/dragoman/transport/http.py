@@ -52,9 +52,18 @@ class HttpTransport(RetryingTransport):
         environ: Mapping[str, str] = os.environ,
         **settings: Unpack[TransportSettings],
     ) -> None:
+        if isinstance(api_key, str):
+            api_key = ApiKey(api_key)  # no traceback shows it
         super().__init__(**settings)
         check_transport_settings(
-            {"api_key": api_key, "base_url": base_url, "http2": http2, "max_connections": max_connections}
+            {
+                "api_key": api_key,
+                "base_url": base_url,
+                "proxy": proxy,
+                "http2": http2,
+                "max_connections": max_connections,
+                "environ": environ,
+            }
         )
         self._credentials = Credentials(api_key, base_url, environ)
         self._has_own_auth = api_key is None and _has_own_auth(client)
@@ -110,9 +119,18 @@ class AsyncHttpTransport(AsyncRetryingTransport):
         environ: Mapping[str, str] = os.environ,
         **settings: Unpack[TransportSettings],
     ) -> None:
+        if isinstance(api_key, str):
+            api_key = ApiKey(api_key)  # no traceback shows it
         super().__init__(**settings)
         check_transport_settings(
-            {"api_key": api_key, "base_url": base_url, "http2": http2, "max_connections": max_connections}
+            {
+                "api_key": api_key,
+                "base_url": base_url,
+                "proxy": proxy,
+                "http2": http2,
+                "max_connections": max_connections,
+                "environ": environ,
+            }
         )
         self._credentials = Credentials(api_key, base_url, environ)
         self._has_own_auth = api_key is None and _has_own_auth(client)

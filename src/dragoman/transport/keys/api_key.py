@@ -4,10 +4,9 @@ import re
 from typing import NoReturn
 
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.known_keys import MIN_SECRET_LENGTH, remember_key
 
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
-_MIN_SECRET_LENGTH = 8
-"""The minimum length in characters of a key that counts as a secret."""
 
 
 class ApiKey:
@@ -17,6 +16,7 @@ class ApiKey:
 
     def __init__(self, value: str) -> None:
         self._value = value.strip()
+        remember_key(self._value)
 
     @classmethod
     def wrap(cls, key: "str | ApiKey") -> "ApiKey":
@@ -33,7 +33,7 @@ class ApiKey:
 
     def mask(self, text: str) -> str:
         """Return the text without the key. Short keys stay: for local servers people make up words."""
-        return text if len(self._value) < _MIN_SECRET_LENGTH else text.replace(self._value, "***")
+        return text if len(self._value) < MIN_SECRET_LENGTH else text.replace(self._value, "***")
 
     def __repr__(self) -> str:
         return "ApiKey(***)"
