@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman import Session
+from dragoman import Message, Session
 from dragoman.store import Store, StoreError, UnreadableError
 from tests.hardening import fuzz
 
@@ -42,6 +42,23 @@ def test_changed_columns_that_the_driver_reads(tmp_path: Path, column: str, stor
     with Store(f"sqlite:///{path}") as store, pytest.raises(StoreError) as raised:
         store.load("s0")
     assert raised.value.__cause__ is None
+
+
+@pytest.mark.parametrize("column", ["next_seq", "version"])
+def test_a_count_that_is_no_whole_number(tmp_path: Path, column: str) -> None:
+    """SQLite reads 1e999 as infinity, in a column of numbers too. Nothing is appended."""
+    path, door = tmp_path / "store.db", fuzz.Door("")
+    fuzz._write_store(path)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"UPDATE sessions SET {column} = '1e999'")
+        connection.commit()
+        before = connection.execute("SELECT count(*) FROM messages").fetchone()
+        fuzz._use_store(door, path)
+        with Store(f"sqlite:///{path}") as store, pytest.raises(StoreError, match="restore a backup"):
+            store.append("s0", [Message.user("Hi")], expected_version=None)
+        kept = connection.execute("SELECT count(*) FROM messages WHERE session_id = 's0'").fetchone()
+    assert door.enough, (door.bare, door.quoting)
+    assert (before[0], kept[0]) == (9, 3)
 
 
 @pytest.mark.filterwarnings("ignore")

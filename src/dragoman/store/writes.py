@@ -179,6 +179,8 @@ def _advance(
             _ADVANCE_AND_INSERT if expected is None else _ADVANCE_AND_INSERT_FROM_VERSION, values
         ).one_or_none()
     session = connection.execute(_ADVANCE if expected is None else _ADVANCE_FROM_VERSION, values).one_or_none()
+    if session is not None and not all(isinstance(number, int) for number in session):  # a damaged row of SQLite
+        raise StoreError("the session's row holds values that cannot be read: restore a backup")
     if rows and session is not None:
         first = session.next_seq - len(rows)
         connection.execute(_INSERT, [{**row, "seq": first + row["seq"]} for row in rows])
