@@ -28,7 +28,9 @@ _DELTA = (
 
 @dataclass(frozen=True)
 class Leftovers:
-    """What an engine left behind. ``descriptors`` is None if the system does not list them."""
+    """What an engine left behind. ``finished`` streams ended before they were cancelled. ``descriptors`` is None if the
+    system does not list them.
+    """
 
     engine: str
     cancelled: int
@@ -71,15 +73,16 @@ async def _cancel_many(url: str, engine: str, count: int, picker: random.Random)
         await asyncio.sleep(seconds)
         if task.cancel():
             cancelled += 1
+        else:
+            finished += 1
         if twice:
             await asyncio.sleep(0)
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError, DragomanError):
             await task
-            finished += 1
 
-    for start in range(0, count, _PARALLEL):
-        size = min(_PARALLEL, count - start)
+    while cancelled < count:
+        size = min(_PARALLEL, count - cancelled)
         await asyncio.gather(*(one(picker.random() * _LONGEST, twice=picker.random() < 0.3) for _ in range(size)))
     await asyncio.sleep(0.05)
     left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task() and not _belongs_to_loop(task)]
