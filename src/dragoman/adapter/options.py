@@ -1,7 +1,7 @@
 """AdapterOptions: what a caller may ask of one request, whatever the provider."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from dragoman.adapter.context import RequestContext
@@ -57,4 +57,8 @@ class AdapterOptions:
             object.__setattr__(self, "stop_sequences", (self.stop_sequences,))
 
     def with_context(self, context: RequestContext) -> "AdapterOptions":
-        return replace(self, context=context)
+        changed = object.__new__(type(self))  # every request needs one, and `replace` takes four times as long
+        for name in self.__dataclass_fields__:
+            object.__setattr__(changed, name, getattr(self, name))
+        object.__setattr__(changed, "context", context)
+        return changed
