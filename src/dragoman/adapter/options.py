@@ -57,8 +57,8 @@ class AdapterOptions:
             object.__setattr__(self, "stop_sequences", (self.stop_sequences,))
 
     def with_context(self, context: RequestContext) -> "AdapterOptions":
-        changed = object.__new__(type(self))  # every request needs one, and `replace` takes four times as long
-        for name in self.__dataclass_fields__:
-            object.__setattr__(changed, name, getattr(self, name))
-        object.__setattr__(changed, "context", context)
+        changed, change = object.__new__(type(self)), object.__setattr__
+        for name in self.__dataclass_fields__:  # every request needs a copy, and `replace` takes four times as long
+            change(changed, name, getattr(self, name))
+        change(changed, "context", context)
         return changed
