@@ -166,9 +166,11 @@ class SessionConfig:
         """
         client = client_config(settings.get("client"))
         if client is not None and settings.keys() <= _PLAIN_NAMES and settings.get("store") is None:
-            if client.plain_session is None:
-                object.__setattr__(client, "plain_session", cls(**client.session_settings({}), client=client))
-            return client.plain_session
+            plain: Self | None = client.plain_session
+            if plain is None:
+                plain = cls(**client.session_settings({}), client=client)
+                object.__setattr__(client, "plain_session", plain)
+            return plain
         check_names(settings, _NAMES, "setting of a session")
         merged = dict(settings) if client is None else client.session_settings(settings)
         given: dict[str, Any] = {name: merged.pop(name, None) for name in ("api_key", "base_url")}
