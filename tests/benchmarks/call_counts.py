@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from dragoman import AdapterOptions, Message, RequestContext, WireResponse, get_adapter
+from dragoman import AdapterOptions, Client, Message, RequestContext, WireResponse, get_adapter
 from tests.benchmarks.wires import SENTENCE, WIRES, MockWire, arguments, words
 
 BUDGETS = Path(__file__).with_name("budgets.toml")
@@ -77,12 +77,41 @@ def works(wire: MockWire) -> dict[str, Work]:
     next_turn()
     return {
         "one call": one_call,
+        "one question in a session of its own": _question(wire, body),
         f"{DELTAS} deltas at once": stream([b"".join(frames)]),
         f"{DELTAS} deltas one by one": stream(frames),
         "2 calls of 1 KB in fragments": stream([b"".join(fragments)]),
         f"first request of {MESSAGES} messages": lambda: request([*history, *question], _context(wire)),
         f"next turn after {MESSAGES} messages": next_turn,
     }
+
+
+class _Provider:
+    """An HTTP client that has its reply ready: it is also the response."""
+
+    status_code, headers, is_stream_consumed, is_closed = 200, {"content-type": "application/json"}, True, False
+
+    def __init__(self, body: bytes) -> None:
+        self.content = body
+
+    def build_request(self, *_: object, **__: object) -> None: ...
+
+    def send(self, *_: object, **__: object) -> "_Provider":
+        return self
+
+    def close(self) -> None: ...
+
+
+def _question(wire: MockWire, body: bytes) -> Work:
+    """One question in a session of its own. Its count may vary by two calls: each millisecond needs new randomness."""
+    provider = wire.model.partition(":")[0]
+    client = Client(providers={provider: {"client": _Provider(body), "api_key": "none"}})
+
+    def ask() -> object:
+        with client.session(wire.model) as session:
+            return session.ask("What is the capital of France?")
+
+    return ask
 
 
 def _context(wire: MockWire) -> RequestContext:

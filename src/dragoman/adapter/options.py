@@ -1,7 +1,7 @@
 """AdapterOptions: what a caller may ask of one request, whatever the provider."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from dragoman.adapter.context import RequestContext
@@ -57,4 +57,8 @@ class AdapterOptions:
             object.__setattr__(self, "stop_sequences", (self.stop_sequences,))
 
     def with_context(self, context: RequestContext) -> "AdapterOptions":
-        return replace(self, context=context)
+        changed, change = object.__new__(type(self)), object.__setattr__
+        for name in self.__dataclass_fields__:  # every request needs a copy, and `replace` takes four times as long
+            change(changed, name, getattr(self, name))
+        change(changed, "context", context)
+        return changed

@@ -16,7 +16,11 @@ class Headers(Mapping[str, str]):
     __slots__ = ("_items",)
 
     def __init__(self, items: Mapping[str, str] | None = None) -> None:
-        self._items = {name.lower(): value for name, value in (items or {}).items()}
+        self._items: dict[str, str]
+        if isinstance(items, Headers):
+            self._items = items._items
+        else:
+            self._items = {name.lower(): value for name, value in (items or {}).items()}
 
     def __getitem__(self, name: str) -> str:
         return self._items[name.lower()]
@@ -61,4 +65,5 @@ class WireResponse:
     losses: tuple[Loss, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "headers", Headers(self.headers))
+        if not isinstance(self.headers, Headers):
+            object.__setattr__(self, "headers", Headers(self.headers))

@@ -69,7 +69,8 @@ def json_size(value: Any) -> int:
             stack.extend(node)
         elif isinstance(node, BaseModel):
             stack.extend(node.__dict__.values())
-            stack.append(node.model_extra)
+            if node.__pydantic_extra__:
+                stack.append(node.__pydantic_extra__)
     return total
 
 
@@ -82,23 +83,24 @@ class _Copier:
 
     def copy(self, node: Any, path: _Path, depth: int) -> Any:
         kind = type(node)  # nearly every value is of exactly one of these types, so the slower checks are skipped
-        if node is None or kind is bool:
+        if kind is str and node.isascii():
             copied: Any = node
-        elif kind is str and node.isascii():
-            copied = node
             self._size += len(node)
+        elif node is None or kind is bool or (kind is int and node.bit_length() <= MAX_INTEGER_BITS):
+            copied = node
+        elif kind is float:
+            copied = _number(node, path)
         elif isinstance(node, str):
             copied = self._text(node, path)
-        elif kind is int or kind is float:
-            copied = _number(node, path)
         elif kind is dict or isinstance(node, dict):
             self._check_depth(path, depth)
-            copied = {
-                self._text(key, path) if type(key) is str else self._key(key, path): self.copy(
-                    item, (path, key), depth + 1
-                )
-                for key, item in node.items()
-            }
+            copied = {}
+            for key, item in node.items():
+                if type(key) is str and key.isascii():
+                    self._size += len(key)
+                else:
+                    key = self._key(key, path)
+                copied[key] = self.copy(item, (path, key), depth + 1)
         elif kind is list or isinstance(node, (list, tuple)):
             self._check_depth(path, depth)
             copied = [self.copy(item, (path, index), depth + 1) for index, item in enumerate(node)]
@@ -111,8 +113,6 @@ class _Copier:
 
     def _text(self, value: str, path: _Path) -> str:
         self._size += len(value)
-        if type(value) is str and value.isascii():
-            return value
         position = _surrogate(value)
         if position is not None:
             raise PydanticCustomError(

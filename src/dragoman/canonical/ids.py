@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [high + low for high in _CROCKFORD for low in _CROCKFORD]
+_30_BITS = (1 << 30) - 1
 _RANDOM_BITS = 80
 # Fresh randomness leaves the top bit clear, so that counting up from it cannot overflow.
 _FRESH_MASK = (1 << (_RANDOM_BITS - 1)) - 1
@@ -52,7 +53,16 @@ def _new_random() -> int:
 
 def format_ulid(value: int) -> str:
     """Return the 26 Crockford base-32 characters of a 128-bit value."""
-    return "".join([_PAIRS[(value >> shift) & 1023] for shift in range(120, -1, -10)])
+    # Written out, and in groups of 30 bits, which Python shifts fastest: each session and message needs an id.
+    a, b = value >> 90 & _30_BITS, value >> 60 & _30_BITS
+    c, d = value >> 30 & _30_BITS, value & _30_BITS
+    return (
+        f"{_PAIRS[value >> 120]}"
+        f"{_PAIRS[a >> 20]}{_PAIRS[a >> 10 & 1023]}{_PAIRS[a & 1023]}"
+        f"{_PAIRS[b >> 20]}{_PAIRS[b >> 10 & 1023]}{_PAIRS[b & 1023]}"
+        f"{_PAIRS[c >> 20]}{_PAIRS[c >> 10 & 1023]}{_PAIRS[c & 1023]}"
+        f"{_PAIRS[d >> 20]}{_PAIRS[d >> 10 & 1023]}{_PAIRS[d & 1023]}"
+    )
 
 
 new_ulid = UlidFactory()

@@ -138,7 +138,10 @@ class MessageFields(FrozenModel):
     def _check_size(self) -> Self:
         size = 0
         for index, block in enumerate(self.content):
-            size += guard.json_size(block)
+            if isinstance(block, TextBlock) and not (block.citations or block.__pydantic_extra__):
+                size += len(block.text)
+            else:
+                size += guard.json_size(block)
             if size > guard.MAX_BODY_BYTES:
                 raise PydanticCustomError(
                     "too_large",

@@ -104,7 +104,8 @@ class PriceTable:
         Raises RequestError if the time has no zone. Source: docs/reference/pricing.md#cost.
         """
         priced = self.reprice(model_id, usage, at, batch=batch)
-        if usage.reported_cost_usd is not None and getattr(usage, "pricing_version", None) is None:
+        is_first = not isinstance(usage, Usage) or usage.pricing_version is None
+        if is_first and usage.reported_cost_usd is not None:
             _warn_of_difference(model_id, priced)
         return priced
 
@@ -116,7 +117,7 @@ class PriceTable:
         ``standard`` ignores tier and speed: it is for replies of another provider, whose words for these differ.
         """
         at = _to_utc(at)
-        batch = batch or usage.service_tier == "batch" or getattr(usage, "pricing_mode", None) == "batch"
+        batch = batch or usage.service_tier == "batch" or (isinstance(usage, Usage) and usage.pricing_mode == "batch")
         model = self._model(model_id)
         quote = NO_QUOTE if model is None else model.quote(_STANDARD_USAGE if standard else usage, at, batch)
         return apply_quote(usage, quote, self.version, batch=batch)

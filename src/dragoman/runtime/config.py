@@ -96,6 +96,8 @@ class ClientConfig:
     """The price table; None is the bundled one."""
     connections: ConnectionState = field(init=False, repr=False, compare=False)
     lifetime: Lifetime = field(init=False, repr=False, compare=False)
+    plain_session: Any = field(default=None, init=False, repr=False, compare=False)
+    """The settings of sessions that have none of their own, made by the first of them."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lifetime", Lifetime())

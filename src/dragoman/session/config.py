@@ -164,8 +164,14 @@ class SessionConfig:
 
         Raises ConfigurationError for an unknown name, with the nearest known one.
         """
-        check_names(settings, _NAMES, "setting of a session")
         client = client_config(settings.get("client"))
+        if client is not None and settings.keys() <= _PLAIN_NAMES and settings.get("store") is None:
+            plain: Self | None = client.plain_session
+            if plain is None:
+                plain = cls(**client.session_settings({}), client=client)
+                object.__setattr__(client, "plain_session", plain)
+            return plain
+        check_names(settings, _NAMES, "setting of a session")
         merged = dict(settings) if client is None else client.session_settings(settings)
         given: dict[str, Any] = {name: merged.pop(name, None) for name in ("api_key", "base_url")}
         own = {name: value for name, value in given.items() if value is not None}
@@ -184,6 +190,8 @@ class SessionConfig:
 
 _DEFAULTS = {each.name: each.default for each in fields(SessionConfig) if each.init}
 _NAMES = {**_DEFAULTS, "api_key": None, "base_url": None}
+_PLAIN_NAMES = {"client", "store"}
+"""The settings of a session that has none of its own."""
 
 
 class TurnOptions(TypedDict, total=False):

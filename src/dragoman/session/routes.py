@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
@@ -47,6 +48,11 @@ class Route:
         return lambda: self.routes.choose_fallback(decision, error, seen=seen)
 
 
+@lru_cache(maxsize=256)
+def _own_record(model: str) -> RoutingDecisionRecord:
+    return RoutingDecisionRecord(mode=RoutingMode.MANUAL, chosen_model=model, reason="the session's model")
+
+
 @dataclass(frozen=True, slots=True)
 class Routes:
     """Chooses the route of each turn of a session."""
@@ -62,9 +68,7 @@ class Routes:
 
     def own_route(self, adapter: Adapter, prompt: tuple[Message, ...] = ()) -> Route:
         """Return the route of the session's own model, without asking the router."""
-        model = str(adapter.model_id)
-        record = RoutingDecisionRecord(mode=RoutingMode.MANUAL, chosen_model=model, reason="the session's model")
-        return Route(adapter=adapter, record=record, routes=self, prompt=prompt)
+        return Route(adapter=adapter, record=_own_record(str(adapter.model_id)), routes=self, prompt=prompt)
 
     def for_turn(
         self,

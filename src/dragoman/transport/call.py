@@ -38,6 +38,7 @@ _CONNECTION_ERRORS = frozenset({"TransportError", "StreamError", "NetworkError",
 _BACKEND_LIBRARIES = frozenset({"anyio"})
 """httpx sometimes lets their exceptions through, when TLS ends badly."""
 _VENDOR_PACKAGES = frozenset({"anthropic", "openai", "ollama"})
+_NO_HEADERS = Headers()
 _URL_SECRETS = re.compile(r"(?<=://)[^/\s@]*@|\?\S+")
 _MAX_TEXT = 300
 _PAGE_TYPES = ("text/html", "application/xhtml")
@@ -106,17 +107,20 @@ class Call:
     body_cap: int
     one_attempt: bool = False
     """Whether the caller decides on retries."""
-    headers: Headers = field(default_factory=Headers)
+    headers: Headers = field(default_factory=lambda: _NO_HEADERS)
     delivered: bool = False
     """Whether the caller has received any of its chunks."""
 
     begun: bool = False
     """Whether a stream has begun: then only its silence is limited."""
 
-    def new_attempt(self) -> dict[str, float | None]:
-        """Reset the last reply. Returns the attempt's time limits in seconds, under httpx's names."""
-        self.headers, self.begun = Headers(), False
-        if math.isinf(self.retry_state.remaining):
+    def new_attempt(self) -> None:
+        """Reset the last reply."""
+        self.headers, self.begun = _NO_HEADERS, False
+
+    def time_limits(self) -> dict[str, float | None]:
+        """Return the attempt's time limits in seconds, under httpx's names."""
+        if math.isinf(self.retry_state.timeout):
             return {"connect": self.connect_timeout, "read": None, "write": None, "pool": None}
         left = TimeLeft(self._seconds_left)
         return {
@@ -129,7 +133,7 @@ class Call:
     @property
     def seconds_left(self) -> float | None:
         """Seconds until the deadline of the whole call, or of the beginning of its stream; None without one."""
-        return None if math.isinf(self.retry_state.remaining) else max(self.retry_state.remaining, 0.0)
+        return None if math.isinf(self.retry_state.timeout) else max(self.retry_state.remaining, 0.0)
 
     def _seconds_left(self) -> float:
         return self.retry_state.timeout if self.begun else self.retry_state.remaining

@@ -2,15 +2,23 @@
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Unpack
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.wire import WireRequest
 from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse, server_of
-from dragoman.transport.engines.engine import ConnectionSettings, choose_async_engine, choose_sync_engine
-from dragoman.transport.engines.pool import acquire
-from dragoman.transport.engines.shared_pools import shared_pools
+from dragoman.transport.engines.engine import (
+    AsyncClient,
+    Client,
+    ConnectionSettings,
+    choose_async_engine,
+    choose_sync_engine,
+)
+from dragoman.transport.engines.pool import Pool, acquire
+from dragoman.transport.engines.shared_pools import PoolGroup, shared_pools
 from dragoman.transport.keys.api_key import ApiKey
 from dragoman.transport.keys.credentials import Credentials
 from dragoman.transport.process_check import ProcessCheck
@@ -76,21 +84,11 @@ class HttpTransport(RetryingTransport):
     def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
         return _prepare_request(self._credentials, adapter, request, keyless=self._has_own_auth)
 
-    @contextlib.contextmanager
-    def _open(self, call: Call) -> Iterator[SyncResponse]:
-        if self._callers_client is not None:
-            self._process.warn_after_fork()
-            with contextlib.closing(self._callers_client.send(call)) as response:
-                yield response
-            return
-        pool = self._pools.pool(call.prepared.url)
-        slot = acquire(pool, call.seconds_left)
-        try:
-            with contextlib.closing(slot.client.send(call)) as response:
-                yield response
-        finally:
-            for client in pool.release(slot):
-                client.close()
+    def _open(self, call: Call) -> AbstractContextManager[SyncResponse]:
+        if self._callers_client is None:
+            return _Attempt(self._pools.pool(call.prepared.url), call)
+        self._process.warn_after_fork()
+        return contextlib.closing(self._callers_client.send(call))
 
     def close(self) -> None:
         """Do nothing: the connections belong to the process."""
@@ -143,27 +141,84 @@ class AsyncHttpTransport(AsyncRetryingTransport):
     def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
         return _prepare_request(self._credentials, adapter, request, keyless=self._has_own_auth)
 
-    @contextlib.asynccontextmanager
-    async def _open(self, call: Call) -> AsyncIterator[AsyncResponse]:
-        if self._callers_client is not None:
-            self._process.warn_after_fork()
-            async with contextlib.aclosing(await self._callers_client.send(call)) as response:
-                yield response
-            return
-        from dragoman.transport.engines.task_pool import acquire_async
-
-        pools = await self._pools.loop_pools()
-        pool = pools.pool(call.prepared.url)
-        slot = await acquire_async(pool, call.seconds_left)
-        try:
-            async with contextlib.aclosing(await slot.client.send(call)) as response:
-                yield response
-        finally:
-            for client in pool.release(slot, discard=self._engine.leaks_on_double_cancel and _is_cancelled_twice()):
-                pools.close_later(client)
+    def _open(self, call: Call) -> AbstractAsyncContextManager[AsyncResponse]:
+        if self._callers_client is None:
+            return _AsyncAttempt(self._pools, call, checks_cancellation=self._engine.leaks_on_double_cancel)
+        self._process.warn_after_fork()
+        return _callers_attempt(self._callers_client, call)
 
     async def close(self) -> None:
         """Do nothing: the connections belong to the event loop."""
+
+
+class _Attempt:
+    """One attempt over a connection of a pool, which is free again at the end.
+
+    It is a class because a generator would take three times as long, for every call.
+    """
+
+    def __init__(self, pool: Pool[Client], call: Call) -> None:
+        self._pool = pool
+        self._call = call
+
+    def __enter__(self) -> SyncResponse:
+        self._slot = acquire(self._pool, self._call.seconds_left)
+        try:
+            self._response = self._slot.client.send(self._call)
+        except BaseException:
+            self._release()
+            raise
+        return self._response
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._response.close()
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        for client in self._pool.release(self._slot):
+            client.close()
+
+
+class _AsyncAttempt:
+    """The async `_Attempt`."""
+
+    def __init__(self, pools: PoolGroup, call: Call, *, checks_cancellation: bool) -> None:
+        self._group = pools
+        self._call = call
+        self._checks_cancellation = checks_cancellation
+
+    async def __aenter__(self) -> AsyncResponse:
+        from dragoman.transport.engines.task_pool import acquire_async
+
+        self._pools = await self._group.loop_pools()
+        self._pool: Pool[AsyncClient] = self._pools.pool(self._call.prepared.url)
+        self._slot = await acquire_async(self._pool, self._call.seconds_left)
+        try:
+            self._response = await self._slot.client.send(self._call)
+        except BaseException:
+            self._release()
+            raise
+        return self._response
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            await self._response.aclose()
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        discard = self._checks_cancellation and _is_cancelled_twice()
+        for client in self._pool.release(self._slot, discard=discard):
+            self._pools.close_later(client)
+
+
+@contextlib.asynccontextmanager
+async def _callers_attempt(client: AsyncClient, call: Call) -> AsyncIterator[AsyncResponse]:
+    """Make one attempt with the caller's own client."""
+    async with contextlib.aclosing(await client.send(call)) as response:
+        yield response
 
 
 def _is_cancelled_twice() -> bool:
@@ -182,7 +237,7 @@ def _prepare_request(
 ) -> PreparedRequest:
     endpoint = adapter.endpoint
     target = credentials.target(adapter, keyless=keyless or has_own_key(request, endpoint))
-    url = full_url(target.base_url, request.path)
+    url, server = _address(target.base_url, request.path)
     return PreparedRequest(
         method=validate_method(request.method),
         url=url,
@@ -190,8 +245,15 @@ def _prepare_request(
         body=request.body,
         stream=request.stream,
         key=target.key,
-        server=server_of(url),
+        server=server,
     )
+
+
+@lru_cache(maxsize=256)
+def _address(base_url: str, path: str) -> "tuple[httpx.URL, str]":
+    """Return the address of a request, and its host and port."""
+    url = full_url(base_url, path)
+    return url, server_of(url)
 
 
 def _has_own_auth(client: object) -> bool:

@@ -65,7 +65,6 @@ def validate_path(path: str) -> str:
     return path
 
 
-@lru_cache(maxsize=256)
 def full_url(base_url: str, path: str) -> "httpx.URL":
     """Join base URL and path. Raises RequestError and ConfigurationError; see `validate_path`."""
     import httpx

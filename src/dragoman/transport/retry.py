@@ -125,6 +125,8 @@ class RetryQuota:
             return True
 
     def refund(self) -> None:
+        if self._remaining == self._capacity:  # as after nearly every call
+            return
         with self._lock:
             self._remaining = min(self._capacity, self._remaining + self.REFUND)
 

@@ -1,7 +1,9 @@
 """Prints the table: `python -m tests.benchmarks.peers [--rounds N] [--wire WIRE] [--client NAME] [--row ROW]`.
 
 Each client runs in an environment of its own under the cache folder, made by uv, and in a process of its own. The
-clients take turns; the table shows the median of each one's CPU, the ratio to raw httpx, and the wall time.
+clients take turns; the table shows the median of each one's CPU, the ratio to raw httpx, and the wall time. A round
+makes many single calls in a row, after a first round that warms up: ten calls after a pause would measure processor
+caches that other programs have filled, and not a client with a warm pool.
 """
 
 import argparse
@@ -38,8 +40,8 @@ CLIENTS = {
 """By title: the module, the environment (this one if it is empty) and the wires that are used through it."""
 
 ROWS: dict[str, tuple[str, int, int]] = {
-    "one call, sync": ("sync", 1, 10),
-    "one call": ("call", 1, 10),
+    "one call, sync": ("sync", 1, 200),
+    "one call": ("call", 1, 200),
     "one delta, all at once": ("burst", 1, 1),
     "one delta, one a millisecond": ("paced", 1, 1),
     "a call of 1 KB in fragments (of 20)": ("calls", 1, 1),

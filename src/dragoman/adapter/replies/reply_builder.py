@@ -5,6 +5,8 @@ from collections.abc import Hashable, Iterable
 from datetime import datetime
 from typing import Any
 
+from pydantic import BaseModel
+
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import MalformedReplyError
 from dragoman.adapter.replies.stream_decoder import MAX_CALLS, MAX_NAME
@@ -159,7 +161,10 @@ class ReplyBuilder:
         if context.prices is None:
             return Usage(**dict(usage), latency_ms=latency)
         priced = context.prices.price(served_model, usage, now)
-        return priced.model_copy(update={"latency_ms": latency}) if latency is not None else priced
+        if latency is None:
+            return priced
+        # The copy of canonical data would validate all counts again.
+        return BaseModel.model_copy(priced, update={"latency_ms": latency})
 
 
 def check_length(what: str, text: object, limit: int, provider: str) -> None:

@@ -108,6 +108,8 @@ class UsageReader:
         return tuple(self._unread)
 
     def _find(self, path: str) -> Any:
+        if "." not in path:  # most paths
+            return self.native.get(path)
         value: Any = self.native
         for name in path.split("."):
             if not isinstance(value, dict):

@@ -74,6 +74,8 @@ def project(
     """
     losses: list[Loss] = []
     turns = [Turn.of(message) for message in messages]
+    if _is_plain_conversation(turns, target.capabilities):
+        return Projection(tuple(turns), ())
     turns = pairing.pair_calls(turns, losses, keep_orphans=server_state, keys=keys)
     projector = _Projector(target, losses)
     # A turn of plain text has no tools, thinking, media or native blocks: in most histories, that is most of them.
@@ -93,6 +95,19 @@ def project(
     )
     refuse_critical(messages, losses)
     return Projection(tuple(turns), tuple(losses))
+
+
+def _is_plain_conversation(turns: Sequence[Turn], capabilities: AdapterCapabilities) -> bool:
+    """Whether the turns are texts of user and model that end with the user's, after a system prompt, if any.
+
+    No step changes such a history on any wire. Most histories are of this kind.
+    """
+    if not turns or turns[-1].role is not Role.USER:
+        return False
+    has_lead = turns[0].role is Role.SYSTEM and bool(capabilities.supports_system_prompt)
+    return all(turn.plain and turn.message.channel is None for turn in turns) and all(
+        turn.role in _CONVERSATION_ROLES for turn in turns[has_lead:]
+    )
 
 
 def refuse_critical(messages: Sequence[Message], losses: Iterable[Loss]) -> None:

@@ -9,29 +9,35 @@ from dragoman.adapter.options import AdapterOptions
 _FOR_THE_CONTRACT = frozenset({"strict_prefix", "stream", "headers", "extra", "context"})
 """Options that say how the request is built and sent. They do not concern the model."""
 
-_EMPTY: tuple[Any, ...] = (None, (), [], {}, "")
-"""Values that mean that an option is not set."""
+_EMPTY: tuple[Any, ...] = ((), [], {}, "")
+"""Values that mean, as None does, that an option is not set."""
 
 
 class UsedOptions:
-    """The options of one request, and the names of those that were taken so far."""
+    """The options of one request, and the names of those that are set and were not taken so far."""
 
-    __slots__ = ("_options", "_taken")
+    __slots__ = ("_left", "_options")
 
     def __init__(self, options: AdapterOptions) -> None:
         self._options = options
-        self._taken: set[str] = set()
+        self._left = {
+            name
+            for name in _defaults_of(type(options))
+            if (value := getattr(options, name)) is not None and value not in _EMPTY
+        }
 
     def take(self, name: str) -> Any:
         """Return the value of an option. The caller sends it, or records why not."""
-        self._taken.add(name)
+        self._left.discard(name)
         return getattr(self._options, name)
 
     def take_set(self, names: Collection[str]) -> list[str]:
         """Take the named options. Returns the names of those that are set and were not taken before."""
-        options, taken = self._options, self._taken
-        found = [name for name in names if name not in taken and getattr(options, name) not in _EMPTY]
-        taken.update(names)
+        left = self._left
+        if left.isdisjoint(names):
+            return []
+        found = [name for name in names if name in left]
+        left.difference_update(found)
         return found
 
     def take_rest(self) -> list[str]:

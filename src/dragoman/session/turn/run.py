@@ -74,7 +74,8 @@ def keep(effect: Keep, history: History) -> list[SessionEvent]:
     for message in effect.messages:
         if message.role is Role.ASSISTANT:
             events.append(MessageComplete(message))
-        events += [ToolAnswered(names[each.tool_use_id], each) for each in message.tool_results if names]
+        if names:
+            events += [ToolAnswered(names[each.tool_use_id], each) for each in message.tool_results]
     return events
 
 

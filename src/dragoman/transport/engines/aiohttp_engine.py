@@ -26,6 +26,7 @@ from dragoman.transport.engines.network import open_connections
 from dragoman.transport.engines.pool import IDLE_SECONDS
 from dragoman.transport.engines.proxies import find_proxies
 from dragoman.transport.engines.resolver import AddressInfo, resolver
+from dragoman.transport.time_left import MIN_SECONDS
 
 if TYPE_CHECKING:
     import httpx
@@ -83,8 +84,11 @@ class AiohttpClient:
         self._generation = process_generation()
 
     async def send(self, call: Call) -> AsyncResponse:
-        prepared, timeouts = call.prepared, call.new_attempt()
-        aiohttp = _aiohttp()
+        prepared, aiohttp = call.prepared, _aiohttp()
+        call.new_attempt()
+        left = call.seconds_left
+        left = None if left is None else max(left, MIN_SECONDS)
+        to_connect = call.connect_timeout if left is None else min(left, call.connect_timeout)
         _transport_in_use.set(None)
         try:
             response = await self._session.request(
@@ -93,9 +97,9 @@ class AiohttpClient:
                 headers=prepared.headers,
                 data=io.BytesIO(prepared.body) if len(prepared.body) >= _LARGE_BODY else prepared.body or None,
                 timeout=aiohttp.ClientTimeout(
-                    connect=timeouts["connect" if self._owned else "pool"],
-                    sock_connect=timeouts["connect"],
-                    sock_read=timeouts["read"],
+                    connect=to_connect if self._owned else left,
+                    sock_connect=to_connect,
+                    sock_read=left,
                     ceil_threshold=math.inf,
                 ),
                 allow_redirects=False,

@@ -187,12 +187,13 @@ class _CallersAsyncClient:
 
 def _request(new_request: Any, engine: HttpxEngine, call: Call) -> Any:
     prepared = call.prepared
+    call.new_attempt()
     return new_request(
         prepared.method,
         engine.url(prepared.url),
         headers=prepared.headers,
         content=prepared.body,
-        extensions={"timeout": call.new_attempt()},
+        extensions={"timeout": call.time_limits()},
     )
 
 
