@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, Unpack
 
+from dragoman.adapter import registry
 from dragoman.adapter.contract import AdapterOptions, Prices
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.names import nearest_name
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from dragoman.limits import Limits
     from dragoman.policy import Pipeline
     from dragoman.routing import Router
+    from dragoman.transport.exchanges import ExchangeHook
 
 _GOVERNING = ("policy", "limits", "events", "store")
 """Settings of a client that a session cannot replace: what they govern would be ungoverned there."""
@@ -36,6 +38,7 @@ class ClientSettings(TypedDict, total=False):
     events: "EventBus | None"
     store: SessionStore | str | None
     prices: Prices | None
+    on_exchange: "ExchangeHook | None"
 
 
 class ConnectionState:
@@ -94,6 +97,8 @@ class ClientConfig:
     """Saves each session. A URL such as ``sqlite:///chats.db`` becomes a `Store`, which the client closes."""
     prices: Prices | None = None
     """The price table; None is the bundled one."""
+    on_exchange: "ExchangeHook | None" = None
+    """Receives each attempt of a request to any provider as it went over the wire, without secrets, for debugging."""
     connections: ConnectionState = field(init=False, repr=False, compare=False)
     lifetime: Lifetime = field(init=False, repr=False, compare=False)
     plain_session: Any = field(default=None, init=False, repr=False, compare=False)
@@ -109,7 +114,7 @@ class ClientConfig:
         del settings["providers"]
         url = settings.pop("store") if isinstance(self.store, str) else None
         check_settings(settings)
-        object.__setattr__(self, "providers", read_providers(self.providers))
+        object.__setattr__(self, "providers", _with_hook(read_providers(self.providers), self.on_exchange))
         object.__setattr__(self, "budgets", tuple(self.budgets))
         object.__setattr__(self, "connections", ConnectionState(self.providers or {}))
         if url is not None:  # opened last: nothing can fail after it
@@ -131,11 +136,13 @@ class ClientConfig:
         The settings of a provider are merged into those that it has.
         """
         settings = seal_keys(changes)
-        if settings.get("providers") is not None:
-            settings["providers"] = merge_providers(self.providers or {}, read_providers(settings["providers"]))
         _check_names(settings)
+        shares_connections = not {"providers", "on_exchange"} & settings.keys()
+        if not shares_connections:
+            own = _without_hook(self.providers or {}, self.on_exchange)
+            settings["providers"] = merge_providers(own, read_providers(settings.get("providers")))
         derived = replace(self, **settings)
-        if "providers" not in settings:
+        if shares_connections:
             object.__setattr__(derived, "connections", self.connections)
         return derived
 
@@ -161,6 +168,20 @@ class ClientConfig:
         check_settings({"budgets": budgets})
         merged["budgets"] = (*self.budgets, *budgets)
         return merged
+
+
+def _with_hook(providers: dict[str, dict[str, Any]], hook: "ExchangeHook | None") -> dict[str, dict[str, Any]]:
+    """Return the settings of every provider with the hook; a provider's own hook is kept."""
+    if hook is None:
+        return providers
+    return merge_providers({name: {"on_exchange": hook} for name in registry.providers()}, providers)
+
+
+def _without_hook(providers: Mapping[str, Mapping[str, Any]], hook: "ExchangeHook | None") -> dict[str, dict[str, Any]]:
+    return {
+        name: {key: value for key, value in each.items() if key != "on_exchange" or value is not hook}
+        for name, each in providers.items()
+    }
 
 
 def _check_names(settings: Mapping[str, Any]) -> None:

@@ -24,7 +24,7 @@ _CLASSES = {
 _ELEMENT_CLASSES: Mapping[str, type] = {"budgets": Budget, "tools": Tool}
 
 
-_CALLABLES = ("fetch", "approve", "new_id", "clock")
+_CALLABLES = ("fetch", "approve", "new_id", "clock", "on_exchange")
 _LISTS_OF_FUNCTIONS = ("middleware",)
 
 

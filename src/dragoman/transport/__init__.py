@@ -15,6 +15,7 @@ from dragoman.transport.vendor import AsyncVendorTransport, VendorTransport, ven
 
 if TYPE_CHECKING:
     from dragoman.transport.aws import SigV4Auth
+    from dragoman.transport.exchanges import HttpExchange
     from dragoman.transport.fetch import FetchedMedia, Fetcher, FetchError
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "FetchError",
     "FetchedMedia",
     "Fetcher",
+    "HttpExchange",
     "HttpTransport",
     "ProviderSettings",
     "RetryPolicy",
@@ -44,6 +46,7 @@ _LOADED_ON_USE = {
     "FetchError": "fetch",
     "FetchedMedia": "fetch",
     "Fetcher": "fetch",
+    "HttpExchange": "exchanges",
     "SigV4Auth": "aws",
 }
 """Names that most programs do not use, and their modules."""
@@ -94,6 +97,8 @@ def transport_for(adapter: Adapter, *, asynchronous: bool = False, **settings: A
 
 
 def _create(adapter: Adapter, asynchronous: bool, settings: dict[str, Any]) -> Transport | AsyncTransport:
+    if adapter.transport != "http":  # only HTTP has exchanges to show
+        settings = {name: value for name, value in settings.items() if name != "on_exchange"}
     if adapter.transport == "local":
         from dragoman.transport.local import AsyncLocalTransport, LocalTransport
 

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import (
@@ -30,6 +30,9 @@ from dragoman.transport.inflate import STREAM_RATIO, Inflater, inflater_for
 from dragoman.transport.keys.api_key import ApiKey
 from dragoman.transport.retry import RetryState
 from dragoman.transport.time_left import TimeLeft
+
+if TYPE_CHECKING:
+    from dragoman.transport.exchanges import ExchangeRecorder
 
 ERROR_BODY_CAP = 256 * 1024
 """Bytes read of a failing reply; error messages are shorter."""
@@ -113,10 +116,20 @@ class Call:
 
     begun: bool = False
     """Whether a stream has begun: then only its silence is limited."""
+    recorder: "ExchangeRecorder | None" = None
 
     def new_attempt(self) -> None:
         """Reset the last reply."""
         self.headers, self.begun = _NO_HEADERS, False
+
+    def begin_recording(self) -> None:
+        if self.recorder is not None:
+            self.recorder.begin(len(self.retry_state.attempts) + 1)
+
+    def end_recording(self, outcome: object = None) -> None:
+        """Report the attempt to the program's hook, with the error that it failed with."""
+        if self.recorder is not None:
+            self.recorder.end(outcome)
 
     def time_limits(self) -> dict[str, float | None]:
         """Return the attempt's time limits in seconds, under httpx's names."""
@@ -146,6 +159,8 @@ class Call:
     def set_headers(self, response: RawResponse) -> Headers:
         """Store the reply's headers."""
         self.headers = Headers(response.headers)
+        if self.recorder is not None:
+            self.recorder.receive_head(response.status_code, self.headers)
         return self.headers
 
     @property
@@ -220,6 +235,8 @@ class Call:
         """Return the error of a reply that broke off after it had begun."""
         if isinstance(error, ProviderError):
             self.retry_state.record_break(error)
+        if self.recorder is not None:
+            self.recorder.error = error
         return error
 
 
@@ -246,6 +263,8 @@ class BodyReader:
         for piece in (raw,) if self._inflater is None else self._inflater.feed(raw):
             self._size += len(piece)
             self._pieces.append(piece)
+            if self._call.recorder is not None:
+                self._call.recorder.receive(piece)
             if self._size > self._cap:
                 if self._is_error:
                     return False

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Self, TypedDict
+from typing import TYPE_CHECKING, Self, TypedDict
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import DragomanError
@@ -19,6 +19,9 @@ from dragoman.transport.inflate import Inflater
 from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, Timing
 from dragoman.transport.settings import check_transport_settings
 
+if TYPE_CHECKING:
+    from dragoman.transport.exchanges import ExchangeHook
+
 _GRACE_SECONDS = 0.2
 
 
@@ -27,7 +30,8 @@ class TransportSettings(TypedDict, total=False):
 
     ``timeout``: seconds for a whole call, with its retries and waits; for a stream, until it begins, and then the
     maximum of silence. None leaves time limits to the client. ``connect_timeout``: seconds to open one connection.
-    ``body_cap``: the maximum of bytes, decompressed, of a whole reply.
+    ``body_cap``: the maximum of bytes, decompressed, of a whole reply. ``on_exchange`` receives each attempt as it went
+    over the wire, without secrets.
     """
 
     timeout: float | None
@@ -35,6 +39,7 @@ class TransportSettings(TypedDict, total=False):
     retry: RetryPolicy
     body_cap: int
     timing: Timing
+    on_exchange: "ExchangeHook | None"
 
 
 class _TransportBase(ABC):
@@ -48,6 +53,7 @@ class _TransportBase(ABC):
         retry: RetryPolicy | None = None,
         body_cap: int = DEFAULT_BODY_CAP,
         timing: Timing | None = None,
+        on_exchange: "ExchangeHook | None" = None,
     ) -> None:
         check_transport_settings(
             {
@@ -56,6 +62,7 @@ class _TransportBase(ABC):
                 "retry": retry,
                 "body_cap": body_cap,
                 "timing": timing,
+                "on_exchange": on_exchange,
             }
         )
         self._timeout = math.inf if timeout is None else timeout
@@ -63,6 +70,7 @@ class _TransportBase(ABC):
         self._retry = retry or RetryPolicy()
         self._body_cap = body_cap
         self._timing = timing or Timing()
+        self._on_exchange = on_exchange
         self._quotas: defaultdict[str, RetryQuota] = defaultdict(RetryQuota)
 
     @abstractmethod
@@ -82,7 +90,12 @@ class _TransportBase(ABC):
     ) -> Call:
         prepared = self._prepare(adapter, request)
         state = retries or self.new_retries(adapter, timeout)
-        return Call(adapter, prepared, state, self._connect_timeout, self._body_cap, one_attempt=retries is not None)
+        call = Call(adapter, prepared, state, self._connect_timeout, self._body_cap, one_attempt=retries is not None)
+        if self._on_exchange is not None:
+            from dragoman.transport.exchanges import ExchangeRecorder  # imported late: for debugging alone
+
+            call.recorder = ExchangeRecorder(self._on_exchange, adapter, prepared, self._timing.clock)
+        return call
 
 
 class RetryingTransport(_TransportBase):
@@ -116,6 +129,7 @@ class RetryingTransport(_TransportBase):
         """
         call = self._new_call(adapter, request, timeout, retries)
         while True:
+            call.begin_recording()
             try:
                 with self._open(call) as response:
                     call.set_headers(response)
@@ -123,6 +137,7 @@ class RetryingTransport(_TransportBase):
                 outcome = call.classify(response.status_code, body)
             except Exception as raised:
                 outcome = call.to_error(raised)
+            call.end_recording(outcome)
             if isinstance(outcome, WireResponse):
                 return outcome
             self._timing.sleep(call.retry_delay(outcome))
@@ -139,6 +154,7 @@ class RetryingTransport(_TransportBase):
         """A reply whose first bytes have arrived. Raises as `send` does, and while its chunks are read."""
         call = self._new_call(adapter, request, timeout, retries)
         while True:
+            call.begin_recording()
             with contextlib.ExitStack() as stack:
                 try:
                     response = stack.enter_context(self._open(call))
@@ -146,10 +162,14 @@ class RetryingTransport(_TransportBase):
                 except Exception as raised:
                     outcome = call.to_error(raised)
                 if isinstance(outcome, StreamedReply):
-                    yield outcome
-                    if call.delivered:
-                        drain(response, outcome.chunks)
+                    try:
+                        yield outcome
+                        if call.delivered:
+                            drain(response, outcome.chunks)
+                    finally:
+                        call.end_recording()
                     return
+            call.end_recording(outcome)
             self._timing.sleep(call.retry_delay(outcome))
 
     def _start_stream(self, call: Call, response: SyncResponse) -> StreamedReply | DragomanError:
@@ -164,6 +184,8 @@ class RetryingTransport(_TransportBase):
         call.begun = True
         call.retry_state.record_success(response.status_code)
         chunks = _decoded_chunks(call, first, rest, inflater)
+        if call.recorder is not None:
+            chunks = call.recorder.tee(chunks)
         return StreamedReply(response.status_code, headers, chunks, call.retry_state.attempts, call.idle_timeout)
 
     def _read_body(self, call: Call, response: SyncResponse) -> bytes:
@@ -205,6 +227,7 @@ class AsyncRetryingTransport(_TransportBase):
         """The async twin of `RetryingTransport.send`."""
         call = self._new_call(adapter, request, timeout, retries)
         while True:
+            call.begin_recording()
             try:
                 async with _deadline(call), self._open(call) as response:
                     call.set_headers(response)
@@ -212,6 +235,7 @@ class AsyncRetryingTransport(_TransportBase):
                 outcome = call.classify(response.status_code, body)
             except Exception as raised:
                 outcome = call.to_error(raised)
+            call.end_recording(outcome)
             if isinstance(outcome, WireResponse):
                 return outcome
             await self._timing.sleep_async(call.retry_delay(outcome))
@@ -228,6 +252,7 @@ class AsyncRetryingTransport(_TransportBase):
         """The async twin of `RetryingTransport.stream`."""
         call = self._new_call(adapter, request, timeout, retries)
         while True:
+            call.begin_recording()
             async with contextlib.AsyncExitStack() as stack:
                 try:
                     async with _deadline(call):
@@ -236,10 +261,14 @@ class AsyncRetryingTransport(_TransportBase):
                 except Exception as raised:
                     outcome = call.to_error(raised)
                 if isinstance(outcome, AsyncStreamedReply):
-                    yield outcome
-                    if call.delivered:
-                        await drain_async(response, outcome.chunks)
+                    try:
+                        yield outcome
+                        if call.delivered:
+                            await drain_async(response, outcome.chunks)
+                    finally:
+                        call.end_recording()
                     return
+            call.end_recording(outcome)
             await self._timing.sleep_async(call.retry_delay(outcome))
 
     async def _start_stream(self, call: Call, response: AsyncResponse) -> AsyncStreamedReply | DragomanError:
@@ -254,6 +283,8 @@ class AsyncRetryingTransport(_TransportBase):
         call.begun = True
         call.retry_state.record_success(response.status_code)
         chunks = _adecoded_chunks(call, first, rest, inflater)
+        if call.recorder is not None:
+            chunks = call.recorder.tee_async(chunks)
         return AsyncStreamedReply(response.status_code, headers, chunks, call.retry_state.attempts, call.idle_timeout)
 
     async def _read_body(self, call: Call, response: AsyncResponse) -> bytes:

@@ -15,6 +15,8 @@ from dragoman.transport.retry import RetryPolicy, Timing
 if TYPE_CHECKING:
     import ssl
 
+    from dragoman.transport.exchanges import ExchangeHook
+
 
 _HOST_AND_PATH = re.compile(r"(?:localhost|[\w-]+(?:\.[\w-]+)+|[\w-]+(?=:\d))(?::\d{1,5})?(?:/[\w./-]*)?")
 """What is probably a host, with a port or a path, and no secret."""
@@ -54,6 +56,8 @@ class ProviderSettings(TypedDict, total=False):
     """Clock, sleep and randomness, for tests."""
     environ: Mapping[str, str]
     """The variables that keys and addresses come from, in place of the process's own."""
+    on_exchange: "ExchangeHook | None"
+    """Receives each attempt of a request as it went over the wire, without secrets, for debugging."""
     notify: Callable[[str], None]
     """Receives the slow steps of a model in this process, such as its download."""
 
@@ -184,6 +188,10 @@ def _callable(value: Any) -> str | None:
     return None if callable(value) else f"must be a function{_but(value)}"
 
 
+def _callable_or_none(value: Any) -> str | None:
+    return None if value is None else _callable(value)
+
+
 def _anything(_: Any) -> str | None:
     """Accept the value: whoever uses it checks it, and names what it expects."""
     return None
@@ -214,5 +222,6 @@ _CHECKS: dict[str, Callable[[Any], str | None]] = {
     "body_cap": _count(1),
     "timing": _instance(Timing),
     "environ": _mapping,
+    "on_exchange": _callable_or_none,
     "notify": _callable,
 }
