@@ -1,4 +1,5 @@
-"""Writes the price files of this folder from the data of the installed genai-prices package. No network.
+"""Writes the price files of this folder, and the context windows in the files of the adapters, from the data of the
+installed genai-prices package. No network.
 
     python pricing/refresh.py                          the release that is already recorded: same bytes again
     python pricing/refresh.py --released 2026-11-10    another release, with the day it came out
@@ -19,6 +20,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import windows
 from genai_prices import data, types
 
 FOLDER = Path(__file__).parent
@@ -84,12 +86,12 @@ def main() -> int:
     options = _parse_arguments()
     origin = _read_origin(options.released)
     files = dict(_iter_files(origin))
-    changed = [name for name, text in files.items() if _read(FOLDER / name) != text]
+    changed = [path for path, text in files.items() if _read(path) != text]
     if options.check:
-        print("\n".join(f"{name} is not what {DISTRIBUTION} {origin['release']} gives" for name in changed))
+        print("\n".join(f"{path.name} is not what {DISTRIBUTION} {origin['release']} gives" for path in changed))
         return 1 if changed else 0
-    for name in changed:
-        (FOLDER / name).write_text(files[name], encoding="utf-8", newline="\n")
+    for path in changed:
+        path.write_text(files[path], encoding="utf-8", newline="\n")
     print(f"{len(changed)} of {len(files)} files changed; {DISTRIBUTION} {origin['release']}, {origin['released']}")
     return 0
 
@@ -118,17 +120,22 @@ def _read_origin(released: datetime.date | None) -> dict[str, Any]:
     }
 
 
-def _iter_files(origin: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The name and the text of every generated file."""
+def _iter_files(origin: dict[str, Any]) -> Iterator[tuple[Path, str]]:
+    """The path and the text of every generated file."""
     checked = [origin["released"]]
     for path in FOLDER.glob("*.toml"):
         table = tomllib.loads(path.read_text(encoding="utf-8"))
         if "origin" not in table:
             checked.append(table["checked"])
-    yield "index.toml", _index_text(max(checked), origin)
-    yield f"LICENSE.{DISTRIBUTION}", _licence_text()
+    yield FOLDER / "index.toml", _index_text(max(checked), origin)
+    yield FOLDER / f"LICENSE.{DISTRIBUTION}", _licence_text()
     for provider in data.providers:
-        yield f"{NAMES.get(provider.id, provider.id)}.toml", _provider_text(provider, origin)
+        yield FOLDER / f"{NAMES.get(provider.id, provider.id)}.toml", _provider_text(provider, origin)
+    providers = {NAMES.get(provider.id, provider.id): provider for provider in data.providers}
+    for name, same in SAME_PRICES.items():
+        if same in providers:
+            providers.setdefault(name, providers[same])
+    yield from windows.iter_files(providers)
 
 
 def _index_text(date: datetime.date, origin: dict[str, Any]) -> str:

@@ -151,9 +151,12 @@ class Adapter(ABC):
 
     @property
     def default_output_tokens(self) -> int:
-        """The output limit that applies if the options set none."""
-        limit = self.capabilities.max_output_tokens
-        return min(limit, int(self.capabilities.wire.get("default_max_tokens", limit)))
+        """The output limit of a stream whose options set none."""
+        return self.capabilities.default_output_limit(stream=True)
+
+    def output_limit(self, options: AdapterOptions) -> int:
+        """Return the most output tokens of a reply to a request with these options."""
+        return options.max_output_tokens or self.capabilities.default_output_limit(stream=options.stream)
 
     def estimate_input_tokens(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> int:
         """Estimate the input tokens locally, at least 1 (docs/reference/contract.md#estimates).
