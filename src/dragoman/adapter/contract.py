@@ -13,6 +13,7 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.context import Prices, RequestContext, bundled_prices
 from dragoman.adapter.errors import DragomanError, ProviderError, RequestError, UnsupportedReplyError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
+from dragoman.adapter.facts.limit_updates import with_updates
 from dragoman.adapter.facts.token_estimate import estimate_tokens
 from dragoman.adapter.options import AdapterOptions, NamedTool, ToolChoice
 from dragoman.adapter.replies.error_context import ErrorContext, parse_error_body
@@ -87,6 +88,8 @@ class Adapter(ABC):
         super().__init_subclass__(**kwargs)
         if "provider" in vars(cls) and "telemetry_name" not in vars(cls):
             cls.telemetry_name = cls.provider
+        if isinstance(declared := vars(cls).get("capabilities"), property) and declared.fget is not None:
+            setattr(cls, "capabilities", with_updates(declared.fget))  # noqa: B010 - a property is no attribute to mypy
 
     def __init__(self, model: str) -> None:
         self.model = model
