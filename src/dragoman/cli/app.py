@@ -28,7 +28,7 @@ COMMANDS = {
     "models": "Lists models and their capabilities.",
     "prices": "Shows a model's prices in US dollars per million tokens.",
     "local": "Manages the embedded model, which needs the extra `local` and one file of 98 MB.",
-    "store": "Export a store for reports, or distribute it over a cluster.",
+    "store": "Export a store for reports, migrate it, delete a user's data, or distribute it over a cluster.",
     "view": "Writes a conversation as one HTML page.",
 }
 """The commands with their summaries, so that the list of commands imports none of them."""
