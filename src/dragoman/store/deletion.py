@@ -52,7 +52,10 @@ def delete_user(connection: Connection, user_id: str, now: int) -> UserDeletion:
     return UserDeletion(
         user_id=user_id,
         sessions=deleted,
-        **counts,
+        messages=counts["messages"],
+        attempts=counts["attempts"],
+        tool_calls=counts["tool_calls"],
+        tool_ids=counts["tool_ids"],
         shared_sessions=tuple(sorted(map(decode_text, shared))),
         erased=erased,
         forks=forked,
