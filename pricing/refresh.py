@@ -4,6 +4,7 @@ installed genai-prices package. No network.
     python pricing/refresh.py                          the release that is already recorded: same bytes again
     python pricing/refresh.py --released 2026-11-10    another release, with the day it came out
     python pricing/refresh.py --check                  writes nothing; fails where a file would change
+    python pricing/refresh.py --update FILE            one file of the installed release, for `dragoman prices update`
 
 What is written is described in README.md; what the source gets wrong or does not know is in overlay.toml.
 """
@@ -85,6 +86,10 @@ _LINK = re.compile(r"https?://[^\s)\]>`]+")
 def main() -> int:
     options = _parse_arguments()
     origin = _read_origin(options.released)
+    if options.update:
+        options.update.write_text(_update_text(origin), encoding="utf-8", newline="\n")
+        print(f"{options.update}: SHA-256 {hashlib.sha256(options.update.read_bytes()).hexdigest()}")
+        return 0
     files = dict(_iter_files(origin))
     changed = [path for path, text in files.items() if _read(path) != text]
     if options.check:
@@ -100,6 +105,7 @@ def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Write the price files from the installed genai-prices package.")
     parser.add_argument("--released", type=datetime.date.fromisoformat, help="the day the installed release came out")
     parser.add_argument("--check", action="store_true", help="write nothing, fail where a file would change")
+    parser.add_argument("--update", type=Path, help="write one file for dragoman prices update, and nothing else")
     return parser.parse_args()
 
 
@@ -131,11 +137,35 @@ def _iter_files(origin: dict[str, Any]) -> Iterator[tuple[Path, str]]:
     yield FOLDER / f"LICENSE.{DISTRIBUTION}", _licence_text()
     for provider in data.providers:
         yield FOLDER / f"{NAMES.get(provider.id, provider.id)}.toml", _provider_text(provider, origin)
+    yield from windows.iter_files(_providers())
+
+
+def _providers() -> dict[str, types.Provider]:
+    """The providers of the data by our names, and those with the models of another one."""
     providers = {NAMES.get(provider.id, provider.id): provider for provider in data.providers}
     for name, same in SAME_PRICES.items():
         if same in providers:
             providers.setdefault(name, providers[same])
-    yield from windows.iter_files(providers)
+    return providers
+
+
+def _update_text(origin: dict[str, Any]) -> str:
+    """All prices of the data and the windows of the listed models, without those that a row of ours corrects."""
+    overlay = tomllib.loads(_read(FOLDER / "overlay.toml") or "")
+    windows_by_provider = dict(windows.iter_limits(_providers()))
+    lines = [f"# From {DISTRIBUTION} {origin['release']}.", "format = 1", f"date = {origin['released']}"]
+    priced = {NAMES.get(provider.id, provider.id): provider for provider in data.providers}
+    for name in dict.fromkeys((*priced, *windows_by_provider)):
+        lines += ["", f"[{_key(name)}]"]
+        if name in priced:
+            source = (priced[name].pricing_urls or ["https://github.com/pydantic/genai-prices"])[0]
+            lines.append(f"source = {_to_toml(source)}")
+            corrected = {model["id"] for model in overlay.get(name, {}).get("model", ())}
+            for model in (each for each in priced[name].models if each.id not in corrected):
+                lines += (line.replace("[[model]]", f"[[{_key(name)}.model]]") for line in _model_lines(model, source))
+        for window, patterns in windows_by_provider.get(name, {}).items():
+            lines += ["", f"[[{_key(name)}.limits]]", f"match = {_to_toml(patterns)}", f"max_context_tokens = {window}"]
+    return "\n".join((*lines, ""))
 
 
 def _index_text(date: datetime.date, origin: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ written by hand, and compared with a second data set by tests/unit/adapters/fact
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -51,18 +52,49 @@ def iter_files(providers: Models) -> Iterator[tuple[Path, str]]:
     yield ADAPTERS / ENDPOINTS, _replace(ENDPOINTS, lines)
 
 
-def _rows(header: str, provider: types.Provider | None, names: list[str], name: str) -> list[str]:
-    """Return one row for each window, and one for the deprecated models."""
+def iter_limits(providers: Models) -> Iterator[tuple[str, dict[int, list[str]]]]:
+    """Yield the windows by provider, without the models that a row behind the generated part corrects."""
+    for provider, lists in FILES.items():
+        names = [name for file in lists for name in _listed(_parse(file).get("model", ()))]
+        yield provider, _windows(providers.get(provider), _uncorrected(names, lists[0], "model"), provider)
+    openai = [name for file in FILES["openai"] for name in _listed(_parse(file).get("model", ()))]
+    for name, endpoint in _parse(ENDPOINTS).items():
+        listed = openai if endpoint.get("families") == "openai" else _listed(endpoint.get("model", ()))
+        if found := _windows(providers.get(name), _uncorrected(listed, ENDPOINTS, name), name):
+            yield name, found
+
+
+def _uncorrected(names: list[str], file: str, table: str) -> list[str]:
+    """The models without a row behind the generated part of a file."""
+    rows = tomllib.loads((ADAPTERS / file).read_text(encoding="utf-8").partition(END)[2]).get(table, ())
+    rows = rows.get("model", ()) if isinstance(rows, dict) else rows
+    patterns = [pattern for row in rows if "max_context_tokens" in row for pattern in row["match"]]
+    return [name for name in names if not any(fnmatchcase(name, pattern) for pattern in patterns)]
+
+
+def _windows(provider: types.Provider | None, names: list[str], name: str) -> dict[int, list[str]]:
+    """The patterns of the models by their windows."""
     windows: dict[int, list[str]] = {}
-    deprecated: list[str] = []
     for model in names:
-        known = next((each for each in provider.models if each.is_match(model)), None) if provider else None
+        known = _find(provider, model)
         if known is not None and known.context_window:
             windows.setdefault(known.context_window, []).extend(_patterns(name, model))
+    return dict(sorted(windows.items()))
+
+
+def _find(provider: types.Provider | None, model: str) -> types.ModelInfo | None:
+    return next((each for each in provider.models if each.is_match(model)), None) if provider else None
+
+
+def _rows(header: str, provider: types.Provider | None, names: list[str], name: str) -> list[str]:
+    """Return one row for each window, and one for the deprecated models."""
+    deprecated: list[str] = []
+    for model in names:
+        known = _find(provider, model)
         if known is not None and known.deprecated:
             deprecated += _patterns(name, model)
     lines = []
-    for window, patterns in sorted(windows.items()):
+    for window, patterns in _windows(provider, names, name).items():
         lines += ["", f"[[{header}]]", f"match = {_array(patterns)}", f"max_context_tokens = {window:_}"]
     if deprecated:
         lines += ["", f"[[{header}]]", f"match = {_array(deprecated)}", "deprecated = true"]

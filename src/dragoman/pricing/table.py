@@ -28,7 +28,7 @@ from dragoman.pricing.table_files import (
     read_content,
     read_toml,
 )
-from dragoman.pricing.update_rows import newer_limits, newer_prices, update_date
+from dragoman.pricing.update_rows import newer_limits, newer_prices, split_by_model, update_date
 
 logger = logging.getLogger("dragoman.pricing")
 
@@ -274,9 +274,16 @@ class PriceTable:
 
     @cached_property
     def _raw_overlays(self) -> list[Mapping[str, Any]]:
-        """The caller's overlay, the rows of the update that are newer than the table's, and the bundled overlay."""
-        newer = {} if self._update is None else newer_prices(self._update, self.days)
-        return [self._overlay or {}, newer, self._bundled_overlay]
+        """The caller's overlay, the rows of the update that are newer than the table's, and the bundled overlay.
+
+        Rows of the update for models that the bundled overlay does not have come after it: it corrects what the source
+        of the other rows gets wrong, by rules that match their names.
+        """
+        if self._update is None:
+            return [self._overlay or {}, self._bundled_overlay]
+        newer = newer_prices(self._update, self.days)
+        corrected, others = split_by_model(newer, self._bundled_overlay)
+        return [self._overlay or {}, corrected, self._bundled_overlay, others]
 
     @cached_property
     def _bundled_overlay(self) -> dict[str, Any]:

@@ -41,8 +41,21 @@ def newer_prices(update: Mapping[str, Any], bundled: Callable[[str], Mapping[str
             ]
         except FORMAT_ERRORS as error:
             raise ConfigurationError(f"the prices of {provider} in the update: {error!r:.400}") from None
-        found[provider] = {key: section[key] for key in section if key != "limits"} | {"model": models}
+        if models or "tools" in section:
+            found[provider] = {key: section[key] for key in section if key != "limits"} | {"model": models}
     return found
+
+
+def split_by_model(found: Sections, overlay: Mapping[str, Any]) -> tuple[Sections, Sections]:
+    """Return the sections with the models that the overlay has, and those with the others."""
+    inside: Sections = {}
+    outside: Sections = {}
+    for provider, section in found.items():
+        ids = {model["id"] for model in overlay.get(provider, {}).get("model", ())}
+        inside[provider] = {**section, "model": [model for model in section["model"] if model["id"] in ids]}
+        others = [model for model in section["model"] if model["id"] not in ids]
+        outside[provider] = {key: section[key] for key in section if key != "tools"} | {"model": others}
+    return inside, outside
 
 
 def newer_limits(update: Mapping[str, Any], bundled: date) -> dict[str, list[dict[str, Any]]]:
