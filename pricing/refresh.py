@@ -1,8 +1,10 @@
-"""Writes the price files of this folder from the data of the installed genai-prices package. No network.
+"""Writes the price files of this folder, and the context windows in the files of the adapters, from the data of the
+installed genai-prices package. No network.
 
     python pricing/refresh.py                          the release that is already recorded: same bytes again
     python pricing/refresh.py --released 2026-11-10    another release, with the day it came out
     python pricing/refresh.py --check                  writes nothing; fails where a file would change
+    python pricing/refresh.py --update FILE            one file of the installed release, for `dragoman prices update`
 
 What is written is described in README.md; what the source gets wrong or does not know is in overlay.toml.
 """
@@ -19,6 +21,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import windows
 from genai_prices import data, types
 
 FOLDER = Path(__file__).parent
@@ -83,13 +86,17 @@ _LINK = re.compile(r"https?://[^\s)\]>`]+")
 def main() -> int:
     options = _parse_arguments()
     origin = _read_origin(options.released)
+    if options.update:
+        options.update.write_text(_update_text(origin), encoding="utf-8", newline="\n")
+        print(f"{options.update}: SHA-256 {hashlib.sha256(options.update.read_bytes()).hexdigest()}")
+        return 0
     files = dict(_iter_files(origin))
-    changed = [name for name, text in files.items() if _read(FOLDER / name) != text]
+    changed = [path for path, text in files.items() if _read(path) != text]
     if options.check:
-        print("\n".join(f"{name} is not what {DISTRIBUTION} {origin['release']} gives" for name in changed))
+        print("\n".join(f"{path.name} is not what {DISTRIBUTION} {origin['release']} gives" for path in changed))
         return 1 if changed else 0
-    for name in changed:
-        (FOLDER / name).write_text(files[name], encoding="utf-8", newline="\n")
+    for path in changed:
+        path.write_text(files[path], encoding="utf-8", newline="\n")
     print(f"{len(changed)} of {len(files)} files changed; {DISTRIBUTION} {origin['release']}, {origin['released']}")
     return 0
 
@@ -98,6 +105,7 @@ def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Write the price files from the installed genai-prices package.")
     parser.add_argument("--released", type=datetime.date.fromisoformat, help="the day the installed release came out")
     parser.add_argument("--check", action="store_true", help="write nothing, fail where a file would change")
+    parser.add_argument("--update", type=Path, help="write one file for dragoman prices update, and nothing else")
     return parser.parse_args()
 
 
@@ -118,17 +126,46 @@ def _read_origin(released: datetime.date | None) -> dict[str, Any]:
     }
 
 
-def _iter_files(origin: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The name and the text of every generated file."""
+def _iter_files(origin: dict[str, Any]) -> Iterator[tuple[Path, str]]:
+    """The path and the text of every generated file."""
     checked = [origin["released"]]
     for path in FOLDER.glob("*.toml"):
         table = tomllib.loads(path.read_text(encoding="utf-8"))
         if "origin" not in table:
             checked.append(table["checked"])
-    yield "index.toml", _index_text(max(checked), origin)
-    yield f"LICENSE.{DISTRIBUTION}", _licence_text()
+    yield FOLDER / "index.toml", _index_text(max(checked), origin)
+    yield FOLDER / f"LICENSE.{DISTRIBUTION}", _licence_text()
     for provider in data.providers:
-        yield f"{NAMES.get(provider.id, provider.id)}.toml", _provider_text(provider, origin)
+        yield FOLDER / f"{NAMES.get(provider.id, provider.id)}.toml", _provider_text(provider, origin)
+    yield from windows.iter_files(_providers())
+
+
+def _providers() -> dict[str, types.Provider]:
+    """The providers of the data by our names, and those with the models of another one."""
+    providers = {NAMES.get(provider.id, provider.id): provider for provider in data.providers}
+    for name, same in SAME_PRICES.items():
+        if same in providers:
+            providers.setdefault(name, providers[same])
+    return providers
+
+
+def _update_text(origin: dict[str, Any]) -> str:
+    """All prices of the data and the windows of the listed models, without those that a row of ours corrects."""
+    overlay = tomllib.loads(_read(FOLDER / "overlay.toml") or "")
+    windows_by_provider = dict(windows.iter_limits(_providers()))
+    lines = [f"# From {DISTRIBUTION} {origin['release']}.", "format = 1", f"date = {origin['released']}"]
+    priced = {NAMES.get(provider.id, provider.id): provider for provider in data.providers}
+    for name in dict.fromkeys((*priced, *windows_by_provider)):
+        lines += ["", f"[{_key(name)}]"]
+        if name in priced:
+            source = (priced[name].pricing_urls or ["https://github.com/pydantic/genai-prices"])[0]
+            lines.append(f"source = {_to_toml(source)}")
+            corrected = {model["id"] for model in overlay.get(name, {}).get("model", ())}
+            for model in (each for each in priced[name].models if each.id not in corrected):
+                lines += (line.replace("[[model]]", f"[[{_key(name)}.model]]") for line in _model_lines(model, source))
+        for window, patterns in windows_by_provider.get(name, {}).items():
+            lines += ["", f"[[{_key(name)}.limits]]", f"match = {_to_toml(patterns)}", f"max_context_tokens = {window}"]
+    return "\n".join((*lines, ""))
 
 
 def _index_text(date: datetime.date, origin: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """`dragoman store`: an export, the report over it, and the SQL for a cluster."""
 
 import json
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -111,3 +112,31 @@ def test_a_time_range_applies_to_every_source(tmp_path: Path, kind: str) -> None
 def test_the_sql_of_a_cluster_is_printed() -> None:
     """One statement per line, for psql."""
     assert run("store", "citus").stdout == "".join(f"{statement};\n" for statement in citus_statements())
+
+
+def test_a_store_is_migrated_explicitly(tmp_path: Path) -> None:
+    """`--check` changes nothing."""
+    path = tmp_path / "old.db"
+    shutil.copy(Path(__file__).parents[1] / "compatibility" / "stores" / "v0001.db", path)
+    before = path.read_bytes()
+    check = CliRunner().invoke(app, ["store", "migrate", "--store", str(path), "--check"])
+    assert (check.exit_code, path.read_bytes()) == (1, before)
+    assert "0001" in check.output
+    assert "0001 -> 0002" in run("store", "migrate", "--store", path).output
+    assert "already" in run("store", "migrate", "--store", path).output
+    with pytest.raises(ConfigurationError):
+        run("store", "migrate", "--store", tmp_path / "none.db")
+
+
+def test_a_users_data_is_deleted_after_a_question(tmp_path: Path) -> None:
+    """With what was deleted, and what was not."""
+    path = tmp_path / "chats.db"
+    with Store(f"sqlite:///{path}") as store:
+        store.create(SONNET, [Message.user("Hi")], user_id="usr_ann")
+        store.create(SONNET, [Message.user("Hi")], user_id="usr_bob")
+    refused = CliRunner().invoke(app, ["store", "delete-user", "usr_ann", "--store", str(path)], input="n\n")
+    assert refused.exit_code == 1
+    done = run("store", "delete-user", "usr_ann", "--store", path, "--yes")
+    assert "1 sessions with 1 messages" in done.output
+    with Store(f"sqlite:///{path}") as store:
+        assert [record.user_id for record in store.list().sessions] == ["usr_bob"]

@@ -16,7 +16,6 @@ OPTIONS = OptionTable(
     {"max_output_tokens": "max_tokens", "stop_sequences": "stop_sequences", **{name: name for name in SAMPLING}},
     absent="the Messages API has none",
 )
-EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
 
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
@@ -42,10 +41,11 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
 
 
 def _default_max_tokens(request: RequestBuilder, thinking: Mapping[str, Any] | None) -> int:
-    """Return the default output limit. Thinking counts towards it, so a budget is added."""
-    limit: int = request.target.capabilities.wire["default_max_tokens"]
+    """Return the default output limit. Thinking counts towards it, so a budget is added as far as the model allows."""
+    capabilities = request.target.capabilities
+    limit = capabilities.default_output_limit(stream=request.options.stream)
     budget: int = (thinking or {}).get("budget_tokens", 0)
-    return limit + budget
+    return max(limit, min(limit + budget, capabilities.max_output_tokens))
 
 
 def _encode_thinking(request: RequestBuilder) -> dict[str, Any] | None:
@@ -68,19 +68,27 @@ def _encode_thinking(request: RequestBuilder) -> dict[str, Any] | None:
     return None
 
 
-def _encode_output_config(request: RequestBuilder, *, tools: bool) -> dict[str, Any] | None:
+def choose_effort(request: RequestBuilder) -> str | None:
+    """Return the model's level nearest to the requested effort; None leaves it to the model."""
     options, capabilities = request.options, request.target.capabilities
+    levels: list[str] = capabilities.wire["efforts"]
+    is_off = options.thinking is False or options.effort == "none"
+    effort = None if options.effort == "none" else options.effort
+    if is_off and not capabilities.thinking_off:
+        if effort not in (None, levels[0]):
+            request.record_option_loss("effort", f"thinking is switched off with it: {levels[0]} is asked for")
+        return levels[0]
+    if effort is None:
+        return None
+    if is_off:
+        levels = [level for level in levels if level not in capabilities.wire["thinking_efforts"]]
+    return option_support.nearest_effort(request, effort, levels)
+
+
+def _encode_output_config(request: RequestBuilder, *, tools: bool) -> dict[str, Any] | None:
     config: dict[str, Any] = {}
-    effort = options.effort
-    if (options.thinking is False or effort == "none") and not capabilities.thinking_off:
-        effort = "low"
-    if effort is not None and effort != "none":
-        if not capabilities.wire["effort"]:
-            request.record_option_loss("effort", f"{request.target.model} has no effort levels")
-        elif effort in EFFORTS:
-            config["effort"] = EFFORTS[effort]
-        else:
-            request.record_option_loss("effort", f"{effort!r} is no level of {request.target.model}")
+    if (effort := choose_effort(request)) is not None:
+        config["effort"] = effort
     if structured_output.should_send_schema(request, tools=tools):
         config["format"] = {"type": "json_schema", "schema": schemas.fit_output_schema(request)}
     return config or None

@@ -105,7 +105,9 @@ def _find_capabilities(model: str) -> AdapterCapabilities:
     match = _CLAUDE_ID.fullmatch(name)
     if match is None:
         return _MODELS.capabilities(name)
-    facts = _ANTHROPIC_MODELS.capabilities(match[1]).model_dump(mode="json", exclude_unset=True)
+    facts = _ANTHROPIC_MODELS.capabilities(match[1]).model_dump(
+        mode="json", exclude_unset=True, exclude={"deprecated", "retires_on"}
+    )
     return ModelTable({"default": facts, "model": _DATA["model"]}).capabilities(name)
 
 

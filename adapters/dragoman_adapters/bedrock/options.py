@@ -12,7 +12,7 @@ from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
-from dragoman_adapters.anthropic.options import EFFORTS
+from dragoman_adapters.anthropic.options import choose_effort
 
 Fields = dict[str, Any]
 
@@ -32,7 +32,7 @@ MERGED_FIELDS = frozenset(
 )
 """Fields whose objects are merged with the caller's."""
 
-_LEVELS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
+_LEVELS = ("low", "medium", "high")
 
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> Fields:
@@ -103,13 +103,13 @@ def _claude_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
     effort levels.
     """
     options, capabilities, model = request.options, request.target.capabilities, request.target.model
-    effort, mode = options.effort, capabilities.wire["thinking"]
+    mode = capabilities.wire["thinking"]
     model_fields: Fields = {}
     if _is_thinking_off(request):
         if capabilities.thinking_off:
-            return ({"thinking": {"type": "disabled"}}, {}) if mode != "none" else ({}, {})
-        request.record_option_loss("thinking", f"{model} always thinks; the lowest effort is asked for")
-        effort = "low"
+            model_fields = {"thinking": {"type": "disabled"}} if mode != "none" else {}
+        else:
+            request.record_option_loss("thinking", f"{model} always thinks; the lowest effort is asked for")
     elif options.thinking_budget is not None and mode == "budget":
         model_fields = {"thinking": {"type": "enabled", "budget_tokens": options.thinking_budget}}
     elif options.thinking and mode == "adaptive":
@@ -118,19 +118,15 @@ def _claude_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
         request.record_option_loss("thinking_budget", f"{model} takes no budget")
     elif options.thinking:
         request.record_option_loss("thinking", f"{model} thinks only with a thinking_budget")
-    if effort is None:
-        return model_fields, {}
-    if not capabilities.wire["effort"] or effort not in EFFORTS:
-        request.record_option_loss("effort", f"{effort!r} is no level of {model}")
-        return model_fields, {}
-    return model_fields, {"effort": EFFORTS[effort]}
+    effort = choose_effort(request)
+    return model_fields, {} if effort is None else {"effort": effort}
 
 
 def _nova_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
     """Encode Nova's reasoning: a level, or off (docs.aws.amazon.com/nova/latest/nova2-userguide, extended thinking)."""
     if _is_thinking_off(request):
         return {"reasoningConfig": {"type": "disabled"}}, {}
-    level = _LEVELS.get(request.options.effort or "medium", "medium")
+    level = option_support.nearest_effort(request, request.options.effort or "medium", _LEVELS) or "medium"
     _record_budget_loss(request)
     return {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": level}}, {}
 
@@ -145,7 +141,8 @@ def _level_thinking(field: str) -> Callable[[RequestBuilder], tuple[Fields, Fiel
             return {}, {}
         if request.options.effort is None:
             return {}, {}
-        return {field: _LEVELS.get(request.options.effort, "medium")}, {}
+        level = option_support.nearest_effort(request, request.options.effort, _LEVELS)
+        return {} if level is None else {field: level}, {}
 
     return write
 

@@ -86,7 +86,9 @@ def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
     levels: dict[str, Any] = facts["thinking_effort"]
     if effort is not None:
         if effort in levels:
-            config[field] = levels[effort]
+            level = config[field] = levels[effort]
+            if field == "thinkingLevel" and level.lower() != effort:
+                request.record_option_loss("effort", f"{model} has no level {effort}: {level.lower()} is asked for")
         else:
             request.record_option_loss("effort", f"{effort!r} is no level of {model}")
     if budget is not None:

@@ -11,7 +11,7 @@ from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
 
-EFFORTS = {"minimal": "minimal", "low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
+EFFORTS = ("minimal", "low", "medium", "high")
 OPTIONS = OptionTable(
     {name: name for name in ("temperature", "top_p", "seed", "max_output_tokens", "stop_sequences")},
     absent="the Interactions API has none",
@@ -48,10 +48,8 @@ def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
         request.record_option_loss("thinking", "it cannot be switched off here; the least level is asked for")
         return {"thinking_level": "minimal"}
     config: dict[str, Any] = {"thinking_summaries": "auto"} if thinking else {}
-    if effort in EFFORTS:
-        config["thinking_level"] = EFFORTS[effort]
-    elif effort is not None:
-        request.record_option_loss("effort", f"{effort!r} is no level of Google's")
+    if effort is not None and (level := option_support.nearest_effort(request, effort, EFFORTS)) is not None:
+        config["thinking_level"] = level
     return config
 
 

@@ -10,7 +10,7 @@ from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
 
-EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "max", "max": "max"}
+EFFORTS = ("low", "medium", "high", "max")
 OPTIONS = OptionTable(
     {
         "max_output_tokens": "num_predict",
@@ -64,10 +64,7 @@ def _encode_thinking(request: RequestBuilder) -> bool | str | None:
         return None
     if effort is None:
         return thinking
-    if effort not in EFFORTS:
-        request.record_option_loss("effort", f"{effort!r} is no level of Ollama's")
-        return None
-    return EFFORTS[effort]
+    return option_support.nearest_effort(request, effort, EFFORTS)
 
 
 def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:

@@ -41,7 +41,10 @@ class ChatAdapter(WireAdapter):
     )
     dialect: ClassVar[Dialect] = OPENAI
     models: ClassVar[ModelTable] = ModelTable.of(
-        "dragoman_adapters", "openai_platform/models.toml", "openai_chat/models.toml"
+        "dragoman_adapters",
+        "openai_platform/models.toml",
+        "openai_platform/retirements.toml",
+        "openai_chat/models.toml",
     )
 
     @property

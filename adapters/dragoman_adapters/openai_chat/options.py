@@ -15,8 +15,6 @@ from dragoman.adapter.requests.request_reader import extra_fields
 from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_platform.strict_schema import strict_schema
 
-LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-
 SCHEMA_NAME = "answer"
 """The wire requires a name for a schema; it has no meaning."""
 
@@ -103,17 +101,7 @@ def _choose_effort(request: RequestBuilder, dialect: Dialect, requested: str | N
         return None
     if levels is None:
         return requested
-    if requested not in LEVELS:
-        request.record_option_loss("effort", f"{requested!r} is no level of {model}")
-        return None
-    nearest = min(levels, key=lambda level: abs(_rank(level) - _rank(requested)))
-    request.record_option_loss("effort", f"{model} has no level {requested}: {nearest} is asked for")
-    return nearest
-
-
-def _rank(level: str) -> int:
-    """Return a level's rank among ours; a value of the endpoint's own, such as default, ranks in the middle."""
-    return LEVELS.index(level if level in LEVELS else "medium")
+    return option_support.nearest_effort(request, requested, levels)
 
 
 def _encode_response_format(request: RequestBuilder, dialect: Dialect, encoded: dict[str, Any], *, tools: bool) -> None:

@@ -39,7 +39,10 @@ class ResponsesAdapter(WireAdapter):
         base_url_variable="OPENAI_BASE_URL",
     )
     models: ClassVar[ModelTable] = ModelTable.of(
-        "dragoman_adapters", "openai_platform/models.toml", "openai_responses/models.toml"
+        "dragoman_adapters",
+        "openai_platform/models.toml",
+        "openai_platform/retirements.toml",
+        "openai_responses/models.toml",
     )
     path: ClassVar[str] = "/responses"
     history_field: ClassVar[str] = "input"

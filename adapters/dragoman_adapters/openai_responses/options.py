@@ -1,7 +1,6 @@
 """The options of the Responses API, in both directions."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,6 @@ from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
 from dragoman_adapters.openai_platform.strict_schema import strict_schema
 
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """All levels of reasoning effort, lowest first; each model has some of them."""
 _DEFAULT_THINKING_EFFORT = "medium"
 """The effort of ``thinking=True`` for a model that does not reason by default."""
@@ -66,31 +64,12 @@ def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
         requested = _DEFAULT_THINKING_EFFORT
     encoded: dict[str, Any] = {}
     if requested is not None:
-        levels = capabilities.wire["efforts"]
-        effort = _nearest_effort(requested, levels)
-        if effort is None:
-            request.record_option_loss(
-                "effort", f"{requested!r} is no level of {request.target.model}: {', '.join(levels) or 'it has none'}"
-            )
-        else:
+        effort = option_support.nearest_effort(request, requested, capabilities.wire["efforts"])
+        if effort is not None:
             encoded["effort"] = effort
-            if effort != requested:
-                request.record_option_loss(
-                    "effort", f"{request.target.model} has no {requested!r}: {effort!r} is asked for"
-                )
     if thinking:
         encoded["summary"] = "auto"
     return encoded
-
-
-def _nearest_effort(requested: str, levels: Sequence[str]) -> str | None:
-    """Return the model's level nearest to the requested one, the lower of two; None if the level is unknown."""
-    if requested in levels:
-        return requested
-    if requested not in EFFORTS or not levels:
-        return None
-    rank = EFFORTS.index(requested)
-    return min(levels, key=lambda level: (abs(EFFORTS.index(level) - rank), EFFORTS.index(level)))
 
 
 def _encode_text_format(request: RequestBuilder, *, tools: bool) -> dict[str, Any] | None:

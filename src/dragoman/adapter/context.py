@@ -47,12 +47,17 @@ class StateStore(Protocol):
     def get(self, key: str) -> bytes | None: ...
 
 
-@cache
 def bundled_prices() -> Prices:
     """Return the table registered as ``bundled`` under the entry-point group ``dragoman.prices``."""
-    (entry,) = entry_points(group="dragoman.prices", name="bundled")
-    table: Prices = entry.load()()
+    table: Prices = _load_bundled_prices()()
     return table
+
+
+@cache
+def _load_bundled_prices() -> Callable[[], Any]:
+    (entry,) = entry_points(group="dragoman.prices", name="bundled")
+    load: Callable[[], Any] = entry.load()
+    return load
 
 
 @dataclass(slots=True, kw_only=True)

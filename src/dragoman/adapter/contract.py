@@ -13,6 +13,7 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.context import Prices, RequestContext, bundled_prices
 from dragoman.adapter.errors import DragomanError, ProviderError, RequestError, UnsupportedReplyError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
+from dragoman.adapter.facts.limit_updates import with_updates
 from dragoman.adapter.facts.token_estimate import estimate_tokens
 from dragoman.adapter.options import AdapterOptions, NamedTool, ToolChoice
 from dragoman.adapter.replies.error_context import ErrorContext, parse_error_body
@@ -87,6 +88,8 @@ class Adapter(ABC):
         super().__init_subclass__(**kwargs)
         if "provider" in vars(cls) and "telemetry_name" not in vars(cls):
             cls.telemetry_name = cls.provider
+        if isinstance(declared := vars(cls).get("capabilities"), property) and declared.fget is not None:
+            setattr(cls, "capabilities", with_updates(declared.fget))  # noqa: B010 - a property is no attribute to mypy
 
     def __init__(self, model: str) -> None:
         self.model = model
@@ -151,9 +154,12 @@ class Adapter(ABC):
 
     @property
     def default_output_tokens(self) -> int:
-        """The output limit that applies if the options set none."""
-        limit = self.capabilities.max_output_tokens
-        return min(limit, int(self.capabilities.wire.get("default_max_tokens", limit)))
+        """The output limit of a stream whose options set none."""
+        return self.capabilities.default_output_limit(stream=True)
+
+    def output_limit(self, options: AdapterOptions) -> int:
+        """Return the most output tokens of a reply to a request with these options."""
+        return options.max_output_tokens or self.capabilities.default_output_limit(stream=options.stream)
 
     def estimate_input_tokens(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> int:
         """Estimate the input tokens locally, at least 1 (docs/reference/contract.md#estimates).

@@ -80,7 +80,7 @@ class RunBudget:
         """Return the expected cost in US dollars: the prompt, and a reply of average length. None if the price is
         unknown."""
         model = str(adapter.model_id)
-        max_output = options.max_output_tokens or adapter.default_output_tokens
+        max_output = adapter.output_limit(options)
         expected_output = min(max_output, round(self._average_output.get(model, _DEFAULT_OUTPUT_TOKENS)))
         usage = TokenUsage(input_tokens=adapter.estimate_input_tokens(messages, ()), output_tokens=expected_output)
         priced = self._prices.price(model, usage, from_micros(now_micros()))

@@ -28,7 +28,7 @@ COMMANDS = {
     "models": "Lists models and their capabilities.",
     "prices": "Shows a model's prices in US dollars per million tokens.",
     "local": "Manages the embedded model, which needs the extra `local` and one file of 98 MB.",
-    "store": "Export a store for reports, or distribute it over a cluster.",
+    "store": "Export a store for reports, migrate it, delete a user's data, or distribute it over a cluster.",
     "view": "Writes a conversation as one HTML page.",
 }
 """The commands with their summaries, so that the list of commands imports none of them."""
@@ -43,7 +43,18 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, _, rest = super().resolve_command(ctx, args)
+        _use_installed_prices()
         return name, load_command(str(name)), rest
+
+
+def _use_installed_prices() -> None:
+    """Use newer prices and limits, if `dragoman prices update` has installed any; see `dragoman.pricing.updates`."""
+    from platformdirs import user_config_path  # imported late: the list of commands needs none
+
+    if (user_config_path("dragoman") / "prices" / "installed.json").exists():
+        from dragoman.cli.io.price_updates import use_installed_update
+
+        use_installed_update()
 
 
 def load_command(name: str) -> Any:

@@ -1,4 +1,6 @@
-"""`dragoman prices MODEL`: the price of a model today, or by an older table, and its source."""
+"""`dragoman prices MODEL`: the price of a model today, or by an older table, and its source. `dragoman prices update`
+installs newer ones.
+"""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.cli.io import price_updates
 from dragoman.cli.io.console import console
 from dragoman.pricing import PriceRow, PriceTable, find_faults, list_versions, price_table, save_table
 
@@ -20,16 +23,24 @@ def prices(
         str,
         typer.Argument(
             help="provider:model; `check` validates the whole table, `versions` lists the available tables,  "
-            "`keep` stores it in the folder --kept."
+            "`keep` stores it in the folder --kept, `update` installs newer prices and limits from a file or URL."
         ),
     ],
+    source: Annotated[str | None, typer.Argument(help="For `update`: a file or an https URL.")] = None,
     at: Annotated[
         datetime | None, typer.Option(help="The day of the prices, e.g. 2026-06-01; the default is today.")
     ] = None,
     version: Annotated[str | None, typer.Option(help="An older price table, named by the version in a usage.")] = None,
     kept: Annotated[Path | None, typer.Option(help="The folder in which you keep older tables.")] = None,
+    sha256: Annotated[str | None, typer.Option(help="For `update`: the SHA-256 of the file; a URL needs one.")] = None,
+    revert: Annotated[bool, typer.Option("--revert", help="For `update`: go back to the one before.")] = False,
 ) -> None:
     """Shows a model's prices in US dollars per million tokens."""
+    if model == "update":
+        price_updates.run(source, sha256, revert=revert)
+        return
+    if source or sha256 or revert:
+        raise ConfigurationError("a file, --sha256 and --revert belong to: dragoman prices update")
     table, out = price_table(version, kept), console()
     match model:
         case "check":

@@ -7,9 +7,17 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from dragoman.adapter.errors import ConfigurationError
 from dragoman.cli.io.console import console
 
-app = typer.Typer(help="Export a store for reports, or distribute it over a cluster.", no_args_is_help=True)
+app = typer.Typer(
+    help="Export a store for reports, migrate it, delete a user's data, or distribute it over a cluster.",
+    no_args_is_help=True,
+)
+
+StoreOption = Annotated[
+    str | None, typer.Option("--store", "-s", help="A SQLite file or a database URL; the default is your own store.")
+]
 
 _DAY = ["%Y-%m-%d"]
 
@@ -17,10 +25,7 @@ _DAY = ["%Y-%m-%d"]
 @app.command()
 def export(
     folder: Annotated[Path, typer.Argument(help="The folder for the files: FOLDER/day=2026-11-21/part-0.parquet.")],
-    store: Annotated[
-        str | None,
-        typer.Option("--store", "-s", help="A SQLite file or a database URL; the default is your own store."),
-    ] = None,
+    store: StoreOption = None,
     since: Annotated[datetime | None, typer.Option(help="The first day, in UTC.", formats=_DAY)] = None,
     until: Annotated[datetime | None, typer.Option(help="The first day after, in UTC.", formats=_DAY)] = None,
     text: Annotated[bool, typer.Option("--text", help="Include the texts.")] = False,
@@ -52,6 +57,63 @@ def citus() -> None:
 
     for statement in citus_statements():
         typer.echo(f"{statement};")
+
+
+@app.command()
+def migrate(
+    store: StoreOption = None,
+    check: Annotated[bool, typer.Option("--check", help="Change nothing; exit with 1 if the store is older.")] = False,
+) -> None:
+    """Migrates a store to this version of dragoman. Programs of the older version that have it open work on."""
+    from dragoman.store import Store
+    from dragoman.store.database import Database, default_url
+    from dragoman.store.migrate import stored_version
+    from dragoman.store.schema import HEAD
+
+    database = Database(_url(store) or default_url(), timeout=60.0, synchronous="full", pool_size=1, read_only=True)
+    try:
+        before = stored_version(database)
+    finally:
+        database.close()
+    if before is None:
+        raise ConfigurationError(f"this is no store of dragoman: {store or 'your own store'}")
+    if before == HEAD:
+        console().print(f"the store is of version {HEAD} already")
+        return
+    if check:
+        console().print(f"the store is of version {before}; this dragoman has {HEAD}")
+        raise typer.Exit(1)
+    Store(_url(store)).close()
+    console().print(f"the store is migrated: {before} -> {HEAD}")
+
+
+@app.command("delete-user")
+def delete_user(
+    user: Annotated[str, typer.Argument(help="The user's id, as in the sessions.")],
+    store: StoreOption = None,
+    reports: Annotated[Path | None, typer.Option(help="A folder of `store export` to bring up to date.")] = None,
+    text: Annotated[bool, typer.Option("--text", help="The reports include the texts.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Deletes the sessions of a user, and the user's words in the sessions of others. Says what was deleted."""
+    from dragoman.store import Store
+
+    if not yes:
+        typer.confirm(f"Delete all data of {user!r} from {store or 'your own store'}?", abort=True)
+    with Store(_url(store), migrates=False) as opened_store:
+        done = opened_store.delete_user(user, reports=reports, text=text)
+    rows = f"{done.messages:,} messages, {done.attempts:,} broken replies, {done.tool_calls:,} tool calls"
+    lines = [
+        f"deleted: {done.sessions:,} sessions with {rows} and {done.tool_ids:,} tool ids",
+        f"erased in sessions of others: the content of {done.erased:,} messages",
+        *(f"  {session_id}" for session_id in done.shared_sessions),
+    ]
+    if done.forks:
+        lines += ["left: sessions of others that were forked from deleted ones", *(f"  {name}" for name in done.forks)]
+    if done.reports is not None:
+        changed = len(done.reports.written) + len(done.reports.removed)
+        lines.append(f"reports: {changed:,} days changed in {reports}")
+    console().print(escape("\n".join(lines)), soft_wrap=True)
 
 
 def _day(at: datetime | None) -> date | None:

@@ -228,7 +228,7 @@ class Budgets:
         if options.output_schema is not None:  # providers count a schema much like a tool
             tools = [*tools, ToolDefinition(name="answer", input_schema=dict(options.output_schema))]
         input_tokens = adapter.estimate_input_tokens(messages, tools)
-        output_tokens = options.max_output_tokens or adapter.default_output_tokens
+        output_tokens = adapter.output_limit(options)
         # Input that is written to a cache costs more than plain input, and for an hour still more.
         buckets = ["input_tokens"] if options.prompt_cache is None else ["cache_creation_input_tokens"]
         if options.prompt_cache == "1h":

@@ -18,7 +18,17 @@ from dragoman.pricing.match import with_dashed_date, without_date
 from dragoman.pricing.provider import ProviderPrices
 from dragoman.pricing.quote import NO_QUOTE, PricedModel
 from dragoman.pricing.rows import PriceRow
-from dragoman.pricing.table_files import INDEX, OVERLAY, list_files, open_folder, pack, read_content, read_toml
+from dragoman.pricing.table_files import (
+    INDEX,
+    OVERLAY,
+    UPDATE,
+    list_files,
+    open_folder,
+    pack,
+    read_content,
+    read_toml,
+)
+from dragoman.pricing.update_rows import newer_limits, newer_prices, split_by_model, update_date
 
 logger = logging.getLogger("dragoman.pricing")
 
@@ -37,18 +47,23 @@ class PriceTable:
 
     ``folder`` holds the files, or is a zip archive of them. ``overlay`` is your own table, in the format of
     ``pricing/overlay.toml`` (or its path). Its models take precedence over those of the folder, for example for
-    negotiated rates.
+    negotiated rates. ``update`` is a file with newer prices and limits (`install_update`): for each model, the newer
+    row of the folder and of the update counts. A folder may hold one itself.
 
-    Raises ConfigurationError if the folder or the overlay does not follow ``pricing/README.md``.
+    Raises ConfigurationError if the folder, the update or the overlay does not follow ``pricing/README.md``.
     """
 
-    def __init__(self, folder: Path, overlay: Mapping[str, Any] | str | Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, overlay: Mapping[str, Any] | str | Path | None = None, *, update: Path | None = None
+    ) -> None:
         self._path = folder
+        self._update_path = update
         self._overlay = read_toml(Path(overlay)) if isinstance(overlay, (str, Path)) else overlay
         if not (self._overlay is None or isinstance(self._overlay, Mapping)):
             raise ConfigurationError(f"an overlay must be a dict or the path of a file, not a {type(overlay).__name__}")
         self._providers: dict[str, ProviderPrices] = {}
         self._models: dict[str, PricedModel | None] = {}
+        self._warned: set[str] = set()
 
     def with_overlay(self, overlay: Mapping[str, Any] | str | Path) -> "PriceTable":
         """Return a table of the same folder with this overlay, which replaces the current one.
@@ -56,7 +71,7 @@ class PriceTable:
         The whole overlay is read at once, so that its faults are found before any reply is paid for. Raises
         ConfigurationError.
         """
-        table = PriceTable(self._path, overlay)
+        table = PriceTable(self._path, overlay, update=self._update_path)
         for name, section in table._sections(table._overlay or {}).items():
             for _ in ProviderPrices(name, [section]).all_models():
                 pass
@@ -90,7 +105,12 @@ class PriceTable:
     def as_of(self) -> date:
         """The day up to which the data is known to be correct."""
         day: date = self._index["date"]
-        return day
+        return day if self._update is None else max(day, update_date(self._update))
+
+    @property
+    def limits(self) -> Mapping[str, list[dict[str, Any]]]:
+        """The limits of models in the update that are newer than the table, by provider; see `use_update`."""
+        return {} if self._update is None else newer_limits(self._update, self._index["date"])
 
     def price(self, model_id: str, usage: TokenUsage, at: datetime, *, batch: bool = False) -> Usage:
         """Return the usage with its cost at that time.
@@ -98,16 +118,33 @@ class PriceTable:
         The reply says which variant of the prices applies (``service_tier``, ``speed``); ``batch`` is for replies
         of a batch that do not say so. For an unknown model the cost is None.
 
+        For such a model of a provider with known prices, the logger ``dragoman.pricing`` warns once.
+
         The provider's own figure is kept alongside ours. If they differ by more than one percent, the logger
         ``dragoman.pricing`` warns once: when a reply gets its first price.
 
         Raises RequestError if the time has no zone. Source: docs/reference/pricing.md#cost.
         """
         priced = self.reprice(model_id, usage, at, batch=batch)
+        if self._models[model_id] is None:
+            self._warn_of_unknown(model_id)
         is_first = not isinstance(usage, Usage) or usage.pricing_version is None
         if is_first and usage.reported_cost_usd is not None:
             _warn_of_difference(model_id, priced)
         return priced
+
+    def _warn_of_unknown(self, model_id: str) -> None:
+        provider = model_id.partition(":")[0]
+        if model_id in self._warned or provider in self.unpriced or self.provider(provider) is None:
+            return
+        if len(self._warned) >= _MAX_CACHED_MODELS:
+            self._warned.clear()
+        self._warned.add(model_id)
+        logger.warning(
+            "%s is not in the price table %s: its limits are those of its family, and its usage is unpriced. "
+            "dragoman prices update installs newer rows",
+            model_id, self.version,
+        )  # fmt: skip
 
     def reprice(
         self, model_id: str, usage: TokenUsage, at: datetime, *, batch: bool = False, standard: bool = False
@@ -194,7 +231,8 @@ class PriceTable:
 
     @cached_property
     def _folder(self) -> dict[str, Traversable]:
-        return list_files(open_folder(self._path))
+        found = list_files(open_folder(self._path))
+        return found if self._update_path is None else dict(sorted({**found, UPDATE: self._update_path}.items()))
 
     @cached_property
     def _contents(self) -> dict[str, bytes]:
@@ -203,7 +241,9 @@ class PriceTable:
     @cached_property
     def _files(self) -> dict[str, Traversable]:
         """The files by provider."""
-        return {name[: -len(".toml")]: path for name, path in self._folder.items() if name not in (INDEX, OVERLAY)}
+        return {
+            name[: -len(".toml")]: path for name, path in self._folder.items() if name not in (INDEX, OVERLAY, UPDATE)
+        }
 
     @cached_property
     def _index(self) -> dict[str, Any]:
@@ -234,8 +274,37 @@ class PriceTable:
 
     @cached_property
     def _raw_overlays(self) -> list[Mapping[str, Any]]:
-        """The caller's overlay and the bundled one."""
-        return [self._overlay or {}, read_toml(self._folder[OVERLAY]) if OVERLAY in self._folder else {}]
+        """The caller's overlay, the rows of the update that are newer than the table's, and the bundled overlay.
+
+        Rows of the update for models that the bundled overlay does not have come after it: it corrects what the source
+        of the other rows gets wrong, by rules that match their names.
+        """
+        if self._update is None:
+            return [self._overlay or {}, self._bundled_overlay]
+        newer = newer_prices(self._update, self.days)
+        corrected, others = split_by_model(newer, self._bundled_overlay)
+        return [self._overlay or {}, corrected, self._bundled_overlay, others]
+
+    @cached_property
+    def _bundled_overlay(self) -> dict[str, Any]:
+        return read_toml(self._folder[OVERLAY]) if OVERLAY in self._folder else {}
+
+    @cached_property
+    def _update(self) -> dict[str, Any] | None:
+        return read_toml(self._folder[UPDATE]) if UPDATE in self._folder else None
+
+    def days(self, provider: str) -> dict[str, date]:
+        """Return the day of each model of a provider in the table itself."""
+        layers = [{"checked": self._bundled_overlay.get("checked"), **self._bundled_overlay.get(provider, {})}]
+        if provider in self._files:
+            layers.append(read_toml(self._files[provider]))
+        days: dict[str, date] = {}
+        for layer in layers:
+            for model in layer.get("model", ()):
+                day = model.get("checked", layer.get("checked"))
+                if isinstance(day, date):
+                    days.setdefault(model["id"], day)
+        return days
 
     @cached_property
     def _overlays(self) -> list[dict[str, dict[str, Any]]]:

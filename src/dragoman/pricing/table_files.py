@@ -13,6 +13,7 @@ from dragoman.adapter.errors import ConfigurationError
 
 INDEX = "index.toml"
 OVERLAY = "overlay.toml"
+UPDATE = "update.toml"
 
 _MAX_BYTES = 64 * 1024 * 1024
 """Uncompressed; the bundled table has less than two megabytes."""

@@ -32,6 +32,8 @@ def price_table(version: str | None = None, archive: Path | None = None) -> Pric
     """
     if version is None or version == _bundled_table().version:
         return _bundled_table()
+    if version == _plain_table().version:
+        return _plain_table()
     return _load_older(version, archive)
 
 
@@ -55,13 +57,33 @@ def save_table(table: PriceTable, folder: Path) -> Path:
 
 def list_versions(archive: Path | None = None) -> tuple[str, ...]:
     """Return the versions that can be loaded, the bundled one last."""
-    names = {path.stem for folder in _folders(archive) for path in folder.glob("*.zip")}
+    names = {path.stem for folder in _folders(archive) for path in folder.glob("*.zip")} | {_plain_table().version}
     return (*sorted(names - {_bundled_table().version}), _bundled_table().version)
 
 
-@cache
+_update: Path | None = None
+
+
+def set_update(path: Path | None) -> None:
+    """Replace the update that the bundled table is used with; see `dragoman.pricing.use_update`."""
+    global _update  # one for the process, like the table
+    if path != _update:
+        _update = path
+        _updated_table.cache_clear()
+
+
 def _bundled_table() -> PriceTable:
+    return _plain_table() if _update is None else _updated_table()
+
+
+@cache
+def _plain_table() -> PriceTable:
     return PriceTable(bundled_path("pricing"))
+
+
+@cache
+def _updated_table() -> PriceTable:
+    return PriceTable(bundled_path("pricing"), update=_update)
 
 
 @lru_cache(_CACHE_SIZE)

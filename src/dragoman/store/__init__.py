@@ -12,7 +12,14 @@ try:
         StoreVersionError,
         UnreadableError,
     )
-    from dragoman.store.records import ExportResult, SearchHit, SessionPage, SessionRecord, StoredSession
+    from dragoman.store.records import (
+        ExportResult,
+        SearchHit,
+        SessionPage,
+        SessionRecord,
+        StoredSession,
+        UserDeletion,
+    )
     from dragoman.store.schema import citus_statements
     from dragoman.store.store import Store
 except ModuleNotFoundError as missing:
@@ -34,5 +41,6 @@ __all__ = [
     "StoreVersionError",
     "StoredSession",
     "UnreadableError",
+    "UserDeletion",
     "citus_statements",
 ]

@@ -13,7 +13,7 @@ from anyio.to_thread import run_sync
 
 from dragoman.canonical.message import Message
 from dragoman.pricing.cost_lines import CostLine
-from dragoman.store.records import ExportResult, SearchHit, SessionPage, SessionRecord, StoredSession
+from dragoman.store.records import ExportResult, SearchHit, SessionPage, SessionRecord, StoredSession, UserDeletion
 from dragoman.store.store import Extensions, Store, ToolIds
 
 Result = TypeVar("Result")
@@ -149,6 +149,9 @@ class AsyncStore:
 
     async def delete(self, session_id: str) -> None:
         await self._run(partial(self.store.delete, session_id))
+
+    async def delete_user(self, user_id: str, *, reports: str | Path | None = None, text: bool = False) -> UserDeletion:
+        return await self._run(partial(self.store.delete_user, user_id, reports=reports, text=text))
 
     async def close(self) -> None:
         await self._run(self.store.close)

@@ -30,9 +30,14 @@ def migrate(database: Database, *, allow_other_tables: bool) -> None:
         database.write(partial(_upgrade, allow_other_tables=allow_other_tables))
 
 
+def stored_version(database: Database) -> str | None:
+    """Return the version of the database; None if it is no store. Raises StoreVersionError if it is a newer one."""
+    return database.read(_version)
+
+
 def check_version(database: Database) -> None:
-    """Raise StoreError if a database that is opened read-only is no store, and StoreVersionError if it is an older or
-    newer one.
+    """Raise StoreError if a database that is not to be migrated is no store, and StoreVersionError if it is an older
+    or newer one.
     """
     version = database.read(_version)
     if version is None:
@@ -42,7 +47,8 @@ def check_version(database: Database) -> None:
         )
     if version != HEAD:
         raise StoreVersionError(
-            f"the store is of version {version}, not {HEAD}: open it once with Store(url), which migrates it"
+            f"the store is of version {version}, not {HEAD}: run dragoman store migrate, or open it once with"
+            " Store(url), which migrates it"
         )
 
 

@@ -80,6 +80,28 @@ class SearchHit:
     message: Message
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserDeletion:
+    """What `Store.delete_user` did, as numbers of rows.
+
+    ``sessions`` were the user's, and are gone with their ``messages``, ``attempts``, ``tool_calls`` and ``tool_ids``.
+    In ``shared_sessions``, which belong to others, the content of ``erased`` messages and attempts of the user is gone.
+    ``forks`` are sessions of others that were forked from a deleted one: they hold copies of its messages, of which
+    those that name the user are erased. ``reports`` is the export that was brought up to date, None without one.
+    """
+
+    user_id: str
+    sessions: int
+    messages: int
+    attempts: int
+    tool_calls: int
+    tool_ids: int
+    shared_sessions: tuple[str, ...] = ()
+    erased: int = 0
+    forks: tuple[str, ...] = ()
+    reports: "ExportResult | None" = None
+
+
 @dataclass(frozen=True, slots=True)
 class ExportResult:
     """The days of an export of replies: written, unchanged, and removed because no reply is left.

@@ -14,13 +14,13 @@ from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message
 from dragoman.pricing.cost_lines import CostLine, cost_line, sum_lines
+from dragoman.store import deletion, queries, writes
 from dragoman.store import jsonl as json_lines
-from dragoman.store import queries, writes
 from dragoman.store.columns import describe_mistake, to_micros
 from dragoman.store.database import Database, Synchronous, default_url
 from dragoman.store.errors import StoreError
 from dragoman.store.migrate import check_version, migrate
-from dragoman.store.records import ExportResult, SearchHit, SessionPage, SessionRecord, StoredSession
+from dragoman.store.records import ExportResult, SearchHit, SessionPage, SessionRecord, StoredSession, UserDeletion
 from dragoman.store.reports.billing import BillingFilters, iter_billed_replies
 from dragoman.store.schema import SEARCH_TABLE
 from dragoman.store.writes import TurnRecord, dump_tool_ids
@@ -46,13 +46,15 @@ class Store:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         read_only: bool = False,
         allow_other_tables: bool = False,
+        migrates: bool = True,
     ) -> None:
         """``url`` is ``sqlite:///chats.db``, ``sqlite://`` (in memory) or ``postgresql://user@host/name``; None means a
         file in the user's data folder. Missing tables are created, and an older database is migrated.
 
         ``read_only``, or ``?mode=ro`` in a SQLite URL: no table is created or migrated, no byte of a file changes, and
         methods that write raise StoreError. ``allow_other_tables``: create the tables also in a database that has
-        tables of another program.
+        tables of another program. ``migrates=False``: a database that is missing or older is refused, so that only an
+        explicit `dragoman store migrate` changes it.
 
         ``timeout`` is the seconds that a call may wait for other writers. ``pool_size`` is the maximum of PostgreSQL
         connections. ``synchronous`` is SQLite's setting: with "normal" a crash of the machine may lose the last turns,
@@ -70,7 +72,7 @@ class Store:
             read_only=read_only,
         )
         try:
-            if self._database.read_only:
+            if self._database.read_only or not migrates:
                 check_version(self._database)
             else:
                 migrate(self._database, allow_other_tables=allow_other_tables)
@@ -305,6 +307,19 @@ class Store:
     def delete(self, session_id: str) -> None:
         """Delete the session and all its rows; forks of it stay. Raises SessionNotFoundError."""
         self._database.write(lambda connection: writes.delete_session(connection, session_id))
+
+    def delete_user(self, user_id: str, *, reports: str | Path | None = None, text: bool = False) -> UserDeletion:
+        """Delete the data of a user in one transaction, and return what was deleted.
+
+        The user's sessions are deleted with all their rows, and leave the search index. In sessions of others, the
+        content of messages and attempts that name the user is replaced by ``[deleted]``; their cost stays, without the
+        user. ``reports`` is a folder of `export_replies`, which is then brought up to date (``text`` as there).
+
+        An unknown user is no error: all numbers are 0. Raises StoreError, and nothing is deleted then.
+        """
+        now = to_micros(self._clock())
+        found = self._database.write(lambda connection: deletion.delete_user(connection, user_id, now))
+        return found if reports is None else replace(found, reports=self.export_replies(reports, text=text))
 
     def close(self) -> None:
         """Close the connections; a database in memory is lost."""

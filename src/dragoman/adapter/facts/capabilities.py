@@ -7,6 +7,7 @@ import hashlib
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from datetime import date
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from importlib.resources import files
@@ -173,7 +174,12 @@ class AdapterCapabilities(FrozenModel):
     """The roles whose messages may hold media."""
 
     max_context_tokens: int = 8192
+    """Prompt and reply together."""
     max_output_tokens: int = 4096
+    deprecated: bool = False
+    """Whether the provider advises against the model."""
+    retires_on: date | None = None
+    """The day on which the provider stops to serve the model; None if none is known."""
 
     tool_id_rule: ToolIdRule = Field(default_factory=ToolIdRule)
     tool_name_rule: ToolNameRule = Field(default_factory=ToolNameRule)
@@ -193,6 +199,15 @@ class AdapterCapabilities(FrozenModel):
     """Facts that only this adapter's encoder reads, e.g. the name of a field."""
     evidence: dict[str, str] = Field(default_factory=dict)
     """The source of a declaration: a cassette, or a provider's page."""
+
+    def default_output_limit(self, *, stream: bool) -> int:
+        """Return the output limit of a request whose options set none: the adapter's default, or all that the model
+        writes.
+        """
+        limit = int(self.wire.get("default_max_tokens", self.max_output_tokens))
+        if not stream:
+            limit = min(limit, int(self.wire.get("default_max_tokens_unstreamed", limit)))
+        return min(limit, self.max_output_tokens)
 
 
 class ModelTable:

@@ -1,5 +1,6 @@
 """Filters options by what the model supports and records the rest as losses."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
@@ -51,6 +52,32 @@ def sampling_value(request: RequestBuilder, name: str, *, reasoning: bool) -> An
     suffix = "" if rule == "never" else " when it reasons"
     request.record_option_loss(name, f"{request.target.model} takes no sampling parameters{suffix}")
     return None
+
+
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""The levels of effort of all providers, in order."""
+
+
+def nearest_effort(request: RequestBuilder, requested: str, levels: Sequence[str]) -> str | None:
+    """Return the level that is nearest to the requested effort, the lower of two; another one is a loss.
+
+    A level of the endpoint's own, such as ``default``, counts as ``medium``. None if the model has no levels, or if
+    the effort is no level of any provider.
+    """
+    if requested in levels:
+        return requested
+    model = request.target.model
+    if not levels:
+        request.record_option_loss("effort", f"{model} has no levels of effort")
+        return None
+    if requested not in EFFORTS:
+        request.record_option_loss("effort", f"{requested!r} is no level of {model}: {', '.join(levels)}")
+        return None
+    ranks = {level: EFFORTS.index(level if level in EFFORTS else "medium") for level in levels}
+    rank = EFFORTS.index(requested)
+    nearest = min(levels, key=lambda level: (abs(ranks[level] - rank), ranks[level]))
+    request.record_option_loss("effort", f"{model} has no level {requested}: {nearest} is asked for")
+    return nearest
 
 
 def stop_sequences(request: RequestBuilder) -> list[str]:

@@ -53,7 +53,7 @@ REASONING: list[tuple[str, AdapterOptions, Native | None, Native | None, int]] =
     (CLAUDE, AdapterOptions(effort="high"), None, None, 1),
     (ADAPTIVE, AdapterOptions(thinking=True), thinking(type="adaptive", display="summarized"), None, 0),
     (ADAPTIVE, AdapterOptions(thinking_budget=9), None, None, 1),
-    (ADAPTIVE, AdapterOptions(effort="minimal"), None, {"effort": "low"}, 0),
+    (ADAPTIVE, AdapterOptions(effort="minimal"), None, {"effort": "low"}, 1),
     (ADAPTIVE, AdapterOptions(effort="immense"), None, None, 1),
     (ALWAYS, AdapterOptions(thinking=False), None, {"effort": "low"}, 1),
     (OLD, AdapterOptions(thinking=False), None, None, 0),
@@ -63,7 +63,7 @@ REASONING: list[tuple[str, AdapterOptions, Native | None, Native | None, int]] =
         AdapterOptions(effort="max"),
         {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "high"}},
         None,
-        0,
+        1,
     ),
     (
         NOVA,
@@ -130,7 +130,7 @@ def test_anthropics_body_names_no_model() -> None:
     body, losses = body_of([HI], options=AS_MESSAGES)
     assert body == {
         **VERSION,
-        "max_tokens": 8192,
+        "max_tokens": 21_333,
         "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}],
     }
     assert losses == ()

@@ -229,7 +229,7 @@ def test_options_have_their_names() -> None:
     }  # fmt: skip
     assert body["response_format"] == {"type": "text", "mime_type": "application/json", "schema": schema}
     assert (wire.path, wire.stream) == ("/v1beta/interactions?alt=sse", True)
-    assert [loss.kind for loss in wire.losses] == [LossKind.OPTION] * 3
+    assert [loss.kind for loss in wire.losses] == [LossKind.OPTION] * 4
 
 
 def frames(*events: dict[str, Any]) -> bytes:

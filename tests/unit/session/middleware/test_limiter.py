@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from dragoman.adapter.errors import MissingKeyError, RateLimitError, ServerError
+from dragoman.adapter.options import AdapterOptions
 from dragoman.adapter.registry import get_adapter
 from dragoman.limits import Limit, LimitReachedError, Limits
 from dragoman.routing import Router
@@ -104,7 +105,7 @@ def test_a_reply_without_a_limit_is_reserved_at_its_maximum(driver: Driver, monk
         driver.ask(driver.session({"anthropic": Wire([FINE])}, limits=limits), "Hi")
         monkeypatch.undo()
         output_tokens += acquired
-    assert output_tokens == [get_adapter(ANTHROPIC).default_output_tokens, 300]
+    assert output_tokens == [get_adapter(ANTHROPIC).output_limit(AdapterOptions()), 300]
 
 
 def _recording(reserve: Any, acquired: list[int]) -> Any:

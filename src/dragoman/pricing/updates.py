@@ -1,0 +1,204 @@
+"""Updates: newer prices and limits of models than those of the installed release.
+
+An update is one file (pricing/README.md). It is installed only explicitly, checked whole before that, kept under its
+SHA-256, and can be reverted. A program uses it only if it asks, with `use_update`; the command line does by itself.
+"""
+
+import hashlib
+import json
+import os
+import tomllib
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.facts.limit_updates import set_limit_updates
+from dragoman.bundled import bundled_path
+from dragoman.pricing.table import PriceTable
+from dragoman.pricing.update_rows import newer_limits, newer_prices, row_names, update_date
+from dragoman.pricing.versions import set_update
+
+MAX_BYTES = 16 * 1024 * 1024
+
+POINTER = "installed.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceUpdate:
+    """An update: its day, its SHA-256 and where it came from. ``version`` is that of the price table with it."""
+
+    date: date
+    sha256: str
+    source: str
+    version: str
+
+
+def update_folder() -> Path:
+    """Return the folder of installed updates, beside the user's configuration."""
+    from platformdirs import user_config_path
+
+    return user_config_path("dragoman") / "prices"
+
+
+def install_update(
+    content: bytes, source: str, *, sha256: str | None = None, folder: Path | None = None
+) -> PriceUpdate:
+    """Check an update, and install it for this user. The one before can be restored with `revert_update`.
+
+    Raises ConfigurationError if its SHA-256 is another one, if any row is faulty, or if a newer update is installed;
+    then nothing changes.
+    """
+    digest = hashlib.sha256(content).hexdigest()
+    if sha256 is not None and sha256.strip().lower() != digest:
+        raise ConfigurationError(
+            f"{source} has the SHA-256 {digest}, not {sha256:.80}: it is not the file that was meant"
+        )
+    folder = folder or update_folder()
+    day = update_date(_parse(content, source))
+    state = _read_state(folder)
+    if state["current"] and date.fromisoformat(state["current"]["date"]) > day:
+        raise ConfigurationError(
+            f"{source} is of {day}, and the installed update of {state['current']['date']}: revert that one first"
+        )
+    path = _write(folder / f"{digest}.toml", content)
+    try:
+        table = _load(path)
+    except ConfigurationError:
+        if digest not in _digests(state):
+            path.unlink()
+        raise
+    update = PriceUpdate(date=day, sha256=digest, source=source, version=table.version)
+    if not (state["current"] and state["current"]["sha256"] == digest):
+        _write_state(folder, {"current": {**asdict(update), "date": str(day)}, "previous": state["current"]})
+    return update
+
+
+def revert_update(folder: Path | None = None) -> PriceUpdate | None:
+    """Restore the update before the installed one, and return it; None if there was none.
+
+    An update that cannot be read is removed. Raises ConfigurationError if none is installed.
+    """
+    folder = folder or update_folder()
+    try:
+        state = _read_state(folder)
+    except ConfigurationError:
+        _write_state(folder, {"current": None, "previous": None})
+        return None
+    if not state["current"]:
+        raise ConfigurationError("no update of the prices is installed")
+    _write_state(folder, {"current": state["previous"], "previous": None})
+    return installed_update(folder)
+
+
+def installed_update(folder: Path | None = None) -> PriceUpdate | None:
+    """Return the installed update; None if there is none. Raises ConfigurationError if it cannot be read."""
+    current = _read_state(folder or update_folder())["current"]
+    return None if not current else PriceUpdate(**{**current, "date": date.fromisoformat(current["date"])})
+
+
+def use_update(folder: Path | None = None) -> PriceUpdate | None:
+    """Make `price_table()` and all adapters of this process use the installed update; None if there is none.
+
+    Costs that are computed from now on have the version of the updated table. Raises ConfigurationError if the update
+    cannot be read, or was changed since it was installed.
+    """
+    folder = folder or update_folder()
+    update = installed_update(folder)
+    if update is None:
+        set_update(None)
+        set_limit_updates({})
+        return None
+    path = folder / f"{update.sha256}.toml"
+    try:
+        is_unchanged = hashlib.sha256(path.read_bytes()).hexdigest() == update.sha256
+    except OSError as error:
+        raise _damaged(f"{path}: {error.strerror}") from None
+    if not is_unchanged:
+        raise _damaged(f"{path} was changed since")
+    set_limit_updates(_load(path).limits)
+    set_update(path)
+    return update
+
+
+def outdated_rows(content: bytes) -> tuple[str, ...]:
+    """Return the rows of an update that the bundled table has in a newer form, as ``provider:id``."""
+    update, bundled = _parse(content, "the update"), PriceTable(bundled_path("pricing"))
+    prices = newer_prices(update, bundled.days)
+    limits = newer_limits(update, bundled.as_of)
+    used = {*row_names({**_head(update), **prices}), *row_names({**_head(update), **_as_sections(limits)})}
+    return tuple(name for name in row_names(update) if name not in used)
+
+
+def _head(update: dict[str, Any]) -> dict[str, Any]:
+    return {"format": update["format"], "date": update["date"]}
+
+
+def _as_sections(limits: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    return {provider: {"limits": rows} for provider, rows in limits.items()}
+
+
+def _load(path: Path) -> PriceTable:
+    """Return the bundled table with an update, of which every row is read."""
+    table = PriceTable(bundled_path("pricing"), update=path)
+    _ = table.limits
+    for provider in table.providers():
+        if (prices := table.provider(provider)) is not None:
+            for _ in prices.all_models():
+                pass
+    return table
+
+
+def _parse(content: bytes, source: str) -> dict[str, Any]:
+    if len(content) > MAX_BYTES:
+        raise ConfigurationError(f"{source} has more than {MAX_BYTES} bytes: it is no update of the prices")
+    try:
+        return tomllib.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{source} is no update of the prices: {error!s:.400}") from None
+
+
+def _read_state(folder: Path) -> dict[str, Any]:
+    try:
+        state = json.loads((folder / POINTER).read_bytes())
+        for each in (state["current"], state["previous"]):
+            if each is not None:
+                _ = PriceUpdate(**{**each, "date": date.fromisoformat(each["date"])})
+    except FileNotFoundError:
+        return {"current": None, "previous": None}
+    except (OSError, ValueError, TypeError, LookupError, RecursionError) as error:
+        raise _damaged(f"{folder / POINTER}: {error!s:.200}") from None
+    found: dict[str, Any] = state
+    return found
+
+
+def _write_state(folder: Path, state: dict[str, Any]) -> None:
+    _write(folder / POINTER, json.dumps(state, indent=1).encode())
+    for path in folder.glob("*.toml"):
+        if path.stem not in _digests(state):
+            path.unlink()
+
+
+def _digests(state: dict[str, Any]) -> Iterable[str]:
+    return {each["sha256"] for each in (state["current"], state["previous"]) if each}
+
+
+def _write(path: Path, content: bytes) -> Path:
+    """Replace a file as a whole."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
+    return path
+
+
+def _damaged(reason: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"the installed update of the prices cannot be read: {reason}. Install it again, or run "
+        "dragoman prices update --revert"
+    )

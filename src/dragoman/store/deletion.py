@@ -1,0 +1,93 @@
+"""Deletes the data of one user: the user's sessions, and the user's words in the sessions of others.
+
+A session of others keeps its order and its ids, so that it can be continued: of a user's message there, the content is
+replaced, the calls lose their input, and the metadata names nobody.
+"""
+
+from sqlalchemy import Connection, Table, delete, func, insert, or_, select, update
+
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.message import Message, MessageMetadata
+from dragoman.store.columns import decode_text, encode_text
+from dragoman.store.errors import StoreError
+from dragoman.store.records import UserDeletion
+from dragoman.store.rows import attempt_row, message_from_row, message_row
+from dragoman.store.schema import attempts, messages, sessions, tool_calls, tool_ids
+
+DELETED = "[deleted]"
+_KEPT_METADATA = (
+    "model", "provider", "status", "stop_reason", "usage", "team_id", "parent_tool_use_id", "summary_of",
+)  # fmt: skip
+
+
+def delete_user(connection: Connection, user_id: str, now: int) -> UserDeletion:
+    if not isinstance(user_id, str) or not user_id:
+        raise StoreError("name the user whose data is to be deleted")
+    user = encode_text(user_id)
+    own = select(sessions.c.id).where(sessions.c.user_id == user)
+    is_shared = or_(sessions.c.user_id.is_(None), sessions.c.user_id != user)
+    forks = connection.execute(
+        select(sessions.c.id).where(sessions.c.parent_session_id.in_(own), is_shared).order_by(sessions.c.id)
+    ).scalars()
+    forked = tuple(map(decode_text, forks))
+    related = (messages, attempts, tool_calls, tool_ids)
+    counts = {
+        table.name: connection.execute(
+            select(func.count()).select_from(table).where(table.c.session_id.in_(own))
+        ).scalar_one()
+        for table in related
+    }
+    deleted = connection.execute(delete(sessions).where(sessions.c.user_id == user)).rowcount
+    shared: set[str] = set()
+    erased = 0
+    for table in (messages, attempts):
+        places = select(table.c.session_id, table.c.seq).where(table.c.user_id == user)
+        for session_id, seq in connection.execute(places).all():
+            _erase(connection, table, session_id, seq)
+            shared.add(session_id)
+            erased += 1
+    for session_id in shared:
+        advanced = update(sessions).where(sessions.c.id == session_id)
+        connection.execute(advanced.values(version=sessions.c.version + 1, updated_at=now))
+    return UserDeletion(
+        user_id=user_id,
+        sessions=deleted,
+        messages=counts["messages"],
+        attempts=counts["attempts"],
+        tool_calls=counts["tool_calls"],
+        tool_ids=counts["tool_ids"],
+        shared_sessions=tuple(sorted(map(decode_text, shared))),
+        erased=erased,
+        forks=forked,
+    )
+
+
+def _erase(connection: Connection, table: Table, session_id: str, seq: int) -> None:
+    """Replace a row. It is deleted and inserted, because the full-text index follows these two alone."""
+    key = (table.c.session_id == session_id) & (table.c.seq == seq)
+    row = connection.execute(select(table).where(key)).mappings().one()
+    message = _without_content(message_from_row(row))
+    if table is attempts:
+        values = attempt_row(message, session_id, seq)
+    else:
+        values = message_row(message, session_id, seq, None, inherited=bool(row["inherited"]))
+    connection.execute(delete(table).where(key))
+    connection.execute(insert(table), values)
+
+
+def _without_content(message: Message) -> Message:
+    blocks: list[ContentBlock] = []
+    for block in message.content:
+        if isinstance(block, ToolUseBlock):
+            blocks.append(ToolUseBlock(id=block.id, name=block.name, input={}))
+        elif isinstance(block, ToolResultBlock):
+            blocks.append(ToolResultBlock(tool_use_id=block.tool_use_id, content=(TextBlock(text=DELETED),)))
+    metadata = message.metadata
+    return Message(
+        id=message.id,
+        session_id=message.session_id,
+        role=message.role,
+        content=tuple(blocks) or (TextBlock(text=DELETED),),
+        created_at=message.created_at,
+        metadata=MessageMetadata(**{name: getattr(metadata, name) for name in _KEPT_METADATA}),
+    )

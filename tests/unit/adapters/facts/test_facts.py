@@ -1,0 +1,168 @@
+"""Windows, limits, abilities and days of retirement, compared with two data sets.
+
+The windows are generated from the data of the prices (genai-prices). LiteLLM's model map is the second opinion.
+"""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from genai_prices import data
+
+from dragoman import AdapterOptions, Message, get_adapter
+from dragoman.adapter.registry import adapter_class, providers
+from tests.tables import each_row
+from tests.unit.adapters.facts.comparison import differences
+
+FOLDER = Path(__file__).parent
+SECOND = json.loads((FOLDER / "litellm.json").read_text(encoding="utf-8"))
+REASONS = tomllib.loads((FOLDER / "differences.toml").read_text(encoding="utf-8"))["difference"]
+NAMES = {"bedrock": "aws", "xai": "x-ai", "moonshot": "moonshotai", "z-ai": "zai", "google-vertex": "google"}
+
+
+def _rows(table: str) -> list[list[str]]:
+    return [line.split() for line in table.strip().splitlines()]
+
+
+def test_each_difference_from_the_second_data_set_has_a_reason() -> None:
+    """And no reason stays without its difference."""
+    explained = {(model, row["fact"]) for row in REASONS for model in row["models"] if row["reason"]}
+    found = {(model, fact) for model, facts in SECOND["models"].items() for fact, _, _ in differences(model, facts)}
+    assert sorted(found - explained) == []
+    assert sorted(explained - found) == []
+
+
+def test_the_second_data_set_names_its_source() -> None:
+    """So that its figures can be read there."""
+    assert SECOND["origin"]["release"]
+    assert len(SECOND["origin"]["sha256"]) == 64
+    assert len(SECOND["models"]) > 100
+
+
+def test_windows_are_those_of_the_price_data() -> None:
+    """Or the model's evidence says why not."""
+    known = {provider.id: provider for provider in data.providers}
+    compared = 0
+    for name in sorted(providers()):
+        for model in adapter_class(name).listed_models:
+            source = known.get(NAMES.get(name, name))
+            row = next((row for row in source.models if row.is_match(model)), None) if source else None
+            if row is None or row.context_window is None:
+                continue
+            capabilities = get_adapter(f"{name}:{model}").capabilities
+            compared += 1
+            if capabilities.max_context_tokens != row.context_window:
+                assert "max_context_tokens" in capabilities.evidence, f"{name}:{model}"
+    assert compared > 60
+
+
+LIMITS = _rows("""
+anthropic:claude-opus-5-5              1000000 128000
+anthropic:claude-opus-4-6              1000000 128000
+anthropic:claude-opus-4-5-20251101      200000  64000
+anthropic:claude-opus-4-1-20250805      200000  32000
+anthropic:claude-3-haiku-20240307       200000   4096
+anthropic:claude-opus-6                1000000 128000
+bedrock:eu.anthropic.claude-sonnet-5   1000000 128000
+bedrock:us.anthropic.claude-sonnet-4-6 1000000  64000
+bedrock:anthropic.claude-opus-4-5-20251101-v1:0 200000 64000
+openrouter:anthropic/claude-fable-5.1  1000000 128000
+openrouter:anthropic/claude-sonnet-4.5  200000  64000
+xai:grok-4.5                            500000  16384
+xai:grok-4.3                           1000000  16384
+moonshot:kimi-k3                       1048576  16384
+mistral:devstral-2512                   262144  32768
+mistral:ministral-8b-latest             262144  32768
+deepseek:deepseek-v4-pro               1048565 393216
+openai:gpt-4.1-2025-04-14              1047576  32768
+github-copilot:gpt-5.6-sol              400000 128000
+google:gemini-3-pro-image-preview        65536  32768
+""")
+
+
+@each_row(("model", "window", "output"), LIMITS)
+def test_limits_by_family(model: str, window: str, output: str) -> None:
+    """Snapshots, regions and models that no row lists have the limits of their family."""
+    found = get_adapter(model).capabilities
+    assert (found.max_context_tokens, found.max_output_tokens) == (int(window), int(output))
+
+
+@pytest.mark.parametrize(
+    ("model", "streamed", "whole"),
+    [
+        ("claude-opus-5-5", 128_000, 21_333),
+        ("claude-haiku-4-5", 64_000, 21_333),
+        ("claude-sonnet-4-20250514", 32_000, 21_333),
+        ("claude-3-haiku-20240307", 4096, 4096),
+    ],
+)
+def test_the_default_output_limit_follows_the_model(model: str, streamed: int, whole: int) -> None:
+    """The Messages API requires one. A reply that is not streamed gets what takes at most ten minutes."""
+    adapter = get_adapter(f"anthropic:{model}")
+    for stream, limit in ((True, streamed), (False, whole)):
+        options = AdapterOptions(stream=stream)
+        assert json.loads(adapter.to_wire([Message.user("Hi")], [], options).body)["max_tokens"] == limit
+        assert adapter.output_limit(options) == limit
+    assert adapter.output_limit(AdapterOptions(max_output_tokens=7)) == 7
+
+
+def test_a_budget_of_thinking_is_added_to_the_default_as_far_as_the_model_allows() -> None:
+    """More than the model's limit is refused by the API."""
+    for budget, limit in ((10_000, 31_333), (50_000, 64_000)):
+        options = AdapterOptions(thinking=True, thinking_budget=budget)
+        body = get_adapter("anthropic:claude-haiku-4-5").to_wire([Message.user("Hi")], [], options).body
+        assert json.loads(body)["max_tokens"] == limit
+
+
+EFFORTS = _rows("""
+anthropic:claude-opus-4-5    max    -   high   1
+anthropic:claude-opus-4-6    max    -   max    0
+anthropic:claude-opus-4-6    xhigh  -   high   1
+anthropic:claude-opus-4-7    xhigh  -   xhigh  0
+anthropic:claude-opus-5      minimal -  low    1
+anthropic:claude-opus-5      max    off high   1
+anthropic:claude-opus-5      high   off high   0
+anthropic:claude-opus-5-5    max    off low    2
+anthropic:claude-opus-5-5    -      off low    1
+anthropic:claude-haiku-4-5   high   -   -      1
+bedrock:us.anthropic.claude-opus-4-8  max - xhigh  1
+bedrock:us.anthropic.claude-opus-4-8  max off high 1
+bedrock:anthropic.claude-opus-4-5-20251101-v1:0  max - high 1
+""")
+
+
+@each_row(("model", "effort", "thinking", "sent", "losses"), EFFORTS)
+def test_effort_of_claude_is_held_to_the_levels_of_the_model(
+    model: str, effort: str, thinking: str, sent: str, losses: str
+) -> None:
+    """Each change is a named loss, never an error of the provider."""
+    options = AdapterOptions(
+        effort=None if effort == "-" else effort,
+        thinking=False if thinking == "off" else None,
+    )
+    request = get_adapter(model).to_wire([Message.user("Hi")], [], options)
+    body = json.loads(request.body)
+    config = body.get("output_config") or body.get("outputConfig") or {}
+    assert config.get("effort", "-") == sent
+    assert len(request.losses) == int(losses), [loss.reason for loss in request.losses]
+
+
+@each_row(
+    ("model", "effort", "sent"),
+    _rows("""
+google:gemini-3.6-flash        xhigh high
+google-interactions:gemini-3.6-flash max high
+ollama:gpt-oss:20b             minimal low
+bedrock:us.amazon.nova-2-lite-v1:0 max high
+openai:gpt-5.1                 max  high
+xai:grok-4.5                   max  high
+"""),
+)
+def test_efforts_elsewhere(model: str, effort: str, sent: str) -> None:
+    """A level that the model lacks becomes the nearest one, with a loss that names both."""
+    options = AdapterOptions(effort=effort)
+    request = get_adapter(model).to_wire([Message.user("Hi")], [], options)
+    assert sent in request.body.decode().lower()
+    reasons = [loss.reason for loss in request.losses]
+    assert any(effort in reason and sent in reason for reason in reasons), reasons
