@@ -28,7 +28,6 @@ from dragoman.pricing.table_files import (
     read_content,
     read_toml,
 )
-from dragoman.pricing.update_rows import newer_limits, newer_prices, split_by_model, update_date
 
 logger = logging.getLogger("dragoman.pricing")
 
@@ -105,12 +104,20 @@ class PriceTable:
     def as_of(self) -> date:
         """The day up to which the data is known to be correct."""
         day: date = self._index["date"]
-        return day if self._update is None else max(day, update_date(self._update))
+        if self._update is None:
+            return day
+        from dragoman.pricing.update_rows import update_date  # imported late, as below: most tables have no update
+
+        return max(day, update_date(self._update))
 
     @property
     def limits(self) -> Mapping[str, list[dict[str, Any]]]:
         """The limits of models in the update that are newer than the table, by provider; see `use_update`."""
-        return {} if self._update is None else newer_limits(self._update, self._index["date"])
+        if self._update is None:
+            return {}
+        from dragoman.pricing.update_rows import newer_limits
+
+        return newer_limits(self._update, self._index["date"])
 
     def price(self, model_id: str, usage: TokenUsage, at: datetime, *, batch: bool = False) -> Usage:
         """Return the usage with its cost at that time.
@@ -281,6 +288,8 @@ class PriceTable:
         """
         if self._update is None:
             return [self._overlay or {}, self._bundled_overlay]
+        from dragoman.pricing.update_rows import newer_prices, split_by_model
+
         newer = newer_prices(self._update, self.days)
         corrected, others = split_by_model(newer, self._bundled_overlay)
         return [self._overlay or {}, corrected, self._bundled_overlay, others]
