@@ -13,8 +13,15 @@ from dragoman.adapter.requests.request_reader import extra_fields
 
 SAMPLING = ("temperature", "top_p", "top_k")
 OPTIONS = OptionTable(
-    {"max_output_tokens": "max_tokens", "stop_sequences": "stop_sequences", **{name: name for name in SAMPLING}},
+    {
+        "max_output_tokens": "max_tokens",
+        "stop_sequences": "stop_sequences",
+        **{name: name for name in SAMPLING},
+        "service_tier": "service_tier",
+        "user": "metadata.user_id",
+    },
     absent="the Messages API has none",
+    words={"service_tier": {"auto": "auto", "standard": "standard_only", "standard_only": "standard_only"}},
 )
 
 
@@ -24,6 +31,8 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     is_thinking = thinking is not None and thinking["type"] != "disabled"
     limit = request.used.take("max_output_tokens")
     encoded: dict[str, Any] = {"max_tokens": limit or _default_max_tokens(request, thinking)}
+    if limit is None:
+        request.own_defaults.add("max_tokens")
     OPTIONS.encode(request, encoded, ("stop_sequences",))
     if request.options.stream:
         encoded["stream"] = True

@@ -23,7 +23,7 @@ from dragoman_adapters.anthropic import encode as anthropic_encode
 from dragoman_adapters.anthropic import options as anthropic_options
 from dragoman_adapters.bedrock import decode, encode, errors
 from dragoman_adapters.bedrock.body_formats import BodyFormat, detect_format, drop_other_formats, request_path
-from dragoman_adapters.bedrock.options import MERGED_FIELDS, decode_options
+from dragoman_adapters.bedrock.options import decode_options
 from dragoman_adapters.bedrock.stream import BedrockStreamDecoder
 
 _EVENT_STREAM = "application/vnd.amazon.eventstream"
@@ -54,7 +54,6 @@ class BedrockAdapter(WireAdapter):
     models: ClassVar[ModelTable] = _MODELS
     instruction_fields: ClassVar[tuple[str, ...]] = ("system",)
     telemetry_name: ClassVar[str] = "aws.bedrock"
-    merged_fields: ClassVar[frozenset[str]] = MERGED_FIELDS
 
     @property
     def capabilities(self) -> AdapterCapabilities:

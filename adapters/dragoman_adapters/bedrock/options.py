@@ -26,11 +26,11 @@ OPTIONS = OptionTable(
     absent="Converse has none",
 )
 """The fields of inferenceConfig."""
-
-MERGED_FIELDS = frozenset(
-    {"inferenceConfig", "additionalModelRequestFields", "outputConfig", "textFormat", "toolConfig"}
+REQUEST_OPTIONS = OptionTable(
+    {"service_tier": "serviceTier.type", "metadata": "requestMetadata"},
+    words={"service_tier": {"standard": "default"} | {name: name for name in ("default", "flex", "priority")}},
 )
-"""Fields whose objects are merged with the caller's."""
+"""The fields of the body itself."""
 
 _LEVELS = ("low", "medium", "high")
 
@@ -47,7 +47,10 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> Fields:
     option_support.record_parallel_calls_loss(request, "Converse has no such switch")
     if request.used.take("prompt_cache") and not request.target.capabilities.supports_prompt_caching:
         option_support.record_cache_hint_loss(request)
+    own: Fields = {}
+    REQUEST_OPTIONS.encode(request, own)
     fields = {
+        **own,
         "inferenceConfig": inference,
         "toolConfig": _encode_tool_choice(request, tools=tools),
         "additionalModelRequestFields": model_fields,
@@ -181,6 +184,7 @@ def decode_options(native: Fields, target: Target, context: RequestContext) -> A
     top_k = target.capabilities.wire["top_k"]
     options = AdapterOptions(
         **OPTIONS.decode(inference),
+        **REQUEST_OPTIONS.decode(native),
         top_k=lookup_path(model_fields, top_k) if top_k else None,
         tool_choice=_decode_tool_choice(config.get("toolChoice") or {}),
         output_schema=_decode_output_schema(output)
@@ -198,7 +202,7 @@ def decode_options(native: Fields, target: Target, context: RequestContext) -> A
     else:
         rest.pop("toolConfig", None)
     conversation = ["messages"] + (["system"] if native.get("system") else [])
-    extra = extra_fields(rest, encoded, conversation, merged=MERGED_FIELDS)
+    extra = extra_fields(rest, encoded, conversation)
     return replace(options, extra={target.provider: extra} if extra else {})
 
 

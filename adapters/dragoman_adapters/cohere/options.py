@@ -20,8 +20,10 @@ OPTIONS = OptionTable(
         "stop_sequences": "stop_sequences",
         "frequency_penalty": "frequency_penalty",
         "presence_penalty": "presence_penalty",
+        "safety": "safety_mode",
     },
     absent="Cohere has none",
+    words={"safety": {"off": "OFF", "standard": "CONTEXTUAL", "strict": "STRICT"}},
 )
 
 
@@ -29,6 +31,7 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     """Encode everything except the conversation and the tools."""
     encoded: dict[str, Any] = {"stream": True} if request.options.stream else {}
     OPTIONS.encode(request, encoded)
+    option_support.encode_logprobs(request, encoded, "logprobs", None)
     if structured_output.should_send_schema(request, tools=tools):
         encoded["response_format"] = {"type": "json_object", "json_schema": schemas.fit_output_schema(request)}
     if choice := _encode_tool_choice(request, tools=tools):
@@ -85,6 +88,7 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
     is_native = structured_output.supports_native_schema(target.capabilities, tools=bool(native.get("tools")))
     options = AdapterOptions(
         **OPTIONS.decode(native),
+        logprobs=option_support.decode_logprobs(native, "logprobs", None),
         tool_choice={"REQUIRED": "required", "NONE": "none"}.get(native.get("tool_choice") or ""),  # type: ignore[arg-type]
         output_schema=schema if isinstance(schema, dict) and is_native else None,
         thinking=None if not thinking else thinking.get("type") != "disabled",

@@ -17,7 +17,7 @@ from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.google import decode, decode_messages, encode, errors
-from dragoman_adapters.google.options import MERGED_FIELDS, decode_options
+from dragoman_adapters.google.options import decode_options
 from dragoman_adapters.google.stream import GoogleStreamDecoder
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ class GoogleAdapter(WireAdapter):
         base_url_variable="GOOGLE_GEMINI_BASE_URL",
     )
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.google")
-    merged_fields: ClassVar[frozenset[str]] = MERGED_FIELDS
     history_field: ClassVar[str] = "contents"
     instruction_fields: ClassVar[tuple[str, ...]] = ("systemInstruction", "system_instruction")
     telemetry_name: ClassVar[str] = "gcp.gemini"

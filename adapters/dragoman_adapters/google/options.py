@@ -9,7 +9,7 @@ from dragoman.adapter.requests import option_support, schemas, structured_output
 from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.wire_diff import diff_objects
+from dragoman.adapter.requests.request_reader import extra_fields
 from dragoman_adapters.google.decode_schema import decode_schema
 from dragoman_adapters.google.values.spelling import camel_case_fields
 
@@ -28,12 +28,14 @@ OPTIONS = OptionTable(
 )
 """The fields of generationConfig."""
 
-MERGED_FIELDS = frozenset(
-    {"systemInstruction", "tools", "generationConfig", "thinkingConfig", "toolConfig", "functionCallingConfig"}
-)
-"""Fields whose objects are merged with the caller's, field by field."""
-
 JSON_TYPE = "application/json"
+_HARMS = ("HARASSMENT", "HATE_SPEECH", "SEXUALLY_EXPLICIT", "DANGEROUS_CONTENT")
+_THRESHOLDS = {"off": "OFF", "strict": "BLOCK_LOW_AND_ABOVE"}
+REQUEST_OPTIONS = OptionTable(
+    {"service_tier": "serviceTier"},
+    words={"service_tier": {name: name for name in ("standard", "flex", "priority")}},
+)
+"""The fields of the body itself."""
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
@@ -42,6 +44,11 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     encoded: dict[str, Any] = {}
     if config := _encode_generation_config(request, tools=tools):
         encoded["generationConfig"] = config
+    REQUEST_OPTIONS.encode(request, encoded)
+    if labels := request.target.capabilities.wire.get("labels") and request.used.take("metadata"):
+        encoded["labels"] = dict(labels)
+    if safety := safety_settings(request.used.take("safety")):
+        encoded["safetySettings"] = safety
     if choice := _encode_tool_choice(request, tools=tools):
         encoded["toolConfig"] = {"functionCallingConfig": choice}
     option_support.record_parallel_calls_loss(request, "Google has no such switch")
@@ -53,11 +60,23 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
 def _encode_generation_config(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     config: dict[str, Any] = {}
     OPTIONS.encode(request, config)
+    option_support.encode_logprobs(request, config, "responseLogprobs", "logprobs")
     if structured_output.should_send_schema(request, tools=tools):
         config |= {"responseMimeType": JSON_TYPE, "responseJsonSchema": schemas.fit_output_schema(request)}
     if thinking := _encode_thinking(request):
         config["thinkingConfig"] = thinking
     return config
+
+
+def safety_settings(safety: str | None) -> list[dict[str, str]]:
+    """Return the settings of each harm; the standard is to send none."""
+    threshold = _THRESHOLDS.get(safety or "")
+    return [{"category": f"HARM_CATEGORY_{harm}", "threshold": threshold} for harm in _HARMS] if threshold else []
+
+
+def decode_safety(native: Any) -> Any:
+    """Return our word for the settings; None if they are others."""
+    return next((word for word in _THRESHOLDS if native == safety_settings(word)), None)
 
 
 def _encode_tool_choice(request: RequestBuilder, *, tools: bool) -> dict[str, Any] | None:
@@ -129,6 +148,10 @@ def decode_options(
     level = thinking.get("thinkingLevel")
     options = AdapterOptions(
         **OPTIONS.decode(config),
+        **REQUEST_OPTIONS.decode(body),
+        logprobs=option_support.decode_logprobs(config, "responseLogprobs", "logprobs"),
+        metadata=body.get("labels") if target.capabilities.wire.get("labels") else None,
+        safety=decode_safety(body.get("safetySettings")),
         tool_choice=_decode_tool_choice((body.get("toolConfig") or {}).get("functionCallingConfig") or {}),
         output_schema=_decode_output_schema(config)
         if structured_output.supports_native_schema(target.capabilities, tools=has_tools)
@@ -139,8 +162,7 @@ def decode_options(
         context=context,
     )
     encoded = encode_options(RequestBuilder(target, options, context, (), []), tools=has_tools)
-    covered = set(covered_names)
-    extra = _extra_fields({key: value for key, value in native.items() if key not in covered}, encoded)
+    extra = extra_fields(native, encoded, covered_names)
     return replace(options, extra={target.provider: extra} if extra else {})
 
 
@@ -151,16 +173,3 @@ def _decode_output_schema(config: Mapping[str, Any]) -> dict[str, Any] | None:
         found: dict[str, Any] = config["responseJsonSchema"]
         return found
     return decode_schema(config["responseSchema"]) if isinstance(config.get("responseSchema"), dict) else None
-
-
-def _extra_fields(native: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the overrides of our encoding that restore the request; ``...`` removes a field."""
-    found: dict[str, Any] = {}
-    for key, theirs in native.items():
-        ours = encoded.get(key)
-        if key in MERGED_FIELDS and isinstance(theirs, dict):
-            if (inner := _extra_fields(theirs, ours or {})) or key not in encoded:
-                found[key] = inner
-        elif diff_objects({key: theirs}, {key: ours} if key in encoded else {}):
-            found[key] = theirs
-    return found | {key: ... for key in encoded if key not in native}

@@ -33,7 +33,6 @@ class InteractionsAdapter(WireAdapter):
         "dragoman_adapters", "google/models.toml", "google_interactions/models.toml"
     )
     path: ClassVar[str] = "/v1beta/interactions"
-    merged_fields: ClassVar[frozenset[str]] = encode.MERGED_FIELDS
     history_field: ClassVar[str] = "input"
     instruction_fields: ClassVar[tuple[str, ...]] = ("system_instruction",)
     telemetry_name: ClassVar[str] = "gcp.gemini"

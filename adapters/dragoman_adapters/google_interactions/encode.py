@@ -16,8 +16,6 @@ from dragoman_adapters.google.encode_messages import CONTINUE_TEXT, UNSUPPORTED_
 from dragoman_adapters.google_interactions import encode_blocks
 from dragoman_adapters.google_interactions.options import encode_options
 
-MERGED_FIELDS = frozenset({"generation_config"})
-
 
 def has_stored_history(extra: Mapping[str, Any]) -> bool:
     """Whether Google stores earlier turns, so that a result's call may be missing from the history."""

@@ -17,6 +17,11 @@ OPTIONS = OptionTable(
     absent="the Interactions API has none",
 )
 """The fields of generation_config."""
+REQUEST_OPTIONS = OptionTable(
+    {"service_tier": "service_tier", "metadata": "labels"},
+    words={"service_tier": {name: name for name in ("standard", "flex", "priority")}},
+)
+"""The fields of the body itself."""
 _TOOL_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 
 
@@ -31,6 +36,7 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
         config["tool_choice"] = {"allowed_tools": {"mode": "any", "tools": [choice.name]}}
     elif choice is not None:
         config["tool_choice"] = _TOOL_CHOICES[choice]
+    REQUEST_OPTIONS.encode(request, encoded)
     if config:
         encoded["generation_config"] = config
     if structured_output.should_send_schema(request, tools=tools):
@@ -60,6 +66,7 @@ def decode_options(
     config = native.get("generation_config") or {}
     options = AdapterOptions(
         **OPTIONS.decode(config),
+        **REQUEST_OPTIONS.decode(native),
         tool_choice=_decode_tool_choice(config.get("tool_choice")),
         output_schema=_decode_output_schema(native.get("response_format")),
         effort=config.get("thinking_level"),
@@ -69,9 +76,6 @@ def decode_options(
     )
     encoded = encode_options(RequestBuilder(target, options, context, (), []), tools=bool(native.get("tools")))
     extra = extra_fields(native, encoded, conversation)
-    inner = extra_fields(config, encoded.get("generation_config", {}), ())
-    if "generation_config" in extra and isinstance(extra["generation_config"], dict):
-        extra["generation_config"] = inner
     return replace(options, extra={target.provider: extra} if extra else {})
 
 

@@ -10,6 +10,9 @@ from dragoman_adapters.openai_chat.dialect import Dialect
 MISTRAL = Dialect(
     max_tokens="max_tokens",
     seed="random_seed",
+    options={"metadata": "metadata", "safety": "safe_prompt"},
+    words={"safety": {"off": False, "standard": False, "strict": True}},
+    logprobs=False,
     stream_usage=False,
     tool_choices={"auto": "auto", "none": "none", "required": "any"},
     free_arguments=False,

@@ -21,6 +21,7 @@ OPTIONS = OptionTable(
         "stop_sequences": "stop",
         "frequency_penalty": "frequency_penalty",
         "presence_penalty": "presence_penalty",
+        "num_ctx": "num_ctx",
     },
     absent="Ollama has none",
 )
@@ -40,6 +41,9 @@ def encode_options(request: RequestBuilder) -> dict[str, Any]:
     OPTIONS.encode(request, settings)
     if settings:
         encoded["options"] = settings
+    if (duration := take("keep_alive")) is not None:
+        encoded["keep_alive"] = duration
+    option_support.encode_logprobs(request, encoded, "logprobs", "top_logprobs")
     if (choice := take("tool_choice")) == "required" or isinstance(choice, NamedTool):
         request.record_option_loss("tool_choice", "Ollama cannot be forced to call a tool; it may choose")
     option_support.record_parallel_calls_loss(request, "Ollama has no such switch")
@@ -74,6 +78,8 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
     schema = native.get("format")
     options = AdapterOptions(
         **OPTIONS.decode(settings),
+        keep_alive=native.get("keep_alive"),
+        logprobs=option_support.decode_logprobs(native, "logprobs", "top_logprobs"),
         output_schema=schema if isinstance(schema, dict) else None,
         thinking=think if isinstance(think, bool) else None,
         effort=think if isinstance(think, str) else None,

@@ -16,6 +16,7 @@ from dragoman.adapter.json_path import Path, lookup_path, split_path
 from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.guard import JsonObject
+from dragoman_adapters.openai_platform.service_tiers import SERVICE_TIERS
 
 
 class Dialect(FrozenModel):
@@ -30,6 +31,11 @@ class Dialect(FrozenModel):
     frequency_penalty: Path | None = "frequency_penalty"
     presence_penalty: Path | None = "presence_penalty"
     stop: Path | None = "stop"
+    options: dict[str, Path] = Field(default={})
+    """The fields of further options that the endpoint is known to have, by option."""
+    words: dict[str, dict[str, str | bool]] = Field(default={})
+    """The endpoint's words for the values of an option."""
+    logprobs: bool = True
     stream_usage: bool = True
     """Whether a stream must be asked for its usage with stream_options; others send it unasked."""
     parallel_tool_calls: bool = True
@@ -125,11 +131,20 @@ class Dialect(FrozenModel):
             "seed": self.seed,
             "frequency_penalty": self.frequency_penalty,
             "presence_penalty": self.presence_penalty,
+            **self.options,
         }
-        return OptionTable(paths, absent="the endpoint has none")
+        return OptionTable(paths, absent="the endpoint has none", words=self.words)
 
 
-OPENAI = Dialect()
+OPENAI = Dialect(
+    options={
+        "service_tier": "service_tier",
+        "verbosity": "verbosity",
+        "user": "safety_identifier",
+        "metadata": "metadata",
+    },
+    words={"service_tier": SERVICE_TIERS},
+)
 
 
 def first_filled(native: Mapping[str, Any], paths: tuple[Path, ...]) -> Any:

@@ -28,9 +28,12 @@ def encode_options(request: RequestBuilder, dialect: Dialect, *, tools: bool) ->
         encoded["stream"] = True
         if dialect.stream_usage:
             encoded["stream_options"] = {"include_usage": True}
+            request.own_defaults.add("stream_options")
     table.encode(request, encoded, ("max_output_tokens", "stop_sequences"))
     level = _encode_thinking(request, dialect, encoded, tools=tools)
     table.encode(request, encoded, reasoning=level != "none")
+    if dialect.logprobs:
+        option_support.encode_logprobs(request, encoded, "logprobs", "top_logprobs")
     if request.used.take("output_schema") is not None:
         _encode_response_format(request, dialect, encoded, tools=tools)
     _encode_cache(request, encoded)
@@ -156,6 +159,7 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         output_schema=schema if is_native else None,
         effort=effort,
         thinking=_decode_thinking(native, dialect),
+        logprobs=option_support.decode_logprobs(native, "logprobs", "top_logprobs") if dialect.logprobs else None,
         thinking_budget=lookup_path(native, dialect.thinking_budget) if dialect.thinking_budget else None,
         stream=native.get("stream") or False,
         context=context,

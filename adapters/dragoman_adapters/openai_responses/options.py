@@ -10,15 +10,27 @@ from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
+from dragoman_adapters.openai_platform.service_tiers import SERVICE_TIERS
 from dragoman_adapters.openai_platform.strict_schema import strict_schema
 
 """All levels of reasoning effort, lowest first; each model has some of them."""
 _DEFAULT_THINKING_EFFORT = "medium"
 """The effort of ``thinking=True`` for a model that does not reason by default."""
 OPTIONS = OptionTable(
-    {"max_output_tokens": "max_output_tokens", "temperature": "temperature", "top_p": "top_p"},
+    {
+        "max_output_tokens": "max_output_tokens",
+        "temperature": "temperature",
+        "top_p": "top_p",
+        "service_tier": "service_tier",
+        "verbosity": "text.verbosity",
+        "user": "safety_identifier",
+        "metadata": "metadata",
+    },
     absent="the Responses API has none",
+    words={"service_tier": SERVICE_TIERS},
 )
+_LOGPROBS = "message.output_text.logprobs"
+"""The value of ``include`` that asks for log probabilities."""
 _ILLEGAL_NAME_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]+")
 _MAX_NAME_LENGTH = 64
 
@@ -37,7 +49,9 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     if (parallel := take("parallel_tool_calls")) is not None and tools:
         encoded["parallel_tool_calls"] = parallel
     if text := _encode_text_format(request, tools=tools):
-        encoded["text"] = text
+        encoded["text"] = {**encoded.get("text", {}), **text}
+    if (count := take("logprobs")) is not None:
+        encoded |= {"include": [_LOGPROBS], **({"top_logprobs": count} if count else {})}
     requested = take("prompt_cache")
     if requested == "1h" and (lifetime := capabilities.wire.get("cache_1h")):
         encoded["prompt_cache_options"] = {"ttl": lifetime}
@@ -57,6 +71,8 @@ def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
         request.record_option_loss("thinking_budget", f"{request.target.model} takes an effort, not a budget")
     requested = "none" if thinking is False else effort_option
     if not capabilities.supports_thinking:
+        if take("reasoning_summary"):
+            request.record_option_loss("reasoning_summary", f"{request.target.model} does not reason")
         if thinking or requested not in (None, "none"):
             request.record_option_loss("thinking" if thinking else "effort", f"{request.target.model} has none")
         return {}
@@ -67,8 +83,9 @@ def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
         effort = option_support.nearest_effort(request, requested, capabilities.wire["efforts"])
         if effort is not None:
             encoded["effort"] = effort
-    if thinking:
-        encoded["summary"] = "auto"
+    summary = take("reasoning_summary") or ("auto" if thinking else None)
+    if summary:
+        encoded["summary"] = summary
     return encoded
 
 
@@ -100,6 +117,8 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         output_schema=text_format.get("schema") if is_native else None,
         effort=reasoning.get("effort"),
         thinking=True if reasoning.get("summary") else None,
+        reasoning_summary=summary if (summary := reasoning.get("summary")) != "auto" else None,
+        logprobs=(native.get("top_logprobs") or 0) if _LOGPROBS in (native.get("include") or ()) else None,
         stream=native.get("stream") or False,
         context=context,
     )

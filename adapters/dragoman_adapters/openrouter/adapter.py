@@ -11,6 +11,7 @@ from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_platform.dual_api import DualApiAdapter
+from dragoman_adapters.openai_platform.service_tiers import SERVICE_TIERS
 from dragoman_adapters.openai_responses.adapter import ResponsesAdapter
 
 OPENROUTER = Dialect(
@@ -24,6 +25,8 @@ OPENROUTER = Dialect(
     reasoning_fields=("reasoning",),
     reasoning_details=True,
     reasoning_replay="always",
+    options={"verbosity": "verbosity", "user": "user", "metadata": "metadata", "service_tier": "service_tier"},
+    words={"service_tier": SERVICE_TIERS},
     cost="cost",
     server_tools="server_tool_use_details",
     uncounted_server_tools=("tool_calls_requested", "tool_calls_executed"),

@@ -5,7 +5,7 @@ and prices come from the `RequestContext`. `WireAdapter` is the template that mo
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterable, AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -230,8 +230,6 @@ class WireAdapter(Adapter):
 
     models: ClassVar[ModelTable]
     path: ClassVar[str]
-    merged_fields: ClassVar[Collection[str]] = ()
-    """Fields of the body whose objects are merged with the caller's extra fields, at any depth."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -293,7 +291,7 @@ class WireAdapter(Adapter):
         request, tools = self.prepare(messages, tools, options)
         body = self.encode_body(request, tools)
         request.record_unused_options()
-        return request.build(path, body, self.request_headers(request, body), merged=self.merged_fields)
+        return request.build(path, body, self.request_headers(request, body))
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
         with wrap_malformed(self.provider):

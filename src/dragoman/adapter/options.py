@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from dragoman.adapter.context import RequestContext
+from dragoman.adapter.errors import RequestError
 
 
 class NamedTool(NamedTuple):
@@ -43,18 +44,44 @@ class AdapterOptions:
     """The limit of reasoning tokens, for models that accept a budget."""
     prompt_cache: Literal["5m", "1h"] | None = None
     """Request prompt caching with that lifetime, if caching is not automatic."""
+    service_tier: str | None = None
+    """How fast and at which price to serve: auto, standard, flex or priority, or a word of the provider's own."""
+    verbosity: Literal["low", "medium", "high"] | None = None
+    """How long the answer should be."""
+    reasoning_summary: str | None = None
+    """How much of the reasoning to return as a summary: auto, concise or detailed."""
+    user: str | None = None
+    """An id of your end user by which a provider recognises abuse. It must not identify a person."""
+    metadata: Mapping[str, str] | None = None
+    """Labels that the provider stores with the request, such as for its bill."""
+    safety: Literal["off", "standard", "strict"] | None = None
+    """How much the provider's own filter of harmful content blocks."""
+    logprobs: int | None = None
+    """Return the log probability of each token of the answer, and of this many alternatives to it."""
+    num_ctx: int | None = None
+    """The context window that a local server reserves, in tokens."""
+    keep_alive: str | int | None = None
+    """How long a local server keeps the model in memory, such as ``10m``, or seconds."""
     strict_prefix: bool = False
     """Raise ProjectionError for a request that would void signed thinking of earlier turns."""
     stream: bool = False
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Headers by provider name. No other provider receives them."""
     extra: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Body fields by provider name. They override that provider's body and are ignored by all others. The value ``...``
-    removes a field from the body."""
+    """Body fields by provider name; no other provider receives them. They are merged into the body at any depth. If an
+    option sets the same field, the value here is sent, and the option is a loss. Tools are added to the tools. The
+    value ``...`` removes a field from the body."""
     context: RequestContext | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.stop_sequences, str):
             object.__setattr__(self, "stop_sequences", (self.stop_sequences,))
+        for name in ("headers", "extra"):
+            for provider, fields in getattr(self, name).items():
+                if not isinstance(fields, Mapping):
+                    raise RequestError(
+                        f"{name} are given by provider, such as {name}={{'openai': {{{provider!r}: ...}}}}"
+                    )
 
     def with_context(self, context: RequestContext) -> "AdapterOptions":
         changed, change = object.__new__(type(self)), object.__setattr__

@@ -212,8 +212,17 @@ class TurnOptions(TypedDict, total=False):
     thinking: bool | None
     thinking_budget: int | None
     prompt_cache: Literal["5m", "1h"] | None
+    service_tier: str | None
+    verbosity: Literal["low", "medium", "high"] | None
+    reasoning_summary: str | None
+    user: str | None
+    metadata: Mapping[str, str] | None
+    safety: Literal["off", "standard", "strict"] | None
+    logprobs: int | None
+    num_ctx: int | None
+    keep_alive: str | int | None
     strict_prefix: bool
-    headers: Mapping[str, str]
+    headers: Mapping[str, Mapping[str, str]]
     extra: Mapping[str, Mapping[str, Any]]
 
 

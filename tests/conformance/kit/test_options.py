@@ -50,6 +50,15 @@ CASES: list[tuple[str, Any, tuple[str, ...]]] = [
     ("thinking", False, EFFORTS),
     ("thinking_budget", 2048, BUDGETS),
     ("prompt_cache", "1h", CACHES),
+    ("service_tier", "standard", ("service_tier", "serviceTier")),
+    ("verbosity", "low", ("verbosity",)),
+    ("reasoning_summary", "detailed", ("summary",)),
+    ("user", "user-1", ("user_id", "safety_identifier", "user")),
+    ("metadata", {"team": "blue"}, ("metadata", "labels", "requestMetadata")),
+    ("safety", "strict", ("safetySettings", "safety_mode", "safe_prompt")),
+    ("logprobs", 2, ("logprobs", "top_logprobs", "responseLogprobs", "include")),
+    ("num_ctx", 4096, ("num_ctx",)),
+    ("keep_alive", "10m", ("keep_alive",)),
 ]
 """Options, values, and the names of the fields that may carry them."""
 

@@ -146,8 +146,9 @@ def test_objects_show_no_content() -> None:
     transports = [HttpTransport(api_key=CANARY), AsyncHttpTransport(api_key=CANARY)]
     for thing in [*sessions, *transports]:
         assert CANARY not in f"{thing!r}{thing!s}{[thing]}"
-    options = AdapterOptions(headers={"x-api-key": CANARY}, context=RequestContext(model="a:m"))
     for adapter in ADAPTERS:
+        headers = {adapter.provider: {"x-api-key": CANARY}}
+        options = AdapterOptions(headers=headers, context=RequestContext(model="a:m"))
         request = adapter.to_wire([Message.user(f"my secret {CANARY}")], [], options)
         assert CANARY in request.body.decode()
         assert CANARY not in f"{request!r}{request!s}"

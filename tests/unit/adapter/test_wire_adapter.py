@@ -25,7 +25,6 @@ class SmallAdapter(WireAdapter):
     endpoint: ClassVar[Endpoint] = Endpoint("https://small.example")
     models: ClassVar[ModelTable] = ModelTable({"model": [{"match": "*", "listed": ["m", "n"]}]})
     path: ClassVar[str] = "/say"
-    merged_fields: ClassVar[frozenset[str]] = frozenset({"how"})
 
     def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
         warmth = request.used.take("temperature")

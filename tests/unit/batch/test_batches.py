@@ -245,7 +245,7 @@ def test_requests_with_and_without_a_temperature_share_a_batch(provider: Provide
 
 
 def test_requests_that_need_other_headers_are_refused(provider: Provider) -> None:
-    other = AdapterOptions(max_output_tokens=50, headers={"x-team": "blue"})
+    other = AdapterOptions(max_output_tokens=50, headers={"openai": {"x-team": "blue"}})
     prompts = [
         BatchRequest(custom_id="a", messages="Hi"),
         BatchRequest(custom_id="b", messages="Ho", options=other),

@@ -1,8 +1,9 @@
 """Filters options by what the model supports and records the rest as losses."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dragoman.adapter.json_path import Path, assign_path, lookup_path
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.options import NamedTool, ToolChoice
 from dragoman.adapter.requests.request_builder import RequestBuilder
@@ -89,6 +90,26 @@ def stop_sequences(request: RequestBuilder) -> list[str]:
         reason = f"{request.target.model} takes {limit}: the last {len(requested) - limit} are left out"
         request.record_option_loss("stop_sequences", reason)
     return list(requested if limit is None else requested[:limit])
+
+
+def encode_logprobs(request: RequestBuilder, body: dict[str, Any], field: Path, count_field: Path | None) -> None:
+    """Write the switch of log probabilities, and the number of alternatives if the wire takes one."""
+    count = supported_value(request, "logprobs", reasoning=False)
+    if count is None:
+        return
+    assign_path(body, field, True)
+    if count and count_field is None:
+        request.record_option_loss("logprobs", "the wire returns no alternatives")
+    elif count and count_field is not None:
+        assign_path(body, count_field, count)
+
+
+def decode_logprobs(body: Mapping[str, Any], field: Path, count_field: Path | None) -> int | None:
+    """Decode what `encode_logprobs` writes."""
+    if lookup_path(body, field) is not True:
+        return None
+    count = lookup_path(body, count_field) if count_field else None
+    return count if isinstance(count, int) else 0
 
 
 def record_parallel_calls_loss(request: RequestBuilder, reason: str) -> None:

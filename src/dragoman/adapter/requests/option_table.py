@@ -12,11 +12,19 @@ class OptionTable:
     """Maps each option that is one field of the wire to the path of that field.
 
     A path is None if the wire has no such field. ``absent`` is the reason of the loss if an option has no field.
+    ``words`` are the wire's words for the values of an option, its own ones included; another value is a loss.
     """
 
-    def __init__(self, paths: Mapping[str, Path | None], *, absent: str = ABSENT_OPTION) -> None:
+    def __init__(
+        self,
+        paths: Mapping[str, Path | None],
+        *,
+        absent: str = ABSENT_OPTION,
+        words: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
         self.absent = absent
         self._paths = dict(paths)
+        self._words = dict(words or {})
 
     def encode(
         self,
@@ -35,7 +43,13 @@ class OptionTable:
             if path is None:
                 request.record_option_loss(name, self.absent)
             elif (value := option_support.supported_value(request, name, reasoning=reasoning)) is not None:
-                assign_path(body, path, value)
+                words = self._words.get(name)
+                if words is None:
+                    assign_path(body, path, value)
+                elif value in words:
+                    assign_path(body, path, words[value])
+                else:
+                    request.record_option_loss(name, f"{value!r:.40} is none of {', '.join(words)}")
 
     def decode(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options of a body as arguments of `AdapterOptions`."""
@@ -43,4 +57,12 @@ class OptionTable:
         if "stop_sequences" in values:
             stop = values["stop_sequences"]
             values["stop_sequences"] = (stop,) if isinstance(stop, str) else tuple(stop or ())
+        for name, words in self._words.items():
+            if name in values:
+                values[name] = _common_word(words, values[name])
         return values
+
+
+def _common_word(words: Mapping[str, Any], native: Any) -> Any:
+    """Return our word for the wire's."""
+    return next((ours for ours, theirs in words.items() if theirs == native), None)

@@ -1,6 +1,6 @@
 """Builds one request: the projected turns, the tool ids, and the losses so far. Every adapter uses it."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from itertools import takewhile
@@ -28,6 +28,7 @@ from dragoman.adapter.requests.projection import Target, project, refuse_critica
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.requests.used_options import UsedOptions
 from dragoman.adapter.wire import WireRequest
+from dragoman.adapter.wire_diff import is_same_json, merge_fields
 from dragoman.canonical.ids import ModelId
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
@@ -55,6 +56,8 @@ class RequestBuilder:
     """The encoder's state between two stretches of turns; stored with the cached prefix."""
     used: UsedOptions = field(init=False)
     """The options to take from: what is left at the end is a loss. ``options`` is for looking alone."""
+    own_defaults: set[str] = field(default_factory=set)
+    """Fields of the body that the encoder fills if no option does."""
     _void_found: bool | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -223,9 +226,10 @@ class RequestBuilder:
 
     def merge_list_header(self, name: str, value: str) -> dict[str, str]:
         """Return a header with our value appended to the caller's own list."""
-        matching = {key: text for key, text in self.options.headers.items() if key.lower() == name}
-        others = {key: text for key, text in self.options.headers.items() if key not in matching}
-        self.options = replace(self.options, headers=others)
+        own = self.options.headers.get(self.provider, {})
+        matching = {key: text for key, text in own.items() if key.lower() == name}
+        others = {key: text for key, text in own.items() if key not in matching}
+        self.options = replace(self.options, headers={**self.options.headers, self.provider: others})
         return {name: ",".join((*matching.values(), value))}
 
     def drop_extra(self, *names: str) -> None:
@@ -234,29 +238,29 @@ class RequestBuilder:
         kept = {name: value for name, value in own.items() if name not in names}
         self.options = replace(self.options, extra={**self.options.extra, self.provider: kept})
 
-    def build(
-        self,
-        path: str,
-        body: Mapping[str, Any],
-        headers: Mapping[str, str] | None = None,
-        *,
-        merged: Collection[str] = (),
-    ) -> WireRequest:
-        """Return the finished request. The caller's extra fields for this provider override the body.
-
-        ``merged`` names fields whose objects are merged field by field, at any depth; there, a null of the caller's
-        does not override our value.
-        """
-        merged_body = _overlay(body, self.options.extra.get(self.provider, {}), merged)
+    def build(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> WireRequest:
+        """Return the finished request. The caller's extra fields for this provider are merged into the body, at any
+        depth; an option that one of them overrides is a loss."""
+        extra = self.options.extra.get(self.provider)
+        merged_body = merge_fields(body, extra, self._record_override) if extra else body
         self.has_void_thinking(merged_body)
+        own_headers = self.options.headers.get(self.provider, {})
         return WireRequest(
             method="POST",
             path=path,
             body=_dump_body(merged_body),
-            headers={"content-type": "application/json", **(headers or {}), **self.options.headers},
+            headers={"content-type": "application/json", **(headers or {}), **own_headers},
             stream=self.options.stream,
             losses=tuple(self.losses),
         )
+
+    def _record_override(self, path: tuple[str, ...], value: Any) -> None:
+        """Record a value that ``extra`` overrides, unless it is a default, or the client's own body is restored."""
+        client: Any = self.context.client_fields
+        for name in path:
+            client = client.get(name, ...) if isinstance(client, Mapping) else ...
+        if path[0] not in self.own_defaults and not (self.context.client_fields and is_same_json(client, value)):
+            self.record_option_loss("extra", f"{'.'.join(path)} is set there, too: the value of extra is sent")
 
 
 def _encoding_options(options: AdapterOptions) -> tuple[Any, ...]:
@@ -270,18 +274,6 @@ def _encoding_options(options: AdapterOptions) -> tuple[Any, ...]:
 
 
 _ENCODING_FIELDS: dict[type[AdapterOptions], "attrgetter[Any]"] = {}
-
-
-def _overlay(body: Mapping[str, Any], extra: Mapping[str, Any], merged: Collection[str]) -> dict[str, Any]:
-    """Override the body with the caller's fields; ``...`` removes one."""
-    merged_body = dict(body)
-    for name, value in extra.items():
-        current = merged_body.get(name)
-        if name in merged and isinstance(value, Mapping):
-            merged_body[name] = _overlay(current if isinstance(current, Mapping) else {}, value, merged)
-        elif not (name in merged and value is None and current is not None):
-            merged_body[name] = value
-    return {name: value for name, value in merged_body.items() if value is not ...}
 
 
 def _count_turns_of(messages: Sequence[Message], turns: Sequence[Turn]) -> int:

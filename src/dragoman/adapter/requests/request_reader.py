@@ -1,12 +1,12 @@
 """Reads a provider's request: messages in order, each with the adapter's notes on it."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import MalformedReplyError, RequestError
-from dragoman.adapter.wire_diff import diff_objects
+from dragoman.adapter.wire_diff import are_merged, diff_objects
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock
 from dragoman.canonical.message import Channel, Message, MessageMetadata, Role
 
@@ -76,12 +76,11 @@ class HistoryReader:
 
 
 def extra_fields(
-    native: Mapping[str, Any], encoded: Mapping[str, Any], conversation: Iterable[str], *, merged: Collection[str] = ()
+    native: Mapping[str, Any], encoded: Mapping[str, Any], conversation: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """Return the fields that our encoder would write differently, as overrides of its body; ``...`` removes a field.
+    """Return the fields that our encoder would write differently, as `merge_fields` merges them into its body.
 
-    ``conversation`` names the fields that the canonical messages and tools cover, ``merged`` those whose objects are
-    compared field by field, at any depth, as `RequestBuilder.build` merges them.
+    ``conversation`` names the fields that the canonical messages and tools cover. ``...`` removes a field.
     """
     covered = set(conversation)
     extra: dict[str, Any] = {}
@@ -89,8 +88,8 @@ def extra_fields(
         ours = encoded.get(key)
         if key in covered:
             continue
-        if key in merged and isinstance(theirs, Mapping) and (ours is None or isinstance(ours, Mapping)):
-            if (inner := extra_fields(theirs, ours or {}, (), merged=merged)) or key not in encoded:
+        if are_merged(key, ours, theirs):
+            if inner := extra_fields(theirs, ours or {}):
                 extra[key] = inner
         elif diff_objects({key: theirs}, {key: ours} if key in encoded else {}):
             extra[key] = theirs

@@ -58,8 +58,10 @@ class PolicyHeaders:
         for name in plugin_headers:
             if name != key_header and _is_credential(name):
                 raise RequestError(f"a plugin wrote the header {name}, which holds no key of {adapter.provider}")
-        others = {name: value for name, value in options.headers.items() if name.lower() not in plugin_headers}
-        return replace(options, headers={**others, **plugin_headers}), sorted(plugin_headers)
+        own = options.headers.get(adapter.provider, {})
+        others = {name: value for name, value in own.items() if name.lower() not in plugin_headers}
+        headers = {**options.headers, adapter.provider: {**others, **plugin_headers}}
+        return replace(options, headers=headers), sorted(plugin_headers)
 
     def _plugin_headers(self, state: Extensions) -> dict[str, str]:
         """Return the headers in the slot that the program did not give."""

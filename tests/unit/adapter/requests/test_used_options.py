@@ -44,7 +44,7 @@ def encode(options: AdapterOptions, **capabilities: Any) -> tuple[dict[str, Any]
     [
         {},
         {"stop_sequences": ()},
-        {"stream": True, "strict_prefix": True, "headers": {"x-a": "1"}, "extra": {"toy": {"a": 1}}},
+        {"stream": True, "strict_prefix": True, "headers": {"toy": {"x-a": "1"}}, "extra": {"toy": {"a": 1}}},
     ],
 )
 def test_options_that_ask_the_model_for_nothing_are_no_loss(options: dict[str, Any]) -> None:

@@ -100,7 +100,7 @@ def test_a_model_without_schemas_is_prompted() -> None:
 
 def test_the_request_goes_to_the_responses_path() -> None:
     """Host and key are the transport's; the caller's headers are added."""
-    options = AdapterOptions(stream=True, headers={"x-a": "b"})
+    options = AdapterOptions(stream=True, headers={"openai": {"x-a": "b"}})
     wire = ResponsesAdapter("gpt-5.4").to_wire([Message.user("Hi")], [], options)
     assert (wire.method, wire.path, wire.stream) == ("POST", "/responses", True)
     assert wire.headers == {"content-type": "application/json", "x-a": "b"}

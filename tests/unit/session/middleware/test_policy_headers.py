@@ -60,7 +60,7 @@ def test_policy_headers_are_sent_with_the_request_and_its_retries(driver: Driver
             {"anthropic": wire},
             policy=Pipeline([header_plugin({"X-Trace": "t1"}, when="first", mode=Mode.TRANSFORM)]),
             extensions=HOST,
-            options=AdapterOptions(headers={"x-trace": "own"}),
+            options=AdapterOptions(headers={"anthropic": {"x-trace": "own"}}),
             events=bus,
         )
         driver.stream(session, "The first.")

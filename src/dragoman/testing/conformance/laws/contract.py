@@ -215,6 +215,15 @@ OPTIONS: tuple[tuple[str, Any], ...] = (
     ("thinking", True),
     ("thinking_budget", 2048),
     ("prompt_cache", "1h"),
+    ("service_tier", "standard"),
+    ("verbosity", "low"),
+    ("reasoning_summary", "detailed"),
+    ("user", "user-1"),
+    ("metadata", {"team": "blue"}),
+    ("safety", "strict"),
+    ("logprobs", 2),
+    ("num_ctx", 4096),
+    ("keep_alive", "10m"),
 )
 """Each option with a value to try."""
 _ALTERNATIVE_OPTIONS = {"thinking": "effort", "effort": "thinking"}
@@ -278,14 +287,18 @@ def sends_no_default_options(subject: Subject) -> Iterator[Trial]:
 def passes_extra_and_headers(subject: Subject) -> Iterator[Trial]:
     """Fields in ``extra`` for this provider are merged into the body, those for others are not; headers are sent."""
     name = subject.provider
-    request = subject.write([Message.user("Hi")], [], extra={name: {"kit_field": 7}}, headers={"x-kit": "1"})
-    other = subject.write([Message.user("Hi")], [], extra={"another-provider": {"kit_field": 7}})
+    request = subject.write([Message.user("Hi")], [], extra={name: {"kit_field": 7}}, headers={name: {"x-kit": "1"}})
+    foreign_headers = {"another-provider": {"x-kit": "1"}}
+    other = subject.write(
+        [Message.user("Hi")], [], extra={"another-provider": {"kit_field": 7}}, headers=foreign_headers
+    )
     body, foreign = parse_body(request.body), parse_body(other.body)
     if not isinstance(body, dict):
         raise NotTriedError("the body is not a JSON object")
     faults = [] if body.get("kit_field") == 7 else ["a field of the caller's own is not in the body"]
     faults += [] if dict(request.headers).get("x-kit") == "1" else ["a header of the caller's own is not sent"]
     faults += ["a field for another provider is in the body"] if "kit_field" in foreign else []
+    faults += ["a header for another provider is sent"] if "x-kit" in other.headers else []
     yield Trial("extra and headers", tuple(faults))
 
 
