@@ -13,7 +13,8 @@ DragomanError
 │   └── CompactionError             a summary cannot make the history fit
 ├── NoModelError                    no candidate can answer the turn; it did not start
 ├── RequestError                    an argument that a request cannot contain
-│   └── FetchError                  media at a URL was not fetched
+│   ├── FetchError                  media at a URL was not fetched
+│   └── UnsupportedToolError        a server tool, or a setting that restricts it, that the model lacks
 ├── UnsupportedReplyError           the adapter writes no replies for clients
 ├── EventError                      an object that is not an event of the catalogue
 │   └── EventOverflowError          a handler was too slow and missed an event
@@ -111,6 +112,7 @@ if TYPE_CHECKING:
         UnknownProviderError,
         UnpricedModelError,
         UnsupportedReplyError,
+        UnsupportedToolError,
     )
     from dragoman.canonical.message_view.parts import UnknownPartError
     from dragoman.formats.errors import FormatError, MessageBodyError, NotFetchedError
@@ -194,6 +196,7 @@ __all__ = [
     "UnpricedModelError",
     "UnreadableError",
     "UnsupportedReplyError",
+    "UnsupportedToolError",
 ]
 
 _EXPORTS = {
@@ -236,6 +239,7 @@ _EXPORTS = {
         "UnknownProviderError",
         "UnpricedModelError",
         "UnsupportedReplyError",
+        "UnsupportedToolError",
     ),
     "canonical.message_view.parts": ("UnknownPartError",),
     "formats.errors": (

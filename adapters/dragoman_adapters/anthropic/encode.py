@@ -54,7 +54,9 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
         encoded["system"] = _encode_system(request, system)
     encoded["messages"] = request.encode_history(turns, partial(_encode_messages, request))
     if usable:
-        encoded["tools"] = [encode_tool(definition, request.provider) for definition in usable]
+        encoded["tools"] = [
+            request.finish_function(definition, encode_tool(definition, request.provider)) for definition in usable
+        ]
     return encoded
 
 

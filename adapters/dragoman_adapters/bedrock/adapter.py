@@ -16,6 +16,7 @@ from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
+from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.anthropic import decode as anthropic_decode
@@ -52,6 +53,7 @@ class BedrockAdapter(WireAdapter):
         base_url_variable="AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
     )
     models: ClassVar[ModelTable] = _MODELS
+    server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.bedrock")
     instruction_fields: ClassVar[tuple[str, ...]] = ("system",)
     telemetry_name: ClassVar[str] = "aws.bedrock"
 

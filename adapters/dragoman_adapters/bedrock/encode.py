@@ -228,6 +228,11 @@ def encode_tool(definition: ToolDefinition) -> list[Native]:
     return [{"toolSpec": apply_diff(spec, own.get("residue"))}, *own.get("behind", ())]
 
 
+def _encode_tool_and_markers(request: RequestBuilder, definition: ToolDefinition) -> list[Native]:
+    tool, *markers = encode_tool(definition)
+    return [request.finish_function(definition, tool), *markers]
+
+
 def _encode_tool_config(request: RequestBuilder, usable: Sequence[ToolDefinition], choice: Native) -> Native:
     """Encode the tools and the tool choice. A history with calls is refused without the tools that it calls."""
     called_tools: dict[str, None] = request.encoder_state.get("called", {})
@@ -236,7 +241,10 @@ def _encode_tool_config(request: RequestBuilder, usable: Sequence[ToolDefinition
             return {}
         request.record_option_loss("tool_choice", "Converse cannot forbid calls where the history holds some")
     if usable:
-        return {"tools": [native for definition in usable for native in encode_tool(definition)], **choice}
+        return {
+            "tools": [native for definition in usable for native in _encode_tool_and_markers(request, definition)],
+            **choice,
+        }
     if not called_tools:
         return {}
     reason = "no tools are offered, but the history calls some: they are named, or the request would be refused"

@@ -48,7 +48,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
     usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
     encoded |= encode_options(request, tools=bool(usable))
     if usable:
-        encoded["tools"] = [encode_tool(definition) for definition in usable]
+        encoded["tools"] = [request.finish_function(definition, encode_tool(definition)) for definition in usable]
     return encoded
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.registry import register_adapter
+from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman_adapters.compatible import user_file
 from dragoman_adapters.compatible.endpoint_row import EndpointRow, Table, built_in_tables, parse_row, resolve_table
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
@@ -66,7 +67,9 @@ def build_endpoint_class(name: str, row: EndpointRow) -> type[Adapter]:
     first = by_api[row.apis[0]]
     if len(by_api) == 1:
         return first
-    fields = {**_class_fields(name, row), "apis": by_api, "listed_models": first.listed_models}
+    tables = [by_api[api].server_tools for api in row.apis]
+    tools = next((table for table in tables if table.rows), tables[0])
+    fields = {**_class_fields(name, row), "apis": by_api, "listed_models": first.listed_models, "server_tools": tools}
     return type(f"{title}Adapter", (DualApiAdapter,), fields)
 
 
@@ -79,7 +82,8 @@ def _build_api_class(title: str, name: str, row: EndpointRow, api: Api) -> type[
         "supports_batch_api": "absent",  # the wire of a chat has no files and batches
     }
     models = ModelTable.of(*_MODEL_FILES[row.families, api]).extend(row.default).extend(own, row.models)
-    fields = {**_class_fields(name, row), "models": models}
+    tools = ServerToolTable.of("dragoman_adapters.compatible", keys=(name, api))
+    fields = {**_class_fields(name, row), "models": models, "server_tools": tools}
     if api == "responses":
         return type(title, (ResponsesAdapter,), fields)
     return type(title, (ChatAdapter,), {**fields, "dialect": row.dialect})

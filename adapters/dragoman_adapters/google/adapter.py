@@ -12,6 +12,7 @@ from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder, replay
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
+from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.message import Message
@@ -41,6 +42,7 @@ class GoogleAdapter(WireAdapter):
         base_url_variable="GOOGLE_GEMINI_BASE_URL",
     )
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.google")
+    server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.google")
     history_field: ClassVar[str] = "contents"
     instruction_fields: ClassVar[tuple[str, ...]] = ("systemInstruction", "system_instruction")
     telemetry_name: ClassVar[str] = "gcp.gemini"
@@ -156,6 +158,7 @@ class VertexAdapter(GoogleAdapter):
         base_url_variable="GOOGLE_VERTEX_BASE_URL",
     )
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.google", "models.toml", "vertex.toml")
+    server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.google", "vertex_tools.toml")
     telemetry_name: ClassVar[str] = "gcp.vertex_ai"
     resource: ClassVar[str] = "/publishers/google/models/"
     resources: ClassVar[Mapping[str, str]] = {"models/": "/publishers/google/models/", "endpoints/": "/endpoints/"}

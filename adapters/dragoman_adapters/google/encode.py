@@ -28,7 +28,18 @@ def encode_body(
     encoded["contents"] = request.encode_history(turns, partial(encode_messages, request, capabilities_of))
     if usable := schemas.fit_tool_schemas(request, request.usable_tools(definitions)):
         encoded["tools"] = encode_tools(usable, request.provider)
+        _finish_functions(request, usable, encoded["tools"])
     return encoded | encode_options(request, tools=bool(usable))
+
+
+def _finish_functions(
+    request: RequestBuilder, definitions: Sequence[ToolDefinition], entries: Sequence[dict[str, Any]]
+) -> None:
+    by_name = {definition.name: definition for definition in definitions if definition.extra}
+    for entry in entries if by_name else ():
+        for function in entry.get(DECLARATIONS_FIELD, ()):
+            if (definition := by_name.get(function.get("name"))) is not None:
+                function |= request.finish_function(definition, function)
 
 
 def _split_system(turns: Sequence[Turn]) -> tuple[Sequence[Turn], Sequence[Turn]]:

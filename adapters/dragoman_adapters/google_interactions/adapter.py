@@ -12,6 +12,7 @@ from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
+from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
@@ -29,6 +30,7 @@ class InteractionsAdapter(WireAdapter):
 
     provider: ClassVar[str] = "google-interactions"
     endpoint: ClassVar[Endpoint] = GoogleAdapter.endpoint
+    server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.google_interactions")
     models: ClassVar[ModelTable] = ModelTable.of(
         "dragoman_adapters", "google/models.toml", "google_interactions/models.toml"
     )

@@ -32,7 +32,9 @@ def encode_body(request: RequestBuilder, definitions: Sequence[ToolDefinition]) 
         encoded["system_instruction"] = instruction
     encoded["input"] = _encode_input(request, turns)
     if usable := schemas.fit_tool_schemas(request, request.usable_tools(definitions)):
-        encoded["tools"] = [encode_tool(each, _own_note(each, request.provider)) for each in usable]
+        encoded["tools"] = [
+            request.finish_function(each, encode_tool(each, _own_note(each, request.provider))) for each in usable
+        ]
     return encoded | encode_options(request, tools=bool(usable))
 
 

@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from dragoman.adapter.contract import Endpoint
 from dragoman.adapter.facts.capabilities import ModelTable
+from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from dragoman_adapters.openai_chat.dialect import Dialect
 
@@ -37,3 +38,4 @@ class MistralAdapter(ChatAdapter):
     telemetry_name: ClassVar[str] = "mistral_ai"
     dialect: ClassVar[Dialect] = MISTRAL
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.mistral")
+    server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.mistral")

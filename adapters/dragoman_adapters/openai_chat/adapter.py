@@ -11,6 +11,7 @@ from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
+from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
@@ -40,6 +41,7 @@ class ChatAdapter(WireAdapter):
         base_url_variable="OPENAI_BASE_URL",
     )
     dialect: ClassVar[Dialect] = OPENAI
+    server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.openai_chat")
     models: ClassVar[ModelTable] = ModelTable.of(
         "dragoman_adapters",
         "openai_platform/models.toml",

@@ -40,7 +40,9 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition], dialec
     encoded["messages"] = history
     for definition in usable:
         legacy = _own_note(definition, request.provider).get("legacy")
-        encoded.setdefault("functions" if legacy else "tools", []).append(encode_tool(definition, request.provider))
+        encoded.setdefault("functions" if legacy else "tools", []).append(
+            request.finish_function(definition, encode_tool(definition, request.provider))
+        )
     return encoded
 
 

@@ -19,6 +19,7 @@ from dragoman.canonical.blocks import ContentBlock, ProviderBlock
 from dragoman.canonical.events import MessageComplete, StreamEvent
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.tools.server import ServerTool
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from dragoman_adapters.openai_responses.adapter import ResponsesAdapter
 
@@ -58,7 +59,7 @@ class DualApiAdapter(Adapter):
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        api = self._choose_api(messages, options)
+        api = self._choose_api_for_tools(self._choose_api(messages, options), tools)
         return self._adapters[api].to_wire([self._for_api(message, api) for message in messages], tools, options)
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
@@ -97,6 +98,16 @@ class DualApiAdapter(Adapter):
             return "responses"
         found = (self._noted_api(message) for message in messages)
         return next((api for api in found if api is not None), self._first)
+
+    def _choose_api_for_tools(self, api: Api, tools: Sequence[ToolDefinition]) -> Api:
+        """Return another API if only that one has a server tool of the request."""
+        words = {tool.WORD for tool in tools if isinstance(tool, ServerTool)}
+
+        def count(name: Api) -> int:
+            table = self._adapters[name].server_tools
+            return sum(table.find(word, self.model) is not None for word in words)
+
+        return max((api, *self.apis), key=count) if words else api
 
     def _noted_api(self, message: Message) -> Api | None:
         raw = message.metadata.provider_raw

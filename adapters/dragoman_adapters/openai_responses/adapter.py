@@ -12,6 +12,7 @@ from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
+from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
@@ -45,6 +46,7 @@ class ResponsesAdapter(WireAdapter):
         "openai_responses/models.toml",
     )
     path: ClassVar[str] = "/responses"
+    server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.openai_responses")
     history_field: ClassVar[str] = "input"
     instruction_fields: ClassVar[tuple[str, ...]] = ("instructions",)
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from dragoman.adapter.contract import Endpoint
 from dragoman.adapter.facts.capabilities import ModelTable
+from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_platform.dual_api import DualApiAdapter
@@ -39,6 +40,7 @@ _ENDPOINT = Endpoint(
     key_variables=("OPENROUTER_API_KEY",),
     base_url_variable="OPENROUTER_BASE_URL",
 )
+_TOOLS = ServerToolTable.of("dragoman_adapters.openrouter")
 _MODELS = ModelTable.of("dragoman_adapters.openrouter")
 
 
@@ -47,12 +49,14 @@ class OpenRouterChatAdapter(ChatAdapter):
     endpoint: ClassVar[Endpoint] = _ENDPOINT
     dialect: ClassVar[Dialect] = OPENROUTER
     models: ClassVar[ModelTable] = _MODELS
+    server_tools: ClassVar[ServerToolTable] = _TOOLS
 
 
 class OpenRouterResponsesAdapter(ResponsesAdapter):
     provider: ClassVar[str] = "openrouter"
     endpoint: ClassVar[Endpoint] = _ENDPOINT
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.openrouter", "models.toml", "responses.toml")
+    server_tools: ClassVar[ServerToolTable] = _TOOLS
 
 
 class OpenRouterAdapter(DualApiAdapter):
@@ -61,4 +65,5 @@ class OpenRouterAdapter(DualApiAdapter):
     provider: ClassVar[str] = "openrouter"
     endpoint: ClassVar[Endpoint] = _ENDPOINT
     listed_models: ClassVar[tuple[str, ...]] = _MODELS.listed
+    server_tools: ClassVar[ServerToolTable] = _TOOLS
     apis = {"chat": OpenRouterChatAdapter, "responses": OpenRouterResponsesAdapter}  # noqa: RUF012

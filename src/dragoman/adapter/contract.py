@@ -23,6 +23,7 @@ from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader, parse_request
+from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
 from dragoman.adapter.wire import WireChunk, WireRequest, WireResponse
 from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.ids import ModelId
@@ -79,6 +80,8 @@ class Adapter(ABC):
     """The field of a request with the list of messages."""
     instruction_fields: ClassVar[tuple[str, ...]] = ()
     """The fields of a request with instructions, if the list does not hold them."""
+    server_tools: ClassVar[ServerToolTable] = EMPTY_TABLE
+    """The tools that the provider runs, and those that it defines."""
     telemetry_name: ClassVar[str]
     """The provider's name in OpenTelemetry's conventions; by default its own name."""
     telemetry_operation: ClassVar[str] = "chat"
@@ -104,7 +107,13 @@ class Adapter(ABC):
     @property
     def target(self) -> Target:
         """The model as the target of a request."""
-        return Target(self.provider, self.model, self.capabilities, cache_key=(type(self), self.model))
+        return Target(
+            self.provider,
+            self.model,
+            self.capabilities,
+            cache_key=(type(self), self.model),
+            server_tools=self.server_tools,
+        )
 
     @property
     @abstractmethod
@@ -306,6 +315,10 @@ class WireAdapter(Adapter):
         with wrap_malformed(self.provider, request=True):
             reader = HistoryReader(self.provider, self.model, context)
             tools, options = self.decode_request(native, reader)
+            if any("native" in (tool.provider_raw or {}) for tool in tools):
+                from dragoman.adapter.server_tools.decode import recognize_tool  # imported late: few requests have some
+
+                tools = [recognize_tool(tool, self.server_tools, self.provider, self.model) for tool in tools]
             context.client_fields = {key: value for key, value in native.items() if key != self.history_field}
             if context.state_sealer is not None or context.state_store is not None:
                 # Imported late: only servers have state.

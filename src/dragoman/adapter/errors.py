@@ -14,6 +14,7 @@ DragomanError
 │   └── CompactionError         a summary cannot make the history fit
 ├── NoModelError                no candidate can answer the turn; it did not start
 ├── RequestError                an argument that a request cannot contain
+│   └── UnsupportedToolError    a server tool, or a setting that restricts it, that the model lacks
 ├── UnsupportedReplyError       the adapter writes no replies for clients
 ├── EventError                  an object that is not an event of the catalogue
 │   └── EventOverflowError      a handler was too slow and missed an event
@@ -160,6 +161,15 @@ def _because(against: Iterable[tuple[str, str]]) -> str:
 
 class RequestError(DragomanError):
     pass
+
+
+class UnsupportedToolError(RequestError):
+    """The model lacks a server tool, or a setting that restricts one. Nothing was sent."""
+
+    def __init__(self, message: str, *, provider: str = "", model: str = "") -> None:
+        self.provider = provider
+        self.model = model
+        super().__init__(message)
 
 
 class UnsupportedReplyError(DragomanError):

@@ -76,7 +76,7 @@ class RouteRequest:
             "audio": "audio" in block_types,
             "video": "video" in block_types,
             "documents": "document" in block_types,
-            "tools": bool(tools),
+            "tools": not all(tool.RUN_BY_PROVIDER for tool in tools),
             "system_prompt": any(message.role in _SYSTEM for message in messages),
             "output_schema": options.output_schema is not None,
         }

@@ -7,6 +7,7 @@ from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.message import Message
+from dragoman.canonical.tools.server import ServerTool
 from dragoman.limits.budget import Budget
 from dragoman.tools.tool import Tool
 
@@ -21,7 +22,7 @@ _CLASSES = {
 }
 """The module and name of each argument's class, and an example of its construction."""
 
-_ELEMENT_CLASSES: Mapping[str, type] = {"budgets": Budget, "tools": Tool}
+_ELEMENT_CLASSES: Mapping[str, tuple[type, ...]] = {"budgets": (Budget,), "tools": (Tool, ServerTool)}
 
 
 _CALLABLES = ("fetch", "approve", "new_id", "clock", "on_exchange")
@@ -35,7 +36,7 @@ def check_settings(arguments: Mapping[str, Any]) -> None:
     """
     for name, value in arguments.items():
         if name in _ELEMENT_CLASSES:
-            _check_list(name, value, _ELEMENT_CLASSES[name])
+            _check_list(name, value, *_ELEMENT_CLASSES[name])
         elif name in _LISTS_OF_FUNCTIONS:
             _check_list(name, value)
             for each in value:
@@ -69,9 +70,9 @@ def check_class(name: str, value: Any) -> None:
         )
 
 
-def _check_list(name: str, value: Any, *element_class: type) -> None:
+def _check_list(name: str, value: Any, *element_classes: type) -> None:
     """Raise ConfigurationError if the value is not a list. A single object is not accepted in its place."""
-    if isinstance(value, (str, bytes, Mapping, *element_class)) or not isinstance(value, Iterable):
+    if isinstance(value, (str, bytes, Mapping, *element_classes)) or not isinstance(value, Iterable):
         raise ConfigurationError(f"{name} must be a list, not {_describe(value)}: write {name}=[...]")
 
 

@@ -14,6 +14,7 @@ from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
 from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.tools.server import ServerTool
 from dragoman.limits.budget import Budget
 from dragoman.runtime import ClientConfig, HasConfig, client_config
 from dragoman.runtime.providers import merge_providers, read_providers
@@ -53,7 +54,7 @@ def _utc_now() -> datetime:
 class SessionSettings(TypedDict, total=False):
     """The settings of a session that a stored session does not contain; `SessionConfig` describes each."""
 
-    tools: Iterable[Tool | Callable[..., Any]]
+    tools: Iterable[Tool | ServerTool | Callable[..., Any]]
     options: AdapterOptions | None
     client: ClientConfig | HasConfig | None
     api_key: str | ApiKey | None
@@ -95,8 +96,8 @@ class SessionConfig:
     Raises ConfigurationError for a value of the wrong class.
     """
 
-    tools: Iterable[Tool | Callable[..., Any]] = ()
-    """Functions or `Tool` objects that the model may call."""
+    tools: Iterable[Tool | ServerTool | Callable[..., Any]] = ()
+    """Functions or `Tool` objects that the model may call, and tools of `dragoman.server_tools`."""
     options: AdapterOptions | None = None
     """The options of every turn that does not override them."""
     client: ClientConfig | None = None

@@ -169,7 +169,7 @@ def _missing_capabilities(
     capabilities, found = adapter.capabilities, {}
     if not capabilities.supports_images and any(_has_image(message.content) for message in history):
         found[Refusal.NO_VISION_SUPPORT] = "the history holds images"
-    if tools and not capabilities.supports_tools:
+    if not capabilities.supports_tools and not all(tool.RUN_BY_PROVIDER for tool in tools):
         found[Refusal.NO_TOOL_SUPPORT] = "the session has tools"
     if not capabilities.supports_system_prompt and any(message.role is Role.SYSTEM for message in history):
         found[Refusal.NO_SYSTEM_PROMPT_SUPPORT] = "the history holds a system prompt"

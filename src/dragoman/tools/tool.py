@@ -52,7 +52,13 @@ def tool(function: Callable[P, ResultT], /) -> Tool[P, ResultT]: ...
 
 @overload
 def tool(
-    *, name: str | None = None, description: str | None = None, side_effects: SideEffects | str = ...
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    side_effects: SideEffects | str = ...,
+    strict: bool | None = None,
+    defer_loading: bool = False,
+    extra: Mapping[str, dict[str, Any]] | None = None,
 ) -> Callable[[Callable[P, ResultT]], Tool[P, ResultT]]: ...
 
 
@@ -63,11 +69,15 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     side_effects: SideEffects | str = SideEffects.EXECUTE,
+    strict: bool | None = None,
+    defer_loading: bool = False,
+    extra: Mapping[str, dict[str, Any]] | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Turn a function into a tool: the schema comes from its signature, the descriptions from its docstring.
 
     ``side_effects`` says what a run may do (none, read, write, execute, network) and must be true; the default is
-    the most careful one that fits any code. Raises ToolSchemaError with every problem at once, and ConfigurationError
+    the most careful one that fits any code. ``strict``, ``defer_loading`` and ``extra`` are those of `ToolDefinition`.
+    Raises ToolSchemaError with every problem at once, and ConfigurationError
     for an unknown side effect.
     """
 
@@ -87,6 +97,9 @@ def tool(
             description=description or read.description,
             input_schema=read.schema,
             side_effects=effects,
+            strict=strict,
+            defer_loading=defer_loading,
+            extra=extra or {},
         )
         if problems := [*read.problems, *definition.problems()]:
             raise ToolSchemaError(tool_name, problems)

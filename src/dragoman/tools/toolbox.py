@@ -9,6 +9,8 @@ from pydantic import ValidationError
 from dragoman.adapter.errors import ConfigurationError, ToolSchemaError
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.tools import SideEffects, ToolDefinition
+from dragoman.canonical.tools.client import ClientTool
+from dragoman.canonical.tools.server import ServerTool
 from dragoman.tools.calls import PreparedCall
 from dragoman.tools.tool import Tool, tool
 
@@ -18,32 +20,40 @@ logger = logging.getLogger("dragoman.tools")
 class Toolbox:
     """A session's tools by name. Raises ToolSchemaError for a schema outside the subset and for a duplicate name."""
 
-    def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
+    def __init__(self, tools: Iterable[Tool | ServerTool | Callable[..., Any]] = ()) -> None:
         self._tools: dict[str, Tool] = {}
+        self._definitions: dict[str, ToolDefinition] = {}
         self._validators: dict[str, Any] = {}
         for item in tools:
             self.add(item)
 
-    def add(self, item: Tool | Callable[..., Any]) -> None:
-        """Register a tool, or a plain function as one."""
+    def add(self, item: Tool | ServerTool | Callable[..., Any]) -> None:
+        """Register a tool, a plain function as one, or a tool that the provider runs or defines."""
         if item is None:  # `tool` without a function is a decorator
             raise ConfigurationError("a tool must be a function, not None")
-        added = item if isinstance(item, Tool) else tool(item)
-        problems = added.definition.problems()
-        if added.name in self._tools:
-            problems.append(f"name: {added.name!r} is registered already")
-        validator = None if problems else _validator(added.definition, problems)
+        if isinstance(item, ServerTool):
+            definition: ToolDefinition = item
+            added = _client_tool(item) if isinstance(item, ClientTool) else None
+        else:
+            added = item if isinstance(item, Tool) else tool(item)
+            definition = added.definition
+        problems = definition.problems()
+        if definition.name in self._definitions:
+            problems.append(f"name: {definition.name!r} is registered already")
+        validator = None if problems or added is None else _validator(definition, problems)
         if problems:
-            raise ToolSchemaError(added.name, problems)
-        self._tools[added.name] = added
-        self._validators[added.name] = validator
+            raise ToolSchemaError(definition.name, problems)
+        self._definitions[definition.name] = definition
+        if added is not None:
+            self._tools[added.name] = added
+            self._validators[added.name] = validator
 
     def __len__(self) -> int:
-        return len(self._tools)
+        return len(self._definitions)
 
     @property
     def definitions(self) -> tuple[ToolDefinition, ...]:
-        return tuple(item.definition for item in self._tools.values())
+        return tuple(self._definitions.values())
 
     @property
     def async_names(self) -> tuple[str, ...]:
@@ -86,6 +96,12 @@ class Toolbox:
             mismatch = "The arguments do not match the schema: " + "; ".join(violations)
             return PreparedCall(call, refusal=mismatch, fault="validation_error")
         return PreparedCall(call, found, arguments)
+
+
+def _client_tool(definition: ClientTool) -> Tool:
+    if definition.function is None:
+        raise ConfigurationError(f"the program runs {definition.name}: give its function, as in Memory(function)")
+    return Tool(definition, definition.function)
 
 
 def _validator(definition: ToolDefinition, problems: list[str]) -> Any:

@@ -39,6 +39,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.tools.server import ServerTool
 
 _FALLBACK_SECONDS = 10.0
 """The assumed length of a recording whose length is unknown."""
@@ -285,7 +286,8 @@ class _SchemaMeasures:
     native: int = 0
 
     def add(self, tool: ToolDefinition) -> None:
-        if "native" in (tool.provider_raw or {}):
+        is_native = isinstance(tool, ServerTool) and "properties" not in tool.input_schema
+        if is_native or "native" in (tool.provider_raw or {}):
             self.native += 1
             return
         self.tools += 1

@@ -17,6 +17,7 @@ from dragoman.adapter.requests import pairing
 from dragoman.adapter.requests.pairing import CallKeys
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.requests.unsupported_blocks import call_as_text, document_as_text, flatten_block, result_as_text
+from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
 from dragoman.canonical.blocks import (
     AudioBlock,
     ContentBlock,
@@ -53,6 +54,7 @@ class Target:
     capabilities: AdapterCapabilities
     cache_key: Hashable = field(default_factory=object)
     """Targets with equal keys encode a history to the same bytes. By default, no two targets are equal."""
+    server_tools: ServerToolTable = EMPTY_TABLE
 
 
 @dataclass(frozen=True, slots=True)

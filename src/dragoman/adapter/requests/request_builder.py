@@ -27,6 +27,7 @@ from dragoman.adapter.requests.pairing import CallKeys
 from dragoman.adapter.requests.projection import Target, project, refuse_critical
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.requests.used_options import UsedOptions
+from dragoman.adapter.server_tools.requests import ToolsOfRequest, add_fields
 from dragoman.adapter.wire import WireRequest
 from dragoman.adapter.wire_diff import is_same_json, merge_fields
 from dragoman.canonical.ids import ModelId
@@ -58,10 +59,16 @@ class RequestBuilder:
     """The options to take from: what is left at the end is a loss. ``options`` is for looking alone."""
     own_defaults: set[str] = field(default_factory=set)
     """Fields of the body that the encoder fills if no option does."""
+    tools: ToolsOfRequest = field(init=False)
     _void_found: bool | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.used = UsedOptions(self.options)
+        target = self.target
+        calls_functions = bool(target.capabilities.supports_tools)
+        self.tools = ToolsOfRequest(
+            target.server_tools, target.provider, target.model, self.record_loss, calls_functions
+        )
 
     @classmethod
     def from_history(
@@ -144,17 +151,12 @@ class RequestBuilder:
         return turn.restore_block(index, encoded, self.provider)
 
     def usable_tools(self, tools: Sequence[ToolDefinition]) -> list[ToolDefinition]:
-        """Return the tools that this provider can use; tools that only another provider runs are losses."""
-        kept: list[ToolDefinition] = []
-        for tool in tools:
-            raw = tool.provider_raw or {}
-            if "native" in raw and raw.get("by") != self.provider:
-                self.record_loss(LossKind.TOOLS, f"the tool {tool.name} runs at {raw.get('by')} only")
-            elif not self.target.capabilities.supports_tools:
-                self.record_loss(LossKind.TOOLS, f"{self.target.model} calls no tools: {tool.name} left out")
-            else:
-                kept.append(tool)
-        return kept
+        """Return the tools that this provider can use; see `ToolsOfRequest`. Raises UnsupportedToolError."""
+        return self.tools.choose(tools)
+
+    def finish_function(self, tool: ToolDefinition, encoded: dict[str, Any]) -> dict[str, Any]:
+        """Add the fields of a function that the adapter's encoder does not write."""
+        return self.tools.finish_function(tool, encoded)
 
     def record_block_loss(
         self, turn: Turn, index: int, kind: LossKind, reason: str, severity: Severity = Severity.WARNING
@@ -241,6 +243,12 @@ class RequestBuilder:
     def build(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> WireRequest:
         """Return the finished request. The caller's extra fields for this provider are merged into the body, at any
         depth; an option that one of them overrides is a loss."""
+        for fields in self.tools.fields:
+            body = add_fields(body, fields)
+        headers = {**(headers or {})}
+        for name, value in self.tools.headers:
+            added = self.merge_list_header(name, value)[name] if name not in headers else f"{headers[name]},{value}"
+            headers[name] = added
         extra = self.options.extra.get(self.provider)
         merged_body = merge_fields(body, extra, self._record_override) if extra else body
         self.has_void_thinking(merged_body)
@@ -249,7 +257,7 @@ class RequestBuilder:
             method="POST",
             path=path,
             body=_dump_body(merged_body),
-            headers={"content-type": "application/json", **(headers or {}), **own_headers},
+            headers={"content-type": "application/json", **headers, **own_headers},
             stream=self.options.stream,
             losses=tuple(self.losses),
         )

@@ -9,6 +9,7 @@ from dragoman.adapter.facts.capabilities import ToolNameRule
 from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
 from dragoman.canonical.events import StreamEvent, ToolUseStart
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.tools.server import ServerTool
 
 
 class ToolNames:
@@ -39,5 +40,9 @@ class ToolNames:
 
 def make_legal_names(tools: Iterable[ToolDefinition], rule: ToolNameRule, provider: str) -> dict[str, str]:
     """Return made names by own names, for the tools that need one. The provider's own tools keep theirs."""
-    names = (tool.name for tool in tools if (tool.provider_raw or {}).get("by") != provider)
+    names = (
+        tool.name
+        for tool in tools
+        if not isinstance(tool, ServerTool) and (tool.provider_raw or {}).get("by") != provider
+    )
     return {name: rule.make_legal(name) for name in names if not rule.accepts(name)}

@@ -206,13 +206,13 @@ def test_media_by_url_and_by_file_keep_their_address() -> None:
 
 def test_functions_share_one_entry_and_native_tools_stay_with_google() -> None:
     """Google's own tools are a loss for other providers, and tools of other providers are a loss here."""
-    native = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}], "tools": [{"googleSearch": {}}]}
-    messages, search, _ = GEMINI_3.from_wire_request(native, context(GEMINI_3))
-    tools = [*search, ToolDefinition(name="a"), ToolDefinition(name="b", description="B.")]
+    native = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}], "tools": [{"googleMaps": {}}]}
+    messages, maps, _ = GEMINI_3.from_wire_request(native, context(GEMINI_3))
+    tools = [*maps, ToolDefinition(name="a"), ToolDefinition(name="b", description="B.")]
     schema = {"type": "object", "properties": {}}
     request = GEMINI_3.to_wire(messages, tools, AdapterOptions())
     assert json.loads(request.body)["tools"] == [
-        {"googleSearch": {}},
+        {"googleMaps": {}},
         {
             "functionDeclarations": [
                 {"name": "a", "parametersJsonSchema": schema},

@@ -10,6 +10,7 @@ from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.errors import RequestError
 from dragoman.canonical.blocks import DocumentBlock, ImageBlock, MediaSource, ProviderBlock, ToolResultBlock
 from dragoman.canonical.message import Role
+from dragoman.server_tools import WebSearch
 from tests.tables import each_row
 from tests.unit.adapters.openai_responses.wire import ADAPTER, MODEL, Item, call_item, context
 
@@ -210,7 +211,7 @@ def test_options_are_read() -> None:
     assert (options.parallel_tool_calls, options.stream) == (False, True)
     assert options.output_schema == {"type": "object"}
     assert options.extra["openai"].keys() == {"store", "text"}
-    assert tools == [ToolDefinition(name="weather"), ToolDefinition(name="web_search")]
+    assert tools == [ToolDefinition(name="weather"), WebSearch(required=False)]
 
 
 def test_an_orphan_output_is_kept_if_the_provider_stores_its_call() -> None:

@@ -4,8 +4,9 @@ Source: docs/reference/canonical.md#schema-subset.
 """
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -30,11 +31,21 @@ class ToolDefinition(FrozenModel):
     canonical form, or a tool that only that provider runs. It does not count for equality.
     """
 
+    RUN_BY_PROVIDER: ClassVar[bool] = False
+    """Whether the provider runs the tool, so that the model need not be able to call functions."""
+
     name: Text
     description: Text = ""
     input_schema: JsonObject = Field(default_factory=lambda: {"type": "object", "properties": {}})
     side_effects: SideEffects = SideEffects.EXECUTE
     requires_workspace: bool = True
+    strict: bool | None = None
+    """Whether the provider holds the model to the schema exactly."""
+    defer_loading: bool = False
+    """Whether the model sees the definition only after a `ToolSearch` found it."""
+    extra: Mapping[str, JsonObject] = Field(default_factory=dict)
+    """Fields of single providers by name, such as ``{"anthropic": {"allowed_callers": [...]}}``. They are merged into
+    that provider's object."""
     provider_raw: JsonObject | None = Field(default=None, repr=False)
 
     def problems(self) -> list[str]:

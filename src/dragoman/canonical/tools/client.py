@@ -1,0 +1,155 @@
+"""Tools that providers define and trained their models for, and that the program runs (docs/server-tools.md)."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from dragoman.canonical.guard import JsonObject, Text
+from dragoman.canonical.tools.definition import SideEffects
+from dragoman.canonical.tools.server import ServerTool
+
+_TEXT: JsonObject = {"type": "string"}
+_PATH_EDITS: JsonObject = {
+    "path": _TEXT,
+    "view_range": {"type": "array", "items": {"type": "integer"}},
+    "file_text": _TEXT,
+    "old_str": _TEXT,
+    "new_str": _TEXT,
+    "insert_line": {"type": "integer"},
+    "insert_text": _TEXT,
+}
+
+
+def _schema(required: list[str], **properties: JsonObject) -> JsonObject:
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def _commands(*names: str) -> JsonObject:
+    return {"type": "string", "enum": list(names)}
+
+
+class ClientTool(ServerTool):
+    """A tool with a schema that the provider knows. ``function`` runs its calls, with the arguments by name.
+
+    A provider that has no such tool gets it as an ordinary function: the behaviour is the program's own.
+    """
+
+    RUN_BY_PROVIDER: ClassVar[bool] = False
+
+    side_effects: SideEffects = SideEffects.EXECUTE
+    function: Callable[..., Any] | None = Field(default=None, exclude=True, repr=False)
+
+    def __init__(self, function: Callable[..., Any] | None = None, /, **fields: Any) -> None:
+        super().__init__(**({"function": function} if function is not None else {}), **fields)
+
+    def settings(self) -> dict[str, Any]:
+        return {name: value for name, value in super().settings().items() if name != "function"}
+
+
+class Bash(ClientTool):
+    """A shell with a session: ``function(command, restart)``, with one of them."""
+
+    WORD: ClassVar[str] = "bash"
+
+    name: Text = "bash"
+    description: Text = "Run a command in a shell that stays open, or restart the shell."
+    input_schema: JsonObject = _schema([], command=_TEXT, restart={"type": "boolean"})
+
+
+class TextEditor(ClientTool):
+    """View and edit files: ``function(command, path, ...)``."""
+
+    WORD: ClassVar[str] = "text_editor"
+
+    name: Text = "str_replace_based_edit_tool"
+    side_effects: SideEffects = SideEffects.WRITE
+    description: Text = "View and edit text files."
+    input_schema: JsonObject = _schema(
+        ["command", "path"], command=_commands("view", "create", "str_replace", "insert"), **_PATH_EDITS
+    )
+    max_characters: int | None = None
+
+
+class Memory(ClientTool):
+    """Files that outlive the conversation, under ``/memories``: ``function(command, ...)``."""
+
+    WORD: ClassVar[str] = "memory"
+
+    name: Text = "memory"
+    side_effects: SideEffects = SideEffects.WRITE
+    description: Text = "Store and look up what is worth remembering, as files under /memories."
+    input_schema: JsonObject = _schema(
+        ["command"],
+        command=_commands("view", "create", "str_replace", "insert", "delete", "rename"),
+        **_PATH_EDITS,
+        old_path=_TEXT,
+        new_path=_TEXT,
+    )
+
+
+class ComputerUse(ClientTool):
+    """A screen, a mouse and a keyboard: ``function(action, ...)`` returns a screenshot as an image block."""
+
+    WORD: ClassVar[str] = "computer_use"
+    RESTRICTING: ClassVar[frozenset[str]] = frozenset({"exclude"})
+
+    name: Text = "computer"
+    environment: Literal["browser", "desktop", "mobile"] | None = None
+    display: tuple[int, int] | None = None
+    """The width and height of the screen, in pixels."""
+    exclude: tuple[Text, ...] = ()
+    """Actions that the model may not take."""
+
+
+class Shell(ClientTool):
+    """Shell commands: ``function(commands, timeout_ms)`` returns a text, or for each command an object with ``stdout``,
+    ``stderr`` and ``exit_code``."""
+
+    WORD: ClassVar[str] = "shell"
+
+    name: Text = "shell"
+    description: Text = "Run shell commands, one after another."
+    input_schema: JsonObject = _schema(
+        ["commands"],
+        commands={"type": "array", "items": _TEXT},
+        timeout_ms={"type": "integer"},
+        max_output_length={"type": "integer"},
+    )
+
+
+class ApplyPatch(ClientTool):
+    """Create, update and delete files by diffs: ``function(operation)``; an exception reports a failure."""
+
+    WORD: ClassVar[str] = "apply_patch"
+
+    name: Text = "apply_patch"
+    side_effects: SideEffects = SideEffects.WRITE
+    description: Text = "Create, update or delete a file; a diff holds the new content or the changes."
+    input_schema: JsonObject = _schema(
+        ["operation"],
+        operation={
+            "type": "object",
+            "properties": {
+                "type": _commands("create_file", "update_file", "delete_file"),
+                "path": _TEXT,
+                "diff": _TEXT,
+            },
+            "required": ["type", "path"],
+        },
+    )
+
+
+class CustomTool(ClientTool):
+    """A tool whose input is a text: ``function(input)``. A grammar restricts the text."""
+
+    WORD: ClassVar[str] = "custom"
+    RESTRICTING: ClassVar[frozenset[str]] = frozenset({"grammar"})
+
+    input_schema: JsonObject = _schema(["input"], input=_TEXT)
+    grammar: Text | None = None
+    syntax: Literal["lark", "regex"] = "lark"
+
+    def settings(self) -> dict[str, Any]:
+        shared = {"name": self.name, **({"description": self.description} if self.description else {})}
+        return shared if self.grammar is None else shared | super().settings()

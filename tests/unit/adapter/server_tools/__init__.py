@@ -1,0 +1,1 @@
+"""Server tools: the values, and what each wire makes of them."""
