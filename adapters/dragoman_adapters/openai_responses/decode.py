@@ -51,7 +51,10 @@ def decode_message(
 ) -> Message:
     """Decode a whole response, or the one that a stream has accumulated."""
     calls = count()
-    message = MessageAccumulator(reply.provider, Role.ASSISTANT, lambda call_id: reply.call_id(next(calls), call_id))
+    declared = reply.context.native_calls
+    message = MessageAccumulator(
+        reply.provider, Role.ASSISTANT, lambda call_id: reply.call_id(next(calls), call_id), declared
+    )
     for item in native["output"]:
         message.add(item)
     raw = {key: value for key, value in native.items() if key not in _COVERED_FIELDS and value is not None}

@@ -14,7 +14,7 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
 )
 from dragoman.canonical.message import Channel, Role
-from dragoman_adapters.openai_responses import decode_blocks, encode_blocks, encode_messages
+from dragoman_adapters.openai_responses import decode_blocks, encode_blocks, encode_messages, native_calls
 
 CHANNELS = {phase: channel for channel, phase in encode_messages.PHASES.items()}
 
@@ -38,8 +38,9 @@ class MessageAccumulator:
     ``items`` are by the index of the first block of each message item: they separate the items of one message.
     """
 
-    def __init__(self, provider: str, role: Role, call_id: CallId) -> None:
+    def __init__(self, provider: str, role: Role, call_id: CallId, declared: Mapping[str, str] | None = None) -> None:
         self.provider = provider
+        self._declared = declared or {}
         self.role = role
         self.blocks: list[ContentBlock] = []
         self._call_id = call_id
@@ -57,6 +58,13 @@ class MessageAccumulator:
                 self._add_block(block, note, native, encode_messages.encode_thinking(block, note))
             case "function_call":
                 call = self._decode_call(native)
+                self._add_block(
+                    call, {}, native, encode_messages.encode_tool_call(call, lambda _: call_reference(native) or "")
+                )
+            case _ if name := native_calls.declared_name(native, self._declared):
+                call = ToolUseBlock(
+                    id=self._call_id(call_reference(native)), name=name, input=native_calls.read_input(native)
+                )
                 self._add_block(
                     call, {}, native, encode_messages.encode_tool_call(call, lambda _: call_reference(native) or "")
                 )

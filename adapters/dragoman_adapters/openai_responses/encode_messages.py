@@ -21,7 +21,7 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
 )
 from dragoman.canonical.message import Channel, Role
-from dragoman_adapters.openai_responses import encode_blocks
+from dragoman_adapters.openai_responses import encode_blocks, native_calls
 
 PHASES = {Channel.COMMENTARY: "commentary", Channel.FINAL: "final_answer"}
 
@@ -36,6 +36,9 @@ message whose content is a string.
 
 _UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("link_types", "names", "text_documents")
 """Fields of other providers' blocks that the wire does not support."""
+
+_NATIVE_CALLS = "native_calls"
+"""The key of the encoder's state for calls that are items of their own, by id."""
 
 ToolId = Callable[[str], str]
 Note = Mapping[str, Any]
@@ -127,7 +130,11 @@ def _encode_item(request: RequestBuilder, turn: Turn, index: int, note: Note) ->
                 request.record_block_loss(
                     turn, index, LossKind.INVALID_INPUT, "arguments that are no JSON object: left out"
                 )
+            if item["type"] != "function_call":
+                request.encoder_state.setdefault(_NATIVE_CALLS, {})[block.id] = item
             return item
+        case ToolResultBlock() as block if call := request.encoder_state.get(_NATIVE_CALLS, {}).get(block.tool_use_id):
+            return native_calls.result_item(call, request.tool_id(block.tool_use_id), block)
         case ToolResultBlock() as block:
             request.record_field_losses(
                 turn, index, "errors", *(() if turn.raw(request.provider) else ("note", *_UNSUPPORTED_FIELDS))

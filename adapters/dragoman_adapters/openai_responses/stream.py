@@ -29,6 +29,7 @@ from dragoman.canonical.message import Message, MessageStatus
 from dragoman_adapters.openai_responses import decode, encode_messages, errors
 from dragoman_adapters.openai_responses.accumulator import BlockEvent, ItemAccumulator, item_name
 from dragoman_adapters.openai_responses.decode_messages import call_reference, item_kind
+from dragoman_adapters.openai_responses.native_calls import declared_name, read_input
 
 DELTA_FIELDS = {
     "response.custom_tool_call_input.delta": "input",
@@ -157,6 +158,9 @@ class ResponsesStreamDecoder(StreamDecoder):
             self._calls += 1
             start = ToolUseStart(self._reply.message_id, item.first_block, item.call, native["name"])
             yield from self._emit(item, start)
+        elif declared_name(native, self._reply.context.native_calls):
+            item.call = self._reply.call_id(self._calls, call_reference(native))
+            self._calls += 1
 
     def _open(self, native: dict[str, Any], index: int | None) -> ItemAccumulator:
         last = self._items[-1] if self._items else None
@@ -225,6 +229,12 @@ class ResponsesStreamDecoder(StreamDecoder):
                 arguments, malformed = wirejson.parse_arguments(native["arguments"])
                 if malformed is None and native.get("status") != "incomplete":
                     yield from self._emit(item, ToolUseEnd(message_id, first, item.call, arguments))
+            case _ if item.call and (name := declared_name(native, self._reply.context.native_calls)):
+                arguments = read_input(native)
+                text = wirejson.dumps_text(arguments)
+                yield from self._emit(item, ToolUseStart(message_id, first, item.call, name))
+                yield from self._emit(item, ToolUseInputDelta(message_id, first, item.call, text))
+                yield from self._emit(item, ToolUseEnd(message_id, first, item.call, arguments))
             case _:
                 pass
         yield from self._release()

@@ -77,6 +77,9 @@ class RequestContext:
     """Set by `Adapter.to_wire` if tools were sent under other names than their own."""
     answer_tool: AnswerTool | None = None
     """Set by `Adapter.to_wire` if the reply's text comes as the input of a tool."""
+    native_calls: Mapping[str, str] = field(default_factory=dict)
+    """The names of the program's tools whose calls are items of their own, by the type of the item; set by
+    `Adapter.to_wire`."""
     prefix_note: Mapping[str, Any] | None = None
     """The prefix ledger's note for the reply, if it holds signed thinking; set by `Adapter.to_wire`."""
     prices: Prices | None = None

@@ -152,7 +152,9 @@ class RequestBuilder:
 
     def usable_tools(self, tools: Sequence[ToolDefinition]) -> list[ToolDefinition]:
         """Return the tools that this provider can use; see `ToolsOfRequest`. Raises UnsupportedToolError."""
-        return self.tools.choose(tools)
+        chosen = self.tools.choose(tools)
+        self.context.native_calls = self.tools.native_calls
+        return chosen
 
     def finish_function(self, tool: ToolDefinition, encoded: dict[str, Any]) -> dict[str, Any]:
         """Add the fields of a function that the adapter's encoder does not write."""

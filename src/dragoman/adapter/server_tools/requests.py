@@ -29,6 +29,8 @@ class ToolsOfRequest:
     calls_functions: bool
     fields: list[Mapping[str, Any]] = field(default_factory=list)
     """Fields of the body that server tools add."""
+    native_calls: dict[str, str] = field(default_factory=dict)
+    """The names of the program's tools, by the type of the items that call them."""
     headers: list[tuple[str, str]] = field(default_factory=list)
     """Items of list headers that server tools add."""
 
@@ -85,6 +87,9 @@ class ToolsOfRequest:
         self.headers += encoded.headers.items()
         if encoded.entry is None:
             return None
+        row = self.table.find(tool.WORD, self.model)
+        if row is not None and row.call and isinstance(tool, ClientTool):
+            self.native_calls[row.call.replace("{name}", tool.name)] = tool.name
         raw = {"by": self.provider, "native": encoded.entry}
         return ToolDefinition(name=tool.name, description=tool.description, provider_raw=raw)
 

@@ -50,6 +50,8 @@ class ToolRow(FrozenModel):
     """What a setting means here, if it is not quite the same: a loss of the severity info."""
     part_of: str = ""
     """The tool that does this as well. Its object is not repeated."""
+    call: str = ""
+    """The type of the items that call the tool, if the wire has items of their own for it."""
     types: tuple[str, ...] = ()
     """Other values of ``type`` that name the same tool in requests."""
 

@@ -1,0 +1,95 @@
+"""Calls of the tools that OpenAI defines and the program runs: shell, apply_patch, custom tools
+(docs/server-tools.md#tools-that-the-program-runs).
+
+If the request declared such a tool with a function, its calls are calls like any other. The item of a call goes back as
+it came, and its result becomes the item that the API wants for it.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dragoman.canonical.blocks import TextBlock, ToolResultBlock
+
+Item = dict[str, Any]
+
+_FAILED = 1
+"""The exit code of a call whose function failed."""
+
+
+def declared_name(native: Mapping[str, Any], declared: Mapping[str, str]) -> str | None:
+    """Return the name of the program's tool that an item calls; None if it calls none.
+
+    ``declared`` are the names by type of item, or by type and name if tools share the type.
+    """
+    kind = str(native.get("type"))
+    return declared.get(kind) or declared.get(f"{kind}:{native.get('name')}")
+
+
+def read_input(native: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call."""
+    match native["type"]:
+        case "shell_call":
+            return {name: value for name, value in native["action"].items() if value is not None}
+        case "apply_patch_call":
+            return {"operation": native["operation"]}
+        case _:
+            return {"input": native["input"]}
+
+
+def result_item(call: Mapping[str, Any], call_id: str, result: ToolResultBlock) -> Item:
+    """Return the item for the result of a call; ``call`` is the call's item."""
+    text = "\n".join(block.text for block in result.content if isinstance(block, TextBlock))
+    return _RESULTS[call["type"]](call, call_id, text, result.is_error)
+
+
+def _shell_result(call: Mapping[str, Any], call_id: str, text: str, failed: bool) -> Item:
+    item: Item = {"type": "shell_call_output", "call_id": call_id, "output": _shell_outputs(text, failed=failed)}
+    if (limit := (call.get("action") or {}).get("max_output_length")) is not None:
+        item["max_output_length"] = limit
+    return item
+
+
+def _shell_outputs(text: str, *, failed: bool) -> list[dict[str, Any]]:
+    """Return one output for each command, as the function reported them, or one for all."""
+    try:
+        reported = json.loads(text)
+    except ValueError:
+        reported = None
+    if isinstance(reported, Mapping):
+        reported = [reported]
+    if not failed and isinstance(reported, list) and reported and all(map(_is_output, reported)):
+        return [_shell_output(each) for each in reported]
+    code = _FAILED if failed else 0
+    stdout, stderr = ("", text) if failed else (text, "")
+    return [{"stdout": stdout, "stderr": stderr, "outcome": {"type": "exit", "exit_code": code}}]
+
+
+def _is_output(value: Any) -> bool:
+    return isinstance(value, Mapping) and bool({"stdout", "stderr"} & value.keys())
+
+
+def _shell_output(reported: Mapping[str, Any]) -> dict[str, Any]:
+    code = reported.get("exit_code", 0)
+    outcome: dict[str, Any] = {"type": "timeout"} if code is None else {"type": "exit", "exit_code": code}
+    return {
+        "stdout": str(reported.get("stdout") or ""),
+        "stderr": str(reported.get("stderr") or ""),
+        "outcome": outcome,
+    }
+
+
+def _patch_result(call: Mapping[str, Any], call_id: str, text: str, failed: bool) -> Item:
+    status = "failed" if failed else "completed"
+    return {"type": "apply_patch_call_output", "call_id": call_id, "status": status, "output": text}
+
+
+def _custom_result(call: Mapping[str, Any], call_id: str, text: str, failed: bool) -> Item:
+    return {"type": "custom_tool_call_output", "call_id": call_id, "output": text}
+
+
+_RESULTS: Mapping[str, Callable[[Mapping[str, Any], str, str, bool], Item]] = {
+    "shell_call": _shell_result,
+    "apply_patch_call": _patch_result,
+    "custom_tool_call": _custom_result,
+}
