@@ -2,6 +2,8 @@
 
 import base64
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
@@ -38,6 +40,9 @@ BINDING_BETA = "thinking-binding-controls-2026-08-01"
 _UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "resolution", "link_types")
 """Fields of other providers' blocks that the wire does not support."""
 
+_CONTAINER = "container"
+"""The key of the encoder's state for the container of the latest reply."""
+
 _BASE64_TYPES = ("application/pdf",)
 _PLAIN_TEXT = "text/plain"
 
@@ -54,10 +59,35 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
         encoded["system"] = _encode_system(request, system)
     encoded["messages"] = request.encode_history(turns, partial(_encode_messages, request))
     if usable:
+        _carry_container(request, encoded, usable)
         encoded["tools"] = [
             request.finish_function(definition, encode_tool(definition, request.provider)) for definition in usable
         ]
     return encoded
+
+
+def _carry_container(request: RequestBuilder, encoded: dict[str, Any], tools: Sequence[ToolDefinition]) -> None:
+    """Name the container of the latest reply, as long as it lives, if a tool of the request runs in containers.
+
+    Without its id, the API refuses to go on with calls that were made from inside; without such a tool, it refuses the
+    id.
+    """
+    container = request.encoder_state.get(_CONTAINER)
+    types = [str((tool.provider_raw or {}).get("native", {}).get("type")) for tool in tools]
+    globs = request.target.server_tools.containers
+    if container is None or not any(fnmatchcase(name, glob) for name in types for glob in globs):
+        return
+    if (expires := container.get("expires_at")) and _parse_time(expires) <= request.context.clock():
+        reason = "the container of the earlier code has expired: a new one is used"
+        request.record_loss(LossKind.STATE, reason, Severity.INFO)
+        return
+    encoded["container"] = container["id"]
+    request.own_defaults.add("container")
+
+
+def _parse_time(text: str) -> datetime:
+    time = datetime.fromisoformat(text)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def allow_thinking_drop(encoded: dict[str, Any]) -> None:
@@ -107,6 +137,8 @@ def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[dic
             continue
         blocks = _encode_blocks(request, turn)
         raw = turn.raw(request.provider)
+        if isinstance(container := raw.get("container"), dict) and "id" in container:
+            request.encoder_state[_CONTAINER] = container
         joins_previous = (
             raw.get("joined", previous is not None and previous.role is Role.TOOL)
             if turn.role is Role.TOOL

@@ -20,6 +20,17 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
     VideoBlock,
 )
+from dragoman.server_tools import ServerTool
+
+_SERVER_TOOLS = {
+    "web_search": {"google_search", "googleSearch", "browser_search", "nova_grounding", "openrouter:web_search",
+                   "web_search_options"},
+    "web_fetch": {"url_context", "urlContext", "web_search", "visit_website", "openrouter:web_fetch"},
+    "code_execution": {"codeExecution", "code_interpreter", "nova_code_interpreter", "openrouter:bash"},
+    "tool_search": {"tool_search_tool_bm25", "tool_search_tool_regex"},
+    "image_generation": {"openrouter:image_generation"},
+}  # fmt: skip
+"""What providers call a tool that has another name elsewhere."""
 
 Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 
@@ -53,9 +64,12 @@ def unreported_losses(
     offered = set(_strings([body.get("tools"), body.get("mcp_servers"), body.get("toolConfig")]))
     # Google's own tools are fields of their own.
     offered |= {name for entry in body.get("tools") or () for name in entry}
+    offered |= {*_strings(body.get("compound_custom")), *(body.keys() & {"web_search_options"})}
     lost = " ".join(loss.reason for loss in losses if loss.kind == "tools")
     for tool in tools:
-        if tool.name not in offered and tool.name not in lost:
+        own_names = _SERVER_TOOLS.get(tool.WORD, set()) if isinstance(tool, ServerTool) else set()
+        always_runs = tool.name == "web_search" and str(body.get("model")).startswith("sonar")
+        if not (always_runs or {tool.name, *own_names} & offered or tool.name in lost):
             yield f"the tool {tool.name} is neither offered nor named as lost"
 
 

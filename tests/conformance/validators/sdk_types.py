@@ -36,14 +36,21 @@ NEWER: dict[str, dict[str, str]] = {
 @cache
 def validators() -> dict[str, Callable[[dict[str, Any]], _Faults]]:
     """By adapter; each SDK is imported when it is first needed."""
+    from anthropic.types.beta import message_create_params as beta_messages
     from anthropic.types.message_create_params import MessageCreateParamsNonStreaming, MessageCreateParamsStreaming
     from openai.types.chat import completion_create_params as chat
     from openai.types.responses import response_create_params as responses
 
+    messages = _of(MessageCreateParamsNonStreaming, MessageCreateParamsStreaming, newer=NEWER["anthropic"])
+    beta = _of(
+        beta_messages.MessageCreateParamsNonStreaming,
+        beta_messages.MessageCreateParamsStreaming,
+        newer=NEWER["anthropic"],
+    )
     completions = _of(chat.CompletionCreateParamsNonStreaming, chat.CompletionCreateParamsStreaming)
     replies = _of(responses.ResponseCreateParamsNonStreaming, responses.ResponseCreateParamsStreaming)
     return {
-        "anthropic": _of(MessageCreateParamsNonStreaming, MessageCreateParamsStreaming, newer=NEWER["anthropic"]),
+        "anthropic": lambda body: (beta if "mcp_servers" in body else messages)(body),
         "openai": replies,
         "openai-chat": completions,
         "azure-openai": lambda body: (completions if "messages" in body else replies)(body),

@@ -98,7 +98,7 @@ def test_a_change_before_signed_thinking_voids_it(conversation: SignedConversati
 def test_the_provider_is_asked_to_drop_void_thinking(conversation: SignedConversation) -> None:
     """It would refuse the request otherwise; the caller's own beta headers stay."""
     conversation.tools = ()
-    wire = conversation.wire(headers={"anthropic-beta": "other-2026-01-01"}, thinking=True)
+    wire = conversation.wire(headers={"anthropic": {"anthropic-beta": "other-2026-01-01"}}, thinking=True)
     assert json.loads(wire.body)["thinking"] == {
         "type": "adaptive",
         "display": "summarized",

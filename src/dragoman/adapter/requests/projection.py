@@ -17,6 +17,7 @@ from dragoman.adapter.requests import pairing
 from dragoman.adapter.requests.pairing import CallKeys
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.requests.unsupported_blocks import call_as_text, document_as_text, flatten_block, result_as_text
+from dragoman.adapter.server_tools.pairs import close_open_calls, first_open_call
 from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
 from dragoman.canonical.blocks import (
     AudioBlock,
@@ -32,7 +33,7 @@ from dragoman.canonical.blocks import (
     UnknownBlock,
     VideoBlock,
 )
-from dragoman.canonical.message import Message, Role
+from dragoman.canonical.message import Message, Role, StopReason
 
 _MEDIA_FLAGS = {
     ImageBlock: "supports_images",
@@ -79,6 +80,8 @@ def project(
     if _is_plain_conversation(turns, target.capabilities):
         return Projection(tuple(turns), ())
     turns = pairing.pair_calls(turns, losses, keep_orphans=server_state, keys=keys)
+    if not server_state and (rules := target.server_tools.pairs) is not None:
+        turns = close_open_calls(turns, rules, target.provider, losses)
     projector = _Projector(target, losses)
     # A turn of plain text has no tools, thinking, media or native blocks: in most histories, that is most of them.
     turns = [
@@ -433,14 +436,27 @@ class _Projector:
 
     def add_closing_turn(self, turns: list[Turn]) -> list[Turn]:
         """Add a user's turn if the last turn may not be the assistant's."""
-        if turns and turns[-1].role is Role.ASSISTANT and not self._capabilities.supports_prefill:
-            last = turns[-1]
+        last = turns[-1] if turns else None
+        if last is None or self._capabilities.supports_prefill or self._is_paused(last):
+            return turns
+        if last.role is Role.ASSISTANT:
             self._record_loss(
                 last, SYNTHETIC, LossKind.PREFILL,
                 "the model does not continue its own message: a user's turn is added", Severity.INFO,
             )  # fmt: skip
             return [*turns, Turn.synthetic(last.message, Role.USER, (TextBlock(text=_CONTINUE),))]
         return turns
+
+    def _is_paused(self, turn: Turn) -> bool:
+        """Whether the provider goes on with its own reply as it is: it paused, or a call of its own stands open."""
+        if turn.role is not Role.ASSISTANT or not turn.raw(self._target.provider):
+            return False
+        rules = self._target.server_tools.pairs
+        if rules is None:
+            return False
+        return turn.message.metadata.stop_reason is StopReason.PAUSE or (
+            first_open_call([turn.message], rules, self._target.provider) is not None
+        )
 
     def has_content(self, turns: Sequence[Turn], messages: Sequence[Message]) -> bool:
         """Whether any turn is left besides instructions.

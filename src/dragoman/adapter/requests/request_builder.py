@@ -27,6 +27,7 @@ from dragoman.adapter.requests.pairing import CallKeys
 from dragoman.adapter.requests.projection import Target, project, refuse_critical
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.requests.used_options import UsedOptions
+from dragoman.adapter.server_tools.pairs import first_open_call
 from dragoman.adapter.server_tools.requests import ToolsOfRequest, add_fields
 from dragoman.adapter.wire import WireRequest
 from dragoman.adapter.wire_diff import is_same_json, merge_fields
@@ -125,6 +126,10 @@ class RequestBuilder:
     def _extend_prefix(self, turns: Sequence[Turn], encode: Callable[[Sequence[Turn]], list[Any]]) -> int:
         """Extend the cached prefix. Returns the index of the first turn that is not in it."""
         count = find_boundary(self.uncached)
+        if count and (rules := self.target.server_tools.pairs) is not None:
+            open_call = first_open_call(self.uncached[:count], rules, self.provider)
+            # What becomes of an open call depends on what follows, so it is not cached.
+            count = count if open_call is None else find_boundary(self.uncached[: open_call + 1])
         cached_turns = find_first_turn(self.uncached[count], turns) if count else 0
         if cached_turns:
             messages = self.uncached[:count]

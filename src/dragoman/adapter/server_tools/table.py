@@ -56,6 +56,20 @@ class ToolRow(FrozenModel):
     """Other values of ``type`` that name the same tool in requests."""
 
 
+class PairRules(FrozenModel):
+    """How a wire pairs native calls and results: the table ``pairs`` of a server_tools.toml."""
+
+    calls: tuple[str, ...]
+    """The kinds of the blocks that are calls."""
+    id: str
+    result_id: str
+    """The fields of a call's id, in the call and in its result."""
+    caller: str = ""
+    """The field of a block that was called from inside another call, whose ``tool_id`` names that call."""
+    answers: Mapping[str, JsonObject] = Field(default_factory=dict)
+    """The result to send for an open call, by the kind of the call. A call without one is left out."""
+
+
 class ServerToolTable:
     """The server tools of an adapter, by model."""
 
@@ -95,6 +109,17 @@ class ServerToolTable:
         """The paths of ``strict`` and ``defer_loading`` in the object of a function."""
         found: Mapping[str, str] = self._data.get("function", {})
         return found
+
+    @cached_property
+    def pairs(self) -> PairRules | None:
+        """The rules for native calls and results; None if the wire has no such calls that may stand open."""
+        rules = self._data.get("pairs")
+        return None if rules is None else PairRules.model_validate(rules)
+
+    @cached_property
+    def containers(self) -> tuple[str, ...]:
+        """Globs of the types of tools that run in a container whose id is carried on."""
+        return tuple(self._data.get("containers", {}).get("types", ()))
 
     @cached_property
     def absent(self) -> str:

@@ -67,11 +67,13 @@ def run_turn(plan: TurnPlan) -> Turn:
     """Yield the effects of one turn.
 
     Until the caller receives an event of the first reply, a fallback model may replace the first; from then on the
-    model stays. A turn whose first request fails leaves the history as it was. Raises ProviderError, and TurnLimitError
-    after ``max_rounds`` rounds of tools, or after two if there are no tools: a model that calls tools nobody has may
-    go on for ever, and each round is paid.
+    model stays. A turn whose first request fails leaves the history as it was. A reply that pauses is sent back as it
+    came, and the provider goes on with it.
+
+    Raises ProviderError, and TurnLimitError after ``max_rounds`` rounds of tools or pauses. Without tools, two rounds
+    of calls are enough: a model that calls tools nobody has may go on for ever, and each round is paid.
     """
-    rounds = plan.max_rounds if plan.requests.tools else min(plan.max_rounds, _ROUNDS_WITHOUT_TOOLS)
+    rounds, calls_left = plan.max_rounds, plan.max_rounds if plan.requests.tools else _ROUNDS_WITHOUT_TOOLS
     prompt: tuple[Message, ...] = yield Admit(plan.prompt, plan.known_adapter)
     route: Route = yield Choose(lambda: plan.choose(prompt))
     requests, new_messages = plan.requests, route.prompt
@@ -82,13 +84,23 @@ def run_turn(plan: TurnPlan) -> Turn:
         else:
             reply = yield from request_reply(requests, route, history, new_messages)
         *_, reply = yield Keep((*new_messages, reply))
+        if _pauses(reply):
+            history.append(reply)
+            new_messages = ()
+            continue
         if not _has_calls_to_run(reply):
             return
         runs: Sequence[ToolRun] = yield RunTools(route.adapter, reply.tool_uses)
         answers = yield Keep(tuple(run.message for run in runs), reply.tool_uses)
         history += (reply, *answers)
         new_messages, requests = (), replace(requests, options=_without_forced_choice(requests.options))
+        calls_left -= 1
+        if calls_left == 0:
+            break
+    if _pauses(reply):
+        raise TurnLimitError(f"the reply still pauses after {rounds} rounds: raise max_rounds, or go on with ask(None)")
     if not plan.requests.tools:
+        rounds = min(rounds, _ROUNDS_WITHOUT_TOOLS)
         raise TurnLimitError(f"the model called tools in {rounds} rounds, but the session has none: register its tools")
     raise TurnLimitError(
         f"the model still calls tools after {plan.max_rounds} rounds: raise max_rounds, or continue with ask(None)"
@@ -181,6 +193,11 @@ def _has_calls_to_run(reply: Message) -> bool:
     """
     ended = reply.stop_reason in (StopReason.REFUSAL, StopReason.CONTEXT_OVERFLOW)
     return bool(reply.tool_uses) and reply.metadata.status is MessageStatus.COMPLETE and not ended
+
+
+def _pauses(reply: Message) -> bool:
+    """Whether the provider paused its reply, and goes on with it if it is sent back as it came."""
+    return reply.stop_reason is StopReason.PAUSE and reply.metadata.status is MessageStatus.COMPLETE
 
 
 def _without_forced_choice(options: AdapterOptions) -> AdapterOptions:

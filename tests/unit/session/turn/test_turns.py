@@ -11,7 +11,8 @@ from dragoman.adapter.contract import AdapterOptions, NamedTool
 from dragoman.adapter.errors import ConfigurationError, RequestError, TurnLimitError
 from dragoman.canonical import rules
 from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock
-from dragoman.canonical.message import Message, StopReason
+from dragoman.canonical.message import Message
+from dragoman.server_tools import WebSearch
 from dragoman.session import AsyncSession, Session, ToolAnswered, tool
 from tests.unit.session.drivers import ANTHROPIC, Driver, FakeTime, SyncDriver, Wire, texts, types
 from tests.unit.session.handwritten_replies import Call, Part, Thought, handwritten_anthropic
@@ -256,14 +257,23 @@ def test_a_prompt_may_be_text_blocks_or_a_message(driver: Driver, prompt: Any, t
     assert session.messages[0].session_id == (getattr(prompt, "session_id", "") or "sess_1")
 
 
-def test_a_paused_reply_continues_without_a_prompt() -> None:
-    """A reply that paused is no error; ask(None) sends the history as it is."""
-    driver = SyncDriver()
+def test_a_paused_reply_continues_by_itself(driver: Driver) -> None:
+    """It goes back as it came, without a word of ours; the turn has both parts."""
     wire = Wire([handwritten_anthropic("Half", stop="pause_turn"), handwritten_anthropic(" and half.")])
     session = driver.session({"anthropic": wire}, "anthropic:claude-opus-4-5")
-    assert session.ask("Go").stop_reason is StopReason.PAUSE
-    session.ask(None)
+    reply = driver.ask(session, "Go")
+    assert [message.text for message in reply.messages] == ["Go", "Half", " and half."]
     assert [message["role"] for message in wire.requests[1]["messages"]] == ["user", "assistant"]
+
+
+def test_a_reply_that_never_ends_is_no_endless_turn(driver: Driver) -> None:
+    """What had arrived stays in the history, and the conversation can go on."""
+    wire = Wire([handwritten_anthropic("So", stop="pause_turn")] * 3 + [handwritten_anthropic("Done.")])
+    session = driver.session({"anthropic": wire}, "anthropic:claude-opus-4-5", max_rounds=3, tools=[WebSearch()])
+    with pytest.raises(TurnLimitError, match="still pauses after 3 rounds"):
+        driver.ask(session, "Go")
+    assert [message.text for message in session.messages] == ["Go", "So", "So", "So"]
+    assert driver.ask(session, None).text == "Done."
 
 
 def test_a_tool_cannot_ask_its_own_session(driver: Driver) -> None:

@@ -1,0 +1,94 @@
+"""Native calls without a result: after a cut, a cancelled stream, or a program that did not answer.
+
+A provider refuses them as soon as anything but results follows. What stands open is answered as interrupted, if the
+provider takes an answer of the program, and left out otherwise. A call at the very end stays: the provider goes on with
+it. Results may be in another message than their calls, and pairs may be nested.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dragoman.adapter.losses import Loss, LossKind, Severity
+from dragoman.adapter.requests.turns import SYNTHETIC, Turn
+from dragoman.adapter.server_tools.table import PairRules
+from dragoman.canonical.blocks import ContentBlock, ProviderBlock
+from dragoman.canonical.message import Message, Role
+
+
+def close_open_calls(turns: Sequence[Turn], rules: PairRules, provider: str, losses: list[Loss]) -> list[Turn]:
+    """Return the turns without open calls that the provider would refuse."""
+    natives = [block for turn in turns for block in _own_blocks(turn.blocks, provider)]
+    if not any(block.kind in rules.calls for block in natives):
+        return list(turns)
+    answered = {block.data.get(rules.result_id) for block in natives if block.kind not in rules.calls}
+    closed: list[Turn] = []
+    dropped: set[Any] = set()
+    for index, turn in enumerate(turns):
+        waits = not rules.answers and all(later.role is Role.TOOL for later in turns[index + 1 :])
+        closer = _Closer(turn, rules, provider, losses, answered, dropped, waits=waits)
+        closed.append(turn if turn.plain else turn.map_blocks(closer.close))
+        if closer.answers:
+            closed.append(Turn.synthetic(turn.message, Role.TOOL, tuple(closer.answers)))
+    return closed
+
+
+def first_open_call(messages: Iterable[Message], rules: PairRules, provider: str) -> int | None:
+    """Return the index of the first message with a call whose result is not in these messages."""
+    calls: dict[Any, int] = {}
+    for index, message in enumerate(messages):
+        for block in _own_blocks(message.content, provider):
+            if block.kind in rules.calls:
+                calls.setdefault(block.data.get(rules.id), index)
+            else:
+                calls.pop(block.data.get(rules.result_id), None)
+    return min(calls.values(), default=None)
+
+
+def _own_blocks(blocks: Iterable[ContentBlock], provider: str) -> Iterator[ProviderBlock]:
+    for block in blocks:
+        if type(block) is ProviderBlock and block.provider == provider:
+            yield block
+
+
+@dataclass(slots=True)
+class _Closer:
+    """Closes the open calls of one turn. ``dropped`` are the ids of calls that were left out so far."""
+
+    turn: Turn
+    rules: PairRules
+    provider: str
+    losses: list[Loss]
+    answered: set[Any]
+    dropped: set[Any]
+    waits: bool
+    """Whether the provider goes on with an open call of this turn."""
+    answers: list[ContentBlock] = field(default_factory=list)
+
+    def close(self, block: ContentBlock, origin: int) -> tuple[ContentBlock, ...]:
+        """Return the block, or nothing if it cannot be sent."""
+        if type(block) is not ProviderBlock or block.provider != self.provider:
+            return (block,)
+        call_id = block.data.get(self.rules.id)
+        is_open = block.kind in self.rules.calls and call_id not in self.answered and not self.waits
+        if not (is_open or self._belongs_to_dropped(block)):
+            return (block,)
+        template = self.rules.answers.get(block.kind)
+        if is_open and template is not None:
+            data = {**template, self.rules.result_id: call_id}
+            self.answers.append(ProviderBlock(provider=self.provider, kind=template["type"], data=data))
+            self._record_loss(block, SYNTHETIC, "answered as interrupted", Severity.INFO)
+            return (block,)
+        if call_id is not None:
+            self.dropped.add(call_id)
+        self._record_loss(block, origin, "left out", Severity.WARNING)
+        return ()
+
+    def _belongs_to_dropped(self, block: ProviderBlock) -> bool:
+        """Whether the block is the result of a call that was left out, or was called from inside it."""
+        caller: Mapping[str, Any] = (block.data.get(self.rules.caller) or {}) if self.rules.caller else {}
+        return block.data.get(self.rules.result_id) in self.dropped or caller.get("tool_id") in self.dropped
+
+    def _record_loss(self, block: ProviderBlock, origin: int, what: str, severity: Severity) -> None:
+        reason = f"a {block.kind} without a result: {what}"
+        self.losses.append(Loss(LossKind.INTERRUPTED_CALL, self.turn.message.id, origin, reason, severity, block.type))
