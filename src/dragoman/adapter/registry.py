@@ -13,6 +13,7 @@ from typing import Any
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
+from dragoman.adapter.server_tools.availability import register_lookup
 from dragoman.canonical.ids import ModelId
 
 GROUP = "dragoman.adapters"
@@ -120,3 +121,11 @@ def _unknown_provider_message(provider: str, known: Iterable[str]) -> str:
         f"did you mean {' or '.join(map(repr, suggestions))}?" if suggestions else f"installed are: {', '.join(names)}"
     )
     return f"no provider {provider!r:.200}: {hint}"
+
+
+def _providers_with_tool(word: str) -> tuple[str, ...]:
+    """Return the providers that have a server tool for some model."""
+    return tuple(name for name in providers() if word in adapter_class(name).server_tools.rows)
+
+
+register_lookup(_providers_with_tool)

@@ -100,7 +100,7 @@ class Toolbox:
 
 def _client_tool(definition: ClientTool) -> Tool:
     if definition.function is None:
-        raise ConfigurationError(f"the program runs {definition.name}: give its function, as in Memory(function)")
+        raise ConfigurationError(f"the program runs {definition.name}: give its function, as in Memory(function=...)")
     return Tool(definition, definition.function)
 
 

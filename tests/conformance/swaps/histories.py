@@ -7,6 +7,16 @@ from dataclasses import dataclass, replace
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from dragoman import AdapterOptions, DragomanError, Message, Role, ToolDefinition
+from dragoman.server_tools import (
+    CodeExecution,
+    FileSearch,
+    ImageGeneration,
+    McpServer,
+    Memory,
+    Shell,
+    WebFetch,
+    WebSearch,
+)
 from tests.conformance.adapters import create_adapter, create_context
 from tests.conformance.scope import ADAPTERS, adapter_name, model_name, skip_reason
 from tests.conformance.swaps.wire_coverage import unreported_losses
@@ -46,6 +56,18 @@ _MAX_MIXED_MESSAGES = 60
 
 _SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 _TOOLS = [ToolDefinition(name=name, description="A tool.", input_schema=_SCHEMA) for name in ("get_weather", "add")]
+
+_SERVER_TOOLS = [
+    WebSearch(allowed_domains=("example.org",), context_size="low", required=False),
+    WebFetch(required=False),
+    CodeExecution(required=False),
+    FileSearch(stores={"openai": ("vs_1",), "google": ("fileSearchStores/a",)}, required=False),
+    ImageGeneration(required=False),
+    McpServer(name="docs", url="https://mcp.example.org", required=False),
+    Memory(required=False),
+    Shell(required=False),
+]
+_TOOL_SETS: tuple[list[ToolDefinition], ...] = ([], _TOOLS, [*_SERVER_TOOLS, *_TOOLS], list(_SERVER_TOOLS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +156,7 @@ def generated_histories(source: str, count: int, *, number: int = 0, mixed: Sequ
 
     draw()
     return [
-        History(f"generated {number}/{index}", issuer, messages, _TOOLS if index % 2 else [], AdapterOptions())
+        History(f"generated {number}/{index}", issuer, messages, _TOOL_SETS[index % len(_TOOL_SETS)], AdapterOptions())
         for index, messages in enumerate(drawn)
     ]
 

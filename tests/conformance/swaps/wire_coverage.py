@@ -27,6 +27,7 @@ _SERVER_TOOLS = {
                    "web_search_options"},
     "web_fetch": {"url_context", "urlContext", "web_search", "visit_website", "openrouter:web_fetch"},
     "code_execution": {"codeExecution", "code_interpreter", "nova_code_interpreter", "openrouter:bash"},
+    "file_search": {"fileSearch", "vertexRagStore"},
     "tool_search": {"tool_search_tool_bm25", "tool_search_tool_regex"},
     "image_generation": {"openrouter:image_generation"},
 }  # fmt: skip

@@ -1,9 +1,15 @@
-"""Which installed providers have a server tool, for error messages."""
+"""Which providers have a server tool, for error messages. The registry, which knows all adapters, answers."""
 
-from dragoman.adapter.registry import adapter_class, providers
-from dragoman.canonical.tools.server import ServerTool
+from collections.abc import Callable
+
+_lookups: list[Callable[[str], tuple[str, ...]]] = []
 
 
-def providers_with(tool: ServerTool) -> tuple[str, ...]:
-    """Return the providers that have the tool for some model."""
-    return tuple(name for name in sorted(providers()) if tool.WORD in adapter_class(name).server_tools.rows)
+def register_lookup(lookup: Callable[[str], tuple[str, ...]]) -> None:
+    """Register the function that returns the providers with a tool, by the tool's name in the tables."""
+    _lookups[:] = [lookup]
+
+
+def providers_with(word: str) -> tuple[str, ...]:
+    """Return the providers that have the tool for some model; none if no registry is loaded."""
+    return _lookups[0](word) if _lookups else ()

@@ -8,6 +8,7 @@ from typing import Any
 from dragoman.adapter.errors import UnsupportedToolError
 from dragoman.adapter.json_path import split_path
 from dragoman.adapter.losses import Severity
+from dragoman.adapter.server_tools.availability import providers_with
 from dragoman.adapter.server_tools.shapes import SHAPES
 from dragoman.adapter.server_tools.table import ServerToolTable, ToolRow
 from dragoman.adapter.wire_diff import merge_fields
@@ -52,8 +53,9 @@ def encode_server_tool(
             return None
         raise UnsupportedToolError(reason, provider=provider, model=model)
     if row is None:
+        what = tool.WORD if tool.name == tool.WORD else f"{tool.WORD} ({tool.name})"
         where = f"; {table.absent}" if table.absent else ""
-        _leave_out(tool, f"{provider}:{model} has no {tool.WORD}{where}", record_loss, provider, model)
+        _leave_out(tool, f"{provider}:{model} has no {what}{where}", record_loss, provider, model)
         return None
     if row.part_of:
         record_loss(f"{tool.name}: {provider} does this as a part of {row.part_of}", Severity.INFO)
@@ -78,9 +80,7 @@ def is_function(tool: ClientTool, table: ServerToolTable, model: str) -> bool:
 
 def _leave_out(tool: ServerTool, reason: str, record_loss: RecordLoss, provider: str = "", model: str = "") -> None:
     if tool.required:
-        from dragoman.adapter.server_tools.availability import providers_with  # imported late: for errors alone
-
-        found = providers_with(tool)
+        found = providers_with(tool.WORD)
         advice = f" (providers that have it: {', '.join(found)})" if found else ""
         raise UnsupportedToolError(f"{reason}{advice}; required=False leaves it out", provider=provider, model=model)
     record_loss(f"{reason}: left out", Severity.WARNING)

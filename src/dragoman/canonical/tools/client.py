@@ -40,9 +40,6 @@ class ClientTool(ServerTool):
     side_effects: SideEffects = SideEffects.EXECUTE
     function: Callable[..., Any] | None = Field(default=None, exclude=True, repr=False)
 
-    def __init__(self, function: Callable[..., Any] | None = None, /, **fields: Any) -> None:
-        super().__init__(**({"function": function} if function is not None else {}), **fields)
-
     def settings(self) -> dict[str, Any]:
         return {name: value for name, value in super().settings().items() if name != "function"}
 

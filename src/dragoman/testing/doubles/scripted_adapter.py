@@ -59,7 +59,8 @@ ALL_CAPABILITIES = AdapterCapabilities(
 
 _NAMES = (
     "max_output_tokens", "temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty", "seed",
-    "parallel_tool_calls", "effort", "thinking", "thinking_budget", "prompt_cache",
+    "parallel_tool_calls", "effort", "thinking", "thinking_budget", "prompt_cache", "service_tier", "verbosity",
+    "reasoning_summary", "user", "metadata", "safety", "logprobs", "num_ctx", "keep_alive",
 )  # fmt: skip
 _OPTIONS = OptionTable({**{name: name for name in _NAMES}, "stop_sequences": "stop"})
 _BLOCK: TypeAdapter[ContentBlock] = TypeAdapter(ContentBlock)
@@ -83,7 +84,11 @@ class ScriptedAdapter(WireAdapter):
     def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.model}
         body["messages"] = request.encode_history(request.turns, lambda turns: [_turn(request, turn) for turn in turns])
-        usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
+        run_by_provider = [tool for tool in tools if tool.RUN_BY_PROVIDER]
+        functions = [tool for tool in tools if not tool.RUN_BY_PROVIDER]
+        usable = schemas.fit_tool_schemas(request, request.usable_tools(functions))
+        if run_by_provider:
+            body["server_tools"] = [{"name": tool.name} for tool in run_by_provider]
         if usable:
             body["tools"] = [tool.model_dump(mode="json", exclude={"provider_raw"}) for tool in usable]
         if choice := option_support.tool_choice(request, tools=bool(usable), reasoning=False):
@@ -98,7 +103,8 @@ class ScriptedAdapter(WireAdapter):
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         for item in native["messages"]:
             _read_turn(item, reader)
-        tools = [ToolDefinition.model_validate(each) for each in native.get("tools", [])]
+        natives = [*native.get("server_tools", []), *native.get("tools", [])]
+        tools = [ToolDefinition.model_validate(each) for each in natives]
         return tools, self._options(native, reader.context)
 
     def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
@@ -128,7 +134,7 @@ class ScriptedAdapter(WireAdapter):
             context=context,
         )
         written = _parameters(RequestBuilder(self.target, read, context, (), []))
-        extra = extra_fields(native, written, ("model", "messages", "tools", "tool_choice"))
+        extra = extra_fields(native, written, ("model", "messages", "tools", "server_tools", "tool_choice"))
         return replace(read, extra={self.provider: extra} if extra else {})
 
 

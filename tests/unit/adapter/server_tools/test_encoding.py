@@ -61,8 +61,8 @@ ENTRIES: list[tuple[str, ToolDefinition, dict[str, Any]]] = [
      "configs": {"find": {"enabled": True}}}),
     (CLAUDE, ToolSearch(strategy="regex"), {"type": "tool_search_tool_regex_20251119",
      "name": "tool_search_tool_regex"}),
-    (CLAUDE, Memory(print), {"type": "memory_20250818", "name": "memory"}),
-    (CLAUDE, ComputerUse(print, display=(1024, 768)), {"type": "computer_20250124", "name": "computer",
+    (CLAUDE, Memory(function=print), {"type": "memory_20250818", "name": "memory"}),
+    (CLAUDE, ComputerUse(function=print, display=(1024, 768)), {"type": "computer_20250124", "name": "computer",
      "display_width_px": 1024, "display_height_px": 768}),
     (GPT, WebSearch(blocked_domains=("a.de",), context_size="low", live=False), {"type": "web_search",
      "filters": {"blocked_domains": ["a.de"]}, "search_context_size": "low", "external_web_access": False}),
@@ -78,7 +78,8 @@ ENTRIES: list[tuple[str, ToolDefinition, dict[str, Any]]] = [
      "allowed_tools": ["find"], "require_approval": "never"}),
     (GPT, McpServer(name="m", connector="connector_gmail", approval=("rm",)), {"type": "mcp", "server_label": "m",
      "connector_id": "connector_gmail", "require_approval": {"always": {"tool_names": ["rm"]}}}),
-    (GPT, CustomTool(print, name="sql", description="Runs SQL", grammar="start: x"), {"type": "custom", "name": "sql",
+    (GPT, CustomTool(function=print, name="sql", description="Runs SQL", grammar="start: x"),
+     {"type": "custom", "name": "sql",
      "description": "Runs SQL", "format": {"type": "grammar", "syntax": "lark", "definition": "start: x"}}),
     (GEMINI_2, WebSearch(since=date(2026, 1, 2), until=date(2026, 2, 3)), {"googleSearch": {"timeRangeFilter":
      {"startTime": "2026-01-02T00:00:00Z", "endTime": "2026-02-03T00:00:00Z"}}}),
@@ -188,8 +189,8 @@ REFUSED: list[tuple[str, ToolDefinition, str]] = [
     (GROK, WebSearch(allowed_domains=tuple("abcdef")), "takes 5"),
     (CLAUDE, CodeExecution(network=("a.de",)), "network restricts"),
     (CLAUDE, McpServer(name="m", url="https://x", headers={"a": "b"}), "headers restricts"),
-    (CLAUDE, CustomTool(print, name="sql", grammar="x"), "no custom"),
-    (CLAUDE, ComputerUse(print), "needs display"),
+    (CLAUDE, CustomTool(function=print, name="sql", grammar="x"), "no custom .sql."),
+    (CLAUDE, ComputerUse(function=print), "needs display"),
 ]  # fmt: skip
 
 
@@ -222,7 +223,7 @@ def test_another_providers_own_tool_is_left_out() -> None:
 
 def test_a_tool_of_the_program_is_a_function_where_the_provider_has_no_such_tool() -> None:
     """The behaviour is the program's own, so nothing is lost."""
-    body, wire = write(GPT, Memory(print), Bash(print))
+    body, wire = write(GPT, Memory(function=print), Bash(function=print))
     assert [(tool["type"], tool["name"]) for tool in body["tools"]] == [("function", "memory"), ("function", "bash")]
     assert wire.losses == ()
 

@@ -12,7 +12,7 @@ from tests.conformance.validators import sdk_types
 
 MODEL = "openai:gpt-5.4"
 ADAPTER = get_adapter(MODEL)
-TOOLS = (Shell(print), ApplyPatch(print), CustomTool(print, name="sql"))
+TOOLS = (Shell(function=print), ApplyPatch(function=print), CustomTool(function=print, name="sql"))
 CALLS: list[dict[str, Any]] = [
     {"type": "shell_call", "id": "sh_1", "call_id": "call_1", "status": "completed",
      "action": {"commands": ["ls", "pwd"], "timeout_ms": 1000, "max_output_length": None},
@@ -75,7 +75,9 @@ def test_a_call_without_a_result_is_answered_as_interrupted() -> None:
 
 def test_a_stream_tells_of_the_calls() -> None:
     """Each begins and ends in the events."""
-    events = [{"type": "response.created", "response": {**REPLY, "status": "in_progress", "output": []}}]
+    events: list[dict[str, Any]] = [
+        {"type": "response.created", "response": {**REPLY, "status": "in_progress", "output": []}}
+    ]
     for index, item in enumerate(CALLS):
         events += [
             {"type": "response.output_item.added", "output_index": index, "item": {**item, "status": "in_progress"}},
