@@ -1,9 +1,9 @@
 """Tools that providers run, and tools that they define and the program runs (docs/server-tools.md)."""
 
+from dragoman.canonical.tools.base import ClientTool, ProviderTool, ServerTool
 from dragoman.canonical.tools.client import (
     ApplyPatch,
     Bash,
-    ClientTool,
     ComputerUse,
     CustomTool,
     Memory,
@@ -15,8 +15,6 @@ from dragoman.canonical.tools.server import (
     FileSearch,
     ImageGeneration,
     McpServer,
-    ProviderTool,
-    ServerTool,
     ToolSearch,
     UserLocation,
     WebFetch,

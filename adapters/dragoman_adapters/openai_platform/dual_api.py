@@ -19,7 +19,7 @@ from dragoman.canonical.blocks import ContentBlock, ProviderBlock
 from dragoman.canonical.events import MessageComplete, StreamEvent
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.tools.server import ServerTool
+from dragoman.canonical.tools.base import ServerTool
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from dragoman_adapters.openai_responses.adapter import ResponsesAdapter
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.message import Message
-from dragoman.canonical.tools.server import ServerTool
+from dragoman.canonical.tools.base import ServerTool
 from dragoman.limits.budget import Budget
 from dragoman.tools.tool import Tool
 

@@ -14,7 +14,7 @@ from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
 from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.tools.server import ServerTool
+from dragoman.canonical.tools.base import ServerTool
 from dragoman.limits.budget import Budget
 from dragoman.runtime import ClientConfig, HasConfig, client_config
 from dragoman.runtime.providers import merge_providers, read_providers

@@ -9,8 +9,7 @@ from pydantic import ValidationError
 from dragoman.adapter.errors import ConfigurationError, ToolSchemaError
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.tools import SideEffects, ToolDefinition
-from dragoman.canonical.tools.client import ClientTool
-from dragoman.canonical.tools.server import ServerTool
+from dragoman.canonical.tools.base import ClientTool, ServerTool
 from dragoman.tools.calls import PreparedCall
 from dragoman.tools.tool import Tool, tool
 

@@ -24,7 +24,8 @@ from dragoman.server_tools import ServerTool
 
 _SERVER_TOOLS = {
     "web_search": {"google_search", "googleSearch", "browser_search", "nova_grounding", "openrouter:web_search",
-                   "web_search_options"},
+                   "web_search_options", "web_search_preview", "web_search_preview_2025_03_11",
+                   "web_search_2025_08_26"},
     "web_fetch": {"url_context", "urlContext", "web_search", "visit_website", "openrouter:web_fetch"},
     "code_execution": {"codeExecution", "code_interpreter", "nova_code_interpreter", "openrouter:bash"},
     "file_search": {"fileSearch", "vertexRagStore"},

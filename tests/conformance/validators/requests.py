@@ -44,9 +44,18 @@ def anthropic(body: dict[str, Any], *, foreign: bool) -> _Faults:
     for role, blocks in turns:
         for block in blocks:
             yield from _anthropic_block(role, block, foreign=foreign)
-    if turns[-1][0] == "assistant":
+    if turns[-1][0] == "assistant" and not _waits(turns[-1][1]):
         yield "the last message is the assistant's"
     yield from _anthropic_pairs(turns)
+
+
+def _waits(blocks: list[dict[str, Any]]) -> bool:
+    """Whether the API goes on with a reply: a call of a tool that it runs itself has no result."""
+    answered = {block.get("tool_use_id") for block in blocks}
+    return any(block.get("type") in _SERVER_CALLS and block["id"] not in answered for block in blocks)
+
+
+_SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 
 
 def _merge(messages: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:

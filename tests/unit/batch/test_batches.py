@@ -27,6 +27,7 @@ from dragoman.adapter.facts.capabilities import EMULATED
 from dragoman.adapter.registry import providers
 from dragoman.batch import AsyncBatches, BatchError, Batches, BatchHandle, BatchRequest, BatchState, BatchStatus
 from dragoman.pricing import price_table
+from dragoman.server_tools import WebSearch
 from tests.unit.batch.handwritten_provider import Provider, serve_provider
 
 MODELS = ("anthropic:claude-haiku-4-5", "openai:gpt-4o", "openai-chat:gpt-4o")
@@ -242,6 +243,13 @@ def test_requests_with_and_without_a_temperature_share_a_batch(provider: Provide
             ]
         )
     assert provider.requests[0][2]["anthropic-version"] == "2023-06-01"
+
+
+def test_requests_of_a_batch_have_server_tools(provider: Provider) -> None:
+    """As any other request has."""
+    with batches(MODELS[0], provider) as client_batches:
+        client_batches.submit([BatchRequest(custom_id="a", messages="Hi", tools=[WebSearch(max_uses=1)])])
+    assert b"web_search_20250305" in provider.requests[0][3]
 
 
 def test_requests_that_need_other_headers_are_refused(provider: Provider) -> None:

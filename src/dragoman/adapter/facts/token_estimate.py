@@ -39,7 +39,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.tools.server import ServerTool
+from dragoman.canonical.tools.base import ServerTool
 
 _FALLBACK_SECONDS = 10.0
 """The assumed length of a recording whose length is unknown."""

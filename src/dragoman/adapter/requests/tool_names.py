@@ -9,7 +9,7 @@ from dragoman.adapter.facts.capabilities import ToolNameRule
 from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
 from dragoman.canonical.events import StreamEvent, ToolUseStart
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.tools.server import ServerTool
+from dragoman.canonical.tools.base import ServerTool
 
 
 class ToolNames:

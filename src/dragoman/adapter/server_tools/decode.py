@@ -13,10 +13,10 @@ from dragoman.adapter.json_path import split_path
 from dragoman.adapter.server_tools.encode import BY_PROVIDER
 from dragoman.adapter.server_tools.table import ServerToolTable, ToolRow
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.tools.base import ClientTool, ServerTool
 from dragoman.canonical.tools.client import (
     ApplyPatch,
     Bash,
-    ClientTool,
     ComputerUse,
     CustomTool,
     Memory,
@@ -28,7 +28,6 @@ from dragoman.canonical.tools.server import (
     FileSearch,
     ImageGeneration,
     McpServer,
-    ServerTool,
     ToolSearch,
     WebFetch,
     WebSearch,

@@ -13,8 +13,7 @@ from dragoman.adapter.server_tools.shapes import SHAPES
 from dragoman.adapter.server_tools.table import ServerToolTable, ToolRow
 from dragoman.adapter.wire_diff import merge_fields
 from dragoman.canonical.blocks import FrozenModel
-from dragoman.canonical.tools.client import ClientTool
-from dragoman.canonical.tools.server import ProviderTool, ServerTool
+from dragoman.canonical.tools.base import ClientTool, ProviderTool, ServerTool
 
 RecordLoss = Callable[[str, Severity], None]
 

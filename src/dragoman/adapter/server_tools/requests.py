@@ -10,8 +10,7 @@ from dragoman.adapter.server_tools.encode import encode_server_tool, is_function
 from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire_diff import merge_fields
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.tools.client import ClientTool
-from dragoman.canonical.tools.server import ServerTool
+from dragoman.canonical.tools.base import ClientTool, ServerTool
 
 _FUNCTION_FIELDS = ("strict", "defer_loading")
 

@@ -1,13 +1,10 @@
 """Tools that providers define and trained their models for, and that the program runs (docs/server-tools.md)."""
 
-from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
-
 from dragoman.canonical.guard import JsonObject, Text
+from dragoman.canonical.tools.base import ClientTool
 from dragoman.canonical.tools.definition import SideEffects
-from dragoman.canonical.tools.server import ServerTool
 
 _TEXT: JsonObject = {"type": "string"}
 _PATH_EDITS: JsonObject = {
@@ -27,21 +24,6 @@ def _schema(required: list[str], **properties: JsonObject) -> JsonObject:
 
 def _commands(*names: str) -> JsonObject:
     return {"type": "string", "enum": list(names)}
-
-
-class ClientTool(ServerTool):
-    """A tool with a schema that the provider knows. ``function`` runs its calls, with the arguments by name.
-
-    A provider that has no such tool gets it as an ordinary function: the behaviour is the program's own.
-    """
-
-    RUN_BY_PROVIDER: ClassVar[bool] = False
-
-    side_effects: SideEffects = SideEffects.EXECUTE
-    function: Callable[..., Any] | None = Field(default=None, exclude=True, repr=False)
-
-    def settings(self) -> dict[str, Any]:
-        return {name: value for name, value in super().settings().items() if name != "function"}
 
 
 class Bash(ClientTool):
