@@ -42,7 +42,7 @@ class GoogleAdapter(WireAdapter):
         base_url_variable="GOOGLE_GEMINI_BASE_URL",
     )
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.google")
-    server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.google")
+    server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.google", keys=("gemini",))
     history_field: ClassVar[str] = "contents"
     instruction_fields: ClassVar[tuple[str, ...]] = ("systemInstruction", "system_instruction")
     telemetry_name: ClassVar[str] = "gcp.gemini"
@@ -158,7 +158,7 @@ class VertexAdapter(GoogleAdapter):
         base_url_variable="GOOGLE_VERTEX_BASE_URL",
     )
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.google", "models.toml", "vertex.toml")
-    server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.google", "vertex_tools.toml")
+    server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.google", keys=("vertex",))
     telemetry_name: ClassVar[str] = "gcp.vertex_ai"
     resource: ClassVar[str] = "/publishers/google/models/"
     resources: ClassVar[Mapping[str, str]] = {"models/": "/publishers/google/models/", "endpoints/": "/endpoints/"}

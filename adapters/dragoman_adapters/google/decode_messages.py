@@ -10,7 +10,7 @@ from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolUseBlock
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.google import decode_blocks, encode, encode_blocks
-from dragoman_adapters.google.decode_schema import decode_schema
+from dragoman_adapters.google.values.decode_schema import decode_schema
 from dragoman_adapters.google.values.spelling import camel_case_name, find_field, to_camel_case
 
 

@@ -10,7 +10,7 @@ from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
-from dragoman_adapters.google.decode_schema import decode_schema
+from dragoman_adapters.google.values.decode_schema import decode_schema
 from dragoman_adapters.google.values.spelling import camel_case_fields
 
 OPTIONS = OptionTable(

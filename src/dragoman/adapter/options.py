@@ -76,7 +76,7 @@ class AdapterOptions:
     def __post_init__(self) -> None:
         if isinstance(self.stop_sequences, str):
             object.__setattr__(self, "stop_sequences", (self.stop_sequences,))
-        for name in ("headers", "extra"):
+        for name in ("headers", "extra") if self.headers or self.extra else ():
             for provider, fields in getattr(self, name).items():
                 if not isinstance(fields, Mapping):
                     raise RequestError(

@@ -60,16 +60,12 @@ class RequestBuilder:
     """The options to take from: what is left at the end is a loss. ``options`` is for looking alone."""
     own_defaults: set[str] = field(default_factory=set)
     """Fields of the body that the encoder fills if no option does."""
-    tools: ToolsOfRequest = field(init=False)
+    tools: ToolsOfRequest | None = field(default=None, init=False)
+    """The tools of the request, if it has any."""
     _void_found: bool | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.used = UsedOptions(self.options)
-        target = self.target
-        calls_functions = bool(target.capabilities.supports_tools)
-        self.tools = ToolsOfRequest(
-            target.server_tools, target.provider, target.model, self.record_loss, calls_functions
-        )
 
     @classmethod
     def from_history(
@@ -157,13 +153,20 @@ class RequestBuilder:
 
     def usable_tools(self, tools: Sequence[ToolDefinition]) -> list[ToolDefinition]:
         """Return the tools that this provider can use; see `ToolsOfRequest`. Raises UnsupportedToolError."""
+        if not tools:
+            return []
+        target = self.target
+        calls_functions = bool(target.capabilities.supports_tools)
+        self.tools = ToolsOfRequest(
+            target.server_tools, target.provider, target.model, self.record_loss, calls_functions
+        )
         chosen = self.tools.choose(tools)
         self.context.native_calls = self.tools.native_calls
         return chosen
 
     def finish_function(self, tool: ToolDefinition, encoded: dict[str, Any]) -> dict[str, Any]:
         """Add the fields of a function that the adapter's encoder does not write."""
-        return self.tools.finish_function(tool, encoded)
+        return encoded if self.tools is None else self.tools.finish_function(tool, encoded)
 
     def record_block_loss(
         self, turn: Turn, index: int, kind: LossKind, reason: str, severity: Severity = Severity.WARNING
@@ -250,12 +253,13 @@ class RequestBuilder:
     def build(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> WireRequest:
         """Return the finished request. The caller's extra fields for this provider are merged into the body, at any
         depth; an option that one of them overrides is a loss."""
-        for fields in self.tools.fields:
-            body = add_fields(body, fields)
-        headers = {**(headers or {})}
-        for name, value in self.tools.headers:
-            added = self.merge_list_header(name, value)[name] if name not in headers else f"{headers[name]},{value}"
-            headers[name] = added
+        headers = dict(headers or {})
+        if self.tools is not None:
+            for added_fields in self.tools.fields:
+                body = add_fields(body, added_fields)
+            for name, value in self.tools.headers:
+                known = headers.get(name)
+                headers[name] = f"{known},{value}" if known else self.merge_list_header(name, value)[name]
         extra = self.options.extra.get(self.provider)
         merged_body = merge_fields(body, extra, self._record_override) if extra else body
         self.has_void_thinking(merged_body)

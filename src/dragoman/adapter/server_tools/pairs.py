@@ -5,7 +5,7 @@ provider takes an answer of the program, and left out otherwise. A call at the v
 it. Results may be in another message than their calls, and pairs may be nested.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,13 @@ from dragoman.canonical.message import Message, Role
 
 def close_open_calls(turns: Sequence[Turn], rules: PairRules, provider: str, losses: list[Loss]) -> list[Turn]:
     """Return the turns without open calls that the provider would refuse."""
-    natives = [block for turn in turns for block in _own_blocks(turn.blocks, provider)]
+    natives = [
+        block
+        for turn in turns
+        if not turn.plain  # most turns are one text
+        for block in turn.blocks
+        if type(block) is ProviderBlock and block.provider == provider
+    ]
     if not any(block.kind in rules.calls for block in natives):
         return list(turns)
     answered = {block.data.get(rules.result_id) for block in natives if block.kind not in rules.calls}
@@ -37,18 +43,14 @@ def first_open_call(messages: Iterable[Message], rules: PairRules, provider: str
     """Return the index of the first message with a call whose result is not in these messages."""
     calls: dict[Any, int] = {}
     for index, message in enumerate(messages):
-        for block in _own_blocks(message.content, provider):
+        for block in message.content:
+            if type(block) is not ProviderBlock or block.provider != provider:
+                continue
             if block.kind in rules.calls:
                 calls.setdefault(block.data.get(rules.id), index)
             else:
                 calls.pop(block.data.get(rules.result_id), None)
     return min(calls.values(), default=None)
-
-
-def _own_blocks(blocks: Iterable[ContentBlock], provider: str) -> Iterator[ProviderBlock]:
-    for block in blocks:
-        if type(block) is ProviderBlock and block.provider == provider:
-            yield block
 
 
 @dataclass(slots=True)
