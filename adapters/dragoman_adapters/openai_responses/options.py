@@ -13,7 +13,6 @@ from dragoman.adapter.requests.request_reader import extra_fields
 from dragoman_adapters.openai_platform.service_tiers import SERVICE_TIERS
 from dragoman_adapters.openai_platform.strict_schema import strict_schema
 
-"""All levels of reasoning effort, lowest first; each model has some of them."""
 _DEFAULT_THINKING_EFFORT = "medium"
 """The effort of ``thinking=True`` for a model that does not reason by default."""
 OPTIONS = OptionTable(
