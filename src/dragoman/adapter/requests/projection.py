@@ -17,7 +17,7 @@ from dragoman.adapter.requests import pairing
 from dragoman.adapter.requests.pairing import CallKeys
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.requests.unsupported_blocks import call_as_text, document_as_text, flatten_block, result_as_text
-from dragoman.adapter.server_tools.pairs import close_open_calls, first_open_call
+from dragoman.adapter.server_tools.pairs import close_open_calls, is_paused
 from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
 from dragoman.canonical.blocks import (
     AudioBlock,
@@ -33,7 +33,7 @@ from dragoman.canonical.blocks import (
     UnknownBlock,
     VideoBlock,
 )
-from dragoman.canonical.message import Message, Role, StopReason
+from dragoman.canonical.message import Message, Role
 
 _MEDIA_FLAGS = {
     ImageBlock: "supports_images",
@@ -437,7 +437,8 @@ class _Projector:
     def add_closing_turn(self, turns: list[Turn]) -> list[Turn]:
         """Add a user's turn if the last turn may not be the assistant's."""
         last = turns[-1] if turns else None
-        if last is None or self._capabilities.supports_prefill or self._is_paused(last):
+        target = self._target
+        if last is None or self._capabilities.supports_prefill or is_paused(last, target.server_tools, target.provider):
             return turns
         if last.role is Role.ASSISTANT:
             self._record_loss(
@@ -446,17 +447,6 @@ class _Projector:
             )  # fmt: skip
             return [*turns, Turn.synthetic(last.message, Role.USER, (TextBlock(text=_CONTINUE),))]
         return turns
-
-    def _is_paused(self, turn: Turn) -> bool:
-        """Whether the provider goes on with its own reply as it is: it paused, or a call of its own stands open."""
-        if turn.role is not Role.ASSISTANT or not turn.raw(self._target.provider):
-            return False
-        rules = self._target.server_tools.pairs
-        if rules is None:
-            return False
-        return turn.message.metadata.stop_reason is StopReason.PAUSE or (
-            first_open_call([turn.message], rules, self._target.provider) is not None
-        )
 
     def has_content(self, turns: Sequence[Turn], messages: Sequence[Message]) -> bool:
         """Whether any turn is left besides instructions.

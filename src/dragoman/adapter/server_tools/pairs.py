@@ -11,9 +11,9 @@ from typing import Any
 
 from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
-from dragoman.adapter.server_tools.table import PairRules
+from dragoman.adapter.server_tools.table import PairRules, ServerToolTable
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock
-from dragoman.canonical.message import Message, Role
+from dragoman.canonical.message import Message, Role, StopReason
 
 
 def close_open_calls(turns: Sequence[Turn], rules: PairRules, provider: str, losses: list[Loss]) -> list[Turn]:
@@ -51,6 +51,17 @@ def first_open_call(messages: Iterable[Message], rules: PairRules, provider: str
             else:
                 calls.pop(block.data.get(rules.result_id), None)
     return min(calls.values(), default=None)
+
+
+def is_paused(turn: Turn, table: ServerToolTable, provider: str) -> bool:
+    """Whether the provider goes on with its own reply as it is: it paused, or a call of its own stands open."""
+    if turn.role is not Role.ASSISTANT or table.pairs is None or not turn.raw(provider):
+        return False
+    message = turn.message
+    return (
+        message.metadata.stop_reason is StopReason.PAUSE
+        or first_open_call([message], table.pairs, provider) is not None
+    )
 
 
 @dataclass(slots=True)
