@@ -19,6 +19,7 @@ DragomanError
 │   └── EventOverflowError      a handler was too slow and missed an event
 ├── BatchPendingError           the answers of a batch were requested before it ended
 ├── TurnLimitError              a turn used all its allowed rounds of tool calls
+├── PendingCallsError           the answer was read while tool calls wait for their results
 ├── BudgetExceededError         a request could cost more than a budget has left; it was not sent
 │   └── UnpricedModelError      a budget in dollars, and a model without a known price
 └── ProviderError               the provider failed, or the connection to it
@@ -187,6 +188,15 @@ class EventOverflowError(EventError):
 
 class TurnLimitError(DragomanError):
     pass
+
+
+class PendingCallsError(DragomanError):
+    """There is no answer yet. ``calls`` are the tool calls without a result."""
+
+    def __init__(self, calls: Iterable[Any]) -> None:
+        self.calls = tuple(calls)
+        names = ", ".join(dict.fromkeys(call.name for call in self.calls))
+        super().__init__(f"there is no answer yet: {len(self.calls)} tool calls have no result: {names:.200}")
 
 
 class BudgetExceededError(DragomanError):

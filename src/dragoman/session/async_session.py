@@ -6,7 +6,9 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing, closing
 from time import perf_counter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack, overload
+
+from typing_extensions import TypeForm
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, ProviderError
@@ -16,7 +18,13 @@ from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import MessageComplete, StreamEvent
 from dragoman.canonical.message import Message
 from dragoman.runtime.session_store import SessionStore
-from dragoman.session.config import SessionSettings, TurnOptions, UserInput, new_answer_validator
+from dragoman.session.config import (
+    OutputOptions,
+    OutputT,
+    SessionSettings,
+    TurnOptions,
+    UserInput,
+)
 from dragoman.session.conversation import TURN_IN_PROGRESS, Conversation
 from dragoman.session.effects import (
     AbandonedTurnError,
@@ -57,21 +65,79 @@ class AsyncSession(Conversation[AsyncTransport]):
     _asynchronous: ClassVar[bool] = True
     _running: TurnRun | None = None
 
+    @overload
     async def ask(
-        self, prompt: UserInput | None, *, model: str | None = None, **options: Unpack[TurnOptions]
-    ) -> Reply[str]:
+        self,
+        prompt: UserInput | None,
+        *,
+        model: str | None = None,
+        output_retries: int = 1,
+        **options: Unpack[TurnOptions],
+    ) -> Reply[str]: ...
+
+    @overload
+    async def ask(
+        self,
+        prompt: UserInput | None,
+        *,
+        output: TypeForm[OutputT],
+        model: str | None = None,
+        output_retries: int = 1,
+        **options: Unpack[TurnOptions],
+    ) -> Reply[OutputT]: ...
+
+    async def ask(
+        self,
+        prompt: UserInput | None,
+        *,
+        output: Any = None,
+        model: str | None = None,
+        output_retries: int = 1,
+        **options: Unpack[TurnOptions],
+    ) -> Reply[Any]:
         """As `Session.ask`."""
-        run = self._start(self._new_turn(prompt, options, stream=False, model=model))
-        await self._run(run, new_answer_validator(self.options, options, early=not self.toolbox.definitions))
+        wanted = OutputOptions(output, output_retries)
+        run = self._start_turn(prompt, options, wanted, stream=False, model=model)
+        await self._run(run)
         return run.record.to_reply()
 
+    @overload
     def stream(
-        self, prompt: UserInput | None, *, model: str | None = None, **options: Unpack[TurnOptions]
-    ) -> AsyncReplyStream[str]:
+        self,
+        prompt: UserInput | None,
+        *,
+        model: str | None = None,
+        output_retries: int = 1,
+        **options: Unpack[TurnOptions],
+    ) -> AsyncReplyStream[str]: ...
+
+    @overload
+    def stream(
+        self,
+        prompt: UserInput | None,
+        *,
+        output: TypeForm[OutputT],
+        model: str | None = None,
+        output_retries: int = 1,
+        partial_strings: bool = False,
+        **options: Unpack[TurnOptions],
+    ) -> AsyncReplyStream[OutputT]: ...
+
+    def stream(
+        self,
+        prompt: UserInput | None,
+        *,
+        output: Any = None,
+        model: str | None = None,
+        output_retries: int = 1,
+        partial_strings: bool = False,
+        **options: Unpack[TurnOptions],
+    ) -> AsyncReplyStream[Any]:
         """As `Session.stream`. Cancelling the task, or leaving ``async with``, cancels the reply; so does the next turn
         of the session."""
-        run = self._start(self._new_turn(prompt, options, stream=True, model=model))
-        events = self._stream(run, new_answer_validator(self.options, options, early=not self.toolbox.definitions))
+        wanted = OutputOptions(output, output_retries, partial_strings)
+        run = self._start_turn(prompt, options, wanted, stream=True, model=model)
+        events = self._stream(run)
         run.events = lambda: events
         return AsyncReplyStream(events, run.record)
 
@@ -141,7 +207,7 @@ class AsyncSession(Conversation[AsyncTransport]):
         if events is not None:
             await events.aclose()
 
-    async def _run(self, run: TurnRun, validator: "AnswerValidator | None" = None) -> None:
+    async def _run(self, run: TurnRun) -> None:
         await self._end_turn()
         self._running = run
         try:
@@ -152,21 +218,19 @@ class AsyncSession(Conversation[AsyncTransport]):
                         await self._attempt_whole(run, run.effect)
                         continue
                     outcome, events = await self._carry_out(run)
-                    if validator is not None:
-                        await self._validate(run, validator, events)
+                    if run.validator is not None:
+                        await self._validate(run, run.validator, events)
                     run.advance(outcome)
             if run.error is not None:
                 raise run.error
-            if validator is not None:
-                validator.finish()
+            if run.validator is not None:
+                run.validator.finish()
         finally:
             self._running = None
 
-    async def _stream(
-        self, run: TurnRun, validator: "AnswerValidator | None" = None
-    ) -> AsyncGenerator[SessionEvent, None]:
+    async def _stream(self, run: TurnRun) -> AsyncGenerator[SessionEvent, None]:
         await self._end_turn()
-        self._running, note = run, run.record.note_event
+        self._running, note, follow = run, run.record.note_event, run.follow_answer()
         try:
             with closing(run.turn):
                 run.begin()
@@ -175,15 +239,13 @@ class AsyncSession(Conversation[AsyncTransport]):
                         self._attempt(run, run.effect) if isinstance(run.effect, Send) else self._deliver(run)
                     ) as batches:
                         async for events in batches:
-                            for event in events:
-                                if validator is not None:
-                                    validator.check_event(event)
+                            for event in events if follow is None else follow(events):
                                 note(event)
                                 yield event
             if run.error is not None:
                 raise run.error
-            if validator is not None:
-                validator.finish()
+            if run.validator is not None:
+                run.validator.finish()
         finally:
             run.record.ended = True
             if self._running is run:

@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar
 
 from dragoman.adapter.contract import AdapterOptions, Prices, ToolChoice
-from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.names import nearest_name
 from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from dragoman.policy import Pipeline
     from dragoman.routing import Router
     from dragoman.session.replies.answer import AnswerValidator
+
+OutputT = TypeVar("OutputT")
+"""The type of a turn's answer."""
 
 UserInput = str | ContentBlock | Iterable[ContentBlock] | Message
 """A prompt: a text, a block, several blocks, or a whole message."""
@@ -237,6 +240,21 @@ def merge_options(
     from dragoman.session.replies.answer import with_json_schema
 
     return with_json_schema(merged)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputOptions:
+    """What the answer of a turn has to be, apart from its schema."""
+
+    output: Any = None
+    """A type; None: any text, or what ``output_schema`` says."""
+    output_retries: int = 1
+    partial_strings: bool = False
+
+    def __post_init__(self) -> None:
+        retries = self.output_retries
+        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+            raise RequestError("output_retries is a whole number, at least 0")
 
 
 def new_answer_validator(options: AdapterOptions, overrides: TurnOptions, *, early: bool) -> "AnswerValidator | None":

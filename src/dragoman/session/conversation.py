@@ -21,7 +21,15 @@ from dragoman.runtime.transports import Transports, TransportT
 from dragoman.runtime.validation import check_class, check_messages
 from dragoman.session import cost, snapshot
 from dragoman.session.compaction.compact import Compaction, run_compaction
-from dragoman.session.config import SessionConfig, SessionSettings, TurnOptions, UserInput, merge_options
+from dragoman.session.config import (
+    OutputOptions,
+    SessionConfig,
+    SessionSettings,
+    TurnOptions,
+    UserInput,
+    merge_options,
+    new_answer_validator,
+)
 from dragoman.session.cost import Cost
 from dragoman.session.effects import Turn
 from dragoman.session.history import History
@@ -41,6 +49,7 @@ from dragoman.tools.toolbox import Toolbox
 from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
+    from dragoman.output.check import AnswerCheck
     from dragoman.policy import Declassification
     from dragoman.session.middleware.policy_hooks import PolicyHooks
 
@@ -307,16 +316,43 @@ class Conversation(Generic[TransportT]):
             middlewares.append(PersistenceMiddleware(self._save))
         return tuple(middlewares)
 
-    def _start(self, turn: Turn) -> TurnRun:
+    def _start(self, turn: Turn, check: "AnswerCheck[Any] | None" = None) -> TurnRun:
         if self.config.client is not None:
             self.config.client.lifetime.check()
         wrapped = reduce(lambda inner, wrap: wrap(inner), self._middlewares, turn)
-        return TurnRun(wrapped, TurnRecord(self._history))
+        return TurnRun(wrapped, TurnRecord(self._history, check=check))
 
-    def _new_turn(self, prompt: UserInput | None, options: TurnOptions, *, stream: bool, model: str | None) -> Turn:
+    def _start_turn(
+        self,
+        prompt: UserInput | None,
+        overrides: TurnOptions,
+        output: OutputOptions,
+        *,
+        stream: bool,
+        model: str | None,
+    ) -> TurnRun:
+        """Return a turn that has sent nothing yet. Raises ConfigurationError and RequestError."""
         if model is not None and self._routes.router is None:
             raise ConfigurationError("a model for one message needs a router: Session(..., router=Router())")
-        requests = self._new_requests(merge_options(self.options, options, stream=stream))
+        options, check, validator = merge_options(self.options, overrides, stream=stream), None, None
+        if output.output is not None or options.output_schema is not None:
+            from dragoman.session.replies.typed import new_check
+
+            if output.output is None:
+                validator = new_answer_validator(self.options, overrides, early=not self.toolbox.definitions)
+            options, check = new_check(options, overrides, output, is_body=validator is not None)
+        run = self._start(self._new_turn(prompt, options, check, model), check)
+        run.validator = validator
+        return run
+
+    def _new_turn(
+        self,
+        prompt: UserInput | None,
+        options: AdapterOptions,
+        check: "AnswerCheck[Any] | None",
+        model: str | None,
+    ) -> Turn:
+        requests = self._new_requests(options)
         sticky = self._adapter
 
         def choose(admitted: tuple[Message, ...]) -> Route:
@@ -332,8 +368,14 @@ class Conversation(Generic[TransportT]):
                 history=self._history.to_send,
                 requests=requests,
                 max_rounds=self.config.max_rounds,
+                correct=None if check is None else partial(self._correct, check),
             )
         )
+
+    def _correct(self, check: "AnswerCheck[Any]", reply: Message) -> Message | None:
+        """Return the request to answer again, or None if the answer is valid. Raises OutputError."""
+        correction = check.correction(reply)
+        return None if correction is None else self._factory.user_message(correction)
 
     def _compaction_turn(self, model: str | None, keep_last: int | None, instructions: str | None) -> Turn:
         compaction = Compaction(

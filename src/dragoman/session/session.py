@@ -6,8 +6,10 @@ from contextlib import closing
 from contextvars import copy_context
 from time import perf_counter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, overload
 from weakref import ref
+
+from typing_extensions import TypeForm
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, ProviderError
@@ -17,7 +19,13 @@ from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import MessageComplete, StreamEvent
 from dragoman.canonical.message import Message
 from dragoman.runtime.session_store import SessionStore
-from dragoman.session.config import SessionSettings, TurnOptions, UserInput, new_answer_validator
+from dragoman.session.config import (
+    OutputOptions,
+    OutputT,
+    SessionSettings,
+    TurnOptions,
+    UserInput,
+)
 from dragoman.session.conversation import TURN_IN_PROGRESS, Conversation
 from dragoman.session.effects import (
     AbandonedTurnError,
@@ -71,7 +79,36 @@ class Session(Conversation[Transport]):
     _asynchronous: ClassVar[bool] = False
     _running: TurnRun | None = None
 
-    def ask(self, prompt: UserInput | None, *, model: str | None = None, **options: Unpack[TurnOptions]) -> Reply[str]:
+    @overload
+    def ask(
+        self,
+        prompt: UserInput | None,
+        *,
+        model: str | None = None,
+        output_retries: int = 1,
+        **options: Unpack[TurnOptions],
+    ) -> Reply[str]: ...
+
+    @overload
+    def ask(
+        self,
+        prompt: UserInput | None,
+        *,
+        output: TypeForm[OutputT],
+        model: str | None = None,
+        output_retries: int = 1,
+        **options: Unpack[TurnOptions],
+    ) -> Reply[OutputT]: ...
+
+    def ask(
+        self,
+        prompt: UserInput | None,
+        *,
+        output: Any = None,
+        model: str | None = None,
+        output_retries: int = 1,
+        **options: Unpack[TurnOptions],
+    ) -> Reply[Any]:
         """Return the assistant's answer, after all tool calls.
 
         ``model`` overrides the router for this turn; it needs a router. A forced ``tool_choice`` applies to the first
@@ -79,16 +116,52 @@ class Session(Conversation[Transport]):
         and RequestError if the prompt cannot be sent; with a router NoModelError, and UnknownProviderError if the
         prompt mentions an unknown model. If the turn gets no reply, the history is as before.
 
+        ``output`` is the type of the answer, which is then ``reply.output``: a pydantic model, a dataclass, a union or
+        any other type with a JSON Schema. An answer that is not valid stays in the history, and the model is asked
+        again, with the problems, at most ``output_retries`` times. Then OutputError is raised. ``output_schema`` is a
+        JSON Schema for the text of the answer, checked in the same way. Raises OutputTypeError for a type without a
+        schema.
+
         With a `MessageBodySchema` as ``output_schema`` the answer is a message body: the schema's `read` parses it. An
         answer that violates the schema raises MessageBodyError with every violation, and stays in the history.
         """
-        run = self._start(self._new_turn(prompt, options, stream=False, model=model))
-        self._run(run, new_answer_validator(self.options, options, early=not self.toolbox.definitions))
+        wanted = OutputOptions(output, output_retries)
+        run = self._start_turn(prompt, options, wanted, stream=False, model=model)
+        self._run(run)
         return run.record.to_reply()
 
+    @overload
     def stream(
-        self, prompt: UserInput | None, *, model: str | None = None, **options: Unpack[TurnOptions]
-    ) -> ReplyStream[str]:
+        self,
+        prompt: UserInput | None,
+        *,
+        model: str | None = None,
+        output_retries: int = 1,
+        **options: Unpack[TurnOptions],
+    ) -> ReplyStream[str]: ...
+
+    @overload
+    def stream(
+        self,
+        prompt: UserInput | None,
+        *,
+        output: TypeForm[OutputT],
+        model: str | None = None,
+        output_retries: int = 1,
+        partial_strings: bool = False,
+        **options: Unpack[TurnOptions],
+    ) -> ReplyStream[OutputT]: ...
+
+    def stream(
+        self,
+        prompt: UserInput | None,
+        *,
+        output: Any = None,
+        model: str | None = None,
+        output_retries: int = 1,
+        partial_strings: bool = False,
+        **options: Unpack[TurnOptions],
+    ) -> ReplyStream[Any]:
         """Return the same turn as a stream: the events of each reply, and ToolAnswered for each tool.
 
         Iterating raises ProviderError when an adapter's stream ends with an error event; ``error.partial`` is what had
@@ -96,9 +169,14 @@ class Session(Conversation[Transport]):
         cancelled. Closing it at message_complete or tool_answered keeps the message of that event. If the answer has to
         be a message body, the first event that makes a violation certain cancels the reply and raises MessageBodyError;
         in a session with tools, the check is made at the end of the turn.
+
+        With ``output``, the stream yields OutputPartial with what has arrived and is valid, OutputComplete with the
+        answer, and OutputRetry if the model is asked again. A string is part of a value when it has ended, or as it
+        arrives with ``partial_strings``.
         """
-        run = self._start(self._new_turn(prompt, options, stream=True, model=model))
-        events = self._stream(run, new_answer_validator(self.options, options, early=not self.toolbox.definitions))
+        wanted = OutputOptions(output, output_retries, partial_strings)
+        run = self._start_turn(prompt, options, wanted, stream=True, model=model)
+        events = self._stream(run)
         run.events = ref(events)  # so that dropping the stream ends the turn at once
         return ReplyStream(events, run.record)
 
@@ -201,7 +279,7 @@ class Session(Conversation[Transport]):
         if events is not None:
             events.close()
 
-    def _run(self, run: TurnRun, validator: "AnswerValidator | None" = None) -> None:
+    def _run(self, run: TurnRun) -> None:
         """Run a turn whose events nobody reads, while its answer is valid. The async twin differs only in its
         awaits."""
         self._end_turn()
@@ -214,20 +292,20 @@ class Session(Conversation[Transport]):
                         self._attempt_whole(run, run.effect)
                         continue
                     outcome, events = self._carry_out(run)
-                    if validator is not None:
-                        self._validate(run, validator, events)
+                    if run.validator is not None:
+                        self._validate(run, run.validator, events)
                     run.advance(outcome)
             if run.error is not None:
                 raise run.error
-            if validator is not None:
-                validator.finish()
+            if run.validator is not None:
+                run.validator.finish()
         finally:
             self._running = None
 
-    def _stream(self, run: TurnRun, validator: "AnswerValidator | None" = None) -> Generator[SessionEvent, None, None]:
+    def _stream(self, run: TurnRun) -> Generator[SessionEvent, None, None]:
         """Run a turn, and yield its events while its answer is valid."""
         self._end_turn()
-        self._running, note = run, run.record.note_event
+        self._running, note, follow = run, run.record.note_event, run.follow_answer()
         try:
             with closing(run.turn):
                 run.begin()
@@ -236,15 +314,13 @@ class Session(Conversation[Transport]):
                         self._attempt(run, run.effect) if isinstance(run.effect, Send) else self._deliver(run)
                     ) as batches:
                         for events in batches:
-                            for event in events:
-                                if validator is not None:
-                                    validator.check_event(event)
+                            for event in events if follow is None else follow(events):
                                 note(event)
                                 yield event
             if run.error is not None:
                 raise run.error
-            if validator is not None:
-                validator.finish()
+            if run.validator is not None:
+                run.validator.finish()
         finally:
             run.record.ended = True
             if self._running is run:
@@ -413,11 +489,39 @@ def _timed_run(prepared: PreparedCall) -> tuple[ToolResultBlock, float]:
     return calls.run(prepared), perf_counter() - started_at
 
 
+@overload
 def ask(
-    model: str | None, prompt: UserInput, *, system: str | None = None, **settings: Unpack[SessionSettings]
-) -> Reply[str]:
-    """Return the answer to one question, in a new session that is closed afterwards. ``settings`` are those of
-    `Session`."""
+    model: str | None,
+    prompt: UserInput,
+    *,
+    system: str | None = None,
+    **settings: Unpack[SessionSettings],
+) -> Reply[str]: ...
+
+
+@overload
+def ask(
+    model: str | None,
+    prompt: UserInput,
+    *,
+    output: TypeForm[OutputT],
+    output_retries: int = 1,
+    system: str | None = None,
+    **settings: Unpack[SessionSettings],
+) -> Reply[OutputT]: ...
+
+
+def ask(
+    model: str | None,
+    prompt: UserInput,
+    *,
+    output: Any = None,
+    output_retries: int = 1,
+    system: str | None = None,
+    **settings: Unpack[SessionSettings],
+) -> Reply[Any]:
+    """Return the answer to one question, in a new session that is closed afterwards. ``output`` is as in `Session.ask`,
+    and ``settings`` are those of `Session`."""
     settings = seal_keys(settings)  # type: ignore[assignment]  # the same settings, before anything can fail
     with Session(model, system=system, **settings) as session:
-        return session.ask(prompt)
+        return session.ask(prompt, output=output, output_retries=output_retries)

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from enum import Enum
+from typing import Generic, Literal, TypeVar
 
+from dragoman.adapter.errors import PendingCallsError, RequestError
 from dragoman.adapter.losses import Loss
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.display import render_html
@@ -14,6 +16,14 @@ from dragoman.session.replies.response import ResponseDetails
 
 OutputT = TypeVar("OutputT", covariant=True)
 
+
+class _NoOutput(Enum):
+    NO_OUTPUT = "no output"
+
+
+NO_OUTPUT: Literal[_NoOutput.NO_OUTPUT] = _NoOutput.NO_OUTPUT
+"""In place of a typed answer that did not arrive, or is not valid."""
+
 _MAX_REPR = 60
 """Characters of the text that the repr shows."""
 
@@ -22,17 +32,30 @@ _MAX_REPR = 60
 class Reply(Generic[OutputT]):
     """The result of a turn. ``print(reply)`` shows its text.
 
-    ``output`` is the answer: its text, unless the turn requested another type. ``messages`` are all messages that the
-    turn added to the history, the prompt included, and ``attempts`` are the replies that were billed and not kept,
-    without content. ``losses`` lists what the requests could not carry, each loss once.
+    ``messages`` are all messages that the turn added to the history, the prompt included, and ``attempts`` are the
+    replies that were billed and not kept, without content. ``losses`` lists what the requests could not carry, each
+    loss once.
     """
 
-    output: OutputT
+    _output: OutputT | Literal[_NoOutput.NO_OUTPUT]
     messages: tuple[Message, ...]
     attempts: tuple[Message, ...] = ()
     losses: tuple[Loss, ...] = ()
     response: ResponseDetails | None = field(default=None, compare=False)
     """The last response; None if nothing was sent."""
+
+    @property
+    def output(self) -> OutputT:
+        """The answer: its text, or a value of the type that the turn requested.
+
+        Raises PendingCallsError if tool calls wait for their results, and RequestError if the turn ended without a
+        valid answer, as the reply of an OutputError did.
+        """
+        if pending := self.pending:
+            raise PendingCallsError(pending)
+        if self._output is NO_OUTPUT:
+            raise RequestError("the turn ended without an answer of the requested type: read the text of the reply")
+        return self._output
 
     @property
     def message(self) -> Message:
