@@ -193,10 +193,9 @@ class TurnLimitError(DragomanError):
 class PendingCallsError(DragomanError):
     """There is no answer yet. ``calls`` are the tool calls without a result."""
 
-    def __init__(self, calls: Iterable[Any]) -> None:
+    def __init__(self, message: str, calls: Iterable[Any] = ()) -> None:
         self.calls = tuple(calls)
-        names = ", ".join(dict.fromkeys(call.name for call in self.calls))
-        super().__init__(f"there is no answer yet: {len(self.calls)} tool calls have no result: {names:.200}")
+        super().__init__(message)
 
 
 class BudgetExceededError(DragomanError):

@@ -31,6 +31,13 @@ class AnswerSchema(GenerateJsonSchema):
         ]
         return self.kw_arguments_schema(by_name, None)
 
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        """Leave a default of null out: some wires refuse it, and null is allowed by the type."""
+        written = super().default_schema(schema)
+        if written.get("default", 0) is None:
+            del written["default"]
+        return written
+
     def arguments_schema(self, schema: core_schema.ArgumentsSchema) -> JsonSchemaValue:
         """Before its version 2.14, pydantic reads a NamedTuple as the arguments of a function."""
         by_name: Any = {**schema, "metadata": {}}

@@ -53,14 +53,14 @@ def fit_schema(schema: Mapping[str, Any], rule: SchemaRule) -> FittedSchema:
 
 
 def has_free_keys(schema: Any) -> bool:
-    """Whether some object of the schema is a mapping, whose keys the schema does not name. On a target whose objects
-    are closed, it could only be empty."""
+    """Whether some object of the schema is a mapping, whose keys only the answer names. On a target whose objects are
+    closed, it could only be empty."""
     if isinstance(schema, list):
         return any(map(has_free_keys, schema))
     if not isinstance(schema, Mapping):
         return False
-    is_free = "properties" not in schema and schema.get("additionalProperties") is not False
-    if is_free and (schema.get("type") == "object" or isinstance(schema.get("additionalProperties"), Mapping)):
+    other_keys = schema.get("additionalProperties")
+    if "properties" not in schema and (other_keys is True or isinstance(other_keys, Mapping)):
         return True
     inner = [schema[key] for key in (*_SINGLE_SCHEMA_KEYWORDS, *_SCHEMA_LIST_KEYWORDS) if key in schema]
     return any(map(has_free_keys, inner)) or any(

@@ -70,7 +70,7 @@ class TurnRecord:
         text = last_reply(messages).text  # raises without a reply, whatever the type of the answer
         output = text if self.check is None else self.check.values[0] if self.check.values else NO_OUTPUT
         return Reply(
-            _output=output,
+            output=output,
             messages=messages,
             attempts=attempts,
             losses=tuple(self.losses),

@@ -17,18 +17,19 @@ from dragoman.session.replies.response import ResponseDetails
 OutputT = TypeVar("OutputT", covariant=True)
 
 
-class _NoOutput(Enum):
+class NoOutput(Enum):
+    """In place of a typed answer that did not arrive, or is not valid."""
+
     NO_OUTPUT = "no output"
 
 
-NO_OUTPUT: Literal[_NoOutput.NO_OUTPUT] = _NoOutput.NO_OUTPUT
-"""In place of a typed answer that did not arrive, or is not valid."""
+NO_OUTPUT: Literal[NoOutput.NO_OUTPUT] = NoOutput.NO_OUTPUT
 
 _MAX_REPR = 60
 """Characters of the text that the repr shows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class Reply(Generic[OutputT]):
     """The result of a turn. ``print(reply)`` shows its text.
 
@@ -37,12 +38,28 @@ class Reply(Generic[OutputT]):
     loss once.
     """
 
-    _output: OutputT | Literal[_NoOutput.NO_OUTPUT]
+    _output: OutputT | Literal[NoOutput.NO_OUTPUT]
     messages: tuple[Message, ...]
-    attempts: tuple[Message, ...] = ()
-    losses: tuple[Loss, ...] = ()
-    response: ResponseDetails | None = field(default=None, compare=False)
+    attempts: tuple[Message, ...]
+    losses: tuple[Loss, ...]
+    response: ResponseDetails | None = field(compare=False)
     """The last response; None if nothing was sent."""
+
+    def __init__(  # by hand, because `output` is a property: it may raise
+        self,
+        *,
+        output: OutputT | Literal[NoOutput.NO_OUTPUT],
+        messages: tuple[Message, ...],
+        attempts: tuple[Message, ...] = (),
+        losses: tuple[Loss, ...] = (),
+        response: ResponseDetails | None = None,
+    ) -> None:
+        keep = object.__setattr__
+        keep(self, "_output", output)
+        keep(self, "messages", messages)
+        keep(self, "attempts", attempts)
+        keep(self, "losses", losses)
+        keep(self, "response", response)
 
     @property
     def output(self) -> OutputT:
@@ -52,7 +69,8 @@ class Reply(Generic[OutputT]):
         valid answer, as the reply of an OutputError did.
         """
         if pending := self.pending:
-            raise PendingCallsError(pending)
+            names = ", ".join(dict.fromkeys(call.name for call in pending))
+            raise PendingCallsError(f"there is no answer yet: these tool calls have no result: {names:.200}", pending)
         if self._output is NO_OUTPUT:
             raise RequestError("the turn ended without an answer of the requested type: read the text of the reply")
         return self._output
