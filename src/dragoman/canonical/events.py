@@ -144,5 +144,17 @@ class OutputRetry:
     problems: tuple[OutputProblem, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ToolProgress:
+    """A running tool reports how far it is. ``fraction`` is between 0 and 1."""
+
+    type: ClassVar[Literal["tool_progress"]] = "tool_progress"
+    tool_name: str
+    tool_use_id: str
+    message: str = ""
+    fraction: float | None = None
+    data: Any = None
+
+
 OutputEvent = OutputPartial[Any] | OutputComplete[Any] | OutputRetry
 """The events of a turn with a typed answer, between those of its replies."""

@@ -12,6 +12,7 @@ from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext, b
 from dragoman.adapter.errors import CompactionError, ConfigurationError, SwapRefusedError
 from dragoman.adapter.requests.encode_cache import EncodeCache
 from dragoman.adapter.requests.tool_ids import ToolIdMap
+from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.ids import new_message_id, new_session_id
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import TokenUsage
@@ -22,7 +23,6 @@ from dragoman.runtime.validation import check_class, check_messages
 from dragoman.session import cost, snapshot
 from dragoman.session.compaction.compact import Compaction, run_compaction
 from dragoman.session.config import (
-    OutputOptions,
     SessionConfig,
     SessionSettings,
     TurnOptions,
@@ -44,7 +44,9 @@ from dragoman.session.routes import Route, Routes
 from dragoman.session.snapshot import Snapshot
 from dragoman.session.turn.loop import Requests, TurnPlan, run_turn
 from dragoman.session.turn.run import TurnRun
+from dragoman.tools.call_runner import CallRunner
 from dragoman.tools.calls import DECLINED, PreparedCall
+from dragoman.tools.context import Context
 from dragoman.tools.toolbox import Toolbox
 from dragoman.transport.settings import seal_keys
 
@@ -85,7 +87,7 @@ class Conversation(Generic[TransportT]):
         self.config = config = SessionConfig.from_settings({**settings, "store": store}, provider=provider)
         check_class("tool_ids", tool_ids)
         self.session_id = session_id or new_session_id()
-        self.toolbox = Toolbox(config.tools)
+        self.toolbox = Toolbox(config.tools if isinstance(config.tools, Iterable) else ())
         self.options = config.options or AdapterOptions()
         self.prices = config.prices if config.prices is not None else bundled_prices()
         self.tool_ids = tool_ids if tool_ids is not None else ToolIdMap(partial(_new_tool_id, config.new_id))
@@ -108,7 +110,7 @@ class Conversation(Generic[TransportT]):
         self._policy: PolicyHooks | NoPolicy = NoPolicy()
         self._on_swap: Callable[[str | None, Preview], object] = lambda previous, preview: None
         self._middlewares = self._build_middlewares()
-        self._refuse_coroutines()
+        self._check_tools()
 
     @property
     def model(self) -> str | None:
@@ -326,7 +328,7 @@ class Conversation(Generic[TransportT]):
         self,
         prompt: UserInput | None,
         overrides: TurnOptions,
-        output: OutputOptions,
+        output: Any,
         *,
         stream: bool,
         model: str | None,
@@ -334,15 +336,19 @@ class Conversation(Generic[TransportT]):
         """Return a turn that has sent nothing yet. Raises ConfigurationError and RequestError."""
         if model is not None and self._routes.router is None:
             raise ConfigurationError("a model for one message needs a router: Session(..., router=Router())")
+        if not isinstance(self.config.tools, Iterable):
+            self.toolbox.replace(self.config.tools(self._new_call_context()))
+            self._check_tools()
         options, check, validator = merge_options(self.options, overrides, stream=stream), None, None
-        if output.output is not None or options.output_schema is not None:
+        if output is not None or options.output_schema is not None:
             from dragoman.session.replies.typed import new_check
 
-            if output.output is None:
+            if output is None:
                 validator = new_answer_validator(self.options, overrides, early=not self.toolbox.definitions)
             options, check = new_check(options, overrides, output, is_body=validator is not None)
         run = self._start(self._new_turn(prompt, options, check, model), check)
         run.validator = validator
+        run.calls = CallRunner(self._new_call_context, self.config.max_parallel_tools)
         return run
 
     def _new_turn(
@@ -454,7 +460,13 @@ class Conversation(Generic[TransportT]):
             raise ConfigurationError("approve has to be awaited, which only an AsyncSession does")
         return prepared if allowed else PreparedCall(prepared.call, refusal=DECLINED, fault="user_denied")
 
-    def _refuse_coroutines(self) -> None:
+    def _new_call_context(self, call: ToolUseBlock | None = None) -> Context[Any]:
+        name, call_id = ("", "") if call is None else (call.name, call.id)
+        return Context(self.config.context, self.session_id, name, call_id, self._history.messages)
+
+    def _check_tools(self) -> None:
+        """Raise ConfigurationError if a tool takes another context, or if a sync session has a coroutine."""
+        self.toolbox.check_context(self.config.context)
         if self._asynchronous:
             return
         approve = ("approve",) if inspect.iscoroutinefunction(self.config.approve) else ()

@@ -1,26 +1,21 @@
 """Session: one conversation, with replies, streams, tools and swaps of models. The synchronous driver of a turn."""
 
 from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from contextvars import copy_context
-from time import perf_counter
+from queue import SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, overload
 from weakref import ref
 
 from typing_extensions import TypeForm
 
-from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, ProviderError
 from dragoman.adapter.replies.stream_decoder import decode_batches
 from dragoman.adapter.wire import WireRequest
-from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
-from dragoman.canonical.events import MessageComplete, StreamEvent
+from dragoman.canonical.events import MessageComplete, StreamEvent, ToolProgress
 from dragoman.canonical.message import Message
 from dragoman.runtime.session_store import SessionStore
 from dragoman.session.config import (
-    OutputOptions,
     OutputT,
     SessionSettings,
     TurnOptions,
@@ -45,7 +40,7 @@ from dragoman.session.replies.reply import Reply
 from dragoman.session.replies.stream import ReplyStream
 from dragoman.session.turn.reply_reader import ReplyReader
 from dragoman.session.turn.run import TurnRun, encode, keep, tool_run
-from dragoman.tools import calls
+from dragoman.tools.call_runner import Report, ignore, start_thread
 from dragoman.tools.calls import PreparedCall
 from dragoman.transport import Transport
 from dragoman.transport.settings import seal_keys
@@ -53,8 +48,6 @@ from dragoman.transport.settings import seal_keys
 if TYPE_CHECKING:
     from dragoman.policy import Declassification
     from dragoman.session.replies.answer import AnswerValidator
-
-MAX_PARALLEL_TOOLS = 8
 
 
 class Session(Conversation[Transport]):
@@ -81,12 +74,7 @@ class Session(Conversation[Transport]):
 
     @overload
     def ask(
-        self,
-        prompt: UserInput | None,
-        *,
-        model: str | None = None,
-        output_retries: int = 1,
-        **options: Unpack[TurnOptions],
+        self, prompt: UserInput | None, *, model: str | None = None, **options: Unpack[TurnOptions]
     ) -> Reply[str]: ...
 
     @overload
@@ -96,18 +84,11 @@ class Session(Conversation[Transport]):
         *,
         output: TypeForm[OutputT],
         model: str | None = None,
-        output_retries: int = 1,
         **options: Unpack[TurnOptions],
     ) -> Reply[OutputT]: ...
 
     def ask(
-        self,
-        prompt: UserInput | None,
-        *,
-        output: Any = None,
-        model: str | None = None,
-        output_retries: int = 1,
-        **options: Unpack[TurnOptions],
+        self, prompt: UserInput | None, *, output: Any = None, model: str | None = None, **options: Unpack[TurnOptions]
     ) -> Reply[Any]:
         """Return the assistant's answer, after all tool calls.
 
@@ -125,19 +106,13 @@ class Session(Conversation[Transport]):
         With a `MessageBodySchema` as ``output_schema`` the answer is a message body: the schema's `read` parses it. An
         answer that violates the schema raises MessageBodyError with every violation, and stays in the history.
         """
-        wanted = OutputOptions(output, output_retries)
-        run = self._start_turn(prompt, options, wanted, stream=False, model=model)
+        run = self._start_turn(prompt, options, output, stream=False, model=model)
         self._run(run)
         return run.record.to_reply()
 
     @overload
     def stream(
-        self,
-        prompt: UserInput | None,
-        *,
-        model: str | None = None,
-        output_retries: int = 1,
-        **options: Unpack[TurnOptions],
+        self, prompt: UserInput | None, *, model: str | None = None, **options: Unpack[TurnOptions]
     ) -> ReplyStream[str]: ...
 
     @overload
@@ -147,20 +122,11 @@ class Session(Conversation[Transport]):
         *,
         output: TypeForm[OutputT],
         model: str | None = None,
-        output_retries: int = 1,
-        partial_strings: bool = False,
         **options: Unpack[TurnOptions],
     ) -> ReplyStream[OutputT]: ...
 
     def stream(
-        self,
-        prompt: UserInput | None,
-        *,
-        output: Any = None,
-        model: str | None = None,
-        output_retries: int = 1,
-        partial_strings: bool = False,
-        **options: Unpack[TurnOptions],
+        self, prompt: UserInput | None, *, output: Any = None, model: str | None = None, **options: Unpack[TurnOptions]
     ) -> ReplyStream[Any]:
         """Return the same turn as a stream: the events of each reply, and ToolAnswered for each tool.
 
@@ -174,8 +140,7 @@ class Session(Conversation[Transport]):
         answer, and OutputRetry if the model is asked again. A string is part of a value when it has ended, or as it
         arrives with ``partial_strings``.
         """
-        wanted = OutputOptions(output, output_retries, partial_strings)
-        run = self._start_turn(prompt, options, wanted, stream=True, model=model)
+        run = self._start_turn(prompt, options, output, stream=True, model=model)
         events = self._stream(run)
         run.events = ref(events)  # so that dropping the stream ends the turn at once
         return ReplyStream(events, run.record)
@@ -348,7 +313,7 @@ class Session(Conversation[Transport]):
                 case Read():
                     outcome = self._read_files(run.effect.adapter, run.effect.history)
                 case RunTools():
-                    outcome = self._run_tools(run.effect.adapter, run.effect.calls)
+                    outcome = self._run_tools(run, run.effect, self._approve_calls(run.effect))
                 case Keep():
                     outcome, events = run.effect.messages, keep(run.effect, self._history)
                 case Wait():
@@ -364,7 +329,12 @@ class Session(Conversation[Transport]):
 
     def _deliver(self, run: TurnRun) -> Generator[Sequence[SessionEvent], None, None]:
         """Carry out one effect, yield its events, and send the turn its outcome."""
-        outcome, events = self._carry_out(run)
+        outcome: Any
+        events: Sequence[SessionEvent]
+        if isinstance(run.effect, RunTools) and self.toolbox.may_report(run.effect.calls):
+            outcome, events = (yield from self._report_tools(run, run.effect)), ()
+        else:
+            outcome, events = self._carry_out(run)
         try:
             yield events
         except (GeneratorExit, KeyboardInterrupt):
@@ -462,66 +432,43 @@ class Session(Conversation[Transport]):
             events = results
         return events
 
-    def _run_tools(self, adapter: Adapter, requested_calls: Sequence[ToolUseBlock]) -> list[ToolRun]:
-        prepared = [self._approve_call(self.toolbox.prepare(call)) for call in requested_calls]
-        timed = self._run_calls(prepared)
+    def _approve_calls(self, effect: RunTools) -> list[PreparedCall]:
+        return [self._approve_call(self.toolbox.prepare(call)) for call in effect.calls]
+
+    def _run_tools(
+        self, run: TurnRun, effect: RunTools, prepared: Sequence[PreparedCall], report: Report = ignore
+    ) -> list[ToolRun]:
+        assert run.calls is not None
         return [
-            tool_run(call, result, seconds, self._files, adapter, self._factory.tool_message)
-            for call, (result, seconds) in zip(prepared, timed, strict=True)
+            tool_run(call, result, seconds, self._files, effect.adapter, self._factory.tool_message)
+            for call, (result, seconds) in zip(prepared, run.calls.run(prepared, report), strict=True)
         ]
 
-    def _run_calls(self, prepared: Sequence[PreparedCall]) -> list[tuple[ToolResultBlock, float]]:
-        if len(prepared) == 1:
-            return [_timed_run(prepared[0])]
-        with ThreadPoolExecutor(max_workers=min(MAX_PARALLEL_TOOLS, len(prepared))) as pool:
-            started = [pool.submit(copy_context().run, _timed_run, call) for call in prepared]
-            return [each.result() for each in started]
+    def _report_tools(self, run: TurnRun, effect: RunTools) -> Generator[Sequence[SessionEvent], None, Any]:
+        """Run tools in a thread, and yield their progress. Return the outcome."""
+        reports: SimpleQueue[ToolProgress | None] = SimpleQueue()
+
+        def work() -> list[ToolRun]:
+            try:
+                return self._run_tools(run, effect, prepared, reports.put)
+            finally:
+                reports.put(None)
+
+        try:
+            prepared = self._approve_calls(effect)
+            running = start_thread(work)
+            while (progress := reports.get()) is not None:
+                yield (progress,)
+            return running.result()
+        except (GeneratorExit, KeyboardInterrupt):
+            if run.calls is not None:
+                run.calls.leave()
+            self._abandon(run, AbandonedTurnError())
+            raise
+        except Exception as error:
+            return error
 
     def _approve_call(self, prepared: PreparedCall) -> PreparedCall:
         if self.config.approve is None or prepared.tool is None:
             return prepared
         return self._apply_decision(prepared, self.config.approve(prepared.call, prepared.tool.definition))
-
-
-def _timed_run(prepared: PreparedCall) -> tuple[ToolResultBlock, float]:
-    """Return the result and the seconds that the call took."""
-    started_at = perf_counter()
-    return calls.run(prepared), perf_counter() - started_at
-
-
-@overload
-def ask(
-    model: str | None,
-    prompt: UserInput,
-    *,
-    system: str | None = None,
-    **settings: Unpack[SessionSettings],
-) -> Reply[str]: ...
-
-
-@overload
-def ask(
-    model: str | None,
-    prompt: UserInput,
-    *,
-    output: TypeForm[OutputT],
-    output_retries: int = 1,
-    system: str | None = None,
-    **settings: Unpack[SessionSettings],
-) -> Reply[OutputT]: ...
-
-
-def ask(
-    model: str | None,
-    prompt: UserInput,
-    *,
-    output: Any = None,
-    output_retries: int = 1,
-    system: str | None = None,
-    **settings: Unpack[SessionSettings],
-) -> Reply[Any]:
-    """Return the answer to one question, in a new session that is closed afterwards. ``output`` is as in `Session.ask`,
-    and ``settings`` are those of `Session`."""
-    settings = seal_keys(settings)  # type: ignore[assignment]  # the same settings, before anything can fail
-    with Session(model, system=system, **settings) as session:
-        return session.ask(prompt, output=output, output_retries=output_retries)

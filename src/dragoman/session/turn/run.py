@@ -17,6 +17,7 @@ from dragoman.session.history import History
 from dragoman.session.media import MediaFiles
 from dragoman.session.replies.record import TurnRecord
 from dragoman.session.turn.reply_reader import ReplyReader
+from dragoman.tools.call_runner import CallRunner
 from dragoman.tools.calls import PreparedCall, error_result
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class TurnRun:
     events: Callable[[], Any] | None = field(default=None, init=False)
     """Returns the generator of its events, or None if that is gone; None if nobody reads them."""
     error: Exception | None = field(default=None, init=False)
+    calls: CallRunner | None = field(default=None, init=False)
+    """Runs the tool calls of the turn; None if it has none."""
     validator: "AnswerValidator | None" = field(default=None, init=False)
     """Ends the turn at an answer that is no valid message body."""
 
