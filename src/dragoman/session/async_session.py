@@ -376,8 +376,7 @@ class AsyncSession(Conversation[AsyncTransport]):
     async def _run_tools(
         self, run: TurnRun, effect: RunTools, prepared: Sequence[PreparedCall], report: Report = ignore
     ) -> list[ToolRun]:
-        assert run.calls is not None
-        timed = await run.calls.run_async(prepared, report)
+        timed = await self._call_runner(run).run_async(prepared, report)
         return [
             await self._in_thread(
                 tool_run, call, result, seconds, self._files, effect.adapter, self._factory.tool_message

@@ -348,7 +348,6 @@ class Conversation(Generic[TransportT]):
             options, check = new_check(options, overrides, output, is_body=validator is not None)
         run = self._start(self._new_turn(prompt, options, check, model), check)
         run.validator = validator
-        run.calls = CallRunner(self._new_call_context, self.config.max_parallel_tools)
         return run
 
     def _new_turn(
@@ -459,6 +458,12 @@ class Conversation(Generic[TransportT]):
                 allowed.close()
             raise ConfigurationError("approve has to be awaited, which only an AsyncSession does")
         return prepared if allowed else PreparedCall(prepared.call, refusal=DECLINED, fault="user_denied")
+
+    def _call_runner(self, run: TurnRun) -> CallRunner:
+        """Return what runs the calls of the turn."""
+        if run.calls is None:
+            run.calls = CallRunner(self._new_call_context, self.config.max_parallel_tools)
+        return run.calls
 
     def _new_call_context(self, call: ToolUseBlock | None = None) -> Context[Any]:
         name, call_id = ("", "") if call is None else (call.name, call.id)

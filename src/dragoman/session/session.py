@@ -438,10 +438,9 @@ class Session(Conversation[Transport]):
     def _run_tools(
         self, run: TurnRun, effect: RunTools, prepared: Sequence[PreparedCall], report: Report = ignore
     ) -> list[ToolRun]:
-        assert run.calls is not None
         return [
             tool_run(call, result, seconds, self._files, effect.adapter, self._factory.tool_message)
-            for call, (result, seconds) in zip(prepared, run.calls.run(prepared, report), strict=True)
+            for call, (result, seconds) in zip(prepared, self._call_runner(run).run(prepared, report), strict=True)
         ]
 
     def _report_tools(self, run: TurnRun, effect: RunTools) -> Generator[Sequence[SessionEvent], None, Any]:

@@ -39,7 +39,7 @@ class TurnRun:
     """Returns the generator of its events, or None if that is gone; None if nobody reads them."""
     error: Exception | None = field(default=None, init=False)
     calls: CallRunner | None = field(default=None, init=False)
-    """Runs the tool calls of the turn; None if it has none."""
+    """Runs the tool calls of the turn; None before the first one."""
     validator: "AnswerValidator | None" = field(default=None, init=False)
     """Ends the turn at an answer that is no valid message body."""
 
