@@ -20,6 +20,10 @@ ANSWER = "answer"
 """The field that holds an answer that is no object itself: many wires need an object at the top."""
 
 
+VALUE = "value"
+"""The name of a value that has no fields."""
+
+
 class InvalidAnswerError(Exception):
     """An answer that cannot be read."""
 
@@ -84,11 +88,19 @@ class AnswerType(Generic[T]):
                 continue
         return None
 
-    def to_json_value(self, value: T) -> Any:
-        """Return the value as JSON: a dict if the type is an object."""
-        if self._is_wrapped:
-            return self._adapter.dump_python(self._adapter.validate_python({ANSWER: value}), mode="json")[ANSWER]
-        return self._adapter.dump_python(value, mode="json")
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the values of `read_fields`: those of an object's fields, or ``value`` for any other type."""
+        names = tuple(self.schema.get("properties", ()))
+        return (VALUE,) if self._is_wrapped or not names else names
+
+    def read_fields(self, text: str) -> dict[str, Any]:
+        """Return the values of an answer as JSON, by the names of ``fields``. Raises InvalidAnswerError."""
+        self.read(text)
+        data = self._adapter.dump_python(self._adapter.validate_json(text), mode="json", by_alias=True)
+        if self.fields != (VALUE,):
+            return {name: data.get(name) for name in self.fields}
+        return {VALUE: data[ANSWER] if self._is_wrapped else data}
 
     def _unwrap(self, value: Any) -> T:
         unwrapped: T = getattr(value, ANSWER) if self._is_wrapped else value
