@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import pytest
@@ -11,9 +12,13 @@ from dragoman.adapter.contract import AdapterOptions
 from dragoman.canonical.events import OutputComplete, OutputPartial, OutputRetry
 from dragoman.canonical.message import Role
 from dragoman.errors import OutputError, OutputTypeError, PendingCallsError, RateLimitError, RequestError
+from dragoman.events import EventBus
+from dragoman.policy import Pipeline
 from dragoman.session import tool
+from dragoman.store import Store
 from tests.unit.session.drivers import OLLAMA, Driver, Wire, texts, types
 from tests.unit.session.handwritten_replies import Call, Reply, handwritten_anthropic, handwritten_ollama
+from tests.unit.session.middleware.policy_plugins import RecordingPlugin
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
@@ -330,3 +335,18 @@ def test_a_long_answer_is_read_in_linear_time(driver: Driver) -> None:
     assert events[-1] == OutputComplete(values)
     assert all(values[: len(each)] == each for each in partial)
     assert 50 < len(partial) < 1000
+
+
+def test_a_request_to_answer_again_is_part_of_the_turn(driver: Driver, tmp_path: Path) -> None:
+    """A policy judges it, a store keeps it, and the events count one turn with two calls."""
+    plugin, store, bus, kinds = RecordingPlugin(), Store(f"sqlite:///{tmp_path}/chats.db"), EventBus(), []
+    bus.subscribe(lambda event: kinds.append(event.type))
+    wire = Wire([handwritten_anthropic("no JSON"), handwritten_anthropic('{"name": "B", "population": 2}')])
+    session = driver.session({"anthropic": wire}, policy=Pipeline([plugin]), store=store, events=bus)
+    driver.ask(session, "Which?", output=City)
+    bus.close()
+    judged = [text.partition("\n")[0] for hook, role, text in plugin.seen if role == "user" and hook == "cmf.llm_input"]
+    assert judged == ["Which?", "Your answer is not valid:"]
+    assert [message.text for message in store.load("sess_1").messages] == [each.text for each in session.messages]
+    assert [kinds.count(f"turn.{end}") for end in ("started", "completed")] == [1, 1]
+    assert kinds.count("llm.call_completed") == 2
