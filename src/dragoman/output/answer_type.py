@@ -18,8 +18,6 @@ ValueT = TypeVar("ValueT", covariant=True)
 
 ANSWER = "answer"
 """The field that holds an answer that is no object itself: many wires need an object at the top."""
-
-
 VALUE = "value"
 """The name of a value that has no fields."""
 

@@ -25,6 +25,8 @@ _FINAL_STOPS = {
     StopReason.PAUSE: "the reply is paused, and not complete: continue with ask(None)",
 }
 """Stops after which the same question is not asked again."""
+_MAX_PROBLEMS, _MAX_CHARS = 20, 500
+"""Of a request to answer again: more would not help the model."""
 _CUT = OutputProblem((), "the answer was cut at the limit of output tokens: answer more briefly")
 
 
@@ -35,7 +37,7 @@ class AnswerCheck(Generic[T]):
         self._form = form
         self._retries = retries
         self._partial_strings = partial_strings
-        self._judged: Message | None = None
+        self._judged_id = ""
         self._problems: tuple[OutputProblem, ...] = ()
         self._asks_again = False
         self.values: tuple[T, ...] = ()
@@ -51,7 +53,7 @@ class AnswerCheck(Generic[T]):
         return "\n".join(
             (
                 "Your answer is not valid:",
-                *(f"- {problem}" for problem in self._problems),
+                *(f"- {problem!s:.{_MAX_CHARS}}" for problem in self._problems[:_MAX_PROBLEMS]),
                 "Answer again, with one JSON value that obeys the schema, and nothing before or after it.",
             )
         )
@@ -72,9 +74,9 @@ class AnswerCheck(Generic[T]):
 
     def _judge(self, reply: Message) -> None:
         """Check a reply, once. A reply that calls tools is no answer yet."""
-        if reply is self._judged:
+        if reply.id == self._judged_id:
             return
-        self._judged, self._problems, self._asks_again = reply, (), False
+        self._judged_id, self._problems, self._asks_again = reply.id, (), False
         stop = _FINAL_STOPS.get(reply.stop_reason) if reply.stop_reason is not None else None
         if stop is not None:
             self._problems = (OutputProblem((), stop),)

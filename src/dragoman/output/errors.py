@@ -21,6 +21,9 @@ class OutputError(DragomanError):
     ``reply`` is the `Reply` of the turn: its messages have the earlier answers as well, and its cost is that of all.
     """
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.problems, self.text, self.reply)
+
     def __init__(self, problems: Iterable[OutputProblem], text: str, reply: Any = None) -> None:
         self.problems = tuple(problems)
         self.text = text

@@ -272,6 +272,8 @@ class AsyncSession(Conversation[AsyncTransport]):
         run.advance(outcome)
 
     async def _abandon(self, run: TurnRun, outcome: Any) -> None:
+        if run.calls is not None:
+            run.calls.leave()
         run.advance(outcome)
         while run.effect is not None:
             outcome, _ = await self._carry_out(run)
@@ -404,8 +406,6 @@ class AsyncSession(Conversation[AsyncTransport]):
         except (GeneratorExit, asyncio.CancelledError):
             if running is not None:
                 running.cancel()
-            if run.calls is not None:
-                run.calls.leave()
             await self._abandon(run, AbandonedTurnError())
             raise
         except Exception as error:

@@ -344,6 +344,8 @@ class Session(Conversation[Transport]):
 
     def _abandon(self, run: TurnRun, outcome: Any) -> None:
         """Send the turn the outcome for a caller who left, and carry out its last effects without events."""
+        if run.calls is not None:
+            run.calls.leave()
         run.advance(outcome)
         while run.effect is not None:
             outcome, _ = self._carry_out(run)
@@ -460,8 +462,6 @@ class Session(Conversation[Transport]):
                 yield (progress,)
             return running.result()
         except (GeneratorExit, KeyboardInterrupt):
-            if run.calls is not None:
-                run.calls.leave()
             self._abandon(run, AbandonedTurnError())
             raise
         except Exception as error:

@@ -21,6 +21,9 @@ Report = Callable[[ToolProgress], object]
 TimedResult = tuple[ToolResultBlock, float]
 """A result, and the seconds that the call took."""
 
+TimedOutcome = tuple[ToolResultBlock | RetryTool, float]
+"""The same, or the request of the tool for another call."""
+
 
 def ignore(progress: ToolProgress) -> None:
     """Report to nobody."""
@@ -43,12 +46,11 @@ class CallRunner:
 
     def run(self, prepared: Sequence[PreparedCall], report: Report = ignore) -> list[TimedResult]:
         """Return the results, in the order of the calls."""
-        run_one = self._run_one
         if len(prepared) == 1:
-            return [run_one(prepared[0], report)]
+            return self._count_retries(prepared, [self._run_one(prepared[0], report)])
         with ThreadPoolExecutor(max_workers=min(self.max_parallel, len(prepared))) as pool:
-            started = [pool.submit(copy_context().run, run_one, call, report) for call in prepared]
-            return [each.result() for each in started]
+            started = [pool.submit(copy_context().run, self._run_one, call, report) for call in prepared]
+            return self._count_retries(prepared, [each.result() for each in started])
 
     async def run_async(self, prepared: Sequence[PreparedCall], report: Report = ignore) -> list[TimedResult]:
         """The async twin of `run`; plain functions run in threads."""
@@ -56,18 +58,18 @@ class CallRunner:
 
         free = asyncio.Semaphore(self.max_parallel)
 
-        async def run_one(call: PreparedCall) -> TimedResult:
+        async def run_one(call: PreparedCall) -> TimedOutcome:
             async with free:
                 return await self._run_one_async(call, report)
 
-        return list(await asyncio.gather(*map(run_one, prepared)))
+        return self._count_retries(prepared, await asyncio.gather(*map(run_one, prepared)))
 
     def leave(self) -> None:
         """Mark the contexts of all calls as cancelled: nobody waits for their results."""
         for context in self._contexts:
             context._ended.set()
 
-    def _run_one(self, prepared: PreparedCall, report: Report) -> TimedResult:
+    def _run_one(self, prepared: PreparedCall, report: Report) -> TimedOutcome:
         started_at = perf_counter()
         call, context = self._bind(prepared)
         timeout = None if prepared.tool is None else prepared.tool.timeout
@@ -79,9 +81,9 @@ class CallRunner:
                 result = start_thread(lambda: calls.run(call, tell)).result(timeout)
             except TimeoutError:
                 result = _end(prepared, context, timeout)
-        return self._count_retry(prepared, result), perf_counter() - started_at
+        return result, perf_counter() - started_at
 
-    async def _run_one_async(self, prepared: PreparedCall, report: Report) -> TimedResult:
+    async def _run_one_async(self, prepared: PreparedCall, report: Report) -> TimedOutcome:
         import asyncio
 
         started_at = perf_counter()
@@ -96,7 +98,7 @@ class CallRunner:
                 result = await asyncio.wait_for(running, timeout)
             except TimeoutError:
                 result = _end(prepared, context, timeout)
-        return self._count_retry(prepared, result), perf_counter() - started_at
+        return result, perf_counter() - started_at
 
     def _bind(self, prepared: PreparedCall) -> tuple[PreparedCall, Context[Any] | None]:
         """Return the call with its context, if the tool takes one, or with a refusal if it has no retries left."""
@@ -111,15 +113,19 @@ class CallRunner:
         self._contexts.append(context)
         return prepared.with_context(context), context
 
-    def _count_retry(self, prepared: PreparedCall, result: ToolResultBlock | RetryTool) -> ToolResultBlock:
-        """Return the result for the model; that of a tool which asks for another call says whether it may be made."""
-        if not isinstance(result, RetryTool) or prepared.tool is None:
-            assert isinstance(result, ToolResultBlock)
-            return result
-        name = prepared.tool.name
-        self.retries[name] += 1
-        is_last = self.retries[name] > prepared.tool.retries
-        return calls.error_result(prepared.call.id, f"{result}" + (f" {calls.NO_RETRIES_LEFT}" if is_last else ""))
+    def _count_retries(self, prepared: Sequence[PreparedCall], outcomes: Sequence[TimedOutcome]) -> list[TimedResult]:
+        """Return the results for the model. That of a tool which asks for another call says whether it may be made."""
+        results: list[TimedResult] = []
+        for call, (outcome, seconds) in zip(prepared, outcomes, strict=True):
+            if isinstance(outcome, RetryTool) and call.tool is not None:
+                name = call.tool.name
+                self.retries[name] += 1
+                is_last = self.retries[name] > call.tool.retries
+                text = f"{outcome} {calls.NO_RETRIES_LEFT}" if is_last else str(outcome)
+                results.append((calls.error_result(call.call.id, text), seconds))
+            elif isinstance(outcome, ToolResultBlock):
+                results.append((outcome, seconds))
+        return results
 
 
 def _end(prepared: PreparedCall, context: Context[Any] | None, timeout: float) -> ToolResultBlock:

@@ -1,6 +1,7 @@
 """Typed answers: requested, read, asked again, and streamed."""
 
 import json
+import pickle
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -350,3 +351,15 @@ def test_a_request_to_answer_again_is_part_of_the_turn(driver: Driver, tmp_path:
     assert [message.text for message in store.load("sess_1").messages] == [each.text for each in session.messages]
     assert [kinds.count(f"turn.{end}") for end in ("started", "completed")] == [1, 1]
     assert kinds.count("llm.call_completed") == 2
+
+
+def test_many_problems_are_cut_for_the_model_and_kept_for_the_program(driver: Driver) -> None:
+    """The error can be sent to another process."""
+    wire = Wire([handwritten_anthropic(json.dumps({"answer": ["x"] * 100}))] * 2)
+    with pytest.raises(OutputError) as caught:
+        driver.ask(driver.session({"anthropic": wire}), "Which?", output=list[int])
+    assert wire.requests[1]["messages"][-1]["content"][0]["text"].count("\n- ") == 20
+    assert len(caught.value.problems) == 100
+    assert str(caught.value).endswith("; and 90 more")
+    copied = pickle.loads(pickle.dumps(caught.value))
+    assert (copied.problems, copied.text, str(copied)) == (caught.value.problems, caught.value.text, str(caught.value))
