@@ -256,7 +256,7 @@ class AsyncSession(Conversation[AsyncTransport]):
     async def _deliver(self, run: TurnRun) -> AsyncGenerator[Sequence[SessionEvent], None]:
         outcome: Any
         events: Sequence[SessionEvent] = ()
-        if isinstance(run.effect, RunTools) and self.toolbox.may_report(run.effect.calls):
+        if isinstance(run.effect, RunTools) and self._may_report(run.effect):
             outcomes: list[Any] = []
             async with aclosing(self._report_tools(run, run.effect, outcomes)) as batches:
                 async for batch in batches:

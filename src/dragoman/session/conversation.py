@@ -31,7 +31,7 @@ from dragoman.session.config import (
     new_answer_validator,
 )
 from dragoman.session.cost import Cost
-from dragoman.session.effects import Turn
+from dragoman.session.effects import RunTools, Turn
 from dragoman.session.history import History
 from dragoman.session.media import MediaFiles
 from dragoman.session.message_factory import MessageFactory
@@ -464,6 +464,10 @@ class Conversation(Generic[TransportT]):
         if run.calls is None:
             run.calls = CallRunner(self._new_call_context, self.config.max_parallel_tools)
         return run.calls
+
+    def _may_report(self, effect: RunTools) -> bool:
+        """Whether the caller may see progress of these calls. With a policy nobody may: no plugin judges progress."""
+        return self.config.policy is None and self.toolbox.may_report(effect.calls)
 
     def _new_call_context(self, call: ToolUseBlock | None = None) -> Context[Any]:
         name, call_id = ("", "") if call is None else (call.name, call.id)

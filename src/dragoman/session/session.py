@@ -331,7 +331,7 @@ class Session(Conversation[Transport]):
         """Carry out one effect, yield its events, and send the turn its outcome."""
         outcome: Any
         events: Sequence[SessionEvent]
-        if isinstance(run.effect, RunTools) and self.toolbox.may_report(run.effect.calls):
+        if isinstance(run.effect, RunTools) and self._may_report(run.effect):
             outcome, events = (yield from self._report_tools(run, run.effect)), ()
         else:
             outcome, events = self._carry_out(run)

@@ -13,10 +13,12 @@ from dragoman.adapter.errors import ConfigurationError, ToolSchemaError
 from dragoman.canonical.blocks import DocumentBlock, ImageBlock, MediaSource, TextBlock
 from dragoman.canonical.events import ToolProgress
 from dragoman.canonical.message import Message
+from dragoman.policy import Pipeline
 from dragoman.session import Session, Tool, ToolAnswered, tool
 from dragoman.tools import Context, Progress, RetryTool
 from tests.unit.session.drivers import ANTHROPIC, AsyncDriver, Driver, Wire, types
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic
+from tests.unit.session.middleware.policy_plugins import RecordingPlugin
 
 FOREVER = 60
 """Seconds: longer than any test."""
@@ -293,6 +295,13 @@ def test_a_tool_that_yields_reports_its_progress(driver: Driver) -> None:
     session, _ = session_of(driver, (call("count", to=3), call("collect", 2, to=2)), tools=[count, collect])
     driver.ask(session, "Go")
     assert results(session) == [("counted to 3", False), ("[0,1]", False)]
+
+
+def test_a_policy_hides_progress(driver: Driver) -> None:
+    """No plugin judges it. The result is judged as always."""
+    session, _ = session_of(driver, (call("count", to=2),), tools=[count], policy=Pipeline([RecordingPlugin()]))
+    assert not any(isinstance(event, ToolProgress) for event in driver.stream(session, "Go"))
+    assert results(session) == [("counted to 2", False)]
 
 
 def test_async_generators_report_too(async_driver: AsyncDriver) -> None:
