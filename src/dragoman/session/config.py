@@ -160,8 +160,7 @@ class SessionConfig:
     """Whether some settings of providers are the session's own."""
 
     def __post_init__(self) -> None:
-        for name in ("max_rounds", "max_parallel_tools"):
-            value = getattr(self, name)
+        for name, value in (("max_rounds", self.max_rounds), ("max_parallel_tools", self.max_parallel_tools)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ConfigurationError(f"{name} is a whole number, at least 1")
         check_settings(
@@ -173,7 +172,7 @@ class SessionConfig:
         object.__setattr__(self, "providers", merge_providers(shared, own) if shared else own)
         for name in ("budgets", "middleware"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        if isinstance(self.tools, Iterable):
+        if not callable(self.tools) or isinstance(self.tools, Iterable):
             object.__setattr__(self, "tools", tuple(self.tools))
 
     @classmethod
@@ -258,7 +257,7 @@ def merge_options(
     ConfigurationError for an unknown option."""
     changes: dict[str, Any] = {**(overrides or {})}
     check_names(changes, TurnOptions.__annotations__, "option of a turn")
-    for name in _OUTPUT_OPTIONS:
+    for name in _OUTPUT_OPTIONS if changes else ():
         changes.pop(name, None)
     merged = replace(options, stream=stream, **changes) if changes or stream != options.stream else options
     if merged.output_schema is None or isinstance(merged.output_schema, Mapping):

@@ -87,7 +87,7 @@ class Conversation(Generic[TransportT]):
         self.config = config = SessionConfig.from_settings({**settings, "store": store}, provider=provider)
         check_class("tool_ids", tool_ids)
         self.session_id = session_id or new_session_id()
-        self.toolbox = Toolbox(config.tools if isinstance(config.tools, Iterable) else ())
+        self.toolbox = Toolbox(config.tools if isinstance(config.tools, tuple) else ())
         self.options = config.options or AdapterOptions()
         self.prices = config.prices if config.prices is not None else bundled_prices()
         self.tool_ids = tool_ids if tool_ids is not None else ToolIdMap(partial(_new_tool_id, config.new_id))
@@ -336,8 +336,8 @@ class Conversation(Generic[TransportT]):
         """Return a turn that has sent nothing yet. Raises ConfigurationError and RequestError."""
         if model is not None and self._routes.router is None:
             raise ConfigurationError("a model for one message needs a router: Session(..., router=Router())")
-        if not isinstance(self.config.tools, Iterable):
-            self.toolbox.replace(self.config.tools(self._new_call_context()))
+        if callable(choose_tools := self.config.tools):
+            self.toolbox.replace(choose_tools(self._new_call_context()))
             self._check_tools()
         options, check, validator = merge_options(self.options, overrides, stream=stream), None, None
         if output is not None or options.output_schema is not None:
@@ -475,7 +475,8 @@ class Conversation(Generic[TransportT]):
 
     def _check_tools(self) -> None:
         """Raise ConfigurationError if a tool takes another context, or if a sync session has a coroutine."""
-        self.toolbox.check_context(self.config.context)
+        if self.config.tools:
+            self.toolbox.check_context(self.config.context)
         if self._asynchronous:
             return
         approve = ("approve",) if inspect.iscoroutinefunction(self.config.approve) else ()
