@@ -14,12 +14,15 @@ DragomanError
 ├── NoModelError                    no candidate can answer the turn; it did not start
 ├── RequestError                    an argument that a request cannot contain
 │   ├── FetchError                  media at a URL was not fetched
+│   ├── OutputTypeError             the type of an answer has no schema, or the schema is invalid
 │   └── UnsupportedToolError        a server tool, or a setting that restricts it, that the model lacks
 ├── UnsupportedReplyError           the adapter writes no replies for clients
 ├── EventError                      an object that is not an event of the catalogue
 │   └── EventOverflowError          a handler was too slow and missed an event
 ├── BatchPendingError               the answers of a batch were requested before it ended
 ├── TurnLimitError                  a turn used all its allowed rounds of tool calls
+├── PendingCallsError               the answer was read while tool calls wait for their results
+├── OutputError                     an answer does not have the requested type, after all retries
 ├── BudgetExceededError             a request could cost more than a budget has left; it was not sent
 │   └── UnpricedModelError          a budget in dollars, and a model without a known price
 ├── LimitsUnavailableError          the server that holds the counts of limits does not answer
@@ -95,6 +98,7 @@ if TYPE_CHECKING:
         NoModelError,
         NotFoundError,
         OverloadedError,
+        PendingCallsError,
         PermissionDeniedError,
         ProjectionError,
         ProviderError,
@@ -117,6 +121,7 @@ if TYPE_CHECKING:
     from dragoman.canonical.message_view.parts import UnknownPartError
     from dragoman.formats.errors import FormatError, MessageBodyError, NotFetchedError
     from dragoman.limits.errors import LimitReachedError, LimitsUnavailableError
+    from dragoman.output.errors import OutputError, OutputTypeError
     from dragoman.policy.errors import DeclassificationError, PolicyDeniedError, PolicyError, TierViolation
     from dragoman.store.errors import (
         ConflictError,
@@ -167,7 +172,10 @@ __all__ = [
     "NotFetchedError",
     "NotFoundError",
     "NotTriedError",
+    "OutputError",
+    "OutputTypeError",
     "OverloadedError",
+    "PendingCallsError",
     "PermissionDeniedError",
     "PolicyDeniedError",
     "PolicyError",
@@ -222,6 +230,7 @@ _EXPORTS = {
         "NoModelError",
         "NotFoundError",
         "OverloadedError",
+        "PendingCallsError",
         "PermissionDeniedError",
         "ProjectionError",
         "ProviderError",
@@ -250,6 +259,10 @@ _EXPORTS = {
     "limits.errors": (
         "LimitReachedError",
         "LimitsUnavailableError",
+    ),
+    "output.errors": (
+        "OutputError",
+        "OutputTypeError",
     ),
     "policy.errors": (
         "DeclassificationError",

@@ -3,13 +3,19 @@
 A line that must not pass carries the code of mypy's error: an unused ``type: ignore`` is an error too.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import assert_type
+from enum import Enum
+from typing import Annotated, Literal, NamedTuple, TypedDict, assert_type
 
-from dragoman import AsyncSession, Loss, Message, Session, ToolResultBlock, ask, tool
+from pydantic import BaseModel
+
+from dragoman import AsyncClient, AsyncSession, Client, Loss, Message, Session, Tool, ToolResultBlock, ask, tool
 from dragoman.batch import BatchError, Batches, BatchHandle, BatchRequest, BatchState
 from dragoman.canonical.events import TextDelta
-from dragoman.events import EventBus, Subscription
+from dragoman.errors import OutputError
+from dragoman.events import EventBus, OutputComplete, OutputProblem, Subscription, ToolProgress
 from dragoman.formats import from_cmf, to_cmf
 from dragoman.limits import Limit, Limits
 from dragoman.pricing import PriceTable, price_table
@@ -17,6 +23,7 @@ from dragoman.routing import Router, When
 from dragoman.session import AsyncReplyStream, Budget, Cost, Preview, Reply, ReplyStream, SessionEvent, ToolAnswered
 from dragoman.store import AsyncStore, SessionRecord, Store
 from dragoman.testing import ScriptedProvider, block_network, scripted_reply
+from dragoman.tools import Context, Progress
 
 MODEL = "anthropic:claude-opus-5-5"
 
@@ -38,6 +45,92 @@ def tools() -> None:
 
     tool(side_effects=7)  # type: ignore[call-overload]
     Session(MODEL, tools=["plain"])  # type: ignore[list-item]
+
+
+class City(BaseModel):
+    name: str
+
+
+@dataclass
+class River:
+    name: str
+
+
+class Movie(TypedDict):
+    title: str
+
+
+class Point(NamedTuple):
+    x: int
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+def outputs(session: Session, client: Client, failed: OutputError) -> None:
+    assert_type(session.ask("?", output=City), Reply[City])
+    assert_type(session.ask("?", output=City).output, City)
+    assert_type(session.ask("?", output=River, temperature=0, output_retries=2).output, River)
+    assert_type(session.ask("?", output=Movie).output, Movie)
+    assert_type(session.ask("?", output=Point).output.x, int)
+    assert_type(session.ask("?", output=Colour).output, Colour)
+    assert_type(session.ask("?", output=Literal["yes", "no"]).output, Literal["yes", "no"])
+    assert_type(session.ask("?", output=City | River).output, City | River)
+    assert_type(session.ask("?", output=City | None).output, City | None)
+    assert_type(session.ask("?", output=list[City]).output, list[City])
+    assert_type(session.ask("?", output=dict[str, int]).output, dict[str, int])
+    assert_type(session.ask("?", output=Annotated[int, "at most 5"]).output, int)
+    assert_type(session.ask("?", output=bool).output, bool)
+    assert_type(session.ask("?", output=str).output, str)
+    assert_type(session.ask("?", output_schema={"type": "object"}).output, str)
+    assert_type(ask(MODEL, "?", output=City, system="Be exact.").output, City)
+    assert_type(client.ask(MODEL, "?", output=City), Reply[City])
+    assert_type(client.stream(MODEL, "?", output=City), ReplyStream[City])
+    with session.stream("?", output=list[City], partial_strings=True) as stream:
+        for event in stream:
+            if isinstance(event, OutputComplete):
+                print(event.value)
+        assert_type(stream.reply.output, list[City])
+    assert_type(failed.problems, tuple[OutputProblem, ...])
+    assert_type(failed.problems[0].path, tuple[str | int, ...])
+
+    session.ask("?", output=City, output_retries="1")  # type: ignore[call-overload]
+    session.ask("?", output=City).output.population()  # type: ignore[attr-defined]
+
+
+async def async_outputs(session: AsyncSession, client: AsyncClient) -> None:
+    assert_type((await session.ask("?", output=City)).output, City)
+    assert_type(session.stream("?", output=City | River), AsyncReplyStream[City | River])
+    assert_type(await client.ask(MODEL, "?", output=list[Point]), Reply[list[Point]])
+    assert_type(client.stream(MODEL, "?", output=City), AsyncReplyStream[City])
+
+
+def tool_calls() -> None:
+    @tool(timeout=5, retries=2)
+    def look(context: Context[River], name: str) -> str:
+        assert_type(context.value, River)
+        assert_type(context.messages, tuple[Message, ...])
+        return context.value.name + name
+
+    @tool
+    def walk(to: int) -> Iterator[Progress | str]:
+        yield Progress("half", fraction=0.5)
+        yield "arrived"
+
+    def choose(context: Context[River]) -> list[Tool]:
+        return [look] if context.messages else [walk]
+
+    assert_type(look(Context(River("Aare")), "a"), str)
+    Session(MODEL, tools=[look, walk], context=River("Aare"), max_parallel_tools=2)
+    Session(MODEL, tools=choose, context=River("Aare"))
+
+    look("a")  # type: ignore[call-arg, arg-type]
+    tool(timeout="5")  # type: ignore[call-overload]
+
+
+def tool_progress(event: SessionEvent) -> str:
+    return event.message if isinstance(event, ToolProgress) else ""
 
 
 def events(session: Session) -> None:
@@ -70,9 +163,9 @@ def sessions(session: Session) -> None:
     with Session(None, router=Router(), events=EventBus(), budgets=[Budget(usd="1.50")]) as opened:
         assert_type(opened, Session)
 
-    session.ask("Hi", max_tokens=1)  # type: ignore[call-arg]
-    session.ask("Hi", tool_choice="always")  # type: ignore[arg-type]
-    session.ask("Hi", prompt_cache="2h")  # type: ignore[arg-type]
+    session.ask("Hi", max_tokens=1)  # type: ignore[call-overload]
+    session.ask("Hi", tool_choice="always")  # type: ignore[call-overload]
+    session.ask("Hi", prompt_cache="2h")  # type: ignore[call-overload]
     session.messages = ()  # type: ignore[misc]
     Session()  # type: ignore[call-arg]
     Session(MODEL, [])  # type: ignore[call-arg, arg-type]

@@ -9,7 +9,9 @@ from typing import Any
 
 _SCHEMA_MAPS = ("properties", "$defs", "definitions")
 _SCHEMA_LISTS = ("anyOf", "allOf")
-_UNSUPPORTED = ("oneOf", "not", "if", "patternProperties", "dependentRequired", "dependentSchemas")
+_UNSUPPORTED = {"oneOf", "not", "if", "patternProperties", "dependentRequired", "dependentSchemas"}
+_KINDS = {"type", "anyOf", "$ref", "enum", "const"}
+"""Keywords of which a schema needs one: strict mode has no value of any type."""
 _ANNOTATIONS = {"title", "description", "default", "examples"}
 
 
@@ -28,7 +30,7 @@ def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _make_strict(schema: Any) -> dict[str, Any]:
-    if not isinstance(schema, dict) or any(keyword in schema for keyword in _UNSUPPORTED):
+    if not isinstance(schema, dict) or not _KINDS & schema.keys() or _UNSUPPORTED & schema.keys():
         raise _NoStrictFormError
     strict = dict(schema)
     if "$ref" in schema:

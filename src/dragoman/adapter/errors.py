@@ -20,6 +20,7 @@ DragomanError
 │   └── EventOverflowError      a handler was too slow and missed an event
 ├── BatchPendingError           the answers of a batch were requested before it ended
 ├── TurnLimitError              a turn used all its allowed rounds of tool calls
+├── PendingCallsError           the answer was read while tool calls wait for their results
 ├── BudgetExceededError         a request could cost more than a budget has left; it was not sent
 │   └── UnpricedModelError      a budget in dollars, and a model without a known price
 └── ProviderError               the provider failed, or the connection to it
@@ -197,6 +198,14 @@ class EventOverflowError(EventError):
 
 class TurnLimitError(DragomanError):
     pass
+
+
+class PendingCallsError(DragomanError):
+    """There is no answer yet. ``calls`` are the tool calls without a result."""
+
+    def __init__(self, message: str, calls: Iterable[Any] = ()) -> None:
+        self.calls = tuple(calls)
+        super().__init__(message)
 
 
 class BudgetExceededError(DragomanError):

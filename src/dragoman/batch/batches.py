@@ -11,6 +11,8 @@ from functools import partial
 from itertools import chain
 from typing import Any, Generic, Self, TypeVar
 
+from typing_extensions import TypeForm
+
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import BatchPendingError, ConfigurationError, NetworkError
 from dragoman.adapter.losses import Loss
@@ -22,7 +24,8 @@ from dragoman.adapter.wire import WireRequest
 from dragoman.batch.governance import BatchGovernance, Work, carry_out, carry_out_async, release
 from dragoman.batch.handle import NOT_SUBMITTED, BatchEntry, BatchHandle
 from dragoman.batch.requests import EncodedBatch, Requests, batch_wire, encode_batch, prepare_requests
-from dragoman.batch.results import BatchPrices, BatchResult, ResultReader, sort_results
+from dragoman.batch.results import BatchError, BatchPrices, BatchResult, ResultReader, read_output, sort_results
+from dragoman.output.answer_type import AnswerType
 from dragoman.pricing import PriceTable, price_table
 from dragoman.runtime import ClientConfig, client_config, is_client
 from dragoman.runtime.providers import merge_providers, read_providers
@@ -94,10 +97,11 @@ class _Batches(Generic[TransportT]):
         transport: TransportT = created
         return transport
 
-    def _submission(self, requests: Requests, post: Callable[[EncodedBatch], Any]) -> Work[BatchHandle]:
+    def _submission(self, requests: Requests, output: Any, post: Callable[[EncodedBatch], Any]) -> Work[BatchHandle]:
         """Submit what may be sent. ``post`` returns the id of the batch, or an awaitable of it."""
         self._lifetime.check()
-        governance, judged = self._governance, prepare_requests(self.adapter, requests, self._options)
+        schema = None if output is None else AnswerType[Any](output).schema
+        governance, judged = self._governance, prepare_requests(self.adapter, requests, self._options, schema)
         for index, request in enumerate(judged):
             judged[index] = yield from governance.admit(request)
         batch = encode_batch(self.adapter, judged)
@@ -148,15 +152,15 @@ class Batches(_Batches[Transport]):
 
     _asynchronous = False
 
-    def submit(self, requests: Requests) -> BatchHandle:
+    def submit(self, requests: Requests, *, output: Any = None) -> BatchHandle:
         """Submit the requests: prompts by id, or `BatchRequest` objects. A request that the client's policy denies is
-        not sent; its result is a BatchError.
+        not sent; its result is a BatchError. ``output`` is the type of all answers, for `outputs`.
 
         Makes one attempt: after a NetworkError the batch may exist or not, which the provider's own list shows. Raises
         InvalidRequestError for an empty batch, one over the provider's limits, or a repeated id, any ProviderError, and
         BudgetExceededError before anything is sent.
         """
-        return carry_out(self._submission(requests, self._post))
+        return carry_out(self._submission(requests, output, self._post))
 
     def _post(self, batch: EncodedBatch) -> str:
         return self._drive(self._wire.submit(batch.lines, batch.headers), self._submit_transport)
@@ -209,6 +213,13 @@ class Batches(_Batches[Transport]):
         for custom_id, result in found:
             yield custom_id, carry_out(self._receive(handle, custom_id, result))
 
+    def outputs(self, handle: BatchHandle, output: TypeForm[T]) -> Iterator[tuple[str, T | BatchError]]:
+        """As `results`, with the value of each answer in place of its message. An answer that is not valid is a
+        BatchError with an OutputError; submit its request again."""
+        form: AnswerType[T] = AnswerType(output)
+        for custom_id, result in self.results(handle):
+            yield custom_id, read_output(custom_id, result, form)
+
     def close(self) -> None:
         self._transport.close()
         self._submit_transport.close()
@@ -247,8 +258,8 @@ class AsyncBatches(_Batches[AsyncTransport]):
 
     _asynchronous = True
 
-    async def submit(self, requests: Requests) -> BatchHandle:
-        return await carry_out_async(self._submission(requests, self._post))
+    async def submit(self, requests: Requests, *, output: Any = None) -> BatchHandle:
+        return await carry_out_async(self._submission(requests, output, self._post))
 
     async def _post(self, batch: EncodedBatch) -> str:
         return await self._drive(self._wire.submit(batch.lines, batch.headers), self._submit_transport)
@@ -294,6 +305,11 @@ class AsyncBatches(_Batches[AsyncTransport]):
             yield custom_id, await carry_out_async(self._receive(handle, custom_id, result))
         for custom_id, result in reader.iter_missing(state):
             yield custom_id, await carry_out_async(self._receive(handle, custom_id, result))
+
+    async def outputs(self, handle: BatchHandle, output: TypeForm[T]) -> AsyncIterator[tuple[str, T | BatchError]]:
+        form: AnswerType[T] = AnswerType(output)
+        async for custom_id, result in self.results(handle):
+            yield custom_id, read_output(custom_id, result, form)
 
     async def close(self) -> None:
         await self._transport.close()

@@ -192,7 +192,7 @@ class BatchGovernance:
         error = result.error
         if isinstance(error, ProviderError):
             self._emit(ids, partial(LlmCallFailed.of, handle.model, error))
-        else:
+        elif isinstance(error, PolicyDeniedError):
             denial = BatchDenial.of(error)
             self._emit(ids, partial(PolicyDenied.model_validate, denial.model_dump(exclude={"description"})))
         self._emit(ids, partial(_turn_completed, result, StopReason.ERROR, seconds))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
 from dragoman.adapter.errors import ConfigurationError, InvalidRequestError
@@ -63,9 +64,11 @@ def batch_wire(adapter: Adapter) -> BatchApi:
     return wire
 
 
-def prepare_requests(adapter: Adapter, requests: Requests, options: AdapterOptions) -> list[PreparedRequest]:
+def prepare_requests(
+    adapter: Adapter, requests: Requests, options: AdapterOptions, schema: Mapping[str, Any] | None = None
+) -> list[PreparedRequest]:
     """Return the requests with their ids. Raises InvalidRequestError for an empty batch, one with more requests than
-    the provider accepts, or a repeated id.
+    the provider accepts, or a repeated id. ``schema`` is that of all answers.
     """
     wire = batch_wire(adapter)
     batch_requests = _to_requests(requests)
@@ -73,6 +76,7 @@ def prepare_requests(adapter: Adapter, requests: Requests, options: AdapterOptio
     wire_ids = _wire_ids(wire, [each.custom_id for each in batch_requests])
     prepared = []
     for each, wire_id in zip(batch_requests, wire_ids, strict=True):
+        own_options = each.options or options
         messages = (Message.user(each.messages),) if isinstance(each.messages, str) else tuple(each.messages)
         prepared.append(
             PreparedRequest(
@@ -81,7 +85,7 @@ def prepare_requests(adapter: Adapter, requests: Requests, options: AdapterOptio
                 session_id=(messages[-1].session_id if messages else "") or new_session_id(),
                 messages=messages,
                 tools=each.tools,
-                options=each.options or options,
+                options=own_options if schema is None else replace(own_options, output_schema=schema),
                 labels=frozenset(each.labels),
             )
         )

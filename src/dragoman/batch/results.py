@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeVar
 
 from dragoman.adapter.contract import Adapter, RequestContext
 from dragoman.adapter.errors import (
@@ -17,10 +18,16 @@ from dragoman.adapter.requests.answer_tool import AnswerTool
 from dragoman.adapter.requests.tool_names import ToolNames
 from dragoman.adapter.wire import WireResponse
 from dragoman.batch.handle import BatchEntry, BatchHandle
+from dragoman.canonical.events import OutputProblem
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import TokenUsage, Usage
+from dragoman.output.answer_type import AnswerForm
+from dragoman.output.check import AnswerCheck
+from dragoman.output.errors import OutputError
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.pricing import PriceTable
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +38,12 @@ class BatchError:
     """
 
     custom_id: str
-    error: ProviderError | PolicyDeniedError
+    error: ProviderError | PolicyDeniedError | OutputError
     usage: Usage | None = None
 
     @property
     def error_class(self) -> str:
-        """The class of a ProviderError, or ``PolicyDeniedError``."""
+        """The class of a ProviderError, or the name of the other errors."""
         return self.error.error_class if isinstance(self.error, ProviderError) else type(self.error).__name__
 
     @property
@@ -129,6 +136,21 @@ class ResultReader:
         except ProviderError as error:
             billed = None if error.partial is None else error.partial.usage
             return BatchError(entry.custom_id, error, None if billed is None else billed.as_lower_bound())
+
+
+def read_output(custom_id: str, result: BatchResult, form: AnswerForm[T]) -> "T | BatchError":
+    """Return the value of an answer, or why there is none."""
+    if isinstance(result, BatchError):
+        return result
+    check = AnswerCheck(form, 0)
+    try:
+        check.correction(result)
+    except OutputError as error:
+        return BatchError(custom_id, error, result.usage)
+    if check.values:
+        return check.values[0]
+    problem = OutputProblem((), "the reply calls tools: a batch does not run them")
+    return BatchError(custom_id, OutputError([problem], result.text), result.usage)
 
 
 def sort_results(handle: BatchHandle, results: Iterable[tuple[str, BatchResult]]) -> list[BatchResult]:

@@ -40,6 +40,7 @@ class BulkSettings(TypedDict, total=False):
     template: str | None
     system: str | None
     output: str | Path | None
+    output_type: Any
     manifest: str | Path | None
     name: str
     options: AdapterOptions | None
@@ -68,6 +69,10 @@ def bulk(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSe
     ``prompt``. ``system`` is a template, too. ``output`` is a file of one of these kinds: the rows in their order with
     the columns ``answer``, ``model``, ``cost`` (US dollars), ``tokens``, ``error`` and ``seconds``, each after
     ``prefix``.
+
+    ``output_type`` is the type of each answer, as ``output`` of `Session.ask`. Its fields are columns, such as
+    ``answer_name`` for a field ``name``; a type without fields has one, ``answer_value``. A row whose answer is not
+    valid is an error that was paid; ``retry_errors`` sends it again.
 
     ``manifest`` is an SQLite file or a database URL; the run in it has the name ``name``. The default is a file next to
     the output, or memory if there is no output. The same call resumes an interrupted run: rows with an outcome in the

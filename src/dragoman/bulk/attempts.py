@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dragoman.adapter.errors import (
     AuthenticationError,
@@ -29,6 +29,9 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.usage import Usage
 from dragoman.limits import Grant, LimitReachedError, Limits
 from dragoman.limits.budget import Reservation
+from dragoman.output.answer_type import AnswerForm
+from dragoman.output.check import AnswerCheck
+from dragoman.output.errors import OutputError
 
 MAX_WORKER_LOSSES = 10
 """How many workers may be lost on one row: the row itself may crash them."""
@@ -60,6 +63,17 @@ class ModelRun:
     controller: ConcurrencyController
     tracker: ProgressTracker
     limits: Limits | None
+    form: AnswerForm[Any] | None = None
+    """What each answer has to be; None: any text."""
+
+    def outcome_of(self, claim: Claim, reply: Message, ms: int | None, tries: int) -> Outcome:
+        """Return the outcome of a row that was answered: an error that was paid if the answer is not valid."""
+        try:
+            if self.form is not None:
+                AnswerCheck(self.form, 0).correction(reply)
+        except OutputError as error:
+            return failed_outcome(claim, error, ms, tries, usage=reply.usage)
+        return answered_outcome(claim, reply, ms, tries)
 
     def new_claim(self, pending: PendingRow, estimate: Decimal | None) -> Claim:
         return Claim(self.model_no, pending.row_no, prompt_digest(pending.texts), estimate, now_micros())
@@ -163,7 +177,7 @@ class RowAttempts:
 
     def answered(self, reply: Message) -> Outcome:
         assert self._claim is not None
-        return answered_outcome(self._claim, reply, self._ms, self._tries + self._refusals)
+        return self.run.outcome_of(self._claim, reply, self._ms, self._tries + self._refusals)
 
     async def failed(self, error: DragomanError, text: str | None = None) -> Outcome | None:
         """Return the outcome of a row that failed, with ``text`` in place of the error's own; None if the run stopped

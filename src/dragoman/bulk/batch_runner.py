@@ -19,7 +19,7 @@ from dragoman.bulk.attempts import PendingRow
 from dragoman.bulk.model_runner import ModelRunner
 from dragoman.bulk.prompt import build_messages
 from dragoman.bulk.rows import Source
-from dragoman.bulk.state.records import Claim, Outcome, answered_outcome, failed_outcome
+from dragoman.bulk.state.records import Claim, Outcome, failed_outcome
 from dragoman.limits import LimitReachedError
 from dragoman.limits.budget import Reservation
 from dragoman.pricing import PriceTable
@@ -147,7 +147,7 @@ class BatchRunner(ModelRunner):
             outcomes.append(
                 failed_outcome(claim, result.error, None, 1, usage=result.usage)
                 if isinstance(result, BatchError)
-                else answered_outcome(claim, result, None, 1)
+                else self.model_run.outcome_of(claim, result, None, 1)
             )
             if len(outcomes) == _SAVE_SIZE:
                 await self._save(outcomes)

@@ -7,6 +7,7 @@ import csv
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.bulk.rows import JSON_LINES, Row, Source, connect_duckdb, validate_suffix
 from dragoman.bulk.state.manifest import AnswerRow, Manifest
 from dragoman.bulk.state.records import State
+from dragoman.output.answer_type import AnswerType
 
 ANSWER_COLUMNS = ("answer", "model", "cost", "tokens", "error", "seconds")
 """The columns that are added to a row. ``cost`` is in US dollars, ``tokens`` are all that were billed; null is unknown.
@@ -26,12 +28,33 @@ _TYPES: Mapping[type, str] = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", s
 _OWN_TYPES = {"cost": "DECIMAL(38, 18)", "tokens": "BIGINT", "seconds": "DOUBLE"}
 
 
-def join_rows(rows: Source, manifest: Manifest, models: Mapping[str, int], prefix: str) -> Iterator[Row]:
+@dataclass(frozen=True, slots=True)
+class AnswerColumns:
+    """The columns that are added to a row, each after a prefix; ``form`` is the type of the answers, if any."""
+
+    prefix: str = ""
+    form: AnswerType[Any] | None = None
+
+    @property
+    def names(self) -> list[str]:
+        fields = () if self.form is None else self.form.fields
+        return [self.prefix + name for name in (*ANSWER_COLUMNS, *(f"answer_{each}" for each in fields))]
+
+    def of(self, model: str, answer: AnswerRow | None) -> Row:
+        """Return the columns of an answer. Those of a type are empty if the row has no valid answer."""
+        columns = _answer_columns(model, answer)
+        if self.form is not None:
+            values = {} if answer is None or answer.answer is None else self.form.read_fields(answer.answer)
+            columns |= {f"answer_{each}": values.get(each) for each in self.form.fields}
+        return {self.prefix + name: value for name, value in columns.items()}
+
+
+def join_rows(rows: Source, manifest: Manifest, models: Mapping[str, int], columns: AnswerColumns) -> Iterator[Row]:
     """Yield each row with its answers. Raises ConfigurationError if a row has one of these columns already."""
     readers = {model: _AnswerReader(manifest.iter_answers(number)) for model, number in models.items()}
     for row_no, row in enumerate(rows):
         for model, reader in readers.items():
-            answer_columns = {prefix + name: value for name, value in _answer_columns(model, reader.at(row_no)).items()}
+            answer_columns = columns.of(model, reader.at(row_no))
             if conflicts := sorted(answer_columns.keys() & row.keys()):
                 raise ConfigurationError(
                     f"the rows already have a column {conflicts[0]!r}: set a prefix for the added columns"
@@ -39,7 +62,7 @@ def join_rows(rows: Source, manifest: Manifest, models: Mapping[str, int], prefi
             yield row | answer_columns
 
 
-def write_rows(path: Path, rows: Iterable[Row], source: Source, prefix: str) -> None:
+def write_rows(path: Path, rows: Iterable[Row], source: Source, columns: AnswerColumns) -> None:
     """Write the file. Raises ConfigurationError if it cannot hold the rows."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     suffix = validate_suffix(path)
@@ -47,9 +70,9 @@ def write_rows(path: Path, rows: Iterable[Row], source: Source, prefix: str) -> 
         if suffix in JSON_LINES:
             _json_lines(temporary, rows)
         elif suffix == ".csv":
-            _csv(temporary, rows, [*_column_names(source), *(prefix + name for name in ANSWER_COLUMNS)])
+            _csv(temporary, rows, [*_column_names(source), *columns.names])
         else:
-            _parquet(temporary, rows, source.types, prefix)
+            _parquet(temporary, rows, source.types, columns.prefix)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from sqlalchemy import and_, func, select
 
-from dragoman.bulk.output import join_rows
+from dragoman.bulk.output import AnswerColumns, join_rows
 from dragoman.bulk.rows import Row, Source
 from dragoman.bulk.state.manifest import Manifest, sum_known
 from dragoman.bulk.state.records import State
@@ -65,7 +65,7 @@ class BulkReport:
     _manifest: Manifest = field(repr=False)
     _source: Source = field(repr=False)
     _models: Mapping[str, int] = field(repr=False)
-    _prefix: str = field(repr=False, default="")
+    _columns: AnswerColumns = field(repr=False, default_factory=AnswerColumns)
 
     @property
     def finished(self) -> bool:
@@ -78,7 +78,7 @@ class BulkReport:
 
     def __iter__(self) -> Iterator[Row]:
         """Return the rows with their answers, in order, with the columns of the output file."""
-        return join_rows(self._source, self._manifest, self._models, self._prefix)
+        return join_rows(self._source, self._manifest, self._models, self._columns)
 
     def table_rows(self) -> list[tuple[str, ...]]:
         """Return one row of text per model, after a row of titles."""
@@ -103,7 +103,12 @@ class BulkReport:
 
 
 def build_report(
-    manifest: Manifest, source: Source, models: Mapping[str, int], rows: int, stopped: str | None, prefix: str
+    manifest: Manifest,
+    source: Source,
+    models: Mapping[str, int],
+    rows: int,
+    stopped: str | None,
+    columns: AnswerColumns,
 ) -> BulkReport:
     pairs = {pair: _count_agreement(manifest, *map(models.__getitem__, pair)) for pair in combinations(models, 2)}
     lines = tuple(_summarize(manifest, model, number, pairs) for model, number in models.items())
@@ -117,7 +122,7 @@ def build_report(
         _manifest=manifest,
         _source=source,
         _models=models,
-        _prefix=prefix,
+        _columns=columns,
     )
 
 

@@ -17,6 +17,7 @@ from dragoman.bulk.attempts import RowAttempts, is_fatal
 from dragoman.bulk.requester import Requester
 from dragoman.bulk.state.records import Outcome
 from dragoman.canonical.message import Message, Role
+from dragoman.output.errors import OutputError
 from dragoman.policy.errors import PolicyDeniedError, PolicyError
 from dragoman.runtime import ClientConfig
 from dragoman.session import AsyncSession
@@ -43,7 +44,9 @@ class RowTurns:
         prompt, *system = attempts.pending.texts
         async with RowSession(self, attempts, *system) as session:
             try:
-                reply = await session.ask(prompt)
+                message = (await session.ask(prompt, output_retries=0)).message
+            except OutputError as error:
+                message = error.reply.message
             except StoreError:
                 raise
             except DragomanError as error:
@@ -51,7 +54,7 @@ class RowTurns:
                     raise
                 judged, text = await self._judge_error(session, error)
                 return await attempts.failed(judged, text)
-            return attempts.answered(reply.message)
+            return attempts.answered(message)
 
     async def _judge_error(self, session: AsyncSession, error: DragomanError) -> tuple[DragomanError, str | None]:
         """Return the error of the row and its text, as the policy leaves it: a provider may quote the conversation."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from hashlib import blake2b
 from pathlib import Path
@@ -17,7 +17,7 @@ from dragoman.bulk.batch_runner import BatchRunner
 from dragoman.bulk.budget import RunBudget, budget_account
 from dragoman.bulk.concurrency import ConcurrencyController
 from dragoman.bulk.model_runner import ModelRunner
-from dragoman.bulk.output import write_rows
+from dragoman.bulk.output import AnswerColumns, write_rows
 from dragoman.bulk.progress import ProgressCallback, ProgressTracker
 from dragoman.bulk.prompt import Labels, RowReader
 from dragoman.bulk.report import BulkReport, ModelCounts, build_report, count_outcomes, sum_lost
@@ -27,6 +27,7 @@ from dragoman.bulk.state.manifest import Manifest, sum_known
 from dragoman.bulk.state.write_batcher import WriteBatcher
 from dragoman.limits import Limits
 from dragoman.limits.budget import Budget
+from dragoman.output.answer_type import AnswerJson, AnswerType
 from dragoman.pricing import PriceTable
 from dragoman.runtime import ClientConfig
 from dragoman.runtime.providers import merge_providers, read_providers
@@ -54,6 +55,7 @@ class RunConfig:
     client: ClientConfig = field(default_factory=ClientConfig)
     labels: Labels | None = None
     output: Path | None = None
+    output_type: Any = None
     manifest: str | Path = "sqlite://"
     name: str = "bulk"
     concurrency: int = CONCURRENCY
@@ -88,6 +90,9 @@ async def run_bulk(config: RunConfig) -> BulkReport:
     kept, and the same call resumes from there.
     """
     _check_config(config)
+    form = None if config.output_type is None else AnswerType[Any](config.output_type)
+    if form is not None:
+        config = replace(config, options=replace(config.options, output_schema=form.schema))
     row_reader = RowReader(config.template, config.system, config.labels)
     prices = _prices(config)
     account = budget_account(config.budget)
@@ -129,6 +134,7 @@ async def run_bulk(config: RunConfig) -> BulkReport:
                         controller=config.controller(config.concurrency),
                         tracker=tracker,
                         limits=config.limits,
+                        form=form or _schema_form(config.options),
                     ),
                     row_reader=row_reader,
                     client=config.client,
@@ -143,16 +149,21 @@ async def run_bulk(config: RunConfig) -> BulkReport:
                     runner.prices = prices.table if isinstance(prices, BatchPrices) else None
             await _run_all(runners, config.source, tracker)
             tracker.notify()
+            columns = AnswerColumns(config.prefix, form)
             result = build_report(
-                manifest, config.source, dict(zip(models, numbers, strict=True)), rows, tracker.stopped, config.prefix
+                manifest, config.source, dict(zip(models, numbers, strict=True)), rows, tracker.stopped, columns
             )
             if config.output is not None:
-                await asyncio.to_thread(write_rows, config.output, result, config.source, config.prefix)
+                await asyncio.to_thread(write_rows, config.output, result, config.source, columns)
         except BaseException:
             await stack.aclose()
             manifest.close()
             raise
     return result
+
+
+def _schema_form(options: AdapterOptions) -> AnswerJson | None:
+    return None if options.output_schema is None else AnswerJson(options.output_schema)
 
 
 async def _run_all(runners: Sequence[ModelRunner], source: Source, tracker: ProgressTracker) -> None:

@@ -5,10 +5,12 @@ They are slotted dataclasses, because one is created for every chunk. Deltas car
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import TokenUsage
+
+OutputT = TypeVar("OutputT", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +106,55 @@ StreamEvent = (
     | MessageComplete
     | ErrorEvent
 )
+
+
+@dataclass(frozen=True, slots=True)
+class OutputProblem:
+    """Why an answer is not of the requested type. ``path`` leads to the value in the JSON of the answer."""
+
+    path: tuple[str | int, ...]
+    message: str
+
+    def __str__(self) -> str:
+        steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path)
+        return f"${''.join(steps)}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPartial(Generic[OutputT]):
+    """The part of a typed answer that has arrived and is valid. The next one replaces it."""
+
+    type: ClassVar[Literal["output_partial"]] = "output_partial"
+    value: OutputT
+
+
+@dataclass(frozen=True, slots=True)
+class OutputComplete(Generic[OutputT]):
+    """The typed answer: the reply before this event is complete and valid."""
+
+    type: ClassVar[Literal["output_complete"]] = "output_complete"
+    value: OutputT
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRetry:
+    """The answer is not valid, and the model is asked again: what was shown so far does not count."""
+
+    type: ClassVar[Literal["output_retry"]] = "output_retry"
+    problems: tuple[OutputProblem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolProgress:
+    """A running tool reports how far it is. ``fraction`` is between 0 and 1."""
+
+    type: ClassVar[Literal["tool_progress"]] = "tool_progress"
+    tool_name: str
+    tool_use_id: str
+    message: str = ""
+    fraction: float | None = None
+    data: Any = None
+
+
+OutputEvent = OutputPartial[Any] | OutputComplete[Any] | OutputRetry
+"""The events of a turn with a typed answer, between those of its replies."""

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
+
+from typing_extensions import TypeForm
 
 from dragoman.client.shared import ClientBase
 from dragoman.runtime.session_store import SessionStore
 from dragoman.session import AsyncReplyStream, AsyncSession, Reply
-from dragoman.session.config import NewSessionSettings, SessionSettings, UserInput
+from dragoman.session.config import NewSessionSettings, OutputT, SessionSettings, UserInput
 from dragoman.transport import close_idle_connections_async
 
 if TYPE_CHECKING:  # bulk runs, batches and services are loaded when they are first used
@@ -50,18 +52,65 @@ class AsyncClient(ClientBase):
         settings = self._own(settings)
         return AsyncSession.load(data, model=model, **settings)
 
-    async def ask(self, model: str | None, prompt: UserInput, **settings: Unpack[NewSessionSettings]) -> Reply[str]:
-        """Return the answer to one question, in a session of its own."""
+    @overload
+    async def ask(self, model: str | None, prompt: UserInput, **settings: Unpack[NewSessionSettings]) -> Reply[str]: ...
+
+    @overload
+    async def ask(
+        self,
+        model: str | None,
+        prompt: UserInput,
+        *,
+        output: TypeForm[OutputT],
+        output_retries: int = 1,
+        **settings: Unpack[NewSessionSettings],
+    ) -> Reply[OutputT]: ...
+
+    async def ask(
+        self,
+        model: str | None,
+        prompt: UserInput,
+        *,
+        output: Any = None,
+        output_retries: int = 1,
+        **settings: Unpack[NewSessionSettings],
+    ) -> Reply[Any]:
+        """Return the answer to one question, in a session of its own. ``output`` is as in `Session.ask`."""
         settings = self._own(settings)
         async with AsyncSession(model, **settings) as session:
-            return await session.ask(prompt)
+            return await session.ask(prompt, output=output, output_retries=output_retries)
 
+    @overload
     def stream(
         self, model: str | None, prompt: UserInput, **settings: Unpack[NewSessionSettings]
-    ) -> AsyncReplyStream[str]:
+    ) -> AsyncReplyStream[str]: ...
+
+    @overload
+    def stream(
+        self,
+        model: str | None,
+        prompt: UserInput,
+        *,
+        output: TypeForm[OutputT],
+        output_retries: int = 1,
+        partial_strings: bool = False,
+        **settings: Unpack[NewSessionSettings],
+    ) -> AsyncReplyStream[OutputT]: ...
+
+    def stream(
+        self,
+        model: str | None,
+        prompt: UserInput,
+        *,
+        output: Any = None,
+        output_retries: int = 1,
+        partial_strings: bool = False,
+        **settings: Unpack[NewSessionSettings],
+    ) -> AsyncReplyStream[Any]:
         """Return the answer to one question as a stream, in a session of its own."""
         settings = self._own(settings)
-        return AsyncSession(model, **settings).stream(prompt)
+        session = AsyncSession(model, **settings)
+        return session.stream(prompt, output=output, output_retries=output_retries, partial_strings=partial_strings)
 
     async def bulk(
         self, prompts: "Prompts", model: str | Sequence[str], **settings: Unpack["BulkSettings"]

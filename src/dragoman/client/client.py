@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
+
+from typing_extensions import TypeForm
 
 from dragoman.client.shared import ClientBase
 from dragoman.runtime.session_store import SessionStore
 from dragoman.session import Reply, ReplyStream, Session
-from dragoman.session.config import NewSessionSettings, SessionSettings, UserInput
+from dragoman.session.config import NewSessionSettings, OutputT, SessionSettings, UserInput
 from dragoman.transport import close_idle_connections
 
 if TYPE_CHECKING:  # bulk runs, batches and services are loaded when they are first used
@@ -53,16 +55,65 @@ class Client(ClientBase):
         settings = self._own(settings)
         return Session.load(data, model=model, **settings)
 
-    def ask(self, model: str | None, prompt: UserInput, **settings: Unpack[NewSessionSettings]) -> Reply[str]:
-        """Return the answer to one question, in a session of its own."""
+    @overload
+    def ask(self, model: str | None, prompt: UserInput, **settings: Unpack[NewSessionSettings]) -> Reply[str]: ...
+
+    @overload
+    def ask(
+        self,
+        model: str | None,
+        prompt: UserInput,
+        *,
+        output: TypeForm[OutputT],
+        output_retries: int = 1,
+        **settings: Unpack[NewSessionSettings],
+    ) -> Reply[OutputT]: ...
+
+    def ask(
+        self,
+        model: str | None,
+        prompt: UserInput,
+        *,
+        output: Any = None,
+        output_retries: int = 1,
+        **settings: Unpack[NewSessionSettings],
+    ) -> Reply[Any]:
+        """Return the answer to one question, in a session of its own. ``output`` is as in `Session.ask`."""
         settings = self._own(settings)
         with Session(model, **settings) as session:
-            return session.ask(prompt)
+            return session.ask(prompt, output=output, output_retries=output_retries)
 
-    def stream(self, model: str | None, prompt: UserInput, **settings: Unpack[NewSessionSettings]) -> ReplyStream[str]:
+    @overload
+    def stream(
+        self, model: str | None, prompt: UserInput, **settings: Unpack[NewSessionSettings]
+    ) -> ReplyStream[str]: ...
+
+    @overload
+    def stream(
+        self,
+        model: str | None,
+        prompt: UserInput,
+        *,
+        output: TypeForm[OutputT],
+        output_retries: int = 1,
+        partial_strings: bool = False,
+        **settings: Unpack[NewSessionSettings],
+    ) -> ReplyStream[OutputT]: ...
+
+    def stream(
+        self,
+        model: str | None,
+        prompt: UserInput,
+        *,
+        output: Any = None,
+        output_retries: int = 1,
+        partial_strings: bool = False,
+        **settings: Unpack[NewSessionSettings],
+    ) -> ReplyStream[Any]:
         """Return the answer to one question as a stream, in a session of its own."""
         settings = self._own(settings)
-        return Session(model, **settings).stream(prompt)
+        session = Session(model, **settings)
+        return session.stream(prompt, output=output, output_retries=output_retries, partial_strings=partial_strings)
 
     def bulk(self, prompts: "Prompts", model: str | Sequence[str], **settings: Unpack["BulkSettings"]) -> "BulkReport":
         """Run many prompts under the settings of the client; see `dragoman.bulk.bulk`. It needs ``dragoman[store]``."""

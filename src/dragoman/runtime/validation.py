@@ -10,6 +10,7 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.tools.base import ServerTool
 from dragoman.limits.budget import Budget
 from dragoman.tools.tool import Tool
+from dragoman.tools.toolbox import is_toolset
 
 _CLASSES = {
     "options": ("dragoman.adapter.contract", "AdapterOptions", "AdapterOptions(temperature=0)"),
@@ -35,6 +36,8 @@ def check_settings(arguments: Mapping[str, Any]) -> None:
     A class that is not loaded yet has no instances, so the check imports nothing.
     """
     for name, value in arguments.items():
+        if name == "tools" and is_toolset(value):
+            continue
         if name in _ELEMENT_CLASSES:
             _check_list(name, value, *_ELEMENT_CLASSES[name])
         elif name in _LISTS_OF_FUNCTIONS:

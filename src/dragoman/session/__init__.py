@@ -9,7 +9,8 @@ from dragoman.session.preview import Preview
 from dragoman.session.replies.reply import Reply
 from dragoman.session.replies.response import ResponseDetails
 from dragoman.session.replies.stream import AsyncReplyStream, ReplyStream
-from dragoman.session.session import Session, ask
+from dragoman.session.session import Session
+from dragoman.session.turn.question import ask
 from dragoman.tools.tool import Tool, tool
 from dragoman.tools.toolbox import Toolbox
 

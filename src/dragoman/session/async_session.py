@@ -4,19 +4,23 @@ import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing, closing
-from time import perf_counter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack, overload
 
-from dragoman.adapter.contract import Adapter
+from typing_extensions import TypeForm
+
 from dragoman.adapter.errors import ConfigurationError, ProviderError
 from dragoman.adapter.replies.stream_decoder import decode_batches_async
 from dragoman.adapter.wire import WireRequest
-from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
-from dragoman.canonical.events import MessageComplete, StreamEvent
+from dragoman.canonical.events import MessageComplete, StreamEvent, ToolProgress
 from dragoman.canonical.message import Message
 from dragoman.runtime.session_store import SessionStore
-from dragoman.session.config import SessionSettings, TurnOptions, UserInput, new_answer_validator
+from dragoman.session.config import (
+    OutputT,
+    SessionSettings,
+    TurnOptions,
+    UserInput,
+)
 from dragoman.session.conversation import TURN_IN_PROGRESS, Conversation
 from dragoman.session.effects import (
     AbandonedTurnError,
@@ -36,7 +40,7 @@ from dragoman.session.replies.reply import Reply
 from dragoman.session.replies.stream import AsyncReplyStream
 from dragoman.session.turn.reply_reader import ReplyReader
 from dragoman.session.turn.run import TurnRun, encode, keep, tool_run
-from dragoman.tools import calls
+from dragoman.tools.call_runner import Report, ignore
 from dragoman.tools.calls import PreparedCall
 from dragoman.transport import AsyncTransport
 from dragoman.transport.settings import seal_keys
@@ -57,21 +61,51 @@ class AsyncSession(Conversation[AsyncTransport]):
     _asynchronous: ClassVar[bool] = True
     _running: TurnRun | None = None
 
+    @overload
     async def ask(
         self, prompt: UserInput | None, *, model: str | None = None, **options: Unpack[TurnOptions]
-    ) -> Reply[str]:
+    ) -> Reply[str]: ...
+
+    @overload
+    async def ask(
+        self,
+        prompt: UserInput | None,
+        *,
+        output: TypeForm[OutputT],
+        model: str | None = None,
+        **options: Unpack[TurnOptions],
+    ) -> Reply[OutputT]: ...
+
+    async def ask(
+        self, prompt: UserInput | None, *, output: Any = None, model: str | None = None, **options: Unpack[TurnOptions]
+    ) -> Reply[Any]:
         """As `Session.ask`."""
-        run = self._start(self._new_turn(prompt, options, stream=False, model=model))
-        await self._run(run, new_answer_validator(self.options, options, early=not self.toolbox.definitions))
+        run = self._start_turn(prompt, options, output, stream=False, model=model)
+        await self._run(run)
         return run.record.to_reply()
 
+    @overload
     def stream(
         self, prompt: UserInput | None, *, model: str | None = None, **options: Unpack[TurnOptions]
-    ) -> AsyncReplyStream[str]:
+    ) -> AsyncReplyStream[str]: ...
+
+    @overload
+    def stream(
+        self,
+        prompt: UserInput | None,
+        *,
+        output: TypeForm[OutputT],
+        model: str | None = None,
+        **options: Unpack[TurnOptions],
+    ) -> AsyncReplyStream[OutputT]: ...
+
+    def stream(
+        self, prompt: UserInput | None, *, output: Any = None, model: str | None = None, **options: Unpack[TurnOptions]
+    ) -> AsyncReplyStream[Any]:
         """As `Session.stream`. Cancelling the task, or leaving ``async with``, cancels the reply; so does the next turn
         of the session."""
-        run = self._start(self._new_turn(prompt, options, stream=True, model=model))
-        events = self._stream(run, new_answer_validator(self.options, options, early=not self.toolbox.definitions))
+        run = self._start_turn(prompt, options, output, stream=True, model=model)
+        events = self._stream(run)
         run.events = lambda: events
         return AsyncReplyStream(events, run.record)
 
@@ -141,7 +175,7 @@ class AsyncSession(Conversation[AsyncTransport]):
         if events is not None:
             await events.aclose()
 
-    async def _run(self, run: TurnRun, validator: "AnswerValidator | None" = None) -> None:
+    async def _run(self, run: TurnRun) -> None:
         await self._end_turn()
         self._running = run
         try:
@@ -152,21 +186,19 @@ class AsyncSession(Conversation[AsyncTransport]):
                         await self._attempt_whole(run, run.effect)
                         continue
                     outcome, events = await self._carry_out(run)
-                    if validator is not None:
-                        await self._validate(run, validator, events)
+                    if run.validator is not None:
+                        await self._validate(run, run.validator, events)
                     run.advance(outcome)
             if run.error is not None:
                 raise run.error
-            if validator is not None:
-                validator.finish()
+            if run.validator is not None:
+                run.validator.finish()
         finally:
             self._running = None
 
-    async def _stream(
-        self, run: TurnRun, validator: "AnswerValidator | None" = None
-    ) -> AsyncGenerator[SessionEvent, None]:
+    async def _stream(self, run: TurnRun) -> AsyncGenerator[SessionEvent, None]:
         await self._end_turn()
-        self._running, note = run, run.record.note_event
+        self._running, note, follow = run, run.record.note_event, run.follow_answer()
         try:
             with closing(run.turn):
                 run.begin()
@@ -175,15 +207,13 @@ class AsyncSession(Conversation[AsyncTransport]):
                         self._attempt(run, run.effect) if isinstance(run.effect, Send) else self._deliver(run)
                     ) as batches:
                         async for events in batches:
-                            for event in events:
-                                if validator is not None:
-                                    validator.check_event(event)
+                            for event in events if follow is None else follow(events):
                                 note(event)
                                 yield event
             if run.error is not None:
                 raise run.error
-            if validator is not None:
-                validator.finish()
+            if run.validator is not None:
+                run.validator.finish()
         finally:
             run.record.ended = True
             if self._running is run:
@@ -209,7 +239,7 @@ class AsyncSession(Conversation[AsyncTransport]):
                 case Read():
                     outcome = await self._in_thread(self._read_files, run.effect.adapter, run.effect.history)
                 case RunTools():
-                    outcome = await self._run_tools(run.effect.adapter, run.effect.calls)
+                    outcome = await self._run_tools(run, run.effect, await self._approve_calls(run.effect))
                 case Keep():
                     outcome, events = run.effect.messages, keep(run.effect, self._history)
                 case Wait():
@@ -224,7 +254,16 @@ class AsyncSession(Conversation[AsyncTransport]):
         return outcome, events
 
     async def _deliver(self, run: TurnRun) -> AsyncGenerator[Sequence[SessionEvent], None]:
-        outcome, events = await self._carry_out(run)
+        outcome: Any
+        events: Sequence[SessionEvent] = ()
+        if isinstance(run.effect, RunTools) and self._may_report(run.effect):
+            outcomes: list[Any] = []
+            async with aclosing(self._report_tools(run, run.effect, outcomes)) as batches:
+                async for batch in batches:
+                    yield batch
+            (outcome,) = outcomes
+        else:
+            outcome, events = await self._carry_out(run)
         try:
             yield events
         except (GeneratorExit, asyncio.CancelledError):
@@ -233,6 +272,8 @@ class AsyncSession(Conversation[AsyncTransport]):
         run.advance(outcome)
 
     async def _abandon(self, run: TurnRun, outcome: Any) -> None:
+        if run.calls is not None:
+            run.calls.leave()
         run.advance(outcome)
         while run.effect is not None:
             outcome, _ = await self._carry_out(run)
@@ -331,13 +372,44 @@ class AsyncSession(Conversation[AsyncTransport]):
             events = results
         return events
 
-    async def _run_tools(self, adapter: Adapter, requested_calls: Sequence[ToolUseBlock]) -> list[ToolRun]:
-        prepared = [await self._approve_call(self.toolbox.prepare(call)) for call in requested_calls]
-        timed = await asyncio.gather(*map(_timed_run, prepared))
+    async def _approve_calls(self, effect: RunTools) -> list[PreparedCall]:
+        return [await self._approve_call(self.toolbox.prepare(call)) for call in effect.calls]
+
+    async def _run_tools(
+        self, run: TurnRun, effect: RunTools, prepared: Sequence[PreparedCall], report: Report = ignore
+    ) -> list[ToolRun]:
+        timed = await self._call_runner(run).run_async(prepared, report)
         return [
-            await self._in_thread(tool_run, call, result, seconds, self._files, adapter, self._factory.tool_message)
+            await self._in_thread(
+                tool_run, call, result, seconds, self._files, effect.adapter, self._factory.tool_message
+            )
             for call, (result, seconds) in zip(prepared, timed, strict=True)
         ]
+
+    async def _report_tools(
+        self, run: TurnRun, effect: RunTools, outcomes: list[Any]
+    ) -> AsyncGenerator[Sequence[SessionEvent], None]:
+        """Run tools in a task, and yield their progress. The outcome is added to ``outcomes``."""
+        reports: asyncio.Queue[ToolProgress | None] = asyncio.Queue()
+        loop, running = asyncio.get_running_loop(), None
+        try:
+            prepared = await self._approve_calls(effect)
+
+            def report(progress: ToolProgress) -> None:
+                loop.call_soon_threadsafe(reports.put_nowait, progress)
+
+            running = asyncio.ensure_future(self._run_tools(run, effect, prepared, report))
+            running.add_done_callback(lambda _: reports.put_nowait(None))
+            while (progress := await reports.get()) is not None:
+                yield (progress,)
+            outcomes.append(await running)
+        except (GeneratorExit, asyncio.CancelledError):
+            if running is not None:
+                running.cancel()
+            await self._abandon(run, AbandonedTurnError())
+            raise
+        except Exception as error:
+            outcomes.append(error)
 
     async def _in_thread(self, function: Callable[..., ResultT], *arguments: Any) -> ResultT:
         """Read files in place; run in a thread if something may be fetched."""
@@ -348,9 +420,3 @@ class AsyncSession(Conversation[AsyncTransport]):
             return prepared
         allowed = self.config.approve(prepared.call, prepared.tool.definition)
         return self._apply_decision(prepared, await allowed if inspect.isawaitable(allowed) else allowed)
-
-
-async def _timed_run(prepared: PreparedCall) -> tuple[ToolResultBlock, float]:
-    """Return the result and the seconds that the call took."""
-    started_at = perf_counter()
-    return await calls.run_async(prepared, asyncio.to_thread), perf_counter() - started_at

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar
 
 from dragoman.adapter.contract import AdapterOptions, Prices, ToolChoice
 from dragoman.adapter.errors import ConfigurationError
@@ -24,6 +24,7 @@ from dragoman.runtime.validation import check_settings
 from dragoman.session.identity import Pseudonyms
 from dragoman.session.middleware import Middleware
 from dragoman.tools.tool import Tool
+from dragoman.tools.toolbox import Toolset
 from dragoman.transport.fetch import FetchedMedia
 from dragoman.transport.keys.api_key import ApiKey
 from dragoman.transport.settings import Providers
@@ -37,11 +38,17 @@ if TYPE_CHECKING:
     from dragoman.routing import Router
     from dragoman.session.replies.answer import AnswerValidator
 
+OutputT = TypeVar("OutputT")
+"""The type of a turn's answer."""
+
 UserInput = str | ContentBlock | Iterable[ContentBlock] | Message
 """A prompt: a text, a block, several blocks, or a whole message."""
 
 Approve = Callable[[ToolUseBlock, ToolDefinition], bool | Awaitable[bool]]
 """Decides whether a call may run. Only an AsyncSession can await the decision."""
+
+DEFAULT_PARALLEL_TOOLS = 8
+"""The default of ``max_parallel_tools``."""
 
 DEFAULT_MAX_ROUNDS = 20
 """The default of ``max_rounds``: rounds of tools in one turn."""
@@ -54,7 +61,9 @@ def _utc_now() -> datetime:
 class SessionSettings(TypedDict, total=False):
     """The settings of a session that a stored session does not contain; `SessionConfig` describes each."""
 
-    tools: Iterable[Tool | ServerTool | Callable[..., Any]]
+    tools: Iterable[Tool | ServerTool | Callable[..., Any]] | Toolset
+    context: Any
+    max_parallel_tools: int
     options: AdapterOptions | None
     client: ClientConfig | HasConfig | None
     api_key: str | ApiKey | None
@@ -96,8 +105,13 @@ class SessionConfig:
     Raises ConfigurationError for a value of the wrong class.
     """
 
-    tools: Iterable[Tool | ServerTool | Callable[..., Any]] = ()
-    """Functions or `Tool` objects that the model may call, and tools of `dragoman.server_tools`."""
+    tools: Iterable[Tool | ServerTool | Callable[..., Any]] | Toolset = ()
+    """Functions or `Tool` objects that the model may call, and tools of `dragoman.server_tools`; or one function that
+    returns those of a turn, and is called with a `Context` when the turn starts."""
+    context: Any = field(default=None, repr=False)
+    """The value that tools with a `Context` receive. It is not sent and not stored."""
+    max_parallel_tools: int = DEFAULT_PARALLEL_TOOLS
+    """The most calls of tools that run at the same time, at least 1."""
     options: AdapterOptions | None = None
     """The options of every turn that does not override them."""
     client: ClientConfig | None = None
@@ -147,8 +161,9 @@ class SessionConfig:
     """Whether some settings of providers are the session's own."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.max_rounds, bool) or not isinstance(self.max_rounds, int) or self.max_rounds < 1:
-            raise ConfigurationError("max_rounds is a whole number, at least 1")
+        for name, value in (("max_rounds", self.max_rounds), ("max_parallel_tools", self.max_parallel_tools)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ConfigurationError(f"{name} is a whole number, at least 1")
         check_settings(
             {name: value for name, default in _DEFAULTS.items() if (value := getattr(self, name)) is not default}
         )
@@ -156,8 +171,10 @@ class SessionConfig:
         object.__setattr__(self, "own_providers", bool(own) or self.client is None)
         shared = {} if self.client is None else self.client.providers or {}
         object.__setattr__(self, "providers", merge_providers(shared, own) if shared else own)
-        for name in ("tools", "budgets", "middleware"):
+        for name in ("budgets", "middleware"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        if not callable(self.tools) or isinstance(self.tools, Iterable):
+            object.__setattr__(self, "tools", tuple(self.tools))
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], *, provider: str | None = None) -> Self:
@@ -196,7 +213,11 @@ _PLAIN_NAMES = {"client", "store"}
 
 
 class TurnOptions(TypedDict, total=False):
-    """Options that replace the session's for one turn; see `AdapterOptions` for each."""
+    """Options that replace the session's for one turn; see `AdapterOptions` for each.
+
+    ``output_retries`` is how often a model is asked again if its answer is not of the requested type, by default once.
+    With ``partial_strings``, a stream shows the strings of a typed answer as they arrive, and not only at their end.
+    """
 
     max_output_tokens: int | None
     temperature: float | None
@@ -225,6 +246,11 @@ class TurnOptions(TypedDict, total=False):
     strict_prefix: bool
     headers: Mapping[str, Mapping[str, str]]
     extra: Mapping[str, Mapping[str, Any]]
+    output_retries: int
+    partial_strings: bool
+
+
+_OUTPUT_OPTIONS = ("output_retries", "partial_strings")
 
 
 def check_names(names: Iterable[str], known: Mapping[str, object], kind: str) -> None:
@@ -241,6 +267,8 @@ def merge_options(
     ConfigurationError for an unknown option."""
     changes: dict[str, Any] = {**(overrides or {})}
     check_names(changes, TurnOptions.__annotations__, "option of a turn")
+    for name in _OUTPUT_OPTIONS if changes else ():
+        changes.pop(name, None)
     merged = replace(options, stream=stream, **changes) if changes or stream != options.stream else options
     if merged.output_schema is None or isinstance(merged.output_schema, Mapping):
         return merged

@@ -12,6 +12,7 @@ from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext, b
 from dragoman.adapter.errors import CompactionError, ConfigurationError, SwapRefusedError
 from dragoman.adapter.requests.encode_cache import EncodeCache
 from dragoman.adapter.requests.tool_ids import ToolIdMap
+from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.ids import new_message_id, new_session_id
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import TokenUsage
@@ -21,9 +22,16 @@ from dragoman.runtime.transports import Transports, TransportT
 from dragoman.runtime.validation import check_class, check_messages
 from dragoman.session import cost, snapshot
 from dragoman.session.compaction.compact import Compaction, run_compaction
-from dragoman.session.config import SessionConfig, SessionSettings, TurnOptions, UserInput, merge_options
+from dragoman.session.config import (
+    SessionConfig,
+    SessionSettings,
+    TurnOptions,
+    UserInput,
+    merge_options,
+    new_answer_validator,
+)
 from dragoman.session.cost import Cost
-from dragoman.session.effects import Turn
+from dragoman.session.effects import RunTools, Turn
 from dragoman.session.history import History
 from dragoman.session.media import MediaFiles
 from dragoman.session.message_factory import MessageFactory
@@ -36,11 +44,14 @@ from dragoman.session.routes import Route, Routes
 from dragoman.session.snapshot import Snapshot
 from dragoman.session.turn.loop import Requests, TurnPlan, run_turn
 from dragoman.session.turn.run import TurnRun
+from dragoman.tools.call_runner import CallRunner
 from dragoman.tools.calls import DECLINED, PreparedCall
+from dragoman.tools.context import Context
 from dragoman.tools.toolbox import Toolbox
 from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
+    from dragoman.output.check import AnswerCheck
     from dragoman.policy import Declassification
     from dragoman.session.middleware.policy_hooks import PolicyHooks
 
@@ -76,7 +87,7 @@ class Conversation(Generic[TransportT]):
         self.config = config = SessionConfig.from_settings({**settings, "store": store}, provider=provider)
         check_class("tool_ids", tool_ids)
         self.session_id = session_id or new_session_id()
-        self.toolbox = Toolbox(config.tools)
+        self.toolbox = Toolbox(config.tools if isinstance(config.tools, tuple) else ())
         self.options = config.options or AdapterOptions()
         self.prices = config.prices if config.prices is not None else bundled_prices()
         self.tool_ids = tool_ids if tool_ids is not None else ToolIdMap(partial(_new_tool_id, config.new_id))
@@ -99,7 +110,7 @@ class Conversation(Generic[TransportT]):
         self._policy: PolicyHooks | NoPolicy = NoPolicy()
         self._on_swap: Callable[[str | None, Preview], object] = lambda previous, preview: None
         self._middlewares = self._build_middlewares()
-        self._refuse_coroutines()
+        self._check_tools()
 
     @property
     def model(self) -> str | None:
@@ -307,16 +318,46 @@ class Conversation(Generic[TransportT]):
             middlewares.append(PersistenceMiddleware(self._save))
         return tuple(middlewares)
 
-    def _start(self, turn: Turn) -> TurnRun:
+    def _start(self, turn: Turn, check: "AnswerCheck[Any] | None" = None) -> TurnRun:
         if self.config.client is not None:
             self.config.client.lifetime.check()
         wrapped = reduce(lambda inner, wrap: wrap(inner), self._middlewares, turn)
-        return TurnRun(wrapped, TurnRecord(self._history))
+        return TurnRun(wrapped, TurnRecord(self._history, check=check))
 
-    def _new_turn(self, prompt: UserInput | None, options: TurnOptions, *, stream: bool, model: str | None) -> Turn:
+    def _start_turn(
+        self,
+        prompt: UserInput | None,
+        overrides: TurnOptions,
+        output: Any,
+        *,
+        stream: bool,
+        model: str | None,
+    ) -> TurnRun:
+        """Return a turn that has sent nothing yet. Raises ConfigurationError and RequestError."""
         if model is not None and self._routes.router is None:
             raise ConfigurationError("a model for one message needs a router: Session(..., router=Router())")
-        requests = self._new_requests(merge_options(self.options, options, stream=stream))
+        if callable(choose_tools := self.config.tools):
+            self.toolbox.replace(choose_tools(self._new_call_context()))
+            self._check_tools()
+        options, check, validator = merge_options(self.options, overrides, stream=stream), None, None
+        if output is not None or options.output_schema is not None:
+            from dragoman.session.replies.typed import new_check
+
+            if output is None:
+                validator = new_answer_validator(self.options, overrides, early=not self.toolbox.definitions)
+            options, check = new_check(options, overrides, output, is_body=validator is not None)
+        run = self._start(self._new_turn(prompt, options, check, model), check)
+        run.validator = validator
+        return run
+
+    def _new_turn(
+        self,
+        prompt: UserInput | None,
+        options: AdapterOptions,
+        check: "AnswerCheck[Any] | None",
+        model: str | None,
+    ) -> Turn:
+        requests = self._new_requests(options)
         sticky = self._adapter
 
         def choose(admitted: tuple[Message, ...]) -> Route:
@@ -332,8 +373,14 @@ class Conversation(Generic[TransportT]):
                 history=self._history.to_send,
                 requests=requests,
                 max_rounds=self.config.max_rounds,
+                correct=None if check is None else partial(self._correct, check),
             )
         )
+
+    def _correct(self, check: "AnswerCheck[Any]", reply: Message) -> Message | None:
+        """Return the request to answer again, or None if the answer is valid. Raises OutputError."""
+        correction = check.correction(reply)
+        return None if correction is None else self._factory.user_message(correction)
 
     def _compaction_turn(self, model: str | None, keep_last: int | None, instructions: str | None) -> Turn:
         compaction = Compaction(
@@ -412,7 +459,24 @@ class Conversation(Generic[TransportT]):
             raise ConfigurationError("approve has to be awaited, which only an AsyncSession does")
         return prepared if allowed else PreparedCall(prepared.call, refusal=DECLINED, fault="user_denied")
 
-    def _refuse_coroutines(self) -> None:
+    def _call_runner(self, run: TurnRun) -> CallRunner:
+        """Return what runs the calls of the turn."""
+        if run.calls is None:
+            run.calls = CallRunner(self._new_call_context, self.config.max_parallel_tools)
+        return run.calls
+
+    def _may_report(self, effect: RunTools) -> bool:
+        """Whether the caller may see progress of these calls. With a policy nobody may: no plugin judges progress."""
+        return self.config.policy is None and self.toolbox.may_report(effect.calls)
+
+    def _new_call_context(self, call: ToolUseBlock | None = None) -> Context[Any]:
+        name, call_id = ("", "") if call is None else (call.name, call.id)
+        return Context(self.config.context, self.session_id, name, call_id, self._history.messages)
+
+    def _check_tools(self) -> None:
+        """Raise ConfigurationError if a tool takes another context, or if a sync session has a coroutine."""
+        if self.config.tools:
+            self.toolbox.check_context(self.config.context)
         if self._asynchronous:
             return
         approve = ("approve",) if inspect.iscoroutinefunction(self.config.approve) else ()

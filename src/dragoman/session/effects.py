@@ -47,6 +47,8 @@ class Admit:
 
     prompt: tuple[Message, ...]
     adapter: Adapter | None
+    opens_turn: bool = True
+    """False for a request to answer again, in the middle of a turn."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,26 @@
 """Session: one conversation, with replies, streams, tools and swaps of models. The synchronous driver of a turn."""
 
 from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from contextvars import copy_context
-from time import perf_counter
+from queue import SimpleQueue
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, overload
 from weakref import ref
 
-from dragoman.adapter.contract import Adapter
+from typing_extensions import TypeForm
+
 from dragoman.adapter.errors import ConfigurationError, ProviderError
 from dragoman.adapter.replies.stream_decoder import decode_batches
 from dragoman.adapter.wire import WireRequest
-from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
-from dragoman.canonical.events import MessageComplete, StreamEvent
+from dragoman.canonical.events import MessageComplete, StreamEvent, ToolProgress
 from dragoman.canonical.message import Message
 from dragoman.runtime.session_store import SessionStore
-from dragoman.session.config import SessionSettings, TurnOptions, UserInput, new_answer_validator
+from dragoman.session.config import (
+    OutputT,
+    SessionSettings,
+    TurnOptions,
+    UserInput,
+)
 from dragoman.session.conversation import TURN_IN_PROGRESS, Conversation
 from dragoman.session.effects import (
     AbandonedTurnError,
@@ -37,7 +40,7 @@ from dragoman.session.replies.reply import Reply
 from dragoman.session.replies.stream import ReplyStream
 from dragoman.session.turn.reply_reader import ReplyReader
 from dragoman.session.turn.run import TurnRun, encode, keep, tool_run
-from dragoman.tools import calls
+from dragoman.tools.call_runner import Report, ignore, start_thread
 from dragoman.tools.calls import PreparedCall
 from dragoman.transport import Transport
 from dragoman.transport.settings import seal_keys
@@ -45,8 +48,6 @@ from dragoman.transport.settings import seal_keys
 if TYPE_CHECKING:
     from dragoman.policy import Declassification
     from dragoman.session.replies.answer import AnswerValidator
-
-MAX_PARALLEL_TOOLS = 8
 
 
 class Session(Conversation[Transport]):
@@ -71,7 +72,24 @@ class Session(Conversation[Transport]):
     _asynchronous: ClassVar[bool] = False
     _running: TurnRun | None = None
 
-    def ask(self, prompt: UserInput | None, *, model: str | None = None, **options: Unpack[TurnOptions]) -> Reply[str]:
+    @overload
+    def ask(
+        self, prompt: UserInput | None, *, model: str | None = None, **options: Unpack[TurnOptions]
+    ) -> Reply[str]: ...
+
+    @overload
+    def ask(
+        self,
+        prompt: UserInput | None,
+        *,
+        output: TypeForm[OutputT],
+        model: str | None = None,
+        **options: Unpack[TurnOptions],
+    ) -> Reply[OutputT]: ...
+
+    def ask(
+        self, prompt: UserInput | None, *, output: Any = None, model: str | None = None, **options: Unpack[TurnOptions]
+    ) -> Reply[Any]:
         """Return the assistant's answer, after all tool calls.
 
         ``model`` overrides the router for this turn; it needs a router. A forced ``tool_choice`` applies to the first
@@ -79,16 +97,37 @@ class Session(Conversation[Transport]):
         and RequestError if the prompt cannot be sent; with a router NoModelError, and UnknownProviderError if the
         prompt mentions an unknown model. If the turn gets no reply, the history is as before.
 
+        ``output`` is the type of the answer, which is then ``reply.output``: a pydantic model, a dataclass, a union or
+        any other type with a JSON Schema. An answer that is not valid stays in the history, and the model is asked
+        again, with the problems, at most ``output_retries`` times. Then OutputError is raised. ``output_schema`` is a
+        JSON Schema for the text of the answer, checked in the same way. Raises OutputTypeError for a type without a
+        schema.
+
         With a `MessageBodySchema` as ``output_schema`` the answer is a message body: the schema's `read` parses it. An
         answer that violates the schema raises MessageBodyError with every violation, and stays in the history.
         """
-        run = self._start(self._new_turn(prompt, options, stream=False, model=model))
-        self._run(run, new_answer_validator(self.options, options, early=not self.toolbox.definitions))
+        run = self._start_turn(prompt, options, output, stream=False, model=model)
+        self._run(run)
         return run.record.to_reply()
 
+    @overload
     def stream(
         self, prompt: UserInput | None, *, model: str | None = None, **options: Unpack[TurnOptions]
-    ) -> ReplyStream[str]:
+    ) -> ReplyStream[str]: ...
+
+    @overload
+    def stream(
+        self,
+        prompt: UserInput | None,
+        *,
+        output: TypeForm[OutputT],
+        model: str | None = None,
+        **options: Unpack[TurnOptions],
+    ) -> ReplyStream[OutputT]: ...
+
+    def stream(
+        self, prompt: UserInput | None, *, output: Any = None, model: str | None = None, **options: Unpack[TurnOptions]
+    ) -> ReplyStream[Any]:
         """Return the same turn as a stream: the events of each reply, and ToolAnswered for each tool.
 
         Iterating raises ProviderError when an adapter's stream ends with an error event; ``error.partial`` is what had
@@ -96,9 +135,13 @@ class Session(Conversation[Transport]):
         cancelled. Closing it at message_complete or tool_answered keeps the message of that event. If the answer has to
         be a message body, the first event that makes a violation certain cancels the reply and raises MessageBodyError;
         in a session with tools, the check is made at the end of the turn.
+
+        With ``output``, the stream yields OutputPartial with what has arrived and is valid, OutputComplete with the
+        answer, and OutputRetry if the model is asked again. A string is part of a value when it has ended, or as it
+        arrives with ``partial_strings``.
         """
-        run = self._start(self._new_turn(prompt, options, stream=True, model=model))
-        events = self._stream(run, new_answer_validator(self.options, options, early=not self.toolbox.definitions))
+        run = self._start_turn(prompt, options, output, stream=True, model=model)
+        events = self._stream(run)
         run.events = ref(events)  # so that dropping the stream ends the turn at once
         return ReplyStream(events, run.record)
 
@@ -201,7 +244,7 @@ class Session(Conversation[Transport]):
         if events is not None:
             events.close()
 
-    def _run(self, run: TurnRun, validator: "AnswerValidator | None" = None) -> None:
+    def _run(self, run: TurnRun) -> None:
         """Run a turn whose events nobody reads, while its answer is valid. The async twin differs only in its
         awaits."""
         self._end_turn()
@@ -214,20 +257,20 @@ class Session(Conversation[Transport]):
                         self._attempt_whole(run, run.effect)
                         continue
                     outcome, events = self._carry_out(run)
-                    if validator is not None:
-                        self._validate(run, validator, events)
+                    if run.validator is not None:
+                        self._validate(run, run.validator, events)
                     run.advance(outcome)
             if run.error is not None:
                 raise run.error
-            if validator is not None:
-                validator.finish()
+            if run.validator is not None:
+                run.validator.finish()
         finally:
             self._running = None
 
-    def _stream(self, run: TurnRun, validator: "AnswerValidator | None" = None) -> Generator[SessionEvent, None, None]:
+    def _stream(self, run: TurnRun) -> Generator[SessionEvent, None, None]:
         """Run a turn, and yield its events while its answer is valid."""
         self._end_turn()
-        self._running, note = run, run.record.note_event
+        self._running, note, follow = run, run.record.note_event, run.follow_answer()
         try:
             with closing(run.turn):
                 run.begin()
@@ -236,15 +279,13 @@ class Session(Conversation[Transport]):
                         self._attempt(run, run.effect) if isinstance(run.effect, Send) else self._deliver(run)
                     ) as batches:
                         for events in batches:
-                            for event in events:
-                                if validator is not None:
-                                    validator.check_event(event)
+                            for event in events if follow is None else follow(events):
                                 note(event)
                                 yield event
             if run.error is not None:
                 raise run.error
-            if validator is not None:
-                validator.finish()
+            if run.validator is not None:
+                run.validator.finish()
         finally:
             run.record.ended = True
             if self._running is run:
@@ -272,7 +313,7 @@ class Session(Conversation[Transport]):
                 case Read():
                     outcome = self._read_files(run.effect.adapter, run.effect.history)
                 case RunTools():
-                    outcome = self._run_tools(run.effect.adapter, run.effect.calls)
+                    outcome = self._run_tools(run, run.effect, self._approve_calls(run.effect))
                 case Keep():
                     outcome, events = run.effect.messages, keep(run.effect, self._history)
                 case Wait():
@@ -288,7 +329,12 @@ class Session(Conversation[Transport]):
 
     def _deliver(self, run: TurnRun) -> Generator[Sequence[SessionEvent], None, None]:
         """Carry out one effect, yield its events, and send the turn its outcome."""
-        outcome, events = self._carry_out(run)
+        outcome: Any
+        events: Sequence[SessionEvent]
+        if isinstance(run.effect, RunTools) and self._may_report(run.effect):
+            outcome, events = (yield from self._report_tools(run, run.effect)), ()
+        else:
+            outcome, events = self._carry_out(run)
         try:
             yield events
         except (GeneratorExit, KeyboardInterrupt):
@@ -298,6 +344,8 @@ class Session(Conversation[Transport]):
 
     def _abandon(self, run: TurnRun, outcome: Any) -> None:
         """Send the turn the outcome for a caller who left, and carry out its last effects without events."""
+        if run.calls is not None:
+            run.calls.leave()
         run.advance(outcome)
         while run.effect is not None:
             outcome, _ = self._carry_out(run)
@@ -386,38 +434,40 @@ class Session(Conversation[Transport]):
             events = results
         return events
 
-    def _run_tools(self, adapter: Adapter, requested_calls: Sequence[ToolUseBlock]) -> list[ToolRun]:
-        prepared = [self._approve_call(self.toolbox.prepare(call)) for call in requested_calls]
-        timed = self._run_calls(prepared)
+    def _approve_calls(self, effect: RunTools) -> list[PreparedCall]:
+        return [self._approve_call(self.toolbox.prepare(call)) for call in effect.calls]
+
+    def _run_tools(
+        self, run: TurnRun, effect: RunTools, prepared: Sequence[PreparedCall], report: Report = ignore
+    ) -> list[ToolRun]:
         return [
-            tool_run(call, result, seconds, self._files, adapter, self._factory.tool_message)
-            for call, (result, seconds) in zip(prepared, timed, strict=True)
+            tool_run(call, result, seconds, self._files, effect.adapter, self._factory.tool_message)
+            for call, (result, seconds) in zip(prepared, self._call_runner(run).run(prepared, report), strict=True)
         ]
 
-    def _run_calls(self, prepared: Sequence[PreparedCall]) -> list[tuple[ToolResultBlock, float]]:
-        if len(prepared) == 1:
-            return [_timed_run(prepared[0])]
-        with ThreadPoolExecutor(max_workers=min(MAX_PARALLEL_TOOLS, len(prepared))) as pool:
-            started = [pool.submit(copy_context().run, _timed_run, call) for call in prepared]
-            return [each.result() for each in started]
+    def _report_tools(self, run: TurnRun, effect: RunTools) -> Generator[Sequence[SessionEvent], None, Any]:
+        """Run tools in a thread, and yield their progress. Return the outcome."""
+        reports: SimpleQueue[ToolProgress | None] = SimpleQueue()
+
+        def work() -> list[ToolRun]:
+            try:
+                return self._run_tools(run, effect, prepared, reports.put)
+            finally:
+                reports.put(None)
+
+        try:
+            prepared = self._approve_calls(effect)
+            running = start_thread(work)
+            while (progress := reports.get()) is not None:
+                yield (progress,)
+            return running.result()
+        except (GeneratorExit, KeyboardInterrupt):
+            self._abandon(run, AbandonedTurnError())
+            raise
+        except Exception as error:
+            return error
 
     def _approve_call(self, prepared: PreparedCall) -> PreparedCall:
         if self.config.approve is None or prepared.tool is None:
             return prepared
         return self._apply_decision(prepared, self.config.approve(prepared.call, prepared.tool.definition))
-
-
-def _timed_run(prepared: PreparedCall) -> tuple[ToolResultBlock, float]:
-    """Return the result and the seconds that the call took."""
-    started_at = perf_counter()
-    return calls.run(prepared), perf_counter() - started_at
-
-
-def ask(
-    model: str | None, prompt: UserInput, *, system: str | None = None, **settings: Unpack[SessionSettings]
-) -> Reply[str]:
-    """Return the answer to one question, in a new session that is closed afterwards. ``settings`` are those of
-    `Session`."""
-    settings = seal_keys(settings)  # type: ignore[assignment]  # the same settings, before anything can fail
-    with Session(model, system=system, **settings) as session:
-        return session.ask(prompt)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from dragoman.testing.cassettes.recorder import Recorder
 
 MARK = "cassette"
+VCR_MARK = "vcr"
+"""The mark of pytest-recording."""
+VCR_PLUGIN = "recording"
 FOLDER = "cassettes"
 STALE = "dragoman_stale"
 FAULTS = "dragoman_faults"
@@ -54,6 +57,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     names: list[str] = getattr(item, "fixturenames", [])
     if item.get_closest_marker(MARK) and MARK not in names:
         names.insert(0, MARK)
+    elif item.get_closest_marker(VCR_MARK) and item.config.pluginmanager.has_plugin(VCR_PLUGIN):
+        names.insert(0, dragoman_replayed_keys.__name__)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -77,6 +82,15 @@ def cassette(request: pytest.FixtureRequest) -> "Iterator[Recorder | None]":
             for note in plugin_cassettes.find_staleness(recorder, request.config):
                 request.node.user_properties.append((STALE, note))
         yield recorder
+
+
+@pytest.fixture
+def dragoman_replayed_keys(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Placeholder keys for a test with pytest-recording's mark that replays a file in our format."""
+    from dragoman.testing import plugin_cassettes
+
+    with plugin_cassettes.use_placeholder_keys(request.getfixturevalue(VCR_MARK)):
+        yield
 
 
 @pytest.hookimpl(wrapper=True)
@@ -177,7 +191,9 @@ def _is_partial_run(config: pytest.Config) -> bool:
 
 
 def _find_orphans(config: pytest.Config, items: Sequence[pytest.Item], played: set[Path]) -> list[Path]:
-    """Return files in our format that belong to a collected module or folder but to no test."""
+    """Return files in our format that belong to a collected module or folder but to no test. pytest-recording has its
+    own names for files, so the files of a module with its mark are not looked at."""
+    others = {item.path for item in items if item.get_closest_marker(VCR_MARK)}
     modules = {item.path for item in items}
     named_paths = [Path(config.invocation_params.dir, arg).resolve() for arg in config.args]
     found = []
@@ -186,7 +202,7 @@ def _find_orphans(config: pytest.Config, items: Sequence[pytest.Item], played: s
         for file in sorted((folder / FOLDER).rglob("*.yaml")):
             owner = folder / f"{file.relative_to(folder / FOLDER).parts[0]}.py"
             known = owner in modules or (whole and not owner.exists())
-            if known and file not in played and _is_own_format(file):
+            if known and owner not in others and file not in played and _is_own_format(file):
                 found.append(file)
     return found
 

@@ -1,18 +1,20 @@
 """The part of the pytest plugin for tests with a cassette. It is imported when the first such test runs."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
-from dragoman.adapter.registry import adapter_class
+from dragoman.adapter.registry import adapter_class, providers
 from dragoman.testing import plugin_faults
 from dragoman.testing.cassettes.check import find_staleness as staleness_reasons
-from dragoman.testing.cassettes.vcrpy import today
+from dragoman.testing.cassettes.exchange import RecordedRequest
+from dragoman.testing.cassettes.vcrpy import replayed_requests, today
 from dragoman.testing.cassettes.wires import request_target
 
 try:
@@ -39,9 +41,17 @@ def use_cassette(item: pytest.Item, path: Path) -> Iterator[Recorder | None]:
     with cassette(path, mode, allow_repeats=fault is not None) as recorder:
         if recorder.recording:
             _unblock_network(config)
-        keys = {} if recorder.recording else _placeholder_keys(recorder)
+        keys = {} if recorder.recording else _recorder_keys(recorder)
         with patch.dict(os.environ, keys), plugin_faults.apply_fault(fault) if fault else nullcontext():
             yield recorder
+
+
+@contextmanager
+def use_placeholder_keys(vcr_cassette: Any) -> Iterator[None]:
+    """Set placeholder keys while vcrpy replays a file in our format; do nothing while it records."""
+    requests = replayed_requests(vcr_cassette)
+    with patch.dict(os.environ, _placeholder_keys(_readers(requests))):
+        yield
 
 
 def find_staleness(recorder: Recorder, config: pytest.Config) -> list[str]:
@@ -54,10 +64,22 @@ def find_staleness(recorder: Recorder, config: pytest.Config) -> list[str]:
     return [f"{name}: {reason}" for reason in staleness_reasons(recorder.loaded, today(), days)]
 
 
-def _placeholder_keys(recorder: Recorder) -> dict[str, str]:
+def _recorder_keys(recorder: Recorder) -> dict[str, str]:
+    """Return placeholder keys for a replay. Without a file, any client may start: its request fails with the commands
+    that record one."""
+    if not recorder.path.exists():
+        return _placeholder_keys(providers())
+    return _placeholder_keys(_readers(exchange.request for exchange in recorder.cassette.exchanges))
+
+
+def _readers(requests: Iterable[RecordedRequest]) -> list[str]:
+    found = dict.fromkeys(request_target(request).reader for request in requests)
+    return [reader for reader in found if reader]
+
+
+def _placeholder_keys(readers: Iterable[str]) -> dict[str, str]:
     """Return placeholder keys for unset variables: a replay needs no key, but clients do."""
-    readers = dict.fromkeys(request_target(exchange.request).reader for exchange in recorder.cassette.exchanges)
-    names = [name for reader in readers if reader for name in adapter_class(reader).endpoint.key_variables[:1]]
+    names = [name for reader in readers for name in adapter_class(reader).endpoint.key_variables[:1]]
     return {name: PLACEHOLDER_KEY for name in names if name not in os.environ}
 
 

@@ -2,9 +2,9 @@
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import DragomanError
@@ -17,11 +17,14 @@ from dragoman.canonical.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from dragoman.canonical.message import Message
+from dragoman.tools.context import Context, Progress, RetryTool
 from dragoman.tools.tool import Tool
 
 logger = logging.getLogger("dragoman.tools")
 
 DECLINED = "The user declined this call."
+NO_RETRIES_LEFT = "This tool has no retries left in this turn: go on without it."
 
 Fault = Literal["not_found", "validation_error", "user_denied"]
 
@@ -40,30 +43,96 @@ class PreparedCall:
     refusal: str = ""
     fault: Fault | None = None
     """The reason of the refusal, as events name it."""
+    context: tuple[Context[Any], ...] = ()
+    """The context of the call, if the tool takes it."""
+
+    def with_context(self, context: Context[Any]) -> Self:
+        return replace(self, context=(context,))
 
 
-def run(prepared: PreparedCall) -> ToolResultBlock:
-    """Run a prepared call. An exception of the tool becomes an error result."""
+Tell = Callable[[Progress], object]
+"""Receives the progress of one call."""
+
+
+def _ignore(progress: Progress) -> None:
+    """Report to nobody."""
+
+
+def run(prepared: PreparedCall, tell: Tell = _ignore) -> ToolResultBlock | RetryTool:
+    """Run a prepared call. An exception of the tool becomes an error result; a RetryTool is returned."""
     if prepared.tool is None:
         return error_result(prepared.call.id, prepared.refusal)
     try:
-        return _to_result(prepared.call, _reject_awaitable(prepared.tool.function(**prepared.arguments)))
+        return _to_result(prepared.call, _call(prepared, tell))
+    except RetryTool as retry:
+        return retry
     except Exception as error:
         return _error_answer(prepared.call, error)
 
 
 async def run_async(
-    prepared: PreparedCall, in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]
-) -> ToolResultBlock:
+    prepared: PreparedCall, in_thread: Callable[[Callable[[], Any]], Awaitable[Any]], tell: Tell = _ignore
+) -> ToolResultBlock | RetryTool:
     """The async twin of `run`; plain functions run in a thread."""
-    if prepared.tool is None:
+    tool, arguments = prepared.tool, prepared.arguments
+    if tool is None:
         return error_result(prepared.call.id, prepared.refusal)
-    function, arguments = prepared.tool.function, prepared.arguments
     try:
-        value = function(**arguments) if prepared.tool.is_async else await in_thread(lambda: function(**arguments))
+        if not tool.is_async:
+            value = await in_thread(lambda: _read_value(tool, tool.function(*prepared.context, **arguments), tell))
+        elif tool.yields:
+            value = await _read_steps_async(tool.function(*prepared.context, **arguments), tell)
+        else:
+            value = tool.function(*prepared.context, **arguments)
         return _to_result(prepared.call, await value if inspect.isawaitable(value) else value)
+    except RetryTool as retry:
+        return retry
     except Exception as error:
         return _error_answer(prepared.call, error)
+
+
+def _call(prepared: PreparedCall, tell: Tell) -> Any:
+    tool = prepared.tool
+    assert tool is not None
+    return _reject_awaitable(_read_value(tool, tool.function(*prepared.context, **prepared.arguments), tell))
+
+
+def _read_value(tool: Tool, value: Any, tell: Tell) -> Any:
+    return _read_steps(value, tell) if tool.yields else value
+
+
+def _read_steps(steps: Generator[Any, Any, Any], tell: Tell) -> Any:
+    """Return the value of a generator: what it returns, else what it yields apart from progress."""
+    results: list[Any] = []
+    while True:
+        try:
+            step = next(steps)
+        except StopIteration as end:
+            return _join(results) if end.value is None else end.value
+        if isinstance(step, Progress):
+            tell(step)
+        else:
+            results.append(step)
+
+
+async def _read_steps_async(steps: AsyncIterator[Any], tell: Tell) -> Any:
+    results: list[Any] = []
+    async for step in steps:
+        if isinstance(step, Progress):
+            tell(step)
+        else:
+            results.append(step)
+    return _join(results)
+
+
+def _join(results: list[Any]) -> Any:
+    return results[0] if len(results) == 1 else results or None
+
+
+def timeout_result(call: ToolUseBlock, seconds: float) -> ToolResultBlock:
+    """Return the error result of a call whose time is over."""
+    logger.warning("the tool %s did not answer within %g seconds", call.name, seconds)
+    return error_result(call.id, f"The tool did not answer within {seconds:g} seconds. What it did is not known.")
 
 
 def error_result(tool_use_id: str, text: str) -> ToolResultBlock:
@@ -72,8 +141,7 @@ def error_result(tool_use_id: str, text: str) -> ToolResultBlock:
 
 
 def _error_answer(call: ToolUseBlock, error: Exception) -> ToolResultBlock:
-    logger.warning("the tool %s failed: %s", call.name, type(error).__name__)
-    logger.debug("the tool %s failed", call.name, exc_info=error)
+    logger.warning("the tool %s failed: %s", call.name, type(error).__name__, exc_info=error)
     return error_result(call.id, f"{type(error).__name__}: {error}")
 
 
@@ -82,13 +150,21 @@ def _to_result(call: ToolUseBlock, value: Any) -> ToolResultBlock:
 
 
 def _as_blocks(value: Any) -> tuple[ContentBlock, ...]:
-    """Return strings and blocks as they are, everything else as JSON. Raises TypeError if it cannot be JSON."""
+    """Return strings and blocks as they are, those of a message too, and everything else as JSON. Raises TypeError if
+    it cannot be JSON."""
     if isinstance(value, str):
         return (TextBlock(text=value),)
     if isinstance(value, _RESULT_BLOCKS):
         return (value,)
-    if isinstance(value, (list, tuple)) and value and all(isinstance(item, _RESULT_BLOCKS) for item in value):
-        return tuple(value)
+    items = value.content if isinstance(value, Message) else value
+    if (
+        isinstance(items, (list, tuple))
+        and any(isinstance(item, _RESULT_BLOCKS) for item in items)
+        and all(isinstance(item, (str, *_RESULT_BLOCKS)) for item in items)
+    ):
+        return tuple(TextBlock(text=item) if isinstance(item, str) else item for item in items)
+    if isinstance(value, Message):
+        raise TypeError("the tool returned a message with blocks that no result can hold: return its text or its media")
     try:
         return (TextBlock(text=wirejson.dumps_text(value)),)
     except DragomanError as error:

@@ -5,7 +5,8 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from enum import Enum
+from typing import Any, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticErrorMixin
@@ -13,11 +14,21 @@ from pydantic_core import to_jsonable_python
 
 from dragoman.canonical.guard import copy_json
 from dragoman.tools import docstring
+from dragoman.tools.context import Context
 
 _SCHEMA_KEYWORDS = {"items", "additionalProperties", "not"}
 """Keywords whose value is a schema."""
 _SCHEMA_LIST_KEYWORDS = {"anyOf", "oneOf", "allOf", "prefixItems"}
 """Keywords whose value is a list of schemas."""
+
+
+class NoContext(Enum):
+    """The type of the context of a function that takes none."""
+
+    NO_CONTEXT = "no context"
+
+
+NO_CONTEXT = NoContext.NO_CONTEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +40,8 @@ class Signature:
     schema: dict[str, Any]
     arguments: Mapping[str, TypeAdapter[Any]]
     problems: tuple[str, ...]
+    context_type: Any = NO_CONTEXT
+    """The type of the session's context that the function takes first."""
 
 
 def read(function: Callable[..., Any]) -> Signature:
@@ -40,7 +53,13 @@ def read(function: Callable[..., Any]) -> Signature:
     descriptions = docstring.parameters(doc, parameters)
     arguments: dict[str, TypeAdapter[Any]] = {}
     properties: dict[str, Any] = {}
+    context_type: Any = NO_CONTEXT
     for name, parameter in parameters.items():
+        if _is_context(hints.get(name)):
+            if name != next(iter(parameters)):
+                problems.append(f"$.properties.{name}: the context must be the first parameter")
+            context_type = next(iter(get_args(hints[name])), Any)
+            continue
         try:
             arguments[name], properties[name] = _argument(parameter, hints)
         except _UnsupportedParameterError as problem:
@@ -52,7 +71,17 @@ def read(function: Callable[..., Any]) -> Signature:
     if required := [name for name in properties if parameters[name].default is inspect.Parameter.empty]:
         schema["required"] = required
     name = str(getattr(function, "__name__", unwrapped.__name__))
-    return Signature(name, docstring.summary(doc), schema, arguments, tuple(problems))
+    return Signature(name, docstring.summary(doc), schema, arguments, tuple(problems), context_type)
+
+
+def takes_context(function: Callable[..., Any]) -> bool:
+    """Whether the first parameter of the function is a Context."""
+    hints, _ = _resolve_hints(_unwrap(function))
+    return _is_context(hints.get(next(iter(inspect.signature(function).parameters), "")))
+
+
+def _is_context(hint: Any) -> bool:
+    return hint is Context or get_origin(hint) is Context
 
 
 class _UnsupportedParameterError(Exception):

@@ -11,6 +11,7 @@ from typing_extensions import ParamSpec, TypeVar
 from dragoman.adapter.errors import ConfigurationError, ToolSchemaError
 from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.tools import signature
+from dragoman.tools.signature import NO_CONTEXT
 
 P = ParamSpec("P", default=...)
 ResultT = TypeVar("ResultT", default=Any, covariant=True)
@@ -26,21 +27,45 @@ class Tool(Generic[P, ResultT]):
     """A definition and the function behind it. Calling the tool calls the function, with its signature.
 
     ``arguments`` are the types that the model's arguments are converted to, by name; an argument without a type is
-    passed as its JSON value.
+    passed as its JSON value. ``context_type`` is the type of the session's context that the function takes as its
+    first argument. ``timeout`` is in seconds, and ``retries`` is how often the function may raise `RetryTool` in one
+    turn.
     """
 
     definition: ToolDefinition
     function: Callable[P, ResultT]
     arguments: Mapping[str, TypeAdapter[Any]] = field(default_factory=dict, repr=False)
+    context_type: Any = NO_CONTEXT
+    timeout: float | None = None
+    retries: int = 1
+
+    def __post_init__(self) -> None:
+        timeout, retries = self.timeout, self.retries
+        if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or timeout <= 0):
+            raise ConfigurationError(f"the tool {self.name}: timeout is a number of seconds over 0, or None")
+        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+            raise ConfigurationError(f"the tool {self.name}: retries is a whole number, at least 0")
 
     @property
     def name(self) -> str:
         return self.definition.name
 
     @property
+    def takes_context(self) -> bool:
+        return self.context_type is not NO_CONTEXT
+
+    @property
     def is_async(self) -> bool:
+        return self._is(inspect.iscoroutinefunction) or self._is(inspect.isasyncgenfunction)
+
+    @property
+    def yields(self) -> bool:
+        """Whether the function is a generator, which may report progress."""
+        return self._is(inspect.isgeneratorfunction) or self._is(inspect.isasyncgenfunction)
+
+    def _is(self, kind: Callable[[Any], bool]) -> bool:
         call = getattr(self.function, "__call__", None)  # noqa: B004 - an object with an async __call__
-        return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(call)
+        return kind(self.function) or kind(call)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> ResultT:
         return self.function(*args, **kwargs)
@@ -59,6 +84,8 @@ def tool(
     strict: bool | None = None,
     defer_loading: bool = False,
     extra: Mapping[str, dict[str, Any]] | None = None,
+    timeout: float | None = None,
+    retries: int = 1,
 ) -> Callable[[Callable[P, ResultT]], Tool[P, ResultT]]: ...
 
 
@@ -72,13 +99,18 @@ def tool(
     strict: bool | None = None,
     defer_loading: bool = False,
     extra: Mapping[str, dict[str, Any]] | None = None,
+    timeout: float | None = None,
+    retries: int = 1,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Turn a function into a tool: the schema comes from its signature, the descriptions from its docstring.
 
     ``side_effects`` says what a run may do (none, read, write, execute, network) and must be true; the default is
-    the most careful one that fits any code. ``strict``, ``defer_loading`` and ``extra`` are those of `ToolDefinition`.
-    Raises ToolSchemaError with every problem at once, and ConfigurationError
-    for an unknown side effect.
+    the most careful one that fits any code. ``timeout`` is in seconds: after it, the model receives an error, a
+    coroutine is cancelled, and a plain function is left in its thread. ``retries`` is how often the function may raise
+    `RetryTool` in one turn. A first parameter of the type `Context` is not part of the schema. ``strict``,
+    ``defer_loading`` and ``extra`` are those of `ToolDefinition`.
+
+    Raises ToolSchemaError with every problem at once, and ConfigurationError for an unknown side effect.
     """
 
     try:
@@ -103,6 +135,6 @@ def tool(
         )
         if problems := [*read.problems, *definition.problems()]:
             raise ToolSchemaError(tool_name, problems)
-        return Tool(definition, function, read.arguments)
+        return Tool(definition, function, read.arguments, read.context_type, timeout, retries)
 
     return make if function is None else make(function)

@@ -1,5 +1,6 @@
 """The tools of a session, and the check of a call before it runs."""
 
+import inspect
 import logging
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -11,7 +12,25 @@ from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.canonical.tools.base import ClientTool, ServerTool
 from dragoman.tools.calls import PreparedCall
+from dragoman.tools.context import Context
+from dragoman.tools.signature import takes_context
 from dragoman.tools.tool import Tool, tool
+
+Toolset = Callable[[Context[Any]], Iterable[Tool | ServerTool | Callable[..., Any]]]
+"""Chooses the tools of a turn. It is called when the turn starts; the context has no call."""
+
+
+def is_toolset(value: Any) -> bool:
+    """Whether the value is a function that chooses tools: its only parameter is a `Context`, or has no annotation. Any
+    other function is a tool that was not put into a list."""
+    if not callable(value) or isinstance(value, (Tool, ServerTool, Iterable)):
+        return False
+    try:
+        parameters = list(inspect.signature(value).parameters.values())
+    except (TypeError, ValueError):  # a builtin function
+        return False
+    return len(parameters) == 1 and (parameters[0].annotation is parameters[0].empty or takes_context(value))
+
 
 logger = logging.getLogger("dragoman.tools")
 
@@ -47,6 +66,20 @@ class Toolbox:
             self._tools[added.name] = added
             self._validators[added.name] = validator
 
+    def replace(self, tools: Iterable[Tool | ServerTool | Callable[..., Any]]) -> None:
+        """Register these tools in place of all others. If one of them is refused, nothing changes."""
+        other = Toolbox(tools)
+        self._tools, self._definitions, self._validators = other._tools, other._definitions, other._validators
+
+    def check_context(self, value: Any) -> None:
+        """Raise ConfigurationError if a tool takes a context of another type than that of the value."""
+        for each in self._tools.values():
+            if not _may_be(value, each.context_type):
+                raise ConfigurationError(
+                    f"the tool {each.name} needs a context of the class {each.context_type.__name__}, not"
+                    f" {type(value).__name__}: give the session context=..."
+                )
+
     def __len__(self) -> int:
         return len(self._definitions)
 
@@ -57,6 +90,11 @@ class Toolbox:
     @property
     def async_names(self) -> tuple[str, ...]:
         return tuple(item.name for item in self._tools.values() if item.is_async)
+
+    def may_report(self, requested_calls: Iterable[ToolUseBlock]) -> bool:
+        """Whether one of the calls may report progress."""
+        tools = (self._tools.get(call.name) for call in requested_calls)
+        return any(found is not None and found.yields for found in tools)
 
     def find(self, name: str) -> Tool | None:
         return self._tools.get(name)
@@ -101,6 +139,16 @@ def _client_tool(definition: ClientTool) -> Tool:
     if definition.function is None:
         raise ConfigurationError(f"the program runs {definition.name}: give its function, as in Memory(function=...)")
     return Tool(definition, definition.function)
+
+
+def _may_be(value: Any, expected: Any) -> bool:
+    """Whether the value may have that type, as far as a class can tell: a protocol or a TypedDict cannot."""
+    if expected is Any or not isinstance(expected, type):
+        return True
+    try:
+        return isinstance(value, expected)
+    except TypeError:
+        return True
 
 
 def _validator(definition: ToolDefinition, problems: list[str]) -> Any:

@@ -121,7 +121,115 @@ def test_missing(): ask("q")
     done = run(pytester)
     done.assert_outcomes(failed=2)
     done.stdout.fnmatch_lines(["*$.messages[[]0].content: 'q' -> 'Q'*"])
-    done.stdout.fnmatch_lines(["*there is no recording test_missing.yaml*--record-mode=once*"])
+    commands = "`dragoman keys set anthropic`, and record it with `pytest --record-mode=once`"
+    done.stdout.fnmatch_lines([f"*there is no recording test_missing.yaml*{commands}*"])
+
+
+def test_without_a_file_and_a_key_both_commands_are_named(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that needs a key to start does not hide that there is no recording."""
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    suite(
+        pytester,
+        """
+from dragoman import Session
+
+@pytest.mark.cassette
+def test_missing():
+    with Session("anthropic:m") as session:
+        session.ask("q")
+""",
+    )
+    done = run(pytester)
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*`dragoman keys set anthropic`*`pytest --record-mode=once`*"])
+
+
+VCR_CONFTEST = """
+import pytest
+
+from dragoman.testing.cassettes import vcrpy
+
+
+def pytest_recording_configure(config, vcr):
+    vcrpy.register(vcr, server="by hand")
+
+
+@pytest.fixture(scope="session")
+def vcr_config():
+    return vcrpy.config()
+"""
+
+
+def test_the_mark_of_pytest_recording_replays_without_a_key(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the conftest of the documentation; the next test has no key again, and the files are no orphans."""
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    pytester.makeconftest(VCR_CONFTEST)
+    suite(
+        pytester,
+        """
+import os
+
+from dragoman import AsyncSession, Session
+
+@pytest.mark.vcr
+def test_session():
+    with Session("anthropic:m") as session:
+        assert session.ask("q", max_output_tokens=9).text == "a"
+
+@pytest.mark.vcr
+def test_async():
+    async def main():
+        async with AsyncSession("anthropic:m") as session:
+            return (await session.ask("q", max_output_tokens=9)).text
+    assert asyncio.run(main()) == "a"
+
+@pytest.fixture
+def client():
+    with Session("anthropic:m") as session:
+        yield session
+
+@pytest.mark.vcr
+class TestGroup:
+    @pytest.mark.parametrize("more", [1, 2])
+    def test_fixture(self, client, more):
+        assert client.ask("q", max_output_tokens=9).text == "a"
+
+@pytest.mark.cassette("other.yaml")
+def test_own_mark(): assert ask("q") == "a"
+
+def test_no_key(): assert "ANTHROPIC_API_KEY" not in os.environ
+""",
+        **{
+            name: [exchange("q", "a")]
+            for name in ("test_session", "test_async", "TestGroup.test_fixture[1]", "TestGroup.test_fixture[2]")
+        },
+    )
+    other = pytester.path / "cassettes" / "other.yaml"
+    other.write_text(dump_exchanges([exchange("q", "a")], server="by hand"), encoding="utf-8")
+    run(pytester, "--block-network").assert_outcomes(passed=6)
+
+
+def test_a_recording_of_pytest_recording_needs_a_real_key(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A placeholder would be sent to the provider."""
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    pytester.makeconftest(VCR_CONFTEST)
+    suite(
+        pytester,
+        """
+import os
+
+@pytest.mark.vcr
+def test_session(): assert "ANTHROPIC_API_KEY" not in os.environ
+""",
+        test_session=[exchange("q", "a")],
+    )
+    run(pytester, "--record-mode=new_episodes").assert_outcomes(passed=1)
 
 
 def test_unplayed_exchanges_fail(pytester: pytest.Pytester) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import anthropic
 import openai
 import pytest
+from typing_extensions import TypedDict
 
 from dragoman import AdapterOptions, Message, ToolDefinition, get_adapter
 from dragoman.adapter.errors import (
@@ -26,6 +27,7 @@ from dragoman.adapter.errors import (
 from dragoman.adapter.facts.capabilities import EMULATED
 from dragoman.adapter.registry import providers
 from dragoman.batch import AsyncBatches, BatchError, Batches, BatchHandle, BatchRequest, BatchState, BatchStatus
+from dragoman.errors import OutputError
 from dragoman.pricing import price_table
 from dragoman.server_tools import WebSearch
 from tests.unit.batch.handwritten_provider import Provider, serve_provider
@@ -342,3 +344,40 @@ def test_the_vendors_own_client_submits_the_same_file(provider: Provider) -> Non
         assert created.input_file_id
     mine, theirs = [json.loads(body) for method, path, _, body in provider.requests if path == "/batches"]
     assert {**mine, "input_file_id": ""} == {**theirs, "input_file_id": ""}
+
+
+class Place(TypedDict):
+    city: str
+
+
+def test_answers_are_read_as_their_type(provider: Provider) -> None:
+    """The schema goes with each request; the type reads the answers, in a later process too."""
+    by_tool = "anthropic:claude-3-5-haiku-20241022"
+    with batches(by_tool, provider) as client_batches:
+        handle = client_batches.submit(PROMPTS, output=Place)
+        client_batches.wait(handle, every=0.001)
+        assert dict(client_batches.outputs(handle, Place)) == {name: {"city": "Oslo"} for name in PROMPTS}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_an_answer_of_another_type_is_an_error(model: str, provider: Provider) -> None:
+    """With what it cost; those of the provider stay as they are."""
+
+    async def read_async(handle: BatchHandle) -> dict[str, Any]:
+        async with AsyncBatches(model, options=OPTIONS, base_url=provider.url, api_key="none") as client_batches:
+            return {name: outcome async for name, outcome in client_batches.outputs(handle, Place)}
+
+    with batches(model, provider) as client_batches:
+        handle = client_batches.submit({"a": "Where?", "b": "FAIL"}, output=Place)
+        client_batches.wait(handle, every=0.001)
+        found = dict(client_batches.outputs(handle, Place))
+    assert {name: type(each) for name, each in found.items()} == {"a": BatchError, "b": BatchError}
+    wrong, failed = found["a"], found["b"]
+    assert isinstance(wrong, BatchError)
+    assert isinstance(wrong.error, OutputError)
+    assert wrong.error_class == "OutputError"
+    assert wrong.usage is not None
+    assert wrong.usage.output_tokens == 100
+    assert isinstance(failed, BatchError)
+    assert isinstance(failed.error, ProviderError)
+    assert asyncio.run(read_async(handle)).keys() == found.keys()

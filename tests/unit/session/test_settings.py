@@ -48,11 +48,12 @@ def test_settings_are_those_of_the_config() -> None:
 
 def test_options_are_those_of_adapters() -> None:
     """The dictionary for a turn names the fields of AdapterOptions, with their types; two are not the caller's. An
-    answer's schema may also be that of a message body."""
+    answer's schema may also be that of a message body, and two more options are for typed answers."""
     hints = get_type_hints(AdapterOptions)
     named = {field.name for field in fields(AdapterOptions)} - {"stream", "context"}
     hints["output_schema"] |= MessageBodySchema
-    assert get_type_hints(TurnOptions, localns=LATE) == {name: hints[name] for name in named}
+    typed = {"output_retries": int, "partial_strings": bool}
+    assert get_type_hints(TurnOptions, localns=LATE) == {name: hints[name] for name in named} | typed
 
 
 def test_the_first_screen_of_help_names_every_method() -> None:

@@ -12,6 +12,7 @@ from dragoman.adapter.requests import structured_output
 from dragoman.adapter.requests.answer_tool import ANSWER_TOOL_DESCRIPTION, ANSWER_TOOL_NAME, AnswerTool
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.schemas import has_free_keys
 from dragoman.adapter.requests.tool_names import ToolNames, make_legal_names
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
@@ -65,12 +66,14 @@ def _emulate_schema(
     prompt."""
     capabilities, schema = target.capabilities, options.output_schema
     has_tools = bool(tools) and bool(capabilities.supports_tools)
-    if (
-        schema is None
-        or not capabilities.supports_structured_output
-        or structured_output.supports_native_schema(capabilities, tools=has_tools)
-    ):
+    if schema is None or not capabilities.supports_structured_output:
         return messages, tools, options
+    if structured_output.supports_native_schema(capabilities, tools=has_tools):
+        if not (capabilities.output_schemas.closed and has_free_keys(schema)):
+            return messages, tools, options
+        reason = f"output_schema: {target.model} cannot be held to objects with free keys: the prompt asks for it"
+        losses.append(_loss(LossKind.OPTION, reason))
+        return structured_output.add_schema_prompt(messages, schema), tools, replace(options, output_schema=None)
     if options.context is None or not structured_output.can_use_answer_tool(capabilities, options, has_tools=has_tools):
         return structured_output.add_schema_prompt(messages, schema), tools, options
     options.context.answer_tool = AnswerTool()

@@ -52,6 +52,24 @@ def fit_schema(schema: Mapping[str, Any], rule: SchemaRule) -> FittedSchema:
     return fitted
 
 
+def has_free_keys(schema: Any) -> bool:
+    """Whether some object of the schema is a mapping, whose keys only the answer names. On a target whose objects are
+    closed, it could only be empty."""
+    if isinstance(schema, list):
+        return any(map(has_free_keys, schema))
+    if not isinstance(schema, Mapping):
+        return False
+    other_keys = schema.get("additionalProperties")
+    if "properties" not in schema and (other_keys is True or isinstance(other_keys, Mapping)):
+        return True
+    inner = [schema[key] for key in (*_SINGLE_SCHEMA_KEYWORDS, *_SCHEMA_LIST_KEYWORDS) if key in schema]
+    return any(map(has_free_keys, inner)) or any(
+        has_free_keys(list(schema[key].values()))
+        for key in _SCHEMA_MAP_KEYWORDS
+        if isinstance(schema.get(key), Mapping)
+    )
+
+
 def fit_tool_schemas(request: RequestBuilder, tools: Iterable[ToolDefinition]) -> list[ToolDefinition]:
     """Return the tools with schemas in the target's form; tools that came from its own wire go back unchanged."""
     rule = request.target.capabilities.tool_schemas

@@ -154,7 +154,7 @@ class Telemetry:
 
     def _handle(self, effect: Effect) -> Generator[Effect, Any, Any]:
         match effect:
-            case Admit():
+            case Admit() if effect.opens_turn:
                 self._turn_started = self._emit(
                     partial(TurnStarted.of, next(iter(effect.prompt), None), tuple(self._history.messages))
                 )

@@ -3,6 +3,7 @@
 A certain violation cancels the stream at once; a possible one waits for more text.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +30,12 @@ class AnswerValidator:
         self._reader: AnswerReader | None = None
         self._block = 0
         self._reply: Message | None = None
+
+    def follow(self, events: Iterable[SessionEvent]) -> Iterator[SessionEvent]:
+        """Yield the events of a stream while the answer is valid."""
+        for event in events:
+            self.check_event(event)
+            yield event
 
     def check_event(self, event: SessionEvent) -> None:
         """Raise MessageBodyError if the answer violates the schema."""

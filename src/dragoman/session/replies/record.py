@@ -1,7 +1,7 @@
 """What a running turn leaves behind, for its `Reply`."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.losses import Loss
 from dragoman.canonical.events import MessageStart, TextDelta
@@ -9,8 +9,11 @@ from dragoman.canonical.message import Message
 from dragoman.session.effects import Failed, SendOutcome
 from dragoman.session.events import SessionEvent
 from dragoman.session.history import History
-from dragoman.session.replies.reply import Reply, last_reply
+from dragoman.session.replies.reply import NO_OUTPUT, Reply, last_reply
 from dragoman.session.replies.response import ResponseDetails
+
+if TYPE_CHECKING:
+    from dragoman.output.check import AnswerCheck
 
 
 @dataclass(slots=True, eq=False)
@@ -21,6 +24,8 @@ class TurnRecord:
     losses: dict[Loss, None] = field(default_factory=dict)
     """The losses in order, each once: a dict is an ordered set."""
     response: ResponseDetails | None = None
+    check: "AnswerCheck[Any] | None" = None
+    """The check of a typed answer."""
     text: list[str] = field(default_factory=list, init=False)
     """The pieces of the current reply's text, if the turn is a stream."""
     ended: bool = field(default=False, init=False)
@@ -36,6 +41,13 @@ class TurnRecord:
     def end(self) -> None:
         """Note what the turn added to the history."""
         self._kept = self.history.since(self._mark)
+
+    def complete(self, error: Exception | None) -> None:
+        """Give an OutputError the reply of the turn."""
+        from dragoman.output.errors import OutputError  # loaded: the turn has a typed answer
+
+        if isinstance(error, OutputError):
+            error.reply = self.to_reply()
 
     def note_event(self, event: SessionEvent) -> None:
         """Note the text of a stream as the caller receives it."""
@@ -55,8 +67,10 @@ class TurnRecord:
     def to_reply(self) -> Reply[Any]:
         """Return the turn's result. Raises LookupError if it has no reply."""
         messages, attempts = self._kept
+        text = last_reply(messages).text  # raises without a reply, whatever the type of the answer
+        output = text if self.check is None else self.check.values[0] if self.check.values else NO_OUTPUT
         return Reply(
-            output=last_reply(messages).text,
+            output=output,
             messages=messages,
             attempts=attempts,
             losses=tuple(self.losses),

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from enum import Enum
+from typing import Generic, Literal, TypeVar
 
+from dragoman.adapter.errors import PendingCallsError, RequestError
 from dragoman.adapter.losses import Loss
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.display import render_html
@@ -14,25 +16,64 @@ from dragoman.session.replies.response import ResponseDetails
 
 OutputT = TypeVar("OutputT", covariant=True)
 
+
+class NoOutput(Enum):
+    """In place of a typed answer that did not arrive, or is not valid."""
+
+    NO_OUTPUT = "no output"
+
+
+NO_OUTPUT: Literal[NoOutput.NO_OUTPUT] = NoOutput.NO_OUTPUT
+
 _MAX_REPR = 60
 """Characters of the text that the repr shows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class Reply(Generic[OutputT]):
     """The result of a turn. ``print(reply)`` shows its text.
 
-    ``output`` is the answer: its text, unless the turn requested another type. ``messages`` are all messages that the
-    turn added to the history, the prompt included, and ``attempts`` are the replies that were billed and not kept,
-    without content. ``losses`` lists what the requests could not carry, each loss once.
+    ``messages`` are all messages that the turn added to the history, the prompt included, and ``attempts`` are the
+    replies that were billed and not kept, without content. ``losses`` lists what the requests could not carry, each
+    loss once.
     """
 
-    output: OutputT
+    _output: OutputT | Literal[NoOutput.NO_OUTPUT]
     messages: tuple[Message, ...]
-    attempts: tuple[Message, ...] = ()
-    losses: tuple[Loss, ...] = ()
-    response: ResponseDetails | None = field(default=None, compare=False)
+    attempts: tuple[Message, ...]
+    losses: tuple[Loss, ...]
+    response: ResponseDetails | None = field(compare=False)
     """The last response; None if nothing was sent."""
+
+    def __init__(  # by hand, because `output` is a property: it may raise
+        self,
+        *,
+        output: OutputT | Literal[NoOutput.NO_OUTPUT],
+        messages: tuple[Message, ...],
+        attempts: tuple[Message, ...] = (),
+        losses: tuple[Loss, ...] = (),
+        response: ResponseDetails | None = None,
+    ) -> None:
+        keep = object.__setattr__
+        keep(self, "_output", output)
+        keep(self, "messages", messages)
+        keep(self, "attempts", attempts)
+        keep(self, "losses", losses)
+        keep(self, "response", response)
+
+    @property
+    def output(self) -> OutputT:
+        """The answer: its text, or a value of the type that the turn requested.
+
+        Raises PendingCallsError if tool calls wait for their results, and RequestError if the turn ended without a
+        valid answer, as the reply of an OutputError did.
+        """
+        if pending := self.pending:
+            names = ", ".join(dict.fromkeys(call.name for call in pending))
+            raise PendingCallsError(f"there is no answer yet: these tool calls have no result: {names:.200}", pending)
+        if self._output is NO_OUTPUT:
+            raise RequestError("the turn ended without an answer of the requested type: read the text of the reply")
+        return self._output
 
     @property
     def message(self) -> Message:

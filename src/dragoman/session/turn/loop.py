@@ -61,6 +61,9 @@ class TurnPlan:
     """Returns the history to send, without the prompt. It is called after the model is chosen."""
     requests: Requests
     max_rounds: int
+    correct: Callable[[Message], Message | None] | None = None
+    """Returns the request to answer again if an answer is not of the requested type; None if it is. Raises OutputError
+    after the last retry. None if any text is an answer."""
 
 
 def run_turn(plan: TurnPlan) -> Turn:
@@ -68,40 +71,48 @@ def run_turn(plan: TurnPlan) -> Turn:
 
     Until the caller receives an event of the first reply, a fallback model may replace the first; from then on the
     model stays. A turn whose first request fails leaves the history as it was. A reply that pauses is sent back as it
-    came, and the provider goes on with it.
+    came, and the provider goes on with it. An answer that is not of the requested type stays in the history, and the
+    model is asked again.
 
-    Raises ProviderError, and TurnLimitError after ``max_rounds`` rounds of tools or pauses. Without tools, two rounds
-    of calls are enough: a model that calls tools nobody has may go on for ever, and each round is paid.
+    Raises ProviderError, OutputError, and TurnLimitError after ``max_rounds`` rounds of tools or pauses. Without tools,
+    two rounds of calls are enough: a model that calls tools nobody has may go on for ever, and each round is paid.
     """
     rounds, calls_left = plan.max_rounds, plan.max_rounds if plan.requests.tools else _ROUNDS_WITHOUT_TOOLS
     prompt: tuple[Message, ...] = yield Admit(plan.prompt, plan.known_adapter)
     route: Route = yield Choose(lambda: plan.choose(prompt))
     requests, new_messages = plan.requests, route.prompt
     history = [*plan.history(), *new_messages]
-    for round_index in range(rounds):
-        if round_index == 0:
+    is_first = True
+    while rounds > 0:
+        if is_first:
             route, reply = yield from _first_reply(requests, route, history, new_messages)
         else:
             reply = yield from request_reply(requests, route, history, new_messages)
         *_, reply = yield Keep((*new_messages, reply))
+        history.append(reply)
+        is_first = False
         if _pauses(reply):
-            history.append(reply)
-            new_messages = ()
+            new_messages, rounds = (), rounds - 1
             continue
-        if not _has_calls_to_run(reply):
-            return
-        runs: Sequence[ToolRun] = yield RunTools(route.adapter, reply.tool_uses)
-        answers = yield Keep(tuple(run.message for run in runs), reply.tool_uses)
-        history += (reply, *answers)
-        new_messages, requests = (), replace(requests, options=_without_forced_choice(requests.options))
-        calls_left -= 1
-        if calls_left == 0:
-            break
+        if _has_calls_to_run(reply):
+            runs: Sequence[ToolRun] = yield RunTools(route.adapter, reply.tool_uses)
+            history += yield Keep(tuple(run.message for run in runs), reply.tool_uses)
+            new_messages, rounds, calls_left = (), rounds - 1, calls_left - 1
+            if calls_left == 0:
+                break
+        else:
+            correction = None if plan.correct is None else plan.correct(reply)
+            if correction is None:
+                return
+            new_messages = yield Admit((correction,), route.adapter, opens_turn=False)
+            history += new_messages
+        requests = replace(requests, options=_without_forced_choice(requests.options))
+    limit = plan.max_rounds
     if _pauses(reply):
-        raise TurnLimitError(f"the reply still pauses after {rounds} rounds: raise max_rounds, or go on with ask(None)")
+        raise TurnLimitError(f"the reply still pauses after {limit} rounds: raise max_rounds, or go on with ask(None)")
     if not plan.requests.tools:
-        rounds = min(rounds, _ROUNDS_WITHOUT_TOOLS)
-        raise TurnLimitError(f"the model called tools in {rounds} rounds, but the session has none: register its tools")
+        limit = min(limit, _ROUNDS_WITHOUT_TOOLS)
+        raise TurnLimitError(f"the model called tools in {limit} rounds, but the session has none: register its tools")
     raise TurnLimitError(
         f"the model still calls tools after {plan.max_rounds} rounds: raise max_rounds, or continue with ask(None)"
     )

@@ -1,8 +1,8 @@
 """What both drivers share: the state of a running turn, and the effects that they carry out alike."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, RequestError
@@ -17,7 +17,11 @@ from dragoman.session.history import History
 from dragoman.session.media import MediaFiles
 from dragoman.session.replies.record import TurnRecord
 from dragoman.session.turn.reply_reader import ReplyReader
+from dragoman.tools.call_runner import CallRunner
 from dragoman.tools.calls import PreparedCall, error_result
+
+if TYPE_CHECKING:
+    from dragoman.session.replies.answer import AnswerValidator
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +38,16 @@ class TurnRun:
     events: Callable[[], Any] | None = field(default=None, init=False)
     """Returns the generator of its events, or None if that is gone; None if nobody reads them."""
     error: Exception | None = field(default=None, init=False)
+    calls: CallRunner | None = field(default=None, init=False)
+    """Runs the tool calls of the turn; None before the first one."""
+    validator: "AnswerValidator | None" = field(default=None, init=False)
+    """Ends the turn at an answer that is no valid message body."""
+
+    def follow_answer(self) -> Callable[[Iterable[SessionEvent]], Iterator[SessionEvent]] | None:
+        """Return what the events of a stream pass through if the answer is checked: it may add events, and raise."""
+        if self.validator is not None:
+            return self.validator.follow
+        return None if self.record.check is None else self.record.check.follow().follow
 
     def begin(self) -> None:
         """Run the turn to its first effect."""
@@ -54,6 +68,8 @@ class TurnRun:
             self.effect, self.error = None, error
         if self.effect is None:
             self.record.end()
+            if self.record.check is not None:
+                self.record.complete(self.error)
 
 
 def encode(send: Send, record: TurnRecord) -> WireRequest:

@@ -32,6 +32,7 @@ from dragoman.testing.cassettes.vcrpy import (
     to_vcr_response,
     today,
 )
+from dragoman.testing.cassettes.wires import request_target
 
 MODES = ("none", "once", "new_episodes", "all", "rewrite")
 _RECORDING = frozenset({"all", "rewrite", "new_episodes"})
@@ -80,9 +81,10 @@ class Recorder:
                 return None
             miss = found
             if not self.path.exists():
+                provider = request_target(request).reader or "PROVIDER"
                 miss = CassetteMissError(
-                    f"there is no recording {self.path.name} in {self.path.parent}: `pytest --record-mode=once` with a"
-                    " key records it"
+                    f"there is no recording {self.path.name} in {self.path.parent}: store a key with"
+                    f" `dragoman keys set {provider}`, and record it with `pytest --record-mode=once`"
                 )
             self.misses.append(miss)
             raise miss from None

@@ -90,6 +90,14 @@ def deserialize(text: str) -> dict[str, Any]:
     }
 
 
+def replayed_requests(cassette: Any) -> list[RecordedRequest]:
+    """Return the requests of a vcrpy cassette that replays a file in our format, and records nothing; else none."""
+    if cassette is None or not cassette.write_protected:
+        return []
+    requests = [each for each in cassette.requests if each.uri.startswith(_HOST)]
+    return [to_recorded_request(each.method, each.uri, each.body, {}) for each in requests]
+
+
 def matches(request: Any, recorded: Any) -> None:
     """Match requests for vcrpy: raise AssertionError with the differences."""
     found = differences(

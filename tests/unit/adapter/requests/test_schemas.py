@@ -235,3 +235,14 @@ def test_the_schema_prompt_stays_in_its_place() -> None:
     short, long = (json.loads(adapter.to_wire(history[:end], [], options).body)["messages"] for end in (2, 4))
     assert long[: len(short)] == short
     assert [message["role"] for message in short] == ["system", "system", "user"]
+
+
+def test_a_mapping_is_asked_for_in_the_prompt_where_objects_are_closed() -> None:
+    """In the wire's own field it could only be empty."""
+    schema = {"type": "object", "properties": {"a": {"type": "object", "additionalProperties": {"type": "integer"}}}}
+    adapter = get_adapter("anthropic:claude-opus-5-5")
+    wire = adapter.to_wire([Message.user("Hi")], [], AdapterOptions(output_schema=schema))
+    body = json.loads(wire.body)
+    assert "output_config" not in body
+    assert '"additionalProperties":{"type":"integer"}' in json.dumps(body["system"]).replace("\\", "")
+    assert [loss.reason for loss in wire.losses if "free keys" in loss.reason]

@@ -267,13 +267,14 @@ def test_sessions_send_requests_in_known_places_only() -> None:
     found: dict[str, set[str]] = {}
     for path in (Path(dragoman.__file__).parent / "session").rglob("*.py"):
         source = path.read_text(encoding="utf-8")
-        for call in re.findall(r"\.to_wire\(|transport\.(?:send|stream)\(|calls\.run(?:_async)?\b", source):
+        pattern = r"\.to_wire\(|transport\.(?:send|stream)\(|(?:calls|_call_runner\(run\))\.run(?:_async)?\b"
+        for call in re.findall(pattern, source):
             found.setdefault(call, set()).add(path.name)
     sessions = {"session.py", "async_session.py"}
     assert found == {
         ".to_wire(": {"run.py", "preview.py"},  # a preview is not sent
         "transport.send(": sessions,
         "transport.stream(": sessions,
-        "calls.run": {"session.py"},
-        "calls.run_async": {"async_session.py"},
+        "_call_runner(run).run": {"session.py"},
+        "_call_runner(run).run_async": {"async_session.py"},
     }

@@ -9,7 +9,7 @@ import pytest
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import RequestError
 from dragoman.canonical.events import TextDelta
-from dragoman.canonical.message import Message, MessageStatus
+from dragoman.canonical.message import MessageStatus
 from dragoman.formats import MessageBodyError, MessageBodySchema, MessageBodySchemaPart
 from dragoman.session import SessionEvent, tool
 from tests.unit.session.drivers import ANTHROPIC, OLLAMA, Driver, Wire
@@ -145,10 +145,3 @@ def test_an_invalid_schema_is_refused_before_anything_is_sent(driver: Driver) ->
             ask(session, "Which colour?", output_schema=[])
     assert wire.requests == []
     assert session.messages == ()
-
-
-def test_plain_schemas_are_not_validated(driver: Driver) -> None:
-    """The answer is not validated against a plain schema."""
-    wire = Wire([handwritten_anthropic("no JSON")])
-    reply: Message = driver.ask(driver.session({"anthropic": wire}), "Hi", output_schema={"type": "object"})
-    assert reply.text == "no JSON"

@@ -1,0 +1,180 @@
+"""What an answer has to be: a Python type, or a JSON Schema."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError, create_model
+from pydantic.errors import PydanticErrorMixin
+from pydantic_core import ErrorDetails, from_json, to_json
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.errors import RequestError
+from dragoman.canonical.events import OutputProblem
+from dragoman.output.errors import OutputTypeError
+from dragoman.output.schema import AnswerSchema, with_plain_root
+
+T = TypeVar("T")
+ValueT = TypeVar("ValueT", covariant=True)
+
+ANSWER = "answer"
+"""The field that holds an answer that is no object itself: many wires need an object at the top."""
+VALUE = "value"
+"""The name of a value that has no fields."""
+
+
+class InvalidAnswerError(Exception):
+    """An answer that cannot be read."""
+
+    def __init__(self, problems: tuple[OutputProblem, ...]) -> None:
+        super().__init__("; ".join(map(str, problems)))
+        self.problems = problems
+
+
+class AnswerForm(Protocol[ValueT]):
+    """What an answer has to be. ``schema`` is for the model."""
+
+    @property
+    def schema(self) -> Mapping[str, Any]: ...
+
+    def read(self, text: str) -> ValueT:
+        """Return the value of an answer. Raises InvalidAnswerError."""
+        ...
+
+    def read_partial(self, data: Any) -> tuple[bytes, ValueT] | None:
+        """Return the largest part of an answer that is valid, as JSON and as a value. ``data`` is the JSON so far,
+        which this may change."""
+        ...
+
+
+class AnswerType(Generic[T]):
+    """A Python type. Raises OutputTypeError if it has no JSON Schema."""
+
+    def __init__(self, output: Any) -> None:
+        try:
+            adapter: TypeAdapter[Any] = TypeAdapter(output)
+            schema = with_plain_root(adapter.json_schema(schema_generator=AnswerSchema))
+            self._is_wrapped = schema.get("type") != "object"
+            if self._is_wrapped:
+                fields: Any = {ANSWER: (output, ...)}
+                adapter = TypeAdapter(create_model("Answer", __config__=ConfigDict(extra="forbid"), **fields))
+                schema = with_plain_root(adapter.json_schema(schema_generator=AnswerSchema))
+        except Exception as error:  # pydantic raises several classes for an unknown type
+            reason = error.message if isinstance(error, PydanticErrorMixin) else f"{type(error).__name__}: {error}"
+            raise OutputTypeError(
+                f"output={_name(output)}: this type has no JSON Schema: {reason.partition(chr(10))[0]:.300}"
+            ) from None
+        self.schema: Mapping[str, Any] = schema
+        self._adapter = adapter
+
+    def read(self, text: str) -> T:
+        data = _parse(text)
+        try:
+            return self._unwrap(self._adapter.validate_json(text))
+        except ValidationError as error:
+            faults = error.errors(include_url=False, include_context=False, include_input=False)
+            problems = tuple(OutputProblem(_json_path(fault, data), fault["msg"]) for fault in faults)
+        except Exception as error:  # a validator of the program's own type
+            problems = (OutputProblem((), f"{type(error).__name__}: {error}"),)
+        raise InvalidAnswerError(problems)
+
+    def read_partial(self, data: Any) -> tuple[bytes, T] | None:
+        for part in _shrink(data):
+            written = to_json(part)
+            try:
+                return written, self._unwrap(self._adapter.validate_json(written))
+            except Exception:  # as in `read`: the next part is smaller
+                continue
+        return None
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the values of `read_fields`: those of an object's fields, or ``value`` for any other type."""
+        names = tuple(self.schema.get("properties", ()))
+        return (VALUE,) if self._is_wrapped or not names else names
+
+    def read_fields(self, text: str) -> dict[str, Any]:
+        """Return the values of an answer as JSON, by the names of ``fields``. Raises InvalidAnswerError."""
+        self.read(text)
+        data = self._adapter.dump_python(self._adapter.validate_json(text), mode="json", by_alias=True)
+        if self.fields != (VALUE,):
+            return {name: data.get(name) for name in self.fields}
+        return {VALUE: data[ANSWER] if self._is_wrapped else data}
+
+    def _unwrap(self, value: Any) -> T:
+        unwrapped: T = getattr(value, ANSWER) if self._is_wrapped else value
+        return unwrapped
+
+
+class AnswerJson:
+    """A JSON Schema; the value of an answer is its text. Raises OutputTypeError if the schema is invalid."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        import jsonschema_rs  # imported late: most turns have no schema
+
+        self.schema = schema
+        try:
+            plain = from_json(wirejson.dumps(dict(schema)))
+            self._validator = jsonschema_rs.validator_for(plain, mask="the value", retriever=_refuse_reference)
+        except jsonschema_rs.ValidationError as error:
+            place = OutputProblem(tuple(error.instance_path), error.message)
+            raise OutputTypeError(f"output_schema: this is not a valid JSON Schema: {place!s:.300}") from None
+        except (RequestError, TypeError) as error:
+            raise OutputTypeError(f"output_schema: this is not JSON: {error!s:.300}") from None
+
+    def read(self, text: str) -> str:
+        problems = tuple(
+            OutputProblem(tuple(error.instance_path), error.message)
+            for error in self._validator.iter_errors(_parse(text))
+        )
+        if problems:
+            raise InvalidAnswerError(problems)
+        return text
+
+    def read_partial(self, data: Any) -> None:
+        """Return None: a part of the text is no value."""
+
+
+def _refuse_reference(address: str) -> Any:
+    raise ValueError("references to other documents are not followed")
+
+
+def _parse(text: str) -> Any:
+    """Return the JSON of an answer. Raises InvalidAnswerError."""
+    if not text.strip():
+        raise InvalidAnswerError((OutputProblem((), "the answer is empty"),))
+    try:
+        return from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise InvalidAnswerError((OutputProblem((), f"the answer is not one JSON value: {error!s:.200}"),)) from None
+
+
+def _json_path(fault: ErrorDetails, data: Any) -> tuple[str | int, ...]:
+    """Return the path of a fault in the JSON. Pydantic adds the names of unions' members, which are not part of it."""
+    path: list[str | int] = []
+    here = data
+    for step in fault["loc"]:
+        is_key = isinstance(here, dict) and isinstance(step, str) and step in here
+        if is_key or (isinstance(here, list) and isinstance(step, int) and step < len(here)):
+            path.append(step)
+            here = here[step]
+        elif fault["type"] == "missing" and step == fault["loc"][-1]:
+            path.append(step)
+    return tuple(path)
+
+
+def _shrink(data: Any) -> Iterator[Any]:
+    """Yield the data, and then without its last value: the innermost one first, then what contains it."""
+    yield data
+    last: list[tuple[Any, Any]] = []
+    here = data
+    while isinstance(here, (dict, list)) and here:
+        key = len(here) - 1 if isinstance(here, list) else next(reversed(here))
+        last.append((here, key))
+        here = here[key]
+    for container, key in reversed(last):
+        del container[key]
+        yield data
+
+
+def _name(output: Any) -> str:
+    return f"{getattr(output, '__name__', output)!s:.80}"

@@ -1,0 +1,111 @@
+"""Checks the answer of a turn, and decides whether the model is asked again."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from dragoman.canonical.events import (
+    MessageComplete,
+    MessageStart,
+    OutputComplete,
+    OutputPartial,
+    OutputProblem,
+    OutputRetry,
+    TextDelta,
+)
+from dragoman.canonical.message import Message, StopReason
+from dragoman.output.answer_type import AnswerForm, InvalidAnswerError
+from dragoman.output.errors import OutputError
+from dragoman.output.partial import PartialReader
+
+T = TypeVar("T")
+
+_FINAL_STOPS = {
+    StopReason.REFUSAL: "the model refused to answer",
+    StopReason.CONTEXT_OVERFLOW: "the answer was cut, because the context of the model is full",
+    StopReason.PAUSE: "the reply is paused, and not complete: continue with ask(None)",
+}
+"""Stops after which the same question is not asked again."""
+_MAX_PROBLEMS, _MAX_CHARS = 20, 500
+"""Of a request to answer again: more would not help the model."""
+_CUT = OutputProblem((), "the answer was cut at the limit of output tokens: answer more briefly")
+
+
+class AnswerCheck(Generic[T]):
+    """The check of one turn's answer. ``values`` has the value when there is one."""
+
+    def __init__(self, form: AnswerForm[T], retries: int, *, partial_strings: bool = False) -> None:
+        self._form = form
+        self._retries = retries
+        self._partial_strings = partial_strings
+        self._judged_id = ""
+        self._problems: tuple[OutputProblem, ...] = ()
+        self._asks_again = False
+        self.values: tuple[T, ...] = ()
+
+    def correction(self, reply: Message) -> str | None:
+        """Return the request to answer again, or None if the answer is valid. Raises OutputError after the last
+        retry."""
+        self._judge(reply)
+        if not self._problems:
+            return None
+        if not self._asks_again:
+            raise OutputError(self._problems, reply.text)
+        return "\n".join(
+            (
+                "Your answer is not valid:",
+                *(f"- {problem!s:.{_MAX_CHARS}}" for problem in self._problems[:_MAX_PROBLEMS]),
+                "Answer again, with one JSON value that obeys the schema, and nothing before or after it.",
+            )
+        )
+
+    def follow(self) -> "AnswerFollower[T]":
+        """Return what adds the events of the answer to those of a stream."""
+        return AnswerFollower(self)
+
+    def partial_reader(self) -> PartialReader[T]:
+        return PartialReader(self._form, strings=self._partial_strings)
+
+    def outcome(self, reply: Message) -> OutputComplete[T] | OutputRetry | None:
+        """Return the event for a complete reply; None if it is no answer, or if the turn ends with an OutputError."""
+        self._judge(reply)
+        if self.values:
+            return OutputComplete(self.values[0])
+        return OutputRetry(self._problems) if self._asks_again else None
+
+    def _judge(self, reply: Message) -> None:
+        """Check a reply, once. A reply that calls tools is no answer yet."""
+        if reply.id == self._judged_id:
+            return
+        self._judged_id, self._problems, self._asks_again = reply.id, (), False
+        stop = _FINAL_STOPS.get(reply.stop_reason) if reply.stop_reason is not None else None
+        if stop is not None:
+            self._problems = (OutputProblem((), stop),)
+        elif not reply.tool_uses:
+            try:
+                self.values = (self._form.read(reply.text),)
+            except InvalidAnswerError as error:
+                is_cut = reply.stop_reason is StopReason.MAX_TOKENS
+                self._problems = (_CUT, *error.problems) if is_cut else error.problems
+                self._asks_again = self._retries > 0
+                self._retries -= 1
+
+
+class AnswerFollower(Generic[T]):
+    """Adds the events of a typed answer to a stream."""
+
+    def __init__(self, check: AnswerCheck[T]) -> None:
+        self._check = check
+        self._reader = check.partial_reader()
+
+    def follow(self, events: Iterable[Any]) -> Iterator[Any]:
+        """Yield the events, and after each what it means for the answer."""
+        for event in events:
+            yield event
+            match event:
+                case TextDelta():
+                    yield from map(OutputPartial, self._reader.feed(event.text))
+                case MessageStart():
+                    self._reader = self._check.partial_reader()
+                case MessageComplete():
+                    if (outcome := self._check.outcome(event.message)) is not None:
+                        yield outcome

@@ -1,0 +1,38 @@
+"""The check of a typed answer, and the schema that the model receives for it."""
+
+from dataclasses import replace
+from typing import Any
+
+from dragoman.adapter.contract import AdapterOptions
+from dragoman.adapter.errors import RequestError
+from dragoman.output.answer_type import AnswerForm, AnswerJson, AnswerType
+from dragoman.output.check import AnswerCheck
+from dragoman.session.config import TurnOptions
+
+
+def new_check(
+    options: AdapterOptions, overrides: TurnOptions, output: Any, *, is_body: bool
+) -> tuple[AdapterOptions, AnswerCheck[Any] | None]:
+    """Return the options with the schema of the answer, and its check, if it has one. ``options`` are those of the
+    turn, ``overrides`` included, and ``output`` is a type, or None.
+
+    A plain text has no check, and a message body is checked while it streams. Raises RequestError, OutputTypeError
+    among them.
+    """
+    form: AnswerForm[Any]
+    if output is None:
+        schema = options.output_schema
+        if schema is None or is_body:
+            return options, None
+        form = AnswerJson(schema)
+    elif overrides.get("output_schema") is not None:
+        raise RequestError("output and output_schema are two ways to say what the answer is: give one")
+    elif output is str:
+        return replace(options, output_schema=None), None
+    else:
+        form = AnswerType(output)
+        options = replace(options, output_schema=form.schema)
+    retries = overrides.get("output_retries", 1)
+    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+        raise RequestError("output_retries is a whole number, at least 0")
+    return options, AnswerCheck(form, retries, partial_strings=overrides.get("partial_strings", False))

@@ -1,0 +1,158 @@
+"""Runs the tool calls of a reply: concurrently, each within its time, with progress reports."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
+from dragoman.canonical.events import ToolProgress
+from dragoman.tools import calls
+from dragoman.tools.calls import PreparedCall
+from dragoman.tools.context import Context, Progress, RetryTool
+
+Report = Callable[[ToolProgress], object]
+"""Receives the progress of a call, in any thread."""
+
+TimedResult = tuple[ToolResultBlock, float]
+"""A result, and the seconds that the call took."""
+
+TimedOutcome = tuple[ToolResultBlock | RetryTool, float]
+"""The same, or the request of the tool for another call."""
+
+
+def ignore(progress: ToolProgress) -> None:
+    """Report to nobody."""
+
+
+@dataclass(slots=True)
+class CallRunner:
+    """The calls of one turn.
+
+    A call that takes longer than its tool's timeout becomes an error for the model, and so does a tool that has no
+    retries left. A coroutine is then cancelled. A plain function goes on in its thread, and its result is dropped: it
+    can look at ``cancelled`` of its context.
+    """
+
+    new_context: Callable[[ToolUseBlock], Context[Any]]
+    max_parallel: int
+    retries: Counter[str] = field(default_factory=Counter)
+    """How often each tool has asked for another call in this turn."""
+    _contexts: list[Context[Any]] = field(default_factory=list)
+
+    def run(self, prepared: Sequence[PreparedCall], report: Report = ignore) -> list[TimedResult]:
+        """Return the results, in the order of the calls."""
+        if len(prepared) == 1:
+            return self._count_retries(prepared, [self._run_one(prepared[0], report)])
+        with ThreadPoolExecutor(max_workers=min(self.max_parallel, len(prepared))) as pool:
+            started = [pool.submit(copy_context().run, self._run_one, call, report) for call in prepared]
+            return self._count_retries(prepared, [each.result() for each in started])
+
+    async def run_async(self, prepared: Sequence[PreparedCall], report: Report = ignore) -> list[TimedResult]:
+        """The async twin of `run`; plain functions run in threads."""
+        import asyncio  # sync programs do not need it
+
+        free = asyncio.Semaphore(self.max_parallel)
+
+        async def run_one(call: PreparedCall) -> TimedOutcome:
+            async with free:
+                return await self._run_one_async(call, report)
+
+        return self._count_retries(prepared, await asyncio.gather(*map(run_one, prepared)))
+
+    def leave(self) -> None:
+        """Mark the contexts of all calls as cancelled: nobody waits for their results."""
+        for context in self._contexts:
+            context._ended.set()
+
+    def _run_one(self, prepared: PreparedCall, report: Report) -> TimedOutcome:
+        started_at = perf_counter()
+        call, context = self._bind(prepared)
+        timeout = None if prepared.tool is None else prepared.tool.timeout
+        tell = _reporter(prepared.call, report)
+        if timeout is None:
+            result = calls.run(call, tell)
+        else:
+            try:
+                result = start_thread(lambda: calls.run(call, tell)).result(timeout)
+            except TimeoutError:
+                result = _end(prepared, context, timeout)
+        return result, perf_counter() - started_at
+
+    async def _run_one_async(self, prepared: PreparedCall, report: Report) -> TimedOutcome:
+        import asyncio
+
+        started_at = perf_counter()
+        call, context = self._bind(prepared)
+        timeout = None if prepared.tool is None else prepared.tool.timeout
+        tell = _reporter(prepared.call, report)
+        if timeout is None:
+            result = await calls.run_async(call, asyncio.to_thread, tell)
+        else:
+            try:
+                running = calls.run_async(call, lambda function: asyncio.wrap_future(start_thread(function)), tell)
+                result = await asyncio.wait_for(running, timeout)
+            except TimeoutError:
+                result = _end(prepared, context, timeout)
+        return result, perf_counter() - started_at
+
+    def _bind(self, prepared: PreparedCall) -> tuple[PreparedCall, Context[Any] | None]:
+        """Return the call with its context, if the tool takes one, or with a refusal if it has no retries left."""
+        tool = prepared.tool
+        if tool is None:
+            return prepared, None
+        if self.retries[tool.name] > tool.retries:
+            return PreparedCall(prepared.call, refusal=calls.NO_RETRIES_LEFT), None
+        if not tool.takes_context:
+            return prepared, None
+        context = self.new_context(prepared.call)
+        self._contexts.append(context)
+        return prepared.with_context(context), context
+
+    def _count_retries(self, prepared: Sequence[PreparedCall], outcomes: Sequence[TimedOutcome]) -> list[TimedResult]:
+        """Return the results for the model. That of a tool which asks for another call says whether it may be made."""
+        results: list[TimedResult] = []
+        for call, (outcome, seconds) in zip(prepared, outcomes, strict=True):
+            if isinstance(outcome, RetryTool) and call.tool is not None:
+                name = call.tool.name
+                self.retries[name] += 1
+                is_last = self.retries[name] > call.tool.retries
+                text = f"{outcome} {calls.NO_RETRIES_LEFT}" if is_last else str(outcome)
+                results.append((calls.error_result(call.call.id, text), seconds))
+            elif isinstance(outcome, ToolResultBlock):
+                results.append((outcome, seconds))
+        return results
+
+
+def _end(prepared: PreparedCall, context: Context[Any] | None, timeout: float) -> ToolResultBlock:
+    """Return the result of a call whose time is over."""
+    if context is not None:
+        context._ended.set()
+    return calls.timeout_result(prepared.call, timeout)
+
+
+def _reporter(call: ToolUseBlock, report: Report) -> Callable[[Progress], object]:
+    return lambda progress: report(ToolProgress(call.name, call.id, progress.message, progress.fraction, progress.data))
+
+
+def start_thread(function: Callable[[], Any]) -> "Future[Any]":
+    """Run the function in a thread of its own, which does not keep the program alive."""
+    future: Future[Any] = Future()
+    context = copy_context()
+
+    def work() -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            result = context.run(function)
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    threading.Thread(target=work, name="dragoman-tool", daemon=True).start()
+    return future

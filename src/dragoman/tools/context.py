@@ -1,0 +1,56 @@
+"""What a tool may know of its call, and what it may report while it runs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any, Generic, TypeVar
+
+from dragoman.canonical.message import Message
+
+ContextT = TypeVar("ContextT", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Context(Generic[ContextT]):
+    """The context of one call: a tool gets it if its first parameter has this type.
+
+        @tool
+        def orders(context: Context[Database], customer: str) -> list[str]:
+            return context.value.orders(customer)
+
+        Session(model, tools=[orders], context=Database(...))
+
+    ``value`` is the ``context`` of the session. A function that chooses the tools of a turn gets it too, without a
+    call: ``tool_name`` and ``tool_use_id`` are then empty.
+    """
+
+    value: ContextT
+    session_id: str = ""
+    tool_name: str = ""
+    tool_use_id: str = ""
+    _history: Sequence[Message] = field(default=(), repr=False)
+    _ended: Event = field(default_factory=Event, repr=False, compare=False)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The history of the session, the reply with the call included."""
+        return tuple(self._history)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody waits for the result any more: the time of the call is over, or the turn was left. A function
+        that runs in a thread cannot be stopped, and should look here."""
+        return self._ended.is_set()
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a tool yields to report how far it is. ``fraction`` is between 0 and 1; ``data`` is anything else."""
+
+    message: str = ""
+    fraction: float | None = None
+    data: Any = None
+
+
+class RetryTool(Exception):  # noqa: N818 - an instruction to the model, and no failure
+    """Raised by a tool to make the model call it again; the message tells the model what to change."""

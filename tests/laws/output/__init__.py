@@ -1,0 +1,1 @@
+"""Typed answers on every wire."""
