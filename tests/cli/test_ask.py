@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -309,8 +310,10 @@ class TestProcess:
         import signal
 
         program = [sys.executable, "-u", "-c", _INTERRUPTED, "ask", MODEL]
+        # A program in the background of a shell ignores the signal, and its children inherit that.
+        accept = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
         with subprocess.Popen(
-            program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=accept
         ) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == b"reading\n"

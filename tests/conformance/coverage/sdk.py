@@ -1,0 +1,117 @@
+"""What the official SDKs can ask for: names of parameters, and type names of content parts and of tools."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ForwardRef, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Of one wire."""
+
+    parameters: tuple[str, ...]
+    parts: tuple[str, ...]
+    tools: tuple[str, ...]
+
+
+def anthropic() -> Vocabulary:
+    from anthropic.types import message_create_params as messages
+    from anthropic.types.beta import beta_content_block_param, beta_tool_union_param
+    from anthropic.types.beta import message_create_params as beta
+
+    names = {**_fields(messages.MessageCreateParamsBase), **_fields(beta.MessageCreateParamsBase)}
+    del names["betas"]  # a header
+    parts = _kinds(beta_content_block_param.BetaContentBlockParam)
+    return Vocabulary(tuple(names), parts, _kinds(beta_tool_union_param.BetaToolUnionParam))
+
+
+def openai_responses() -> Vocabulary:
+    from openai.types.responses import response_create_params as responses
+    from openai.types.responses import response_input_item_param, tool_param
+
+    names = _fields(responses.ResponseCreateParamsBase)
+    return Vocabulary(
+        tuple(names), _kinds(response_input_item_param.ResponseInputItemParam), _kinds(tool_param.ToolParam)
+    )
+
+
+def openai_chat() -> Vocabulary:
+    from openai.types.chat import (
+        chat_completion_content_part_param,
+        chat_completion_tool_union_param,
+        completion_create_params,
+    )
+
+    names = _fields(completion_create_params.CompletionCreateParamsBase)
+    parts = _kinds(chat_completion_content_part_param.ChatCompletionContentPartParam)
+    return Vocabulary(tuple(names), parts, _kinds(chat_completion_tool_union_param.ChatCompletionToolUnionParam))
+
+
+def google() -> Vocabulary:
+    """Parts and tools are the fields of `Part` and `Tool`."""
+    from google.genai import types
+
+    aside = {"http_options", "should_return_http_response", "automatic_function_calling", "continuation_token",
+             "automatic_continuation"}  # fmt: skip
+    names = tuple(_camel(name) for name in types.GenerateContentConfig.model_fields if name not in aside)
+    flags = {"thought", "thought_signature", "media_resolution", "video_metadata", "part_metadata"}
+    parts = tuple(_camel(name) for name in types.Part.model_fields if name not in flags)
+    tools = tuple(_camel(name) for name in types.Tool.model_fields if name != "mcp_servers")
+    return Vocabulary(names, parts, tools)
+
+
+VOCABULARIES = {
+    "anthropic": anthropic,
+    "openai": openai_responses,
+    "openai-chat": openai_chat,
+    "google": google,
+}
+"""By provider."""
+
+
+def _fields(declared: Any) -> dict[str, Any]:
+    return dict(get_type_hints(declared, include_extras=True))
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _kinds(union: Any) -> tuple[str, ...]:
+    """The values of the field ``type`` in the members of a union; a member without one is named by its class."""
+    found: dict[str, None] = {}
+    for member in _members(union):
+        names = [str(value) for value in _literals(_type_field(member))]
+        found.update(dict.fromkeys(names or [member.__name__]))
+    return tuple(found)
+
+
+def _type_field(member: Any) -> Any:
+    if issubclass(member, BaseModel):
+        return member.model_fields["type"].annotation if "type" in member.model_fields else None
+    return _fields(member).get("type")
+
+
+def _members(union: Any) -> Iterator[Any]:
+    """The TypedDicts of a union, however it is nested."""
+    union = getattr(union, "__value__", union)  # a type alias
+    if isinstance(union, ForwardRef) or union is type(None):
+        return
+    if get_origin(union) is Union or type(union).__name__ == "UnionType":
+        for each in get_args(union):
+            yield from _members(each)
+    elif hasattr(union, "__metadata__"):
+        yield from _members(get_args(union)[0])
+    elif isinstance(union, type) and hasattr(union, "__annotations__") and not issubclass(union, (str, bytes)):
+        yield union
+
+
+def _literals(hint: Any) -> Iterator[Any]:
+    if get_origin(hint) is Literal:
+        yield from get_args(hint)
+        return
+    for inner in get_args(hint):
+        yield from _literals(inner)
