@@ -23,7 +23,7 @@ def test_files_of_other_libraries_are_detected(path: Path) -> None:
     library = path.name.partition("_")[0]
     found = detect(path.read_bytes())
     assert found == SHAPE_OF.get(library, library)
-    assert all(conversation.messages for conversation in read_file(path, found))
+    assert all(conversation.messages for conversation in read_file(path, found).conversations)
 
 
 WRITTEN: dict[str, Any] = {
@@ -92,5 +92,5 @@ def test_every_format_is_available_by_name() -> None:
     }
     for known in FORMATS.values():
         assert known.description
-        assert known.read or known.read_many
+        assert known.read or known.read_many or known.read_all
     assert "groq" in get_format("groq").description

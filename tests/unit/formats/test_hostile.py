@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -23,9 +24,11 @@ from dragoman.formats import (
     to_cmf,
     tool_from_mcp,
 )
+from dragoman.formats import read as read_any
 from dragoman.formats.cmf.extensions import NOTE
 from tests.unit.formats.documents import everything
 from tests.unit.formats.hostile import HANDWRITTEN_NATIVE, Hostile, documents
+from tests.unit.formats.importers.samples import SAMPLES
 
 HOSTILE = list(documents())
 _BATCHES = 12
@@ -39,6 +42,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "langchain": from_langchain,
     "litellm": from_litellm,
     "vcr": from_cassette,
+    **{name: partial(read_any, format_name=name) for name, _ in SAMPLES.values()},
 }
 
 

@@ -19,7 +19,6 @@ from dragoman.formats.document import copy_json_at, parse, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import (
     build_messages,
-    build_usage,
     media_block,
     provider_block,
     result_call_id,
@@ -28,10 +27,10 @@ from dragoman.formats.importers.blocks import (
     tool_call,
 )
 from dragoman.formats.importers.conversation import Conversation
+from dragoman.formats.importers.llm.parts import LIBRARY, read_reasoning, read_usage
 from dragoman.formats.tool_calls import ToolIdReader
 from dragoman.sqlite_files import connect_read_only, read_unchanged
 
-LIBRARY = "llm"
 Row = dict[str, Any]
 
 
@@ -145,7 +144,8 @@ class _Log:
             case "text":
                 return text_blocks(self._text(fields))
             case "reasoning":
-                return [ThinkingBlock(text=self._text(fields))] if self._text(fields) else []
+                redacted = fields.get("redacted") is True
+                return read_reasoning(self._text(fields), fields.get("provider_metadata"), path, is_redacted=redacted)
             case "tool_call" if not fields.get("server_executed"):
                 return [tool_call(ids, _call_id(fields), to_text(fields.get("name")), fields.get("arguments"))]
             case "tool_result" if not fields.get("server_executed"):
@@ -260,12 +260,13 @@ def _turn_metadata(row: Row) -> dict[str, Any]:
 
 
 def _usage(row: Row) -> Usage | None:
-    input_tokens, output_tokens = row.get("input_tokens"), row.get("output_tokens")
-    known = [count for count in (input_tokens, output_tokens) if isinstance(count, int)]
-    if not known:
-        return None
     latency = row.get("duration_ms")
-    return build_usage(input_tokens, output_tokens, latency_ms=latency if isinstance(latency, int) else None)
+    return read_usage(
+        row.get("input_tokens"),
+        row.get("output_tokens"),
+        row.get("token_details"),
+        latency_ms=latency if isinstance(latency, int) else None,
+    )
 
 
 def _call_id(fields: Mapping[str, Any]) -> str | None:
