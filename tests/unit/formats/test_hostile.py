@@ -149,14 +149,14 @@ def test_parts_that_a_note_names_must_exist() -> None:
 @pytest.mark.parametrize(
     "document",
     [
-        "no turn", "<|im_start|>user", "<|im_start|>king\nHi.\n<|im_end|>", "<|im_start|>user\nHi.",
-        "<|im_start|>user\n<|im_start|>user\nHi.\n<|im_end|>", "<|im_start|>user\nHi.\n<|im_end|>\n",
+        "no turn", "<|im_start|>user", "<|im_start|>king\nHi.\n<|im_end|>",
+        "<|im_start|>user\n<|im_start|>user\nHi.\n<|im_end|>",
         "<|im_start|>user\nHi.\n<|im_end|>x", "<|im_start|>user\n\ud800\n<|im_end|>",
         "<|im_start|>user name=<|im_end|>\nHi.\n<|im_end|>",
     ],
 )  # fmt: skip
 def test_broken_chatml_is_refused(document: str) -> None:
-    """A turn that does not end, or one inside another, is no turn."""
+    """A turn inside another, or a text behind its end, is no turn."""
     with pytest.raises(FormatError):
         from_chatml(document)
 
