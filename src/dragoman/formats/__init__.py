@@ -13,6 +13,7 @@ from dragoman.formats.cmf.convert import from_cmf, read_cmf_extensions, to_cmf
 from dragoman.formats.conversion import Conversion
 from dragoman.formats.detect import Detection, detect, identify
 from dragoman.formats.errors import BodyViolation, FormatError, MessageBodyError, NotFetchedError
+from dragoman.formats.exporters import to_langchain, to_litellm, to_pydantic_ai
 from dragoman.formats.importers import (
     Conversation,
     from_a2a,
@@ -35,7 +36,9 @@ from dragoman.formats.importers import (
 )
 from dragoman.formats.native import from_native, to_native
 from dragoman.formats.own_messages import from_messages, to_messages
+from dragoman.formats.reading.fields import Fields, iter_fields
 from dragoman.formats.reading.read import Read
+from dragoman.formats.reading.turns import Turns
 from dragoman.formats.registry import Format, read
 from dragoman.formats.umf.convert import from_umf, to_umf
 from dragoman.formats.umf.events import from_umf_events
@@ -48,6 +51,7 @@ __all__ = [
     "Conversation",
     "Conversion",
     "Detection",
+    "Fields",
     "Format",
     "FormatError",
     "InternalMessage",
@@ -59,6 +63,7 @@ __all__ = [
     "MessageBodySchemaPart",
     "NotFetchedError",
     "Read",
+    "Turns",
     "called_tools_in_cmf",
     "detect",
     "from_a2a",
@@ -89,14 +94,18 @@ __all__ = [
     "identify",
     "internal_tool",
     "is_compatible",
+    "iter_fields",
     "read",
     "read_cmf_extensions",
     "to_acp",
     "to_chatml",
     "to_cmf",
+    "to_langchain",
+    "to_litellm",
     "to_message_body",
     "to_messages",
     "to_native",
+    "to_pydantic_ai",
     "to_umf",
     "tool_definition",
     "tool_from_mcp",

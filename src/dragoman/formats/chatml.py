@@ -16,10 +16,9 @@ from dragoman.canonical.guard import check_text
 from dragoman.canonical.ids import new_tool_use_id
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.formats import verbatim
-from dragoman.formats.conversion import Conversion, LossCollector
+from dragoman.formats.conversion import Conversion, LossCollector, as_history
 from dragoman.formats.document import decode_text, kind_of
 from dragoman.formats.errors import FormatError
-from dragoman.formats.histories import as_history
 from dragoman.formats.reading.chat_markup import add_turn
 from dragoman.formats.reading.turns import Turns
 from dragoman.formats.tool_calls import tool_names_by_id

@@ -16,10 +16,9 @@ from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.message_fields import share_field_names
-from dragoman.formats.conversion import Conversion
+from dragoman.formats.conversion import Conversion, as_history
 from dragoman.formats.document import copy_json_at, kind_of, parse
 from dragoman.formats.errors import FormatError
-from dragoman.formats.histories import as_history
 from dragoman.formats.reading.losses import is_empty, source_losses
 
 Native = list[Any] | dict[str, Any]

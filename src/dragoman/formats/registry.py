@@ -20,6 +20,7 @@ from dragoman.formats.conversion import Conversion
 from dragoman.formats.detect import Detection, Recogniser, identify
 from dragoman.formats.document import decode_text
 from dragoman.formats.errors import FormatError
+from dragoman.formats.exporters import to_langchain, to_litellm, to_pydantic_ai
 from dragoman.formats.importers import (
     Conversation,
     from_a2a,
@@ -94,9 +95,12 @@ def _build_formats() -> dict[str, Format]:
               lambda history, _: to_acp(history)),
         Format("message-body", "ACP's message body: one message", lambda data, _: [from_message_body(data)],
         _write_body),
-        Format("pydantic-ai", "pydantic-ai's message history", lambda data, _: from_pydantic_ai(data)),
-        Format("langchain", "dumps of LangChain's messages", lambda data, _: from_langchain(data)),
-        Format("litellm", "LiteLLM's message lists and replies", lambda data, model: from_litellm(data, model=model)),
+        Format("pydantic-ai", "pydantic-ai's message history", lambda data, _: from_pydantic_ai(data),
+        lambda history, _: to_pydantic_ai(history)),
+        Format("langchain", "dumps of LangChain's messages", lambda data, _: from_langchain(data),
+        lambda history, _: to_langchain(history)),
+        Format("litellm", "LiteLLM's message lists and replies", lambda data, model: from_litellm(data, model=model),
+        lambda history, _: to_litellm(history)),
         Format("llm", "the log of simonw/llm, a SQLite file", read_many=from_llm_logs),
         Format("llm-json", "responses and logs of simonw/llm as JSON", read_all=from_llm_json),
         Format("vercel-ui", "UIMessage of the Vercel AI SDK", lambda data, _: from_vercel_ui(data)),

@@ -86,6 +86,11 @@ def model_fields_of(library: str, provider: str | None, name: str | None) -> Fie
     return {"model": model or None, "provider": ours or None}
 
 
+def library_provider(library: str, provider: str) -> str:
+    """Return the library's name of a provider."""
+    return next((name for name, ours in _providers()[library].items() if ours == provider), provider)
+
+
 def media_block(
     source: MediaSource, media_type: str | None = None, *, kind: str | None = None, **fields: Any
 ) -> ContentBlock:
@@ -154,8 +159,12 @@ def read_citation(native: Mapping[str, Any]) -> Citation:
         cited_text=text("cited_text"),
         start=number("start_index", "start_char_index", "start"),
         end=number("end_index", "end_char_index", "end"),
-        data=dict(native),
+        data=dict(native) if native.keys() - _CITATION_FIELDS else None,
     )
+
+
+_CITATION_FIELDS = frozenset({"type", "url", "title", "cited_text", "start_index", "end_index", "supported_text"})
+"""The fields that a citation has of its own; ``supported_text`` is the text that it is on."""
 
 
 def provider_block(library: str, kind: str, data: Mapping[str, Any]) -> ProviderBlock:

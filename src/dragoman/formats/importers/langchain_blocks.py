@@ -326,8 +326,11 @@ class BlockReader:
 
     def non_standard(self, item: Fields) -> Iterator[ContentBlock]:
         value = item.get("value")
-        if isinstance(value, dict) and value.get("type") == "refusal":
-            yield from self.refusal(value)
+        kind = value.get("type") if isinstance(value, dict) else None
+        if isinstance(value, dict) and kind in ("refusal", "redacted_thinking"):
+            yield from self._item(value)
+        elif isinstance(value, dict) and isinstance(kind, str) and self._provider is not None:
+            yield ProviderBlock(provider=self._provider, kind=kind, data=value)
         else:
             yield self._unknown_block("non_standard", item)
 

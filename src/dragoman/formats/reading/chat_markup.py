@@ -1,7 +1,7 @@
 """Thinking, calls and results inside the texts of ChatML, as the templates of Hermes and Qwen write them.
 
-A call is JSON with ``name`` and ``arguments`` between ``<tool_call>`` marks, a result a text between ``<tool_response>``
-marks in a turn of the user. The definitions of the tools are a section of the system's text.
+A call is JSON with ``name`` and ``arguments`` between ``<tool_call>`` marks. A result is a text between
+``<tool_response>`` marks in a turn of the user. The definitions of the tools are a section of the system's text.
 """
 
 import re

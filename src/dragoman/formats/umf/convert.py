@@ -14,10 +14,9 @@ from dragoman.adapter.requests.projection import refuse_critical
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock
 from dragoman.canonical.message import Message, MessageMetadata, Role, read_message
 from dragoman.formats import verbatim
-from dragoman.formats.conversion import Conversion, LossCollector
+from dragoman.formats.conversion import Conversion, LossCollector, as_history
 from dragoman.formats.document import copy_json_at, iter_entries, validating
 from dragoman.formats.errors import FormatError
-from dragoman.formats.histories import as_history
 from dragoman.formats.tool_calls import ToolIdReader, split_results, tool_names_by_id
 from dragoman.formats.umf import models as umf
 from dragoman.formats.umf.blocks import block_of, result_text, write_block
