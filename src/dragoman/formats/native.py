@@ -92,9 +92,11 @@ def _report_unread(body: Mapping[str, Any], fields: _HistoryFields, known: froze
     losses = source_losses()
     for name, value in body.items():
         if name not in (fields.messages, "model", *fields.instructions) and not is_empty(value):
-            kind = LossKind.TOOLS if name in ("tools", "functions") else LossKind.OPTION
-            losses.add(f"$.{name}", f"a history has no options of a request: {name[:80]!r} is left out", kind=kind,
-                       severity=Severity.INFO)  # fmt: skip
+            if name in ("tools", "functions"):
+                losses.add(f"$.{name}", "a history holds no definitions of tools: left out", kind=LossKind.TOOLS)
+            else:
+                reason = f"a history has no options of a request: {name[:80]!r} is left out"
+                losses.add(f"$.{name}", reason, kind=LossKind.OPTION, severity=Severity.INFO)
     entries = body.get(fields.messages)
     for index, entry in enumerate(entries if known is not None and isinstance(entries, list) else ()):
         for name in sorted(entry.keys() - (known or frozenset())):

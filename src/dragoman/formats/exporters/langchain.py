@@ -23,7 +23,7 @@ from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import Usage
 from dragoman.formats.conversion import Conversion
 from dragoman.formats.exporters.shared import (
-    Fields,
+    Entry,
     LibraryWriter,
     Media,
     citation_fields,
@@ -44,7 +44,7 @@ _STOP_WORDS = {
 }
 
 
-def to_langchain(messages: Sequence[Message]) -> Conversion[list[Fields]]:
+def to_langchain(messages: Sequence[Message]) -> Conversion[list[Entry]]:
     """Write a history for `messages_from_dict`. Raises CriticalLossError if a critical block would be lost."""
     writer = _Writer(messages)
     return writer.finish([entry for message in writer.history for entry in writer.entries(message)])
@@ -53,7 +53,7 @@ def to_langchain(messages: Sequence[Message]) -> Conversion[list[Fields]]:
 class _Writer(LibraryWriter):
     library, label = "langchain", "LangChain"
 
-    def entries(self, message: Message) -> list[Fields]:
+    def entries(self, message: Message) -> list[Entry]:
         self.check_message(message)
         if message.role is Role.ASSISTANT:
             return [self._reply(message)]
@@ -67,7 +67,7 @@ class _Writer(LibraryWriter):
             entries.append(_entry(_TYPES[message.role], content=_plain(content), **kwargs))
         return entries
 
-    def _result(self, message: Message, index: int, block: ToolResultBlock) -> Fields:
+    def _result(self, message: Message, index: int, block: ToolResultBlock) -> Entry:
         content = result_texts(block)
         parts = [] if content is not None else [
             item for part in block.content for item in self._part(message, index, part)
@@ -80,7 +80,7 @@ class _Writer(LibraryWriter):
             status="error" if block.is_error else "success",
         )
 
-    def _reply(self, message: Message) -> Fields:
+    def _reply(self, message: Message) -> Entry:
         content = [part for index, block in enumerate(message.content) for part in self._part(message, index, block)]
         calls = [block for block in message.content if isinstance(block, ToolUseBlock)]
         provider, model = self.model(message)
@@ -116,7 +116,7 @@ class _Writer(LibraryWriter):
             usage_metadata=_usage(message.usage) if message.usage is not None else None,
         )
 
-    def _part(self, message: Message, index: int, block: ContentBlock) -> list[Fields]:
+    def _part(self, message: Message, index: int, block: ContentBlock) -> list[Entry]:
         match block:
             case TextBlock():
                 cited = [citation_fields(citation) for citation in block.citations]
@@ -143,13 +143,13 @@ class _Writer(LibraryWriter):
     def _is_own(self, message: Message, block: ProviderBlock) -> bool:
         return (message.metadata.model or "").partition(":")[0] == block.provider
 
-    def _media(self, message: Message, index: int, block: Media) -> list[Fields]:
+    def _media(self, message: Message, index: int, block: Media) -> list[Entry]:
         kind = "file" if block.type == "document" else block.type
         title, context = getattr(block, "title", None), getattr(block, "context", None)
         for name in ("duration_ms", "transcript"):
             if getattr(block, name, None) is not None:
                 self.leave_out(message, index, f"{name} of a {block.type}", kind=LossKind.MEDIA)
-        named: Fields = {"mime_type": block.media_type} if block.media_type else {}
+        named: Entry = {"mime_type": block.media_type} if block.media_type else {}
         named |= {"filename": title} if title else {}
         named |= {"context": context} if context else {}
         named |= {"detail": block.detail} if isinstance(block, ImageBlock) and block.detail else {}
@@ -167,13 +167,13 @@ class _Writer(LibraryWriter):
                 return []
 
 
-def _entry(kind: str, **data: object) -> Fields:
+def _entry(kind: str, **data: object) -> Entry:
     """Return a message with the fields that all messages of LangChain have."""
-    fields: Fields = {"additional_kwargs": {}, "response_metadata": {}, "type": kind, "name": None, "id": None}
+    fields: Entry = {"additional_kwargs": {}, "response_metadata": {}, "type": kind, "name": None, "id": None}
     return {"type": kind, "data": {**fields, **data}}
 
 
-def _plain(content: list[Fields]) -> str | list[Fields]:
+def _plain(content: list[Entry]) -> str | list[Entry]:
     """Return a content that is only one text as this text."""
     if len(content) == 1 and content[0].keys() == {"type", "text"}:
         text = content[0]["text"]
@@ -181,7 +181,7 @@ def _plain(content: list[Fields]) -> str | list[Fields]:
     return content
 
 
-def _usage(usage: Usage) -> Fields:
+def _usage(usage: Usage) -> Entry:
     inputs = {
         "cache_read": usage.cached_input_tokens or None,
         "cache_creation": usage.cache_creation_input_tokens or None,

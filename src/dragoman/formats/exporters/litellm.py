@@ -19,7 +19,7 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.conversion import Conversion
 from dragoman.formats.exporters.shared import (
-    Fields,
+    Entry,
     LibraryWriter,
     Media,
     arguments_text,
@@ -33,7 +33,7 @@ from dragoman.formats.exporters.shared import (
 _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
 
-def to_litellm(messages: Sequence[Message]) -> Conversion[list[Fields]]:
+def to_litellm(messages: Sequence[Message]) -> Conversion[list[Entry]]:
     """Write a history for `litellm.completion`. Raises CriticalLossError if a critical block would be lost."""
     writer = _Writer(messages)
     return writer.finish([entry for message in writer.history for entry in writer.entries(message)])
@@ -42,7 +42,7 @@ def to_litellm(messages: Sequence[Message]) -> Conversion[list[Fields]]:
 class _Writer(LibraryWriter):
     library, label = "litellm", "LiteLLM"
 
-    def entries(self, message: Message) -> list[Fields]:
+    def entries(self, message: Message) -> list[Entry]:
         self.check_message(message)
         if message.metadata.usage is not None or message.metadata.model is not None:
             reason = "a list of LiteLLM has no models and no usage: left out"
@@ -57,7 +57,7 @@ class _Writer(LibraryWriter):
         role = "user" if message.role is Role.TOOL else str(message.role)
         return [*entries, *([{"role": role, "content": _plain(parts)}] if parts else [])]
 
-    def _result(self, message: Message, index: int, block: ToolResultBlock) -> Fields:
+    def _result(self, message: Message, index: int, block: ToolResultBlock) -> Entry:
         content = result_texts(block)
         if block.is_error:
             reason = "a result of LiteLLM has no flag for errors: left out"
@@ -65,7 +65,7 @@ class _Writer(LibraryWriter):
         parts = [] if content is not None else [
             item for part in block.content for item in self._part(message, index, part)
         ]  # fmt: skip
-        entry: Fields = {
+        entry: Entry = {
             "role": "tool",
             "tool_call_id": block.tool_use_id,
             "content": parts if content is None else content,
@@ -73,11 +73,11 @@ class _Writer(LibraryWriter):
         name = self.names.get(block.tool_use_id)
         return entry | ({"name": name} if name else {})
 
-    def _reply(self, message: Message) -> Fields:
+    def _reply(self, message: Message) -> Entry:
         texts: list[str] = []
-        thinking: list[Fields] = []
-        calls: list[Fields] = []
-        citations: list[Fields] = []
+        thinking: list[Entry] = []
+        calls: list[Entry] = []
+        citations: list[Entry] = []
         for index, block in enumerate(message.content):
             match block:
                 case TextBlock():
@@ -107,7 +107,7 @@ class _Writer(LibraryWriter):
         if len(texts) > 1:
             reason = "a reply of LiteLLM has one text: the texts are joined"
             self.losses.add(message, -1, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
-        entry: Fields = {"role": "assistant", "content": "".join(texts) if texts else None}
+        entry: Entry = {"role": "assistant", "content": "".join(texts) if texts else None}
         if thinking:
             entry["thinking_blocks"] = thinking
             entry["reasoning_content"] = "".join(each.get("thinking", "") for each in thinking)
@@ -123,7 +123,7 @@ class _Writer(LibraryWriter):
         elif (text := self.as_text(message, index, block)) is not None:
             texts.append(text)
 
-    def _part(self, message: Message, index: int, block: ContentBlock) -> list[Fields]:
+    def _part(self, message: Message, index: int, block: ContentBlock) -> list[Entry]:
         match block:
             case TextBlock():
                 if block.citations:
@@ -135,7 +135,7 @@ class _Writer(LibraryWriter):
                 text = self.as_text(message, index, block)
                 return [{"type": "text", "text": text}] if text is not None else []
 
-    def _media(self, message: Message, index: int, block: Media) -> list[Fields]:
+    def _media(self, message: Message, index: int, block: Media) -> list[Entry]:
         data, media_type = base64_of(block.source), media_type_of(block)
         for name in ("context", "duration_ms", "transcript"):
             if getattr(block, name, None) is not None:
@@ -156,7 +156,7 @@ class _Writer(LibraryWriter):
         return []
 
 
-def _plain(parts: list[Fields]) -> str | list[Fields]:
+def _plain(parts: list[Entry]) -> str | list[Entry]:
     """Return a content that is only one text as this text."""
     if len(parts) == 1 and parts[0]["type"] == "text":
         text = parts[0]["text"]

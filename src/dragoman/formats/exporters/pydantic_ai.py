@@ -20,7 +20,7 @@ from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import Usage
 from dragoman.formats.conversion import Conversion
 from dragoman.formats.exporters.shared import (
-    Fields,
+    Entry,
     LibraryWriter,
     Media,
     base64_of,
@@ -42,7 +42,7 @@ _FINISH = {
 _MEDIA = (ImageBlock, AudioBlock, VideoBlock, DocumentBlock)
 
 
-def to_pydantic_ai(messages: Sequence[Message]) -> Conversion[list[Fields]]:
+def to_pydantic_ai(messages: Sequence[Message]) -> Conversion[list[Entry]]:
     """Write a history as requests and responses. Raises CriticalLossError if a critical block would be lost."""
     writer = _Writer(messages)
     written = [
@@ -55,15 +55,15 @@ def to_pydantic_ai(messages: Sequence[Message]) -> Conversion[list[Fields]]:
 class _Writer(LibraryWriter):
     library, label = "pydantic-ai", "pydantic-ai"
 
-    def request(self, messages: Sequence[Message]) -> Fields:
+    def request(self, messages: Sequence[Message]) -> Entry:
         parts = [part for message in messages for part in self._request_parts(message)]
         return {"kind": "request", "parts": parts, "timestamp": messages[0].created_at.isoformat()}
 
-    def _request_parts(self, message: Message) -> list[Fields]:
+    def _request_parts(self, message: Message) -> list[Entry]:
         self.check_message(message)
         time = message.created_at.isoformat()
-        parts: list[Fields] = []
-        prompt: list[str | Fields] = []
+        parts: list[Entry] = []
+        prompt: list[str | Entry] = []
         for index, block in enumerate(message.content):
             if isinstance(block, ToolResultBlock):
                 parts.append({**self._result(message, index, block), "timestamp": time})
@@ -81,8 +81,8 @@ class _Writer(LibraryWriter):
             parts.append({"part_kind": "user-prompt", "content": content, "timestamp": time})
         return parts
 
-    def _result(self, message: Message, index: int, block: ToolResultBlock) -> Fields:
-        content: str | list[str | Fields] | None = result_texts(block)
+    def _result(self, message: Message, index: int, block: ToolResultBlock) -> Entry:
+        content: str | list[str | Entry] | None = result_texts(block)
         if content is None:
             content = [item for part in block.content for item in self._content(message, index, part)]
         return {
@@ -93,7 +93,7 @@ class _Writer(LibraryWriter):
             "outcome": "failed" if block.is_error else "success",
         }
 
-    def _content(self, message: Message, index: int, block: ContentBlock) -> list[str | Fields]:
+    def _content(self, message: Message, index: int, block: ContentBlock) -> list[str | Entry]:
         """Return a block of a prompt or of a result."""
         if isinstance(block, TextBlock):
             if block.citations:
@@ -107,7 +107,7 @@ class _Writer(LibraryWriter):
         text = self.as_text(message, index, block)
         return [text] if text is not None else []
 
-    def _media(self, message: Message, index: int, block: Media) -> Fields | None:
+    def _media(self, message: Message, index: int, block: Media) -> Entry | None:
         detail = getattr(block, "detail", None)
         noted = {"vendor_metadata": {"detail": detail}} if detail else {}
         for name in ("title", "context", "duration_ms", "transcript"):
@@ -125,15 +125,15 @@ class _Writer(LibraryWriter):
         self.leave_out(message, index, f"{block.type} with a {block.source.kind} source")
         return None
 
-    def response(self, message: Message) -> Fields:
+    def response(self, message: Message) -> Entry:
         self.check_message(message)
         provider, model = self.model(message)
         parts = [
             part for index, block in enumerate(message.content) for part in self._part(message, index, block, provider)
         ]
         reason = message.metadata.stop_reason
-        written: Fields = {"kind": "response", "parts": parts, "timestamp": message.created_at.isoformat()}
-        optional: Fields = {
+        written: Entry = {"kind": "response", "parts": parts, "timestamp": message.created_at.isoformat()}
+        optional: Entry = {
             "model_name": model,
             "provider_name": provider,
             "finish_reason": _FINISH.get(reason) if reason else None,
@@ -142,7 +142,7 @@ class _Writer(LibraryWriter):
         }
         return written | {name: value for name, value in optional.items() if value is not None}
 
-    def _part(self, message: Message, index: int, block: ContentBlock, provider: str | None) -> list[Fields]:
+    def _part(self, message: Message, index: int, block: ContentBlock, provider: str | None) -> list[Entry]:
         match block:
             case TextBlock():
                 cited = self._citations(message, index, block)
@@ -172,8 +172,8 @@ class _Writer(LibraryWriter):
                 text = self.as_text(message, index, block)
                 return [{"part_kind": "text", "content": text}] if text is not None else []
 
-    def _citations(self, message: Message, index: int, block: TextBlock) -> list[Fields]:
-        written: list[Fields] = []
+    def _citations(self, message: Message, index: int, block: TextBlock) -> list[Entry]:
+        written: list[Entry] = []
         for citation in block.citations:
             if citation.url is None:
                 self.leave_out(message, index, "citation without a URL", kind=LossKind.CITATIONS)
@@ -191,7 +191,7 @@ class _Writer(LibraryWriter):
         return written
 
 
-def _usage(usage: Usage) -> Fields:
+def _usage(usage: Usage) -> Entry:
     counts = {
         "input_tokens": usage.prompt_tokens,
         "cache_read_tokens": usage.cached_input_tokens,

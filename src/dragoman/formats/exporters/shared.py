@@ -26,7 +26,7 @@ from dragoman.formats.importers.blocks import library_provider
 from dragoman.formats.tool_calls import tool_names_by_id
 
 Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
-Fields = dict[str, Any]
+Entry = dict[str, Any]
 
 ANY_TYPE = {"image": "image/png", "audio": "audio/wav", "video": "video/mp4", "document": "application/octet-stream"}
 
@@ -42,7 +42,7 @@ class LibraryWriter:
         self.names = tool_names_by_id(self.history)
         self.losses = LossCollector(self.library)
 
-    def finish(self, document: list[Fields]) -> Conversion[list[Fields]]:
+    def finish(self, document: list[Entry]) -> Conversion[list[Entry]]:
         """Return the document with its losses. Raises CriticalLossError."""
         found = self.losses.report(self.history)
         refuse_critical(self.history, found)
@@ -95,7 +95,9 @@ def groups_of(history: Sequence[Message]) -> list[tuple[bool, list[Message]]]:
 def split_results(message: Message) -> tuple[list[tuple[int, ToolResultBlock]], list[tuple[int, ContentBlock]]]:
     """Return the results of a message, and its other blocks, with their positions."""
     results = [(index, block) for index, block in enumerate(message.content) if isinstance(block, ToolResultBlock)]
-    others = [(index, block) for index, block in enumerate(message.content) if not isinstance(block, ToolResultBlock)]
+    others: list[tuple[int, ContentBlock]] = [
+        (index, block) for index, block in enumerate(message.content) if not isinstance(block, ToolResultBlock)
+    ]
     return results, others
 
 
@@ -123,7 +125,7 @@ def arguments_text(arguments: Mapping[str, Any]) -> str:
     return to_json(dict(arguments)).decode()
 
 
-def citation_fields(citation: Citation) -> Fields:
+def citation_fields(citation: Citation) -> Entry:
     """Return a citation with the fields that all have, and those of its provider."""
     fields = {
         "url": citation.url,

@@ -72,6 +72,8 @@ class Redacted(Block):
 
 
 class Summary(ImportedModel):
+    ignored: ClassVar[frozenset[str]] = frozenset({"type"})
+
     text: str = ""
 
 

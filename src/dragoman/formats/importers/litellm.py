@@ -117,8 +117,14 @@ class Tokens(ImportedModel):
     cache_creation_input_tokens: Count | None = None
 
 
+class ChoiceFields(ImportedModel):
+    ignored: ClassVar[frozenset[str]] = frozenset({"native_finish_reason"})
+
+
 class Choice(ImportedModel):
     ignored: ClassVar[frozenset[str]] = frozenset({"index", "logprobs"})
+
+    provider_specific_fields: ChoiceFields | None = None
 
     message: dict[str, Any]
     finish_reason: str | None = None

@@ -45,7 +45,7 @@ from dragoman.formats.tool_calls import ToolIdReader
 
 LIBRARY = "pydantic-ai"
 
-_FAILED = ("failed", "retried")
+_FAILED = ("failed", "retried", "interrupted")
 _STOP_REASONS = {
     "stop": StopReason.END_TURN,
     "length": StopReason.MAX_TOKENS,
@@ -325,6 +325,7 @@ def _usage(usage: theirs.RequestUsage) -> Usage | None:
         cache_creation_1h_input_tokens=usage.cache_write_1h_tokens,
         reported_cost_usd=_cost(usage.cost),
         raw=usage.details,
+        server_tools={"web_search": usage.web_searches} if usage.web_searches else None,
         audio_input_tokens=max(usage.input_audio_tokens - usage.cache_audio_read_tokens, 0),
         audio_output_tokens=usage.output_audio_tokens,
         cached_audio_input_tokens=usage.cache_audio_read_tokens,

@@ -21,7 +21,7 @@ class Part(ImportedModel):
     """A part of a message. Ids of the provider's own storage and the library's bookkeeping are ignored."""
 
     ignored: ClassVar[frozenset[str]] = frozenset(
-        {"id", "provider_name", "tool_kind", "dynamic_ref", "timestamp", "outcome", "tool_name"}
+        {"id", "provider_name", "tool_kind", "dynamic_ref", "timestamp", "outcome", "tool_name", "scope", "context_id"}
     )
     provider_details: dict[str, Any] | None = None
     retry: Retry | None = None
@@ -160,6 +160,7 @@ class RequestUsage(ImportedModel):
     cache_audio_read_tokens: Count = 0
     output_audio_tokens: Count = 0
     cost: str | float | None = None
+    web_searches: Count | None = None
     details: dict[str, Any] | None = None
 
 

@@ -7,7 +7,7 @@ A call is JSON with ``name`` and ``arguments`` between ``<tool_call>`` marks. A 
 import re
 from typing import Any
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Role
 from dragoman.formats.document import parse
@@ -29,7 +29,7 @@ def add_turn(turns: Turns, role: Role, name: str | None, text: str, path: str) -
             kept, count = _TOOLS.subn("", text)
             if count:
                 reason = "a history holds no definitions of tools: left out"
-                source_losses().add(path, reason, kind=LossKind.TOOLS, severity=Severity.INFO)
+                source_losses().add(path, reason, kind=LossKind.TOOLS)
             if kept or not count:
                 turns.add(role, text_blocks(kept), path)
         case Role.ASSISTANT:
