@@ -17,6 +17,7 @@ from dragoman.formats import verbatim
 from dragoman.formats.conversion import Conversion, LossCollector, as_history
 from dragoman.formats.document import copy_json_at, iter_entries, validating
 from dragoman.formats.errors import FormatError
+from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.tool_calls import ToolIdReader, split_results, tool_names_by_id
 from dragoman.formats.umf import models as umf
 from dragoman.formats.umf.blocks import block_of, result_text, write_block
@@ -69,6 +70,7 @@ def from_umf(document: Any) -> list[Message]:
 
 def read_entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Message], dict[str, str]]:
     """Return the messages of an entry, and the document's own tool ids by ours. Raises FormatError."""
+    _report_unknown(native, path)
     with validating(native, path):
         message = umf.InternalMessage.model_validate(_drop_nulls(native))
         fields, role, failed = _read_notes(message, path)
@@ -85,6 +87,31 @@ def read_entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Messa
             return split_results(role, answer, fields), ids.pop_native_ids()
         blocks = [block_of(block, ids) for block in message.blocks()]
         return split_results(role, blocks, fields), ids.pop_native_ids()
+
+
+_BLOCK_FIELDS = {
+    "text": frozenset(umf.Text.model_fields),
+    "image": frozenset(umf.Image.model_fields),
+    "tool_use": frozenset(umf.ToolUse.model_fields),
+    "tool_result": frozenset(umf.ToolResult.model_fields),
+}
+
+
+def _report_unknown(native: Fields, path: str) -> None:
+    """Report the fields that only `to_umf` writes again: those that UMF does not have, and a program's metadata."""
+    metadata = native.get("metadata")
+    content = native.get("content")
+    unknown = [(path, name) for name in native.keys() - umf.InternalMessage.model_fields.keys()]
+    for name in metadata if isinstance(metadata, dict) else ():
+        if not name.startswith(_PREFIX):
+            unknown.append((f"{path}.metadata", name))
+    for index, block in enumerate(content if isinstance(content, list) else ()):
+        known = _BLOCK_FIELDS.get(str(block.get("type"))) if isinstance(block, dict) else None
+        if known is not None:
+            unknown += [(f"{path}.content[{index}]", name) for name in block.keys() - known]
+    for at, name in sorted(unknown):
+        reason = f"the field {name[:80]!r} stays with the message for UMF alone"
+        source_losses().add(f"{at}.{name}", reason, severity=Severity.INFO)
 
 
 class _Writer:

@@ -74,3 +74,12 @@ def _is_named(document: Any, format_name: str, path: str) -> bool:
         or (loss.kind in _WHOLE and f"{path}.".startswith((f"{loss.path}.", f"{loss.path}[")))
         for loss in result.losses
     )
+
+
+def test_umf_names_what_only_umf_holds() -> None:
+    """Fields of messages and blocks that it does not have, and a program's metadata."""
+    document = [{"role": "user", "mood": "good", "metadata": {"topic": "rain"}, "content": [
+        {"type": "text", "text": "Hi.", "tone": "warm"}]}]  # fmt: skip
+    result = read(document, "umf")
+    assert [loss.path for loss in result.losses] == ["$[0].mood", "$[0].content[0].tone", "$[0].metadata.topic"]
+    assert to_umf(result.messages).data == document
