@@ -20,7 +20,7 @@ from dragoman.formats.conversion import Conversion
 from dragoman.formats.detect import Detection, Recogniser, identify
 from dragoman.formats.document import decode_text
 from dragoman.formats.errors import FormatError
-from dragoman.formats.exporters import to_langchain, to_litellm, to_pydantic_ai
+from dragoman.formats.exporters import to_hugging_face, to_langchain, to_litellm, to_pydantic_ai
 from dragoman.formats.importers import (
     Conversation,
     from_a2a,
@@ -110,6 +110,7 @@ def _build_formats() -> dict[str, Format]:
         Format("anthropic-batch", "Anthropic's batches: requests and replies", read_all=from_anthropic_batch,
         suffix=".jsonl"),
         Format("hf", "chat data sets of Hugging Face: a conversation a row", read_all=from_hugging_face,
+        write=lambda history, _: to_hugging_face(history),
         suffix=".jsonl"),
         Format("claude-code", "logs of Claude Code", read_all=from_claude_code, suffix=".jsonl"),
         Format("codex", "logs of the Codex CLI", lambda data, _: from_codex(data), suffix=".jsonl"),

@@ -9,7 +9,15 @@ from dragoman.adapter.errors import CriticalLossError
 from dragoman.canonical.blocks import Citation, ProviderBlock, RedactedThinkingBlock, ThinkingBlock, ToolResultBlock
 from dragoman.canonical.message import MessageMetadata, StopReason
 from dragoman.canonical.usage import Usage
-from dragoman.formats import from_native, to_langchain, to_litellm, to_native, to_pydantic_ai
+from dragoman.formats import (
+    from_native,
+    read,
+    to_hugging_face,
+    to_langchain,
+    to_litellm,
+    to_native,
+    to_pydantic_ai,
+)
 from dragoman.formats.registry import get_format
 from tests.tables import each_row
 from tests.unit.formats.documents import everything
@@ -86,7 +94,7 @@ def test_signed_thinking_still_returns_to_its_provider(library: str) -> None:
     assert to_native("anthropic", messages, model="claude-opus-5-5").data == listed
 
 
-@each_row("library", LIBRARIES)
+@each_row("library", (*LIBRARIES, "hf"))
 def test_everything_can_be_written(library: str) -> None:
     """What has no form is a loss of the message that it was in."""
     write = get_format(library).write
@@ -132,7 +140,7 @@ def test_a_provider_s_own_block_goes_into_langchain() -> None:
     assert round_trip("langchain", [reply])[0].content == reply.content
 
 
-@each_row("library", LIBRARIES)
+@each_row("library", (*LIBRARIES, "hf"))
 def test_a_critical_block_is_not_left_out(library: str) -> None:
     """The writer refuses."""
     block = ProviderBlock(provider="mistral", kind="theirs", data={"a": 1})
@@ -151,3 +159,17 @@ def test_results_of_a_user_are_tool_messages() -> None:
     for library in LIBRARIES:
         back = round_trip(library, [Message.assistant([ToolUseBlock(id=CALL, name="f")]), mixed])
         assert [str(message.role) for message in back] == ["assistant", "tool", "user"]
+
+
+def test_a_row_of_a_data_set_comes_back() -> None:
+    """Thinking, calls and results; models, usage, signatures and the failure are named."""
+    written = to_hugging_face(history())
+    assert written.data.count("\n") == 1
+    result = read(written.data)
+    assert result.format == "hf"
+    assert [message.role for message in result.messages] == [message.role for message in history()]
+    reply, answer = result.messages[2:4]
+    assert [block.type for block in reply.content] == ["thinking", "text", "tool_use"]
+    assert (reply.tool_uses[0].input, answer.tool_results[0].is_error) == ({"city": "Bern"}, False)
+    reasons = " ".join(loss.reason for loss in written.losses)
+    assert all(word in reasons for word in ("signature", "redacted_thinking", "usage", "flag for errors", "citation"))

@@ -102,9 +102,8 @@ def _report_unknown(native: Fields, path: str) -> None:
     metadata = native.get("metadata")
     content = native.get("content")
     unknown = [(path, name) for name in native.keys() - umf.InternalMessage.model_fields.keys()]
-    for name in metadata if isinstance(metadata, dict) else ():
-        if not name.startswith(_PREFIX):
-            unknown.append((f"{path}.metadata", name))
+    noted = metadata if isinstance(metadata, dict) else ()
+    unknown += [(f"{path}.metadata", name) for name in noted if not name.startswith(_PREFIX)]
     for index, block in enumerate(content if isinstance(content, list) else ()):
         known = _BLOCK_FIELDS.get(str(block.get("type"))) if isinstance(block, dict) else None
         if known is not None:
