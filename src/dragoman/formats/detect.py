@@ -1,7 +1,7 @@
-"""Detects the format of a document by features that only one format has. It reads only the first entries.
+"""Detects the format of a document by features that only one format has, in the first entries.
 
-A format that has a feature must also meet no objection in any of these entries: a document that no format fits whole is
-unknown, and the answer says what is closest and why it is not that.
+A format that has a feature must also meet no objection in any entry: a document that no format fits whole is unknown,
+and the answer says what is closest and why it is not that.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ _SQLITE = b"SQLite format 3\0"
 _PARQUET = b"PAR1"
 _HEAD = 100
 _MAX_ENTRIES = 50
-"""Entries of a list."""
+"""Entries of a list in which a feature is searched."""
 
 Entry = Mapping[str, Any]
 
@@ -118,28 +118,31 @@ def _identify_object(document: Entry) -> Detection:
 
 
 def _identify_list(document: Sequence[Any]) -> Detection:
-    entries = [entry for entry in document[:_MAX_ENTRIES] if isinstance(entry, Mapping)]
+    entries = [entry for entry in document if isinstance(entry, Mapping)]
     if not entries:
         return Detection(None, None, "there is no entry")
+    first = entries[:_MAX_ENTRIES]
     closest: Detection | None = None
     for mark in ENTRY_MARKS:
-        if not any(map(mark.has, entries)):
+        if not any(map(mark.has, first)):
             continue
-        objection = next((f"{reason} ($[{index}])" for index, entry in enumerate(entries)
-                          if (reason := mark.objection(entry)) is not None), None)  # fmt: skip
+        objection = _first_objection(entries, mark.objection)
         if objection is None:
             has_tool_role = any(entry.get("role") == "tool" for entry in entries)
             # Anthropic's lists do not have this role.
             return Detection("umf" if mark.name == "anthropic" and has_tool_role else mark.name)
         closest = closest or Detection(None, mark.name, objection)
-    objections = [(index, reason) for index, entry in enumerate(entries) if (reason := chat_objection(entry))]
-    if not objections:
+    objection = _first_objection(entries, chat_objection)
+    if objection is None:
         return Detection("hf" if any(map(is_without_ids, entries)) else "openai-chat")
-    index, reason = objections[0]
-    if closest is not None:
-        return closest
     has_roles = any("role" in entry for entry in entries)
-    return Detection(None, "openai-chat" if has_roles else None, f"{reason} ($[{index}])")
+    return closest or Detection(None, "openai-chat" if has_roles else None, objection)
+
+
+def _first_objection(entries: Sequence[Entry], objection: Callable[[Entry], str | None]) -> str | None:
+    """Return why the first entry that does not fit is not of the format, with its path; None if all fit."""
+    reasons = ((index, objection(entry)) for index, entry in enumerate(entries))
+    return next((f"{reason} ($[{index}])" for index, reason in reasons if reason is not None), None)
 
 
 def _is_exchange(document: Entry) -> bool:

@@ -97,6 +97,10 @@ _BLOCK_FIELDS = {
 }
 
 
+_CHAT_FIELDS = ("tool_calls", "function_call", "refusal")
+"""What messages of Chat Completions say outside their content: as UMF they would say less."""
+
+
 def _report_unknown(native: Fields, path: str) -> None:
     """Report the fields that only `to_umf` writes again: those that UMF does not have, and a program's metadata."""
     metadata = native.get("metadata")
@@ -110,7 +114,8 @@ def _report_unknown(native: Fields, path: str) -> None:
             unknown += [(f"{path}.content[{index}]", name) for name in block.keys() - known]
     for at, name in sorted(unknown):
         reason = f"the field {name[:80]!r} stays with the message for UMF alone"
-        source_losses().add(f"{at}.{name}", reason, severity=Severity.INFO)
+        is_content = at == path and name in _CHAT_FIELDS
+        source_losses().add(f"{at}.{name}", reason, severity=Severity.WARNING if is_content else Severity.INFO)
 
 
 class _Writer:
