@@ -16,9 +16,9 @@ _TEXTS = (".md",)
 """Reports for people."""
 _INCOMPLETE = (
     "changing_instructions.chat.logs", "changing_instructions.chat.to_dict", "changing_instructions.responses.v5",
-    "empty_texts.chat.logs", "all_cases.anthropic.logs",
+    "empty_texts.chat.logs",
 )  # fmt: skip
-"""The manifest expects what the file does not have: instructions that were changed later, citations, texts."""
+"""The manifest expects what the file does not have: instructions that were changed later, texts."""
 
 
 @pytest.mark.parametrize("library", READ)

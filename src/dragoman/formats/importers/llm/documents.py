@@ -11,8 +11,7 @@ from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import media_block, media_from_url, provider_block, text_blocks, to_text
 from dragoman.formats.importers.conversation import Conversation
 from dragoman.formats.importers.datasets.rows import drop_tools
-from dragoman.formats.importers.llm.parts import LIBRARY, full_model, read_reasoning, read_usage
-from dragoman.formats.native import read_reply
+from dragoman.formats.importers.llm.parts import LIBRARY, full_model, read_native_reply, read_reasoning, read_usage
 from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.turns import Turns, read_time
@@ -149,9 +148,7 @@ class _LogReader:
         blocks: list[ContentBlock] = [ThinkingBlock(text=reasoning)] if reasoning else []
         if text:
             blocks.append(TextBlock(text=text))
-        if isinstance(native, dict) and native.get("type") == "message" and native.get("role") == "assistant":
-            reply = read_reply("anthropic", native, f"{row.path}.response_json")
-            blocks = [block for block in reply.content if block.type != "tool_use"] or blocks
+        blocks = read_native_reply(native, f"{row.path}.response_json") or blocks
         calls = [call for call in row.objects("tool_calls") if not _is_server_executed(call)]
         for call in calls:
             call.ignore("id", "tool_id")

@@ -27,7 +27,7 @@ from dragoman.formats.importers.blocks import (
     tool_call,
 )
 from dragoman.formats.importers.conversation import Conversation
-from dragoman.formats.importers.llm.parts import LIBRARY, read_reasoning, read_usage
+from dragoman.formats.importers.llm.parts import LIBRARY, read_native_reply, read_reasoning, read_usage
 from dragoman.formats.tool_calls import ToolIdReader
 from dragoman.sqlite_files import connect_read_only, read_unchanged
 
@@ -130,6 +130,8 @@ class _Log:
                 fields["text"] = part["text"]
             with validating(fields, where):
                 blocks += self._part(to_text(part["type"]), fields, ids, where)
+        if turn is not None and role is Role.ASSISTANT:
+            blocks = _with_citations(blocks, turn)
         with validating(dict(native), path):
             return build_messages(
                 role,
@@ -216,6 +218,8 @@ class _Log:
         read += build_messages(Role.USER, prompt_blocks, **shared)
         reply_blocks: list[ContentBlock] = [ThinkingBlock(text=row["reasoning"])] if row.get("reasoning") else []
         reply_blocks += [TextBlock(text=row["response"])] if row["response"] else []
+        path = f"$.responses[{row['id']}].response_json"
+        reply_blocks = read_native_reply(row.get("response_json"), path) or reply_blocks
         ids.start_turn(Role.ASSISTANT, has_results=False)
         reply_blocks += [
             tool_call(ids, each["tool_call_id"], each["name"], each["arguments"])
@@ -257,6 +261,21 @@ def _turn_metadata(row: Row) -> dict[str, Any]:
     """Return the model and the counts of a turn."""
     name = row.get("resolved_model") or row["model"]
     return {"model": to_text(name) or None, "usage": _usage(row)}
+
+
+def _with_citations(blocks: list[ContentBlock], turn: Row) -> list[ContentBlock]:
+    """Return the blocks with the texts of the provider's own reply in place of the same text without citations."""
+    native = read_native_reply(turn.get("response_json"), f"$.turns[{turn['id']}].response_json")
+    cited = [block for block in native if isinstance(block, TextBlock)]
+    positions = [index for index, block in enumerate(blocks) if isinstance(block, TextBlock)]
+    texts = "".join(block.text for block in blocks if isinstance(block, TextBlock))
+    if (
+        len(positions) != 1
+        or not any(block.citations for block in cited)
+        or texts != "".join(block.text for block in cited)
+    ):
+        return blocks
+    return [*blocks[: positions[0]], *cited, *blocks[positions[0] + 1 :]]
 
 
 def _usage(row: Row) -> Usage | None:

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+from dragoman.adapter.losses import Severity
 from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, ThinkingBlock
 from dragoman.canonical.usage import Usage
 from dragoman.formats.document import parse
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import build_usage, to_text
+from dragoman.formats.native import read_reply
 from dragoman.formats.reading.losses import is_empty, source_losses
 
 LIBRARY = "llm"
@@ -84,6 +86,27 @@ def read_reasoning(text: str, metadata: Any, path: str, *, is_redacted: bool = F
     if is_redacted and signature is not None:
         return [*([ThinkingBlock(text=text)] if text else []), ThinkingBlock(signature=signature)]
     return [ThinkingBlock(text=text, signature=signature)] if text or signature else []
+
+
+def read_native_reply(native: Any, path: str) -> list[ContentBlock]:
+    """Return what Anthropic's own reply says, which some logs store next to its text, without its calls.
+
+    It has the signatures, citations and native blocks that the log has no columns for. Empty for other replies.
+    """
+    if isinstance(native, str):
+        try:
+            native = parse(native, format_name=LIBRARY)
+        except FormatError:
+            return []
+    if not isinstance(native, Mapping) or native.get("type") != "message" or native.get("role") != "assistant":
+        return []
+    try:
+        reply = read_reply("anthropic", dict(native), path)
+    except FormatError:
+        reason = "the provider's own reply is stored in a short form: only the columns of the log are read"
+        source_losses().add(path, reason, severity=Severity.INFO)
+        return []
+    return [block for block in reply.content if block.type != "tool_use"]
 
 
 def full_model(name: Any, metadata: Any = None) -> str | None:
