@@ -97,6 +97,7 @@ _BLOCK_FIELDS = {
 }
 
 
+_SOURCE_FIELDS = frozenset({*umf.Base64Source.model_fields, *umf.UrlSource.model_fields})
 _CHAT_FIELDS = ("tool_calls", "function_call", "refusal")
 """What messages of Chat Completions say outside their content: as UMF they would say less."""
 
@@ -112,6 +113,9 @@ def _report_unknown(native: Fields, path: str) -> None:
         known = _BLOCK_FIELDS.get(str(block.get("type"))) if isinstance(block, dict) else None
         if known is not None:
             unknown += [(f"{path}.content[{index}]", name) for name in block.keys() - known]
+            source = block.get("source") if "source" in known else None
+            names = source.keys() - _SOURCE_FIELDS if isinstance(source, dict) else ()
+            unknown += [(f"{path}.content[{index}].source", name) for name in names]
     for at, name in sorted(unknown):
         reason = f"the field {name[:80]!r} stays with the message for UMF alone"
         is_content = at == path and name in _CHAT_FIELDS

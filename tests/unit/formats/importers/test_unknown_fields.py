@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.adapter.losses import LossKind
+from dragoman.events.umf import history_to_umf
 from dragoman.formats import FormatError, to_acp, to_cmf, to_message_body, to_messages, to_umf
 from dragoman.formats.registry import read
 from tests.tables import each_row
@@ -28,10 +29,10 @@ def _documents() -> Iterator[tuple[str, str, Any]]:
     yield "acp", "acp", to_acp(everything()).data
     yield "messages", "messages", to_messages(everything()).data
     yield "message-body", "message-body", to_message_body(everything()[0]).data.as_json()
-    for path in (path for library in ("pydantic_ai", "langchain", "litellm") for path in dumps(f"{library}_*.json")):
-        library = path.name.rpartition("_")[0] if path.name.startswith("pydantic") else path.name.partition("_")[0]
-        format_name = {"pydantic_ai": "pydantic-ai"}.get(library, library)
-        yield path.stem, "pydantic-ai" if path.name.startswith("pydantic") else format_name, _json(path)
+    yield "umf-events", "umf-events", [dict(envelope) for envelope in history_to_umf(everything())]
+    for prefix, format_name in (("pydantic_ai", "pydantic-ai"), ("langchain", "langchain"), ("litellm", "litellm")):
+        for path in dumps(f"{prefix}_*.json"):
+            yield path.stem, format_name, _json(path)
 
 
 def _json(path: Path) -> Any:
