@@ -136,7 +136,7 @@ def test_a_message_body_is_one_message(tmp_path: Path, history: Path) -> None:
     [
         (("nowhere.json", "b.json", "--to", "cmf"), "there is no file 'nowhere.json'"),
         (("{dump}", "b.json", "--to", "no-such-shape"), "there is no format 'no-such-shape'"),
-        (("{dump}", "b.json", "--to", "langchain"), "langchain can be read but not written"),
+        (("{dump}", "b.json", "--to", "llm"), "llm can be read but not written"),
         (("{dump}", "b.json", "--to", "cmf", "--from", "cmf"), "$[0]"),
         (("{dump}", "b.json", "--to", "cmf", "--only", "other"), "holds no conversation 'other'"),
     ],
@@ -157,3 +157,25 @@ def test_an_error_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "there is no format 'no-such-shape'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_the_reader_leaves_out_is_listed(tmp_path: Path) -> None:
+    """Together with what the writer leaves out."""
+    path = tmp_path / "ui.json"
+    parts = [{"type": "text", "text": "Hi.", "mood": "good"}]
+    path.write_text(json.dumps([{"id": "1", "role": "user", "parts": parts}]))
+    done = convert(path, tmp_path / "there.json", "--to", "messages")
+    assert done.exit_code == 0, done.output
+    assert "does not know the field 'mood'" in done.output
+    assert "nothing was lost" not in done.output
+
+
+def test_an_unknown_format_is_not_guessed(tmp_path: Path) -> None:
+    """The error says what is closest and why it is not that; a name reads it anyway."""
+    path = tmp_path / "chat.json"
+    path.write_text(json.dumps([{"role": "user", "content": "Hi.", "blocks": [1]}]))
+    error = convert(path, tmp_path / "there.json", "--to", "messages").exception
+    assert isinstance(error, DragomanError)
+    assert "the closest is openai-chat" in str(error)
+    assert "'blocks' ($[0]). Name it with --from" in str(error)
+    assert convert(path, tmp_path / "there.json", "--to", "messages", "--from", "openai-chat").exit_code == 0

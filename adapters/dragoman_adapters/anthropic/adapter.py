@@ -41,6 +41,7 @@ class AnthropicAdapter(WireAdapter):
     path: ClassVar[str] = "/v1/messages"
     server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.anthropic")
     instruction_fields: ClassVar[tuple[str, ...]] = ("system",)
+    history_entry_fields: ClassVar[frozenset[str] | None] = frozenset({"role", "content"})
 
     @property
     def batch_api(self) -> "BatchApi":

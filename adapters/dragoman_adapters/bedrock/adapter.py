@@ -54,6 +54,7 @@ class BedrockAdapter(WireAdapter):
     )
     models: ClassVar[ModelTable] = _MODELS
     server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.bedrock")
+    history_entry_fields: ClassVar[frozenset[str] | None] = frozenset({"role", "content"})
     instruction_fields: ClassVar[tuple[str, ...]] = ("system",)
     telemetry_name: ClassVar[str] = "aws.bedrock"
 

@@ -78,6 +78,8 @@ class Adapter(ABC):
     listed_models: ClassVar[tuple[str, ...]] = ()
     history_field: ClassVar[str] = "messages"
     """The field of a request with the list of messages."""
+    history_entry_fields: ClassVar[frozenset[str] | None] = None
+    """The fields of an entry that `from_wire_request` reads; None if it keeps the others as well."""
     instruction_fields: ClassVar[tuple[str, ...]] = ()
     """The fields of a request with instructions, if the list does not hold them."""
     server_tools: ClassVar[ServerToolTable] = EMPTY_TABLE

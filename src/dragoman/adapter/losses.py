@@ -39,13 +39,16 @@ class LossKind(StrEnum):
     """What only its provider can read, such as a signature, could not travel with a reply, or came back unreadable."""
     STOP_REASON = "stop_reason"
     USAGE = "usage"
+    FIELD = "field"
+    """A field of a document that its reader does not know."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
     """One thing that was changed or left out on its way to the wire.
 
-    ``message_id`` is empty and ``block_index`` is -1 for losses of the whole request, such as an option.
+    ``message_id`` is empty and ``block_index`` is -1 for losses of the whole request, such as an option, and for those
+    of a reader, which has a ``path`` in its source.
     """
 
     kind: LossKind
@@ -54,6 +57,7 @@ class Loss:
     reason: str
     severity: Severity = Severity.WARNING
     block_type: str = ""
+    path: str = ""
 
 
 def log_losses(losses: tuple[Loss, ...], *, session_id: str, adapter: str) -> None:

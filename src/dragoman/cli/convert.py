@@ -53,7 +53,9 @@ def convert(
         check_regular(source)
         losses: list[Loss] = []
         with pause_collector():
-            for name, history, path in plan_targets(source, target, source_format=of, to=to, model=model, only=only):
+            for name, history, path in plan_targets(
+                source, target, source_format=of, to=to, model=model, only=only, losses=losses
+            ):
                 conversion = convert_history(history, to, model)
                 write_file(conversion, path, overwrite=overwrite)
                 losses += conversion.losses
@@ -81,7 +83,7 @@ def _convert_directory(
         try:
             base = (target / path.relative_to(source)).with_suffix("")
             for _, history, destination in plan_targets(
-                path, base, source_format=of, to=to, model=model, only=None, named=False
+                path, base, source_format=of, to=to, model=model, only=None, losses=losses, named=False
             ):
                 conversion = convert_history(history, to, model)
                 write_file(conversion, destination, overwrite=overwrite and destination not in written_paths)

@@ -11,18 +11,35 @@ from dragoman.formats.chatml import from_chatml, to_chatml
 from dragoman.formats.cmf.called_tools import called_tools_in_cmf
 from dragoman.formats.cmf.convert import from_cmf, read_cmf_extensions, to_cmf
 from dragoman.formats.conversion import Conversion
-from dragoman.formats.detect import detect
+from dragoman.formats.detect import Detection, detect, identify
 from dragoman.formats.errors import BodyViolation, FormatError, MessageBodyError, NotFetchedError
+from dragoman.formats.exporters import to_hugging_face, to_langchain, to_litellm, to_pydantic_ai
 from dragoman.formats.importers import (
     Conversation,
+    from_a2a,
+    from_anthropic_batch,
     from_cassette,
+    from_chatgpt,
+    from_claude_code,
+    from_codex,
+    from_hugging_face,
     from_langchain,
     from_litellm,
+    from_llm_json,
     from_llm_logs,
+    from_openai_batch,
+    from_openai_finetuning,
+    from_otel,
     from_pydantic_ai,
+    from_vercel_model,
+    from_vercel_ui,
 )
 from dragoman.formats.native import from_native, to_native
 from dragoman.formats.own_messages import from_messages, to_messages
+from dragoman.formats.reading.fields import Fields, iter_fields
+from dragoman.formats.reading.read import Read
+from dragoman.formats.reading.turns import Turns
+from dragoman.formats.registry import Format, read
 from dragoman.formats.umf.convert import from_umf, to_umf
 from dragoman.formats.umf.events import from_umf_events
 from dragoman.formats.umf.models import InternalMessage
@@ -33,6 +50,9 @@ __all__ = [
     "Compatibility",
     "Conversation",
     "Conversion",
+    "Detection",
+    "Fields",
+    "Format",
     "FormatError",
     "InternalMessage",
     "InternalTool",
@@ -42,30 +62,51 @@ __all__ = [
     "MessageBodySchema",
     "MessageBodySchemaPart",
     "NotFetchedError",
+    "Read",
+    "Turns",
     "called_tools_in_cmf",
     "detect",
+    "from_a2a",
     "from_acp",
+    "from_anthropic_batch",
     "from_cassette",
+    "from_chatgpt",
     "from_chatml",
+    "from_claude_code",
     "from_cmf",
+    "from_codex",
+    "from_hugging_face",
     "from_langchain",
     "from_litellm",
+    "from_llm_json",
     "from_llm_logs",
     "from_message_body",
     "from_messages",
     "from_native",
+    "from_openai_batch",
+    "from_openai_finetuning",
+    "from_otel",
     "from_pydantic_ai",
     "from_umf",
     "from_umf_events",
+    "from_vercel_model",
+    "from_vercel_ui",
+    "identify",
     "internal_tool",
     "is_compatible",
+    "iter_fields",
+    "read",
     "read_cmf_extensions",
     "to_acp",
     "to_chatml",
     "to_cmf",
+    "to_hugging_face",
+    "to_langchain",
+    "to_litellm",
     "to_message_body",
     "to_messages",
     "to_native",
+    "to_pydantic_ai",
     "to_umf",
     "tool_definition",
     "tool_from_mcp",

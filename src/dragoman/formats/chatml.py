@@ -6,6 +6,7 @@ forge a turn, so the marker is broken up, which is reported as a loss.
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests.projection import refuse_critical
@@ -15,10 +16,11 @@ from dragoman.canonical.guard import check_text
 from dragoman.canonical.ids import new_tool_use_id
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.formats import verbatim
-from dragoman.formats.conversion import Conversion, LossCollector
+from dragoman.formats.conversion import Conversion, LossCollector, as_history
 from dragoman.formats.document import decode_text, kind_of
 from dragoman.formats.errors import FormatError
-from dragoman.formats.histories import as_history
+from dragoman.formats.reading.chat_markup import add_turn
+from dragoman.formats.reading.turns import Turns
 from dragoman.formats.tool_calls import tool_names_by_id
 from dragoman.formats.umf.blocks import result_text
 
@@ -28,6 +30,9 @@ END = "<|im_end|>"
 
 _MARKER = re.compile(r"<\|(im_start|im_end)\|>")
 _HEADER = re.compile(r"(system|user|assistant|tool)(?: name=([^\n<>|]*))?\n")
+_TURN_END = re.compile(r"<\|im_end\|>(?:\n+(?=<\|im_start\|>)|\Z)")
+"""The end of a turn is followed by another turn, or by nothing: elsewhere the marker is a text that somebody wrote."""
+_FIRST_LINE = re.compile(r"[^\n]*\n")
 _UNFIT_FOR_NAMES = re.compile(r"[\n<>|]+")
 
 
@@ -46,7 +51,10 @@ def to_chatml(messages: Sequence[Message]) -> Conversion[str]:
 
 
 def from_chatml(text: str | bytes) -> list[Message]:
-    """Read the messages of a ChatML text. A result has no known call. Raises FormatError."""
+    """Read the messages of a ChatML text, with the calls and results that templates of Hermes and Qwen write in it.
+
+    A result of UMF's own form has no known call. Raises FormatError.
+    """
     if not isinstance(text, (str, bytes, bytearray)):
         raise FormatError(f"ChatML must be a text, not {kind_of(text)}")
     text = decode_text(text)
@@ -54,28 +62,56 @@ def from_chatml(text: str | bytes) -> list[Message]:
         check_text(text)
     except ValueError as error:
         raise FormatError(str(error)) from None
-    messages: list[Message] = []
+    turns = _split_turns(text.replace("\r\n", "\n") if _is_crlf(text) else text)
+    if all(turn.is_own for turn in turns):
+        return [_read(turn.role, turn.name, turn.text) for turn in turns]
+    collected = Turns()
+    for index, turn in enumerate(turns):
+        add_turn(collected, turn.role, turn.name, turn.text, f"$[{index}]")
+    return collected.messages
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """``is_own``: the end mark is on a line of its own, as UMF writes it. The makers of models write none before it."""
+
+    role: Role
+    name: str | None
+    text: str
+    is_own: bool
+
+
+def _split_turns(text: str) -> list[_Turn]:
+    """Return the turns. The last may have no end; one without text is the prompt for a reply, and is left out."""
+    turns: list[_Turn] = []
     position = 0
+    text = text.rstrip("\n") if text.rstrip("\n").endswith(END) else text
     while position < len(text):
-        path = f"$[{len(messages)}]"
+        path = f"$[{len(turns)}]"
         if not text.startswith(START, position):
             raise FormatError(f"a turn begins with {START}", path=path)
         header = _HEADER.match(text, position + len(START))
         if header is None:
             raise FormatError("a turn must begin with its role: system, user, assistant or tool", path=path)
-        end = text.find("\n" + END, header.end() - 1)
-        if end < 0:
-            raise FormatError(f"the turn has no {END}", path=path)
-        body = text[header.end() : end] if end >= header.end() else ""
-        if START in body or END in body:
+        ended = _TURN_END.search(text, header.end())
+        body = text[header.end() : ended.start() if ended else len(text)]
+        if START in body or (ended is None and END in body):
             raise FormatError("a marker occurs inside a turn", path=path)
-        messages.append(_read(Role(header[1]), header[2], body))
-        position = end + len(END) + 1
-        if position < len(text):
-            if text[position] != "\n" or position + 1 == len(text):
-                raise FormatError("there must be one line break between two turns, and none after the last", path=path)
-            position += 1
-    return messages
+        is_own = ended is not None and text[ended.start() - 1] == "\n"
+        role = Role(header[1])
+        if ended is None and role is Role.ASSISTANT and not body.replace("<think>", "").replace("</think>", "").strip():
+            break
+        turns.append(_Turn(role, header[2], body, is_own))
+        position = ended.end() if ended else len(text)
+    if all(turn.is_own for turn in turns):
+        return [_Turn(turn.role, turn.name, turn.text.removesuffix("\n"), is_own=True) for turn in turns]
+    return [_Turn(turn.role, turn.name, turn.text, is_own=False) for turn in turns]
+
+
+def _is_crlf(text: str) -> bool:
+    """Whether the lines of the markers end as on Windows."""
+    first = _FIRST_LINE.match(text)
+    return first is not None and first[0].endswith("\r\n")
 
 
 def _read(role: Role, name: str | None, text: str) -> Message:

@@ -1,6 +1,6 @@
-"""The result of a writer: the document and its losses."""
+"""What writers share: the history that they take, and the result, a document and its losses."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -63,3 +63,20 @@ class LossCollector:
         found = tuple(self._found)
         log_losses(found, session_id=messages[0].session_id if messages else "", adapter=self._format_name)
         return found
+
+
+def as_history(messages: Iterable[Message]) -> list[Message]:
+    """Return the messages as a list. Raises TypeError for a single message, or an item that is not a message."""
+    if isinstance(messages, (Message, str, bytes)):
+        raise TypeError(f"a history must be a list of messages, not a {type(messages).__name__}")
+    history = list(messages)
+    for index, message in enumerate(history):
+        as_message(message, f"history[{index}]")
+    return history
+
+
+def as_message(message: Message, place: str = "this") -> Message:
+    """Return the message. Raises TypeError if it is something else."""
+    if not isinstance(message, Message):
+        raise TypeError(f"{place} is a {type(message).__name__}, not a Message: from_messages reads JSON")
+    return message

@@ -1,27 +1,49 @@
-"""Detects the format of a document by features that only one format has. It reads only the first entries."""
+"""Detects the format of a document by features that only one format has, in the first entries.
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+A format that has a feature must also meet no objection in any entry: a document that no format fits whole is unknown,
+and the answer says what is closest and why it is not that.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dragoman.formats.chatml import START
 from dragoman.formats.document import parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.own_messages import SESSION
+from dragoman.formats.reading.entry_marks import (
+    ENTRY_MARKS,
+    chat_objection,
+    is_anthropic_batch_row,
+    is_chatgpt,
+    is_finetuning_row,
+    is_openai_batch_row,
+    is_without_ids,
+    parts_of,
+)
 
 _SQLITE = b"SQLite format 3\0"
+_PARQUET = b"PAR1"
 _HEAD = 100
 _MAX_ENTRIES = 50
-"""Entries of a list."""
-
-_LANGCHAIN_TYPES = frozenset({"system", "human", "ai", "tool", "function", "chat", "remove"})
-_RESPONSES_ITEMS = frozenset({"message", "reasoning", "function_call", "function_call_output", "item_reference"})
-_RESPONSES_PARTS = frozenset({"input_text", "output_text", "input_image", "input_file", "refusal"})
-_ANTHROPIC_PARTS = frozenset({"thinking", "redacted_thinking", "document", "server_tool_use"})
-_BEDROCK_PARTS = frozenset({"toolUse", "toolResult", "reasoningContent", "cachePoint"})
-_GOOGLE_PARTS = frozenset({"text", "functionCall", "functionResponse", "inlineData", "fileData", "thought"})
-_LITELLM_FIELDS = frozenset({"thinking_blocks", "provider_specific_fields"})
+"""Entries of a list in which a feature is searched."""
 
 Entry = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """``format`` is the name of the format, or None. Without one, ``closest`` is the nearest format, if there is one,
+    and ``reason`` says why it is not that.
+    """
+
+    format: str | None
+    closest: str | None = None
+    reason: str = ""
+
+
+Recogniser = Callable[[Any], bool]
 
 
 def detect(data: Any) -> str | None:
@@ -30,165 +52,163 @@ def detect(data: Any) -> str | None:
     A list with nothing but roles and texts fits many formats. It counts as Chat Completions, whose reader reads all of
     them.
     """
-    if isinstance(data, (bytes, bytearray)) and bytes(data[: len(_SQLITE)]) == _SQLITE:
-        return "llm"
+    return identify(data).format
+
+
+def identify(data: Any, others: Mapping[str, Recogniser] | None = None) -> Detection:
+    """Return the format of a document, or what is closest and why it is not that.
+
+    ``others`` are the recognisers of formats from other packages. If several of them accept the document, or one of
+    them and one of ours, the format is unknown.
+    """
+    if isinstance(data, (bytes, bytearray)):
+        if bytes(data[: len(_SQLITE)]) == _SQLITE:
+            return Detection("llm")
+        if bytes(data[: len(_PARQUET)]) == _PARQUET:
+            return Detection(None, "hf", "a Parquet file is not read: write the data set as JSON lines")
     if isinstance(data, (str, bytes, bytearray)):
         head = data[:_HEAD]
         text = head if isinstance(head, str) else bytes(head).decode(errors="replace")
         start = text.removeprefix("---").lstrip()
         if start.startswith(START):
-            return "chatml"
+            return Detection("chatml")
         if start.startswith(("interactions:", "http_interactions:")):
-            return "vcr"
+            return Detection("vcr")
     try:
         document = parse_json_or_lines(data, format_name="JSON")
-    except FormatError:
-        return None
-    if isinstance(document, Mapping):
-        return _detect_object(document)
-    return _detect_list(document) if isinstance(document, (list, tuple)) else None
-
-
-def _detect_object(document: Entry) -> str | None:
-    if SESSION in document:
-        return "session"
-    if "interactions" in document or "http_interactions" in document:
-        return "vcr"
-    if "contents" in document:
-        return "google"
-    if "input" in document:
-        return "openai"
-    if "choices" in document or ("messages" in document and isinstance(document.get("response"), Mapping)):
-        return "litellm"
-    if isinstance(document.get("parts"), list) and "role" not in document and "kind" not in document:
-        return "message-body"
-    entries = document.get("messages")
-    if not isinstance(entries, list):
-        return _detect_list([document])
-    found = _detect_list(entries)
-    if found == "openai-chat" and "system" in document:
-        first = document["system"]
-        is_bedrock = isinstance(first, list) and any(isinstance(each, Mapping) and "type" not in each for each in first)
-        return "bedrock" if is_bedrock else "anthropic"
+    except FormatError as error:
+        return Detection(None, None, f"this is neither JSON nor JSON lines: {error.reason}")
+    found = _identify_document(document)
+    named = [name for name, recognises in (others or {}).items() if recognises(document)]
+    if len(named) == 1 and found.format is None:
+        return Detection(named[0])
+    if named:
+        fits = [*named, *([found.format] if found.format else [])]
+        return Detection(None, fits[0], f"it fits several formats: {', '.join(fits)}")
     return found
 
 
-def _detect_list(document: Sequence[Any]) -> str | None:
-    entries = [entry for entry in document[:_MAX_ENTRIES] if isinstance(entry, Mapping)]
+def _identify_document(document: Any) -> Detection:
+    if isinstance(document, Mapping):
+        return _identify_object(document)
+    if isinstance(document, (list, tuple)):
+        return _identify_list(document)
+    return Detection(None, None, "the document is neither an object nor a list")
+
+
+def _identify_object(document: Entry) -> Detection:
+    for name, fits in _OBJECTS:
+        if fits(document):
+            return Detection(name)
+    entries = document.get("messages")
+    if not isinstance(entries, list):
+        return _identify_list([document])
+    if "model" not in document and is_finetuning_row(document):
+        return Detection("openai-finetuning")
+    found = _identify_list(entries)
+    if found.format == "openai-chat" and "system" in document:
+        first = document["system"]
+        is_bedrock = isinstance(first, list) and any(isinstance(each, Mapping) and "type" not in each for each in first)
+        return Detection("bedrock" if is_bedrock else "anthropic")
+    if "model" in document or found.format not in ("openai-chat", "ollama"):
+        return found
+    # A request has a model. Without one, calls with objects are those of chat templates.
+    is_row = "tools" in document or any("reasoning_content" in entry for entry in entries if isinstance(entry, Mapping))
+    return Detection("hf") if found.format == "ollama" or is_row else found
+
+
+def _identify_list(document: Sequence[Any]) -> Detection:
+    entries = [entry for entry in document if isinstance(entry, Mapping)]
     if not entries:
-        return None
-    for name, matches in _DETECTORS:
-        if any(map(matches, entries)):
+        return Detection(None, None, "there is no entry")
+    first = entries[:_MAX_ENTRIES]
+    closest: Detection | None = None
+    for mark in ENTRY_MARKS:
+        if not any(map(mark.has, first)):
+            continue
+        objection = _first_objection(entries, mark.objection)
+        if objection is None:
             has_tool_role = any(entry.get("role") == "tool" for entry in entries)
-            return "umf" if name == "anthropic" and has_tool_role else name  # Anthropic's lists do not have this role
-    return "openai-chat" if all("role" in entry for entry in entries) else None
+            # Anthropic's lists do not have this role.
+            return Detection("umf" if mark.name == "anthropic" and has_tool_role else mark.name)
+        closest = closest or Detection(None, mark.name, objection)
+    objection = _first_objection(entries, chat_objection)
+    if objection is None:
+        return Detection("hf" if any(map(is_without_ids, entries)) else "openai-chat")
+    has_roles = any("role" in entry for entry in entries)
+    return closest or Detection(None, "openai-chat" if has_roles else None, objection)
 
 
-def _is_umf_event(entry: Entry) -> bool:
-    return "event_type" in entry and "payload" in entry
+def _first_objection(entries: Sequence[Entry], objection: Callable[[Entry], str | None]) -> str | None:
+    """Return why the first entry that does not fit is not of the format, with its path; None if all fit."""
+    reasons = ((index, objection(entry)) for index, entry in enumerate(entries))
+    return next((f"{reason} ($[{index}])" for index, reason in reasons if reason is not None), None)
 
 
-def _is_pydantic_ai(entry: Entry) -> bool:
-    return entry.get("kind") in ("request", "response") and "parts" in entry
+def _is_exchange(document: Entry) -> bool:
+    request, response = document.get("request"), document.get("response")
+    return isinstance(request, Mapping) and isinstance(response, Mapping) and response.get("type") == "message"
 
 
-def _is_langchain(entry: Entry) -> bool:
-    if "lc" in entry:
+def _is_trace(document: Entry) -> bool:
+    if any(name in document for name in ("resourceSpans", "resourceLogs")):
         return True
-    kind = str(entry.get("type")).removesuffix("Chunk")
-    named = kind in _LANGCHAIN_TYPES or kind.removesuffix("Message").lower() in _LANGCHAIN_TYPES
-    return named and ("data" in entry or "content" in entry) and ("role" not in entry or kind == "chat")
+    spans = document.get("spans")
+    records = [document, *(spans if isinstance(spans, list) else ())]
+    return any(
+        isinstance(record, Mapping) and "attributes" in record and isinstance(record["attributes"], Mapping)
+        and any(str(name).startswith("gen_ai.") for name in record["attributes"])
+        for record in records[:_MAX_ENTRIES]
+    )  # fmt: skip
 
 
-def _is_cmf(entry: Entry) -> bool:
-    message = entry.get("message", entry)
-    if not isinstance(message, Mapping) or "role" not in message:
-        return False
-    is_marked = "message" in entry or message.get("schema_version") == "2.0"
-    return is_marked or any("content_type" in part for part in _parts(message))
+def _is_task(document: Entry) -> bool:
+    return "status" in document and ("history" in document or "artifacts" in document) and (
+        "contextId" in document or "context_id" in document or document.get("kind") == "task"
+    )  # fmt: skip
 
 
-def _is_dragoman(entry: Entry) -> bool:
-    return entry.get("schema_version") == 1 and "role" in entry
+def _is_batch_pair(document: Entry) -> bool:
+    rows = document.get("input"), document.get("output")
+    return all(isinstance(row, Mapping) and is_openai_batch_row(row) for row in rows)
 
 
-def _is_acp(entry: Entry) -> bool:
-    return "role" in entry and any("content_type" in part for part in _parts(entry, "parts"))
+def _is_llm_response(document: Entry) -> bool:
+    prompt = document.get("prompt")
+    return isinstance(prompt, Mapping) and isinstance(prompt.get("messages"), list) and "model" in document
 
 
-def _is_message_body(entry: Entry) -> bool:
-    return "content_type" in entry and "role" not in entry
-
-
-def _is_google(entry: Entry) -> bool:
-    return "role" in entry and any(part.keys() & _GOOGLE_PARTS for part in _parts(entry, "parts"))
-
-
-def _is_responses(entry: Entry) -> bool:
-    if "role" not in entry:
-        return entry.get("type") in _RESPONSES_ITEMS
-    return any(part.get("type") in _RESPONSES_PARTS for part in _parts(entry))
-
-
-def _is_litellm(entry: Entry) -> bool:
-    return bool(entry.keys() & _LITELLM_FIELDS)
-
-
-def _is_ollama(entry: Entry) -> bool:
-    arguments = (call.get("function") for call in _parts(entry, "tool_calls"))
-    has_object_arguments = any(
-        isinstance(each, Mapping) and isinstance(each.get("arguments"), Mapping) for each in arguments
-    )
-    return "role" in entry and (has_object_arguments or "tool_name" in entry or isinstance(entry.get("images"), list))
-
-
-def _is_bedrock(entry: Entry) -> bool:
-    return any(part.keys() & _BEDROCK_PARTS or ("text" in part and "type" not in part) for part in _parts(entry))
-
-
-def _is_umf(entry: Entry) -> bool:
-    metadata = entry.get("metadata")
-    noted = isinstance(metadata, Mapping) and metadata and all(isinstance(value, str) for value in metadata.values())
-    return "role" in entry and bool(noted)
-
-
-def _is_cohere(entry: Entry) -> bool:
-    return "tool_plan" in entry
-
-
-def _is_mistral(entry: Entry) -> bool:
-    return any(isinstance(part.get("thinking"), list) for part in _parts(entry))
-
-
-def _is_anthropic(entry: Entry) -> bool:
-    for part in _parts(entry):
-        kind = part.get("type")
-        if kind in _ANTHROPIC_PARTS or kind in ("tool_use", "tool_result") or isinstance(part.get("source"), Mapping):
-            return True
-    return False
-
-
-def _parts(entry: Entry, name: str = "content") -> Iterator[Entry]:
-    parts = entry.get(name)
-    return (part for part in parts if isinstance(part, Mapping)) if isinstance(parts, list) else iter(())
-
-
-_DETECTORS: tuple[tuple[str, Callable[[Entry], bool]], ...] = (
-    ("umf-events", _is_umf_event),
-    ("pydantic-ai", _is_pydantic_ai),
-    ("langchain", _is_langchain),
-    ("messages", _is_dragoman),
-    ("cmf", _is_cmf),
-    ("acp", _is_acp),
-    ("message-body", _is_message_body),
-    ("google", _is_google),
-    ("openai", _is_responses),
-    ("litellm", _is_litellm),
-    ("umf", _is_umf),
-    ("ollama", _is_ollama),
-    ("bedrock", _is_bedrock),
-    ("cohere", _is_cohere),
-    ("mistral", _is_mistral),
-    ("anthropic", _is_anthropic),
-)
-"""The detectors, in the order in which they are tried."""
+_OBJECTS: tuple[tuple[str, Callable[[Entry], bool]], ...] = (
+    ("session", lambda document: SESSION in document),
+    ("vcr", lambda document: "interactions" in document or "http_interactions" in document),
+    ("chatgpt", is_chatgpt),
+    ("otel", _is_trace),
+    ("a2a", _is_task),
+    ("llm-json", _is_llm_response),
+    ("openai-batch", _is_batch_pair),
+    ("openai-batch", is_openai_batch_row),
+    ("anthropic-batch", is_anthropic_batch_row),
+    ("anthropic-batch", _is_exchange),
+    (
+        "anthropic-batch",
+        lambda document: any(map(is_anthropic_batch_row, parts_of(document, "requests"))),
+    ),
+    ("openai-finetuning", lambda document: "preferred_output" in document),
+    ("google", lambda document: "contents" in document),
+    ("openai", lambda document: isinstance(document.get("input"), (str, list))),
+    (
+        "litellm",
+        lambda document: "choices" in document
+        or ("messages" in document and isinstance(document.get("response"), Mapping)),
+    ),
+    (
+        "anthropic",
+        lambda document: document.get("type") == "message" and document.get("role") == "assistant"
+        and isinstance(document.get("content"), list) and "stop_reason" in document,
+    ),
+    (
+        "message-body",
+        lambda document: isinstance(document.get("parts"), list) and "role" not in document and "kind" not in document,
+    ),
+)  # fmt: skip
+"""What only the object of one format is, in the order in which they are tried."""

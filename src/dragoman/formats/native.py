@@ -8,16 +8,18 @@ from pydantic import BaseModel
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
-from dragoman.adapter.errors import RequestError
-from dragoman.adapter.losses import LossKind
+from dragoman.adapter.errors import DragomanError, RequestError
+from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.registry import adapter_class, get_adapter
+from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
+from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.message_fields import share_field_names
-from dragoman.formats.conversion import Conversion
+from dragoman.formats.conversion import Conversion, as_history
 from dragoman.formats.document import copy_json_at, kind_of, parse
 from dragoman.formats.errors import FormatError
-from dragoman.formats.histories import as_history
+from dragoman.formats.reading.losses import is_empty, source_losses
 
 Native = list[Any] | dict[str, Any]
 """The list of messages; or an object with the list and the instructions, if that wire has a separate field for them."""
@@ -40,14 +42,18 @@ def _history_fields(provider: str) -> _HistoryFields:
 
 
 def from_native(provider: str, data: Any, *, model: str | None = None) -> list[Message]:
-    """Read a list in the provider's format, or an object (such as a request) that holds the list.
+    """Read a list in the provider's format, an object (such as a request) that holds the list, or one reply.
 
     ``model`` is the model of the assistant's messages, if the data does not name it; the default is a model
     ``unnamed``. Raises FormatError, with a path, and UnknownProviderError.
     """
     fields = _history_fields(provider)
     is_text = isinstance(data, (str, bytes, bytearray))
-    body = _body(parse(data, format_name=provider), fields, provider, owned=is_text)
+    data = parse(data, format_name=provider)
+    if isinstance(data, Mapping) and fields.messages not in data and _is_reply(data):
+        return [read_reply(provider, data, model=model)]
+    body = _body(data, fields, provider, owned=is_text)
+    _report_unread(body, fields, adapter_class(provider).history_entry_fields)
     named = model or (body["model"] if isinstance(body.get("model"), str) and body["model"] else None)
     adapter = _adapter(provider, named)
 
@@ -59,6 +65,43 @@ def from_native(provider: str, data: Any, *, model: str | None = None) -> list[M
         return messages if named else _relabel_model(messages, str(adapter.model_id), f"{provider}:{_UNNAMED}")
     except RequestError as error:
         raise FormatError(str(error)[:300], path=_find_fault(body, fields, read)) from error
+
+
+def read_reply(provider: str, body: Any, path: str = "$", *, model: str | None = None) -> Message:
+    """Read one reply of a provider. Raises FormatError, with the path in the document."""
+    native = copy_json_at(body, path)
+    named = model or (native.get("model") if isinstance(native, dict) else None)
+    adapter = get_adapter(f"{provider}:{named if isinstance(named, str) and named else _UNNAMED}")
+    context = RequestContext(model=str(adapter.model_id), session_id="")
+    try:
+        return adapter.from_wire_response(WireResponse(200, wirejson.dumps(native), {}), context)
+    except (DragomanError, *MALFORMED_ERRORS) as error:
+        raise FormatError(str(error)[:300], path=path) from None
+
+
+def _is_reply(data: Mapping[str, Any]) -> bool:
+    """Whether an object is the reply of a provider: each wire has a field of its own for it."""
+    return data.get("type") == "message" or any(isinstance(data.get(name), list) for name in _REPLY_FIELDS)
+
+
+_REPLY_FIELDS = ("choices", "candidates", "output")
+
+
+def _report_unread(body: Mapping[str, Any], fields: _HistoryFields, known: frozenset[str] | None) -> None:
+    """Report the options and tools of a request, and the fields that the adapter does not keep."""
+    losses = source_losses()
+    for name, value in body.items():
+        if name not in (fields.messages, "model", *fields.instructions) and not is_empty(value):
+            if name in ("tools", "functions"):
+                losses.add(f"$.{name}", "a history holds no definitions of tools: left out", kind=LossKind.TOOLS)
+            else:
+                reason = f"a history has no options of a request: {name[:80]!r} is left out"
+                losses.add(f"$.{name}", reason, kind=LossKind.OPTION, severity=Severity.INFO)
+    entries = body.get(fields.messages)
+    for index, entry in enumerate(entries if known is not None and isinstance(entries, list) else ()):
+        for name in sorted(entry.keys() - (known or frozenset())):
+            if not is_empty(entry[name]):
+                losses.add_field(f"$.{fields.messages}[{index}]", name, "the list")
 
 
 def to_native(provider: str, messages: Sequence[Message], *, model: str | None = None) -> Conversion[Native]:

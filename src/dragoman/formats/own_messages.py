@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from dragoman.canonical.message import Message, read_message
-from dragoman.formats.conversion import Conversion
+from dragoman.formats.conversion import Conversion, as_history
 from dragoman.formats.document import iter_entries, parse_json_or_lines, validating
 from dragoman.formats.errors import FormatError
-from dragoman.formats.histories import as_history
 
 FORMAT = "messages"
 SESSION = "dragoman_session"

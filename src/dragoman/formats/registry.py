@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +17,34 @@ from dragoman.formats.body.convert import from_message_body, to_message_body
 from dragoman.formats.chatml import from_chatml, to_chatml
 from dragoman.formats.cmf.convert import from_cmf, to_cmf
 from dragoman.formats.conversion import Conversion
+from dragoman.formats.detect import Detection, Recogniser, identify
 from dragoman.formats.document import decode_text
 from dragoman.formats.errors import FormatError
+from dragoman.formats.exporters import to_hugging_face, to_langchain, to_litellm, to_pydantic_ai
 from dragoman.formats.importers import (
     Conversation,
+    from_a2a,
+    from_anthropic_batch,
     from_cassette,
+    from_chatgpt,
+    from_claude_code,
+    from_codex,
+    from_hugging_face,
     from_langchain,
     from_litellm,
+    from_llm_json,
     from_llm_logs,
+    from_openai_batch,
+    from_openai_finetuning,
+    from_otel,
     from_pydantic_ai,
+    from_vercel_model,
+    from_vercel_ui,
 )
 from dragoman.formats.native import from_native, to_native
 from dragoman.formats.own_messages import from_messages, to_messages
+from dragoman.formats.reading.losses import collect_losses
+from dragoman.formats.reading.read import Read
 from dragoman.formats.umf.convert import from_umf, to_umf
 from dragoman.formats.umf.events import from_umf_events
 
@@ -41,7 +59,8 @@ class Format:
     """``read`` and ``write`` take the model of a provider's list. None: the format can only be read, or only be
     written.
 
-    ``read_many`` reads a source with several conversations, from the path of its file.
+    ``read_many`` reads a source with several conversations from the path of its file, ``read_all`` from its text.
+    ``recognises`` says of parsed JSON whether it is in the format; formats of other packages are detected by it.
     """
 
     name: str
@@ -49,7 +68,9 @@ class Format:
     read: Reader | None = None
     write: Writer | None = None
     read_many: Callable[[Path], list[Conversation]] | None = None
+    read_all: Callable[[Any], list[Conversation]] | None = None
     suffix: str = ".json"
+    recognises: Recogniser | None = None
 
 
 def _write_body(history: Sequence[Message], model: str | None) -> Conversion[Any]:
@@ -74,10 +95,28 @@ def _build_formats() -> dict[str, Format]:
               lambda history, _: to_acp(history)),
         Format("message-body", "ACP's message body: one message", lambda data, _: [from_message_body(data)],
         _write_body),
-        Format("pydantic-ai", "pydantic-ai's message history", lambda data, _: from_pydantic_ai(data)),
-        Format("langchain", "dumps of LangChain's messages", lambda data, _: from_langchain(data)),
-        Format("litellm", "LiteLLM's message lists and replies", lambda data, model: from_litellm(data, model=model)),
+        Format("pydantic-ai", "pydantic-ai's message history", lambda data, _: from_pydantic_ai(data),
+        lambda history, _: to_pydantic_ai(history)),
+        Format("langchain", "dumps of LangChain's messages", lambda data, _: from_langchain(data),
+        lambda history, _: to_langchain(history)),
+        Format("litellm", "LiteLLM's message lists and replies", lambda data, model: from_litellm(data, model=model),
+        lambda history, _: to_litellm(history)),
         Format("llm", "the log of simonw/llm, a SQLite file", read_many=from_llm_logs),
+        Format("llm-json", "responses and logs of simonw/llm as JSON", read_all=from_llm_json),
+        Format("vercel-ui", "UIMessage of the Vercel AI SDK", lambda data, _: from_vercel_ui(data)),
+        Format("vercel-model", "ModelMessage of the Vercel AI SDK", lambda data, _: from_vercel_model(data)),
+        Format("openai-finetuning", "OpenAI's rows for fine-tuning", read_all=from_openai_finetuning, suffix=".jsonl"),
+        Format("openai-batch", "OpenAI's batches: requests and replies", read_all=from_openai_batch, suffix=".jsonl"),
+        Format("anthropic-batch", "Anthropic's batches: requests and replies", read_all=from_anthropic_batch,
+        suffix=".jsonl"),
+        Format("hf", "chat data sets of Hugging Face: a conversation a row", read_all=from_hugging_face,
+        write=lambda history, _: to_hugging_face(history),
+        suffix=".jsonl"),
+        Format("claude-code", "logs of Claude Code", read_all=from_claude_code, suffix=".jsonl"),
+        Format("codex", "logs of the Codex CLI", lambda data, _: from_codex(data), suffix=".jsonl"),
+        Format("chatgpt", "the export of ChatGPT", read_all=from_chatgpt),
+        Format("otel", "traces with OpenTelemetry's gen_ai messages", read_all=from_otel),
+        Format("a2a", "messages and tasks of A2A", lambda data, _: from_a2a(data)),
         Format("vcr", "vcrpy's cassettes", read_many=lambda path: from_cassette(path.read_bytes())),
     )  # fmt: skip
     return {entry.name: entry for entry in found}
@@ -87,12 +126,37 @@ FORMATS = _build_formats()
 """Formats with a name of their own. The lists of a provider's clients have the provider's name: see `get_format`."""
 
 
+GROUP = "dragoman.formats"
+"""The entry-point group of formats from other packages: each entry is a `Format` of its name."""
+
+
+@cache
+def _others() -> dict[str, Format]:
+    """Return the formats of other packages. Raises ConfigurationError if one cannot be loaded, or is no format."""
+    found: dict[str, Format] = {}
+    for entry in entry_points(group=GROUP):
+        try:
+            loaded = entry.load()
+        except Exception as error:
+            raise ConfigurationError(f"the format {entry.name!r} ({entry.value}) cannot be loaded: {error}") from error
+        if not isinstance(loaded, Format) or loaded.name != entry.name:
+            raise ConfigurationError(
+                f"{entry.value}, installed as the format {entry.name!r}, is no Format of that name"
+            )
+        if entry.name in FORMATS:
+            raise ConfigurationError(f"{entry.value} has the name of a format of Dragoman: {entry.name!r}")
+        found[entry.name] = loaded
+    return found
+
+
 def get_format(name: str) -> Format:
     """Return the format of that name, or the list format of the provider of that name. Raises ConfigurationError."""
     if name in FORMATS:
         return FORMATS[name]
+    if name in _others():
+        return _others()[name]
     if name not in providers():
-        known = ", ".join(FORMATS)
+        known = ", ".join([*FORMATS, *_others()])
         raise ConfigurationError(f"there is no format {name!r:.80}: there are {known}, and the names of providers")
     return Format(
         name,
@@ -102,14 +166,55 @@ def get_format(name: str) -> Format:
     )
 
 
-def read_file(path: Path, name: str, model: str | None = None) -> list[Conversation]:
+def read(document: Any, format_name: str | None = None, *, model: str | None = None) -> Read:
+    """Read the conversations of a document: a path, a text, or Python lists and dicts.
+
+    ``format_name`` is a name as for `get_format`; without one, the document must show it. ``model`` is the model of a
+    provider's list. Raises FormatError, with a path, and ConfigurationError if the format is unknown; OSError for
+    files.
+    """
+    if not isinstance(document, Path):
+        name = format_name or _detected(document, "the document")
+        return _collect(name, lambda: _read_data(document, name, model))
+    return read_file(document, format_name or _detected(document.read_bytes(), str(document)), model)
+
+
+def read_file(path: Path, name: str, model: str | None = None) -> Read:
     """Read the conversations of a file in a format. Raises FormatError and ConfigurationError, and OSError."""
+    read_many = get_format(name).read_many
+    if read_many is not None:
+        return _collect(name, lambda: read_many(path))
+    return _collect(name, lambda: _read_data(path.read_bytes(), name, model, path.stem))
+
+
+def identify_format(document: Any) -> Detection:
+    """As `identify`, with the formats of other packages."""
+    return identify(document, {name: known.recognises for name, known in _others().items() if known.recognises})
+
+
+def _detected(document: Any, place: str) -> str:
+    found = identify_format(document)
+    if found.format is not None:
+        return found.format
+    closest = f"; the closest is {found.closest}" if found.closest else ""
+    raise ConfigurationError(
+        f"the format of {place} is unknown{closest}: {found.reason}. Name the format to read it anyway"
+    )
+
+
+def _collect(name: str, read_all: Callable[[], list[Conversation]]) -> Read:
+    with collect_losses() as losses:
+        conversations = read_all()
+    return Read(name, conversations, losses.report(name))
+
+
+def _read_data(data: Any, name: str, model: str | None, title: str = "1") -> list[Conversation]:
     known = get_format(name)
-    if known.read_many is not None:
-        return known.read_many(path)
+    if known.read_all is not None:
+        return known.read_all(data)
     if known.read is None:
-        raise FormatError(f"{name} can be written but not read")
-    return [Conversation(path.stem, known.read(path.read_bytes(), model))]
+        raise FormatError(f"{name} is read from a file" if known.read_many else f"{name} can be written but not read")
+    return [Conversation(title, known.read(data, model))]
 
 
 def iter_text(data: Any) -> Iterator[str]:

@@ -3,13 +3,14 @@
 import copy
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dragoman.formats import to_acp, to_cmf, to_message_body, to_umf
 from tests.unit.formats.body.strategies import HANDWRITTEN_ACP, HANDWRITTEN_BODY
 from tests.unit.formats.documents import HANDWRITTEN_CMF, HANDWRITTEN_UMF, everything
 from tests.unit.formats.dump_files import dump
+from tests.unit.formats.importers.samples import SAMPLES
 
 _DEEP: Any = "bottom"
 for _ in range(250):
@@ -117,6 +118,9 @@ def documents() -> Iterator[Hostile]:
     for shape, files in IMPORTED.items():
         for file in files:
             yield from _of_a_file(file, shape, json.loads(dump(file)))
+    for name, (shape, document) in SAMPLES.items():
+        for broken in _of_a_file(name, shape, document):
+            yield replace(broken, refused=broken.path is None)  # what is around the messages may be skipped
 
 
 def _of_a_file(name: str, shape: str, document: Any) -> Iterator[Hostile]:

@@ -34,7 +34,20 @@ from dragoman.canonical.usage import Usage
 from dragoman.formats import Conversion, from_message_body, to_message_body
 from dragoman.formats.registry import get_format
 
-COLUMNS = ("cmf", "umf", "chatml", "acp", "message-body", "openai-chat", "openai", "anthropic", "google")
+COLUMNS = (
+    "cmf",
+    "umf",
+    "chatml",
+    "acp",
+    "message-body",
+    "openai-chat",
+    "openai",
+    "anthropic",
+    "google",
+    "pydantic-ai",
+    "langchain",
+    "litellm",
+)
 NATIVE = frozenset({"openai-chat", "openai", "anthropic", "google"})
 
 CALL = "tu_01M7YJFK7P2ZFT4X2CGGZPP6M5"

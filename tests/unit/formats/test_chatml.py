@@ -4,7 +4,7 @@ import pytest
 
 from dragoman import Message
 from dragoman.adapter.losses import LossKind
-from dragoman.formats import FormatError, from_chatml, to_chatml
+from dragoman.formats import FormatError, from_chatml, read, to_chatml
 from tests.unit.formats.documents import CALL, everything
 
 TURNS = (
@@ -28,9 +28,9 @@ def test_a_history_is_one_text() -> None:
 
 def test_a_foreign_text_is_rewritten_unchanged() -> None:
     """With the names of its speakers, empty turns and trailing line breaks."""
-    read = from_chatml(TURNS)
-    assert [message.text for message in read] == ["Be brief.", "Hi.\n", "", ""]
-    assert to_chatml(read).data == TURNS
+    messages = from_chatml(TURNS)
+    assert [message.text for message in messages] == ["Be brief.", "Hi.\n", "", ""]
+    assert to_chatml(messages).data == TURNS
 
 
 def test_a_marker_in_a_text_forges_no_turn() -> None:
@@ -57,3 +57,61 @@ def test_bytes_are_read_and_other_types_are_not() -> None:
     for strange, pattern in ((None, "not null"), ([text], "not a list"), (b"\xff", "not UTF-8")):
         with pytest.raises(FormatError, match=pattern):
             from_chatml(strange)  # type: ignore[arg-type]
+
+
+CALLED = """<|im_start|>system
+Be brief.
+
+# Tools
+
+You may call one or more functions to assist with the user query.
+<tools>
+{"type": "function", "function": {"name": "weather"}}
+</tools><|im_end|>
+<|im_start|>user
+Weather?<|im_end|>
+<|im_start|>assistant
+<think>
+Look.
+</think>
+
+I look.
+<tool_call>
+{"name": "weather", "arguments": {"city": "Bern"}}
+</tool_call>
+<tool_call>
+{"name": "weather", "arguments": {"city": "Ulm"}}
+</tool_call><|im_end|>
+<|im_start|>user
+<tool_response>
+Rain.
+</tool_response>
+<tool_response>
+
+</tool_response><|im_end|>
+<|im_start|>assistant
+Rain, and <|im_end|> is a mark.<|im_end|>
+<|im_start|>assistant
+"""
+
+
+@pytest.mark.parametrize("text", [CALLED, CALLED.replace("\n", "\r\n"), CALLED.rpartition("<|im_start|>")[0]])
+def test_templates_of_models_are_read(text: str) -> None:
+    """Without a line break before the end mark; with thinking, calls, results, and a prompt for the next reply."""
+    result = read(text, "chatml")
+    system, _, reply, first, second, last = result.messages
+    assert system.text == "Be brief."
+    assert [block.type for block in reply.content] == ["thinking", "text", "tool_use", "tool_use"]
+    assert [call.input for call in reply.tool_uses] == [{"city": "Bern"}, {"city": "Ulm"}]
+    assert [first.tool_results[0].tool_use_id, second.tool_results[0].tool_use_id] == [
+        call.id for call in reply.tool_uses
+    ]
+    assert (reply.text, last.text) == ("I look.", "Rain, and <|im_end|> is a mark.")
+    assert [(loss.path, loss.kind) for loss in result.losses] == [("$[0]", LossKind.TOOLS)]
+
+
+@pytest.mark.parametrize("end", ["", "<|im_end|>", "<|im_end|>\n\n"])
+def test_the_last_turn_may_end_in_any_way(end: str) -> None:
+    """Without its mark, and with line breaks behind it."""
+    (message,) = from_chatml(f"<|im_start|>user\nHi.{end}")
+    assert message.text == "Hi."

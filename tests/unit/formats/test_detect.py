@@ -8,7 +8,7 @@ import pytest
 
 from dragoman import Session
 from dragoman.events.umf import history_to_umf
-from dragoman.formats import detect, to_acp, to_chatml, to_cmf, to_messages, to_native, to_umf
+from dragoman.formats import detect, identify, to_acp, to_chatml, to_cmf, to_messages, to_native, to_umf
 from dragoman.formats.registry import FORMATS, get_format, iter_text, read_file
 from tests.tables import each_row
 from tests.unit.formats.documents import HANDWRITTEN_CMF, HANDWRITTEN_CMF_PARTS, HANDWRITTEN_UMF, everything
@@ -23,7 +23,7 @@ def test_files_of_other_libraries_are_detected(path: Path) -> None:
     library = path.name.partition("_")[0]
     found = detect(path.read_bytes())
     assert found == SHAPE_OF.get(library, library)
-    assert all(conversation.messages for conversation in read_file(path, found))
+    assert all(conversation.messages for conversation in read_file(path, found).conversations)
 
 
 WRITTEN: dict[str, Any] = {
@@ -92,5 +92,31 @@ def test_every_format_is_available_by_name() -> None:
     }
     for known in FORMATS.values():
         assert known.description
-        assert known.read or known.read_many
+        assert known.read or known.read_many or known.read_all
     assert "groq" in get_format("groq").description
+
+
+_CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+@each_row(("document", "name"), [
+    ([{"role": "user", "content": "a", "metadata": {"b": "c"}}] * 99
+     + [{"role": "assistant", "content": None, "tool_calls": [_CALL]}], "openai-chat"),
+    ([{"role": "tool", "content": "a", "name": "f"}], "hf"),
+    ([{"id": "1", "role": "user", "parts": [{"type": "text", "text": "a"}]}], "vercel-ui"),
+    ([{"role": "user", "parts": [{"type": "text", "content": "a"}]}], "otel"),
+    ([{"role": "user", "parts": [{"text": "a"}]}], "google"),
+    ([{"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "a"}]}], "a2a"),
+    ([{"role": "assistant", "content": [{"type": "tool-call", "toolCallId": "1", "toolName": "f", "input": {}}]}],
+     "vercel-model"),
+    ([{"role": "user", "additional_kwargs": {}, "blocks": []}], None),
+    ([{"role": "user", "meta": {}, "name": None, "content": [{"text": "a"}]}], None),
+    ([{"role": "user", "content": {"type": "text", "text": "a"}}], None),
+    ([{"role": "assistant", "channel": "final", "content": [{"type": "text", "text": "a"}]}], None),
+    ([{"type": "UserMessage", "source": "user", "content": "a"}], None),
+])  # fmt: skip
+def test_alike_formats_are_told_apart(document: Any, name: str | None) -> None:
+    """Messages of other libraries with the same fields; what is not known is not guessed, and says why."""
+    found = identify(document)
+    assert found.format == name
+    assert bool(found.reason) == (name is None)

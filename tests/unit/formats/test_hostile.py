@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -23,9 +24,11 @@ from dragoman.formats import (
     to_cmf,
     tool_from_mcp,
 )
+from dragoman.formats import read as read_any
 from dragoman.formats.cmf.extensions import NOTE
 from tests.unit.formats.documents import everything
 from tests.unit.formats.hostile import HANDWRITTEN_NATIVE, Hostile, documents
+from tests.unit.formats.importers.samples import SAMPLES
 
 HOSTILE = list(documents())
 _BATCHES = 12
@@ -39,6 +42,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "langchain": from_langchain,
     "litellm": from_litellm,
     "vcr": from_cassette,
+    **{name: partial(read_any, format_name=name) for name, _ in SAMPLES.values()},
 }
 
 
@@ -145,14 +149,14 @@ def test_parts_that_a_note_names_must_exist() -> None:
 @pytest.mark.parametrize(
     "document",
     [
-        "no turn", "<|im_start|>user", "<|im_start|>king\nHi.\n<|im_end|>", "<|im_start|>user\nHi.",
-        "<|im_start|>user\n<|im_start|>user\nHi.\n<|im_end|>", "<|im_start|>user\nHi.\n<|im_end|>\n",
+        "no turn", "<|im_start|>user", "<|im_start|>king\nHi.\n<|im_end|>",
+        "<|im_start|>user\n<|im_start|>user\nHi.\n<|im_end|>",
         "<|im_start|>user\nHi.\n<|im_end|>x", "<|im_start|>user\n\ud800\n<|im_end|>",
         "<|im_start|>user name=<|im_end|>\nHi.\n<|im_end|>",
     ],
 )  # fmt: skip
 def test_broken_chatml_is_refused(document: str) -> None:
-    """A turn that does not end, or one inside another, is no turn."""
+    """A turn inside another, or a text behind its end, is no turn."""
     with pytest.raises(FormatError):
         from_chatml(document)
 

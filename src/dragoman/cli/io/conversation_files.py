@@ -9,15 +9,15 @@ from pathlib import Path
 from pydantic_core import to_json
 
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.losses import Loss
 from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message
 from dragoman.events.umf import history_to_umf
 from dragoman.formats.conversion import Conversion
-from dragoman.formats.detect import detect
 from dragoman.formats.errors import FormatError
-from dragoman.formats.importers import Conversation
-from dragoman.formats.registry import FORMATS, get_format, iter_text, read_file
+from dragoman.formats.reading.read import Read
+from dragoman.formats.registry import FORMATS, get_format, identify_format, iter_text, read_file
 from dragoman.formats.umf.convert import to_umf
 from dragoman.session import snapshot
 
@@ -35,7 +35,7 @@ def writable_formats() -> list[str]:
 
 
 def readable_formats() -> list[str]:
-    return [name for name, known in FORMATS.items() if known.read is not None or known.read_many is not None]
+    return [name for name, known in FORMATS.items() if known.read or known.read_many or known.read_all]
 
 
 def check_writable(to: str) -> None:
@@ -66,14 +66,18 @@ def plan_targets(
     to: str,
     model: str | None,
     only: str | None,
+    losses: list[Loss],
     named: bool = True,
 ) -> Iterator[tuple[str, list[Message], Path]]:
     """Yield each conversation of a file, with its target file.
 
-    ``named``: the target is a file name; otherwise the format's suffix is added. Raises FormatError, with a path, and
+    ``named``: the target is a file name; otherwise the format's suffix is added. The reader's losses are added to
+    ``losses``. Raises FormatError, with a path, and
     ConfigurationError.
     """
-    conversations = read_conversations(source, source_format, model)
+    read = read_conversations(source, source_format, model)
+    losses += read.losses
+    conversations = read.conversations
     if only is not None:
         conversations = [conversation for conversation in conversations if conversation.name == only]
         if not conversations:
@@ -97,13 +101,19 @@ def plan_targets(
         yield conversation.name, conversation.messages, target / f"{_file_name(conversation.name, taken)}{suffix}"
 
 
-def read_conversations(source: Path, source_format: str | None, model: str | None) -> list[Conversation]:
+def read_conversations(source: Path, source_format: str | None, model: str | None) -> Read:
     """Return the conversations of a file, in the named format or a detected one. Raises FormatError, with a path, and
     ConfigurationError.
     """
-    name = source_format or detect(source.read_bytes())
+    name = source_format
     if name is None:
-        raise ConfigurationError(f"the format of {source} cannot be detected: name it with --from")
+        found = identify_format(source.read_bytes())
+        if found.format is None:
+            closest = f" (the closest is {found.closest})" if found.closest else ""
+            raise ConfigurationError(
+                f"the format of {source} cannot be detected{closest}: {found.reason}. Name it with --from"
+            )
+        name = found.format
     try:
         return read_file(source, name, model)
     except FormatError as error:

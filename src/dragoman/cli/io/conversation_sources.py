@@ -75,7 +75,7 @@ def _from_file(path: Path, source_format: str | None, only: str | None, model: s
     if source_format in (None, "vcr") and _CASSETTE_HEADER.match(data):
         conversations = from_cassette(_as_vcr(_load_recording(path)))
     else:
-        conversations = read_conversations(path, source_format, model)
+        conversations = read_conversations(path, source_format, model).conversations
     chosen = _choose(conversations, only, path)
     return LoadedConversation(path.stem if len(conversations) == 1 else f"{path.stem} {chosen.name}", chosen.messages)
 

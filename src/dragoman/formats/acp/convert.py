@@ -16,9 +16,8 @@ from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.formats import verbatim
 from dragoman.formats.acp.models import AcpMessage, AcpPart, CitationMetadata, TrajectoryMetadata
 from dragoman.formats.body.blocks import PartWriter, block_of
-from dragoman.formats.conversion import Conversion, LossCollector
+from dragoman.formats.conversion import Conversion, LossCollector, as_history
 from dragoman.formats.document import iter_entries, validating
-from dragoman.formats.histories import as_history
 from dragoman.formats.tool_calls import ToolIdReader, split_results
 
 FORMAT = "acp"

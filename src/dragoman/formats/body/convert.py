@@ -13,8 +13,7 @@ from dragoman.formats import verbatim
 from dragoman.formats.body.blocks import PartWriter, block_of
 from dragoman.formats.body.message_body import FORMAT, MessageBody
 from dragoman.formats.body.parts import MessageBodyPart, name_fault
-from dragoman.formats.conversion import Conversion, LossCollector
-from dragoman.formats.histories import as_message
+from dragoman.formats.conversion import Conversion, LossCollector, as_message
 
 _LABEL = "a message body"
 

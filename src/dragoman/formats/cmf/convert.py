@@ -18,10 +18,9 @@ from dragoman.formats.cmf import extensions as cmf_slots
 from dragoman.formats.cmf.called_tools import FORMAT, called_tools_in_cmf
 from dragoman.formats.cmf.models import PART, CmfMessage
 from dragoman.formats.cmf.parts import block_of, message_of, part_of
-from dragoman.formats.conversion import Conversion, LossCollector
+from dragoman.formats.conversion import Conversion, LossCollector, as_history
 from dragoman.formats.document import iter_entries, kind_of, validating
 from dragoman.formats.errors import FormatError
-from dragoman.formats.histories import as_history
 from dragoman.formats.tool_calls import ToolIdReader, split_results
 
 Fields = dict[str, Any]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import to_json
@@ -14,6 +14,7 @@ from pydantic_core import to_json
 from dragoman.adapter.wirejson import parse_arguments
 from dragoman.canonical.blocks import (
     AudioBlock,
+    Citation,
     ContentBlock,
     DocumentBlock,
     ImageBlock,
@@ -25,6 +26,8 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.usage import Usage
+from dragoman.formats.document import validating
+from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.tool_calls import ToolIdReader, split_results
 
 Fields = dict[str, Any]
@@ -44,9 +47,36 @@ UtcTime = Annotated[
 
 
 class ImportedModel(BaseModel):
-    """A model of another library's document: the fields that are used are validated, the others are ignored."""
+    """A model of another library's document: the fields that are used are validated, the others are kept apart.
 
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, hide_input_in_errors=True)
+    `read_model` reports those, apart from the fields in ``ignored``: they say nothing about the conversation.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow", strict=True, hide_input_in_errors=True)
+
+    ignored: ClassVar[frozenset[str]] = frozenset()
+
+
+Imported = TypeVar("Imported", bound=ImportedModel)
+
+
+def read_model(kind: type[Imported], native: Any, path: str, library: str) -> Imported:
+    """Validate an object of a document at ``path``; each field that the model does not declare becomes a loss."""
+    with validating(native, path):
+        parsed = kind.model_validate(native)
+    source_losses().add_extra(parsed, path, library)
+    return parsed
+
+
+def google_signatures(provider: str | None, signatures: Mapping[int, str]) -> Fields | None:
+    """Return the adapter's note of signatures on calls and texts, by block, if the provider is Google."""
+    if not signatures or provider not in _GOOGLE:
+        return None
+    notes = {str(index): {"set": {"thoughtSignature": signature}} for index, signature in signatures.items()}
+    return {"by": provider, "blocks": notes}
+
+
+_GOOGLE = ("google", "google-vertex")
 
 
 def model_fields_of(library: str, provider: str | None, name: str | None) -> Fields:
@@ -54,6 +84,11 @@ def model_fields_of(library: str, provider: str | None, name: str | None) -> Fie
     ours = _providers()[library].get(provider, provider) if provider else None
     model = f"{ours}:{name}" if ours and name else name
     return {"model": model or None, "provider": ours or None}
+
+
+def library_provider(library: str, provider: str) -> str:
+    """Return the library's name of a provider."""
+    return next((name for name, ours in _providers()[library].items() if ours == provider), provider)
 
 
 def media_block(
@@ -83,14 +118,12 @@ def tool_call(ids: ToolIdReader, native: str | None, name: str, arguments: Any) 
         arguments, raw = parse_arguments(arguments)
     elif arguments is not None and not isinstance(arguments, dict):
         arguments, raw = None, to_text(arguments)
-    return ToolUseBlock(
-        id=ids.call_id(native or _placeholder_id(name)), name=name, input=arguments or {}, raw_input=raw
-    )
+    return ToolUseBlock(id=ids.call_id(native or placeholder_id(name)), name=name, input=arguments or {}, raw_input=raw)
 
 
 def result_call_id(ids: ToolIdReader, native: str | None, name: str | None) -> str:
     """Return the id of the call that a result answers. Without an id, it is the first open call of its tool."""
-    return ids.result_id(native or _placeholder_id(name))
+    return ids.result_id(native or placeholder_id(name))
 
 
 def to_text(value: Any) -> str:
@@ -106,6 +139,34 @@ def text_blocks(value: Any) -> list[ContentBlock]:
     return [TextBlock(text=text)] if text else []
 
 
+def read_citation(native: Mapping[str, Any]) -> Citation:
+    """Return a provider's own citation, with the fields that all have."""
+    kind = native.get("type")
+    nested = native.get(kind) if isinstance(kind, str) else None
+    fields = nested if isinstance(nested, dict) else native
+
+    def text(*names: str) -> str | None:
+        return next((value for name in names if isinstance(value := fields.get(name), str)), None)
+
+    def number(*names: str) -> int | None:
+        found = (fields.get(name) for name in names)
+        return next((each for each in found if isinstance(each, int) and not isinstance(each, bool)), None)
+
+    return Citation(
+        kind=kind if isinstance(kind, str) else "citation",
+        title=text("title", "document_title", "filename"),
+        url=text("url", "uri"),
+        cited_text=text("cited_text"),
+        start=number("start_index", "start_char_index", "start"),
+        end=number("end_index", "end_char_index", "end"),
+        data=dict(native) if native.keys() - _CITATION_FIELDS else None,
+    )
+
+
+_CITATION_FIELDS = frozenset({"type", "url", "title", "cited_text", "start_index", "end_index", "supported_text"})
+"""The fields that a citation has of its own; ``supported_text`` is the text that it is on."""
+
+
 def provider_block(library: str, kind: str, data: Mapping[str, Any]) -> ProviderBlock:
     """Return a block without a canonical kind, verbatim. No adapter sends it: in a request it is a loss."""
     return ProviderBlock(provider=library, kind=kind or "unknown", data=dict(data))
@@ -115,7 +176,7 @@ def build_usage(
     prompt: int | None, output: int | None, *, cached: int | None = None, written: int | None = None, **fields: Any
 ) -> Usage | None:
     """Return a usage. ``prompt`` includes cache reads and cache writes. None if there are no counts."""
-    if not (prompt or output):
+    if not (prompt or output or fields.get("raw")):
         return None
     cached, written = cached or 0, written or 0
     uncached = (prompt or 0) - cached - written
@@ -144,7 +205,8 @@ def build_messages(
     return split_results(role, blocks, {**message_fields, "metadata": MessageMetadata(**metadata_fields)})
 
 
-def _placeholder_id(name: str | None) -> str:
+def placeholder_id(name: str | None) -> str:
+    """Return the id by which calls and results without one are paired."""
     return f"unnamed {name or ''}"
 
 

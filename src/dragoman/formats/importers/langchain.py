@@ -6,14 +6,23 @@ A chunk counts as a message. A `RemoveMessage` is applied.
 from collections.abc import Iterator
 from typing import Any
 
-from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.blocks import (
+    ContentBlock,
+    ProviderBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import Usage
 from dragoman.formats.document import iter_entries, parse, validating
 from dragoman.formats.importers.blocks import (
     build_messages,
     build_usage,
+    google_signatures,
     model_fields_of,
+    read_model,
     result_call_id,
     text_blocks,
     to_text,
@@ -21,6 +30,9 @@ from dragoman.formats.importers.blocks import (
 )
 from dragoman.formats.importers.langchain_blocks import LIBRARY, BlockReader
 from dragoman.formats.importers.langchain_models import LangChainMessage, constructor, fields_of
+from dragoman.formats.reading.fields import list_inside
+from dragoman.formats.reading.losses import is_empty, source_losses
+from dragoman.formats.reading.turns import put_results_first
 from dragoman.formats.tool_calls import ToolIdReader
 
 _ROLES = {"system": Role.SYSTEM, "human": Role.USER, "ai": Role.ASSISTANT}
@@ -50,6 +62,24 @@ _STOP_REASONS = {
     "pause_turn": StopReason.PAUSE,
 }
 _REMOVE_ALL = "__remove_all__"
+_SIGNATURES = "__gemini_function_call_thought_signatures__"
+_KNOWN_KWARGS = frozenset(
+    {
+        "tool_calls", "function_call", "refusal", "reasoning_content", "reasoning", "tool_outputs", "__openai_role__",
+        "__openai_function_call_ids__", _SIGNATURES, "parsed", "thinking",
+    }
+)  # fmt: skip
+_KNOWN_METADATA = frozenset(
+    {
+        "model_name", "model", "model_id", "model_provider", "finish_reason", "stop_reason", "stopReason",
+        "done_reason", "status", "id", "created_at", "object", "service_tier", "system_fingerprint", "token_usage",
+        "usage", "container", "diagnostics", "stop_details", "stop_sequence", "output_version", "ls_provider",
+        "ls_model_name", "created", "done", "total_duration", "load_duration", "prompt_eval_count",
+        "prompt_eval_duration", "eval_count", "eval_duration", "prompt_feedback", "block_reason", "is_blocked",
+        "user", "incomplete_details", "ResponseMetadata", "metrics",
+    }
+)  # fmt: skip
+"""What is read elsewhere, or describes the request and not the conversation."""
 
 
 def from_langchain(document: Any) -> list[Message]:
@@ -63,25 +93,25 @@ def from_langchain(document: Any) -> list[Message]:
     for path, native in iter_entries(native_messages, format_name=LIBRARY):
         where = at + path.removeprefix("$")
         fields, inner = fields_of(native, where)
-        with validating(fields, inner):
-            message = LangChainMessage.model_validate(fields)
+        message = read_model(LangChainMessage, fields, inner, LIBRARY)
+        _report_unknown(message, inner)
         if message.type == "remove":
             read = [] if message.id == _REMOVE_ALL else [group for group in read if group[0] != message.id]
             continue
         with validating(native, inner):
             read.append((message.id, _messages(message, f"{inner}.content", ids)))
-    return [message for _, group in read for message in group]
+    return put_results_first([message for _, group in read for message in group])
 
 
 def _find_messages(document: Any) -> tuple[Any, str]:
     """Return the list of messages in a document, and its path."""
     constructed = constructor(document)
+    if isinstance(document, dict) and "lc" not in document and isinstance(document.get("messages"), list):
+        return list_inside(document, "messages", LIBRARY)
     if constructed is not None and isinstance(constructed[1].get("messages"), list):
         return constructed[1]["messages"], "$.kwargs.messages"
     if constructed is not None and isinstance(constructed[1].get("message"), dict):
         return constructed[1]["message"], "$.kwargs.message"
-    if isinstance(document, dict) and isinstance(document.get("messages"), list) and "lc" not in document:
-        return document["messages"], "$.messages"
     return document, "$"
 
 
@@ -97,16 +127,26 @@ def _messages(message: LangChainMessage, path: str, ids: ToolIdReader) -> list[M
     blocks = reader.blocks(message.content)
     if role is not Role.ASSISTANT:
         return build_messages(role, blocks)
+    thinking = list(_outer_thinking(message, blocks))
     blocks = [
-        *_outer_thinking(message, blocks),
+        *thinking,
         *blocks,
         *_refusal(message, blocks),
+        *_server_tools(message, named.get("provider")),
         *_outer_calls(message, reader, ids),
     ]
+    signatures = {len(thinking) + index: signature for index, signature in reader.signatures.items()}
+    signatures |= _call_signatures(message, blocks)
     stop = next((_STOP_REASONS[word] for word in _stop_words(message) if word in _STOP_REASONS), None)
     if stop is StopReason.END_TURN and any(isinstance(block, ToolUseBlock) for block in blocks):
         stop = StopReason.TOOL_USE
-    return build_messages(role, blocks, metadata={**named, "usage": _usage(message), "stop_reason": stop})
+    metadata = {
+        **named,
+        "usage": _usage(message),
+        "stop_reason": stop,
+        "provider_raw": google_signatures(named.get("provider"), signatures),
+    }
+    return build_messages(role, blocks, metadata=metadata)
 
 
 def _tool_message(message: LangChainMessage, path: str, ids: ToolIdReader) -> list[Message]:
@@ -131,11 +171,14 @@ def _outer_calls(message: LangChainMessage, reader: BlockReader, ids: ToolIdRead
     for broken in message.invalid_tool_calls:
         if broken.id is None or broken.id not in reader.seen_calls:
             yield tool_call(ids, broken.id, broken.name or "", broken.args)
+    legacy = message.additional_kwargs.get("function_call")
+    for name in sorted(legacy.keys() - {"name", "arguments"}) if isinstance(legacy, dict) else ():
+        source_losses().add_field(f"{reader.path}.function_call", name, LIBRARY)
     if message.tool_calls or message.invalid_tool_calls or reader.seen_calls:
         return
     older = message.additional_kwargs.get("tool_calls")
     natives = [(each.get("id"), each.get("function")) for each in older if isinstance(each, dict)] if older else []
-    for native, function in [*natives, (None, message.additional_kwargs.get("function_call"))]:
+    for native, function in [*natives, (None, legacy)]:
         if isinstance(function, dict) and isinstance(function.get("name"), str):
             known = native if isinstance(native, str) else None
             yield tool_call(ids, known, function["name"], function.get("arguments"))
@@ -143,9 +186,45 @@ def _outer_calls(message: LangChainMessage, reader: BlockReader, ids: ToolIdRead
 
 def _outer_thinking(message: LangChainMessage, blocks: list[ContentBlock]) -> Iterator[ContentBlock]:
     """Yield the thinking next to the content, if there is none in the content."""
+    if any(isinstance(block, ThinkingBlock) for block in blocks):
+        return
     thinking = message.additional_kwargs.get("reasoning_content")
-    if isinstance(thinking, str) and thinking and not any(isinstance(block, ThinkingBlock) for block in blocks):
+    if isinstance(thinking, str) and thinking:
         yield ThinkingBlock(text=thinking)
+    item = message.additional_kwargs.get("reasoning")
+    if isinstance(item, dict):  # an item of Responses, in the older form
+        summary = [each.get("text") for each in item.get("summary") or () if isinstance(each, dict)]
+        sealed = item.get("encrypted_content")
+        text = "\n\n".join(each for each in summary if isinstance(each, str))
+        yield ThinkingBlock(text=text, signature=sealed if isinstance(sealed, str) and sealed else None)
+
+
+def _server_tools(message: LangChainMessage, provider: str | None) -> Iterator[ContentBlock]:
+    """Yield the items of the provider's own tools, in the older form of Responses."""
+    items = message.additional_kwargs.get("tool_outputs")
+    for item in items if isinstance(items, list) else ():
+        if isinstance(item, dict):
+            yield ProviderBlock(provider=provider or LIBRARY, kind=to_text(item.get("type")) or "item", data=item)
+
+
+def _call_signatures(message: LangChainMessage, blocks: list[ContentBlock]) -> dict[int, str]:
+    """Return Gemini's signatures on calls, by block."""
+    signed = message.additional_kwargs.get(_SIGNATURES)
+    if not isinstance(signed, dict):
+        return {}
+    positions = [index for index, block in enumerate(blocks) if isinstance(block, ToolUseBlock)]
+    calls = zip(positions, [call.id for call in message.tool_calls], strict=False)
+    return {index: signed[call] for index, call in calls if isinstance(signed.get(call), str)}
+
+
+def _report_unknown(message: LangChainMessage, path: str) -> None:
+    """Report what a program or a provider's package stored next to the fields of all messages."""
+    for place, known in (("additional_kwargs", _KNOWN_KWARGS), ("response_metadata", _KNOWN_METADATA)):
+        for name, value in getattr(message, place).items():
+            if name not in known and not is_empty(value):
+                source_losses().add_field(f"{path}.{place}", name, LIBRARY)
+    if message.name and message.type not in ("tool", "function"):
+        source_losses().add(f"{path}.name", "a message has no name of its speaker: left out")
 
 
 def _refusal(message: LangChainMessage, blocks: list[ContentBlock]) -> Iterator[ContentBlock]:
@@ -171,15 +250,21 @@ def _usage(message: LangChainMessage) -> Usage | None:
     usage = message.usage_metadata
     if usage is None:
         return None
+    natives = (message.response_metadata.get(name) for name in ("usage", "token_usage"))
     input_details, output_details = usage.input_token_details, usage.output_token_details
+    # The count of one lifetime stands for cache_creation, which is then 0.
+    five_minutes = _count(input_details.ephemeral_5m_input_tokens)
+    hour = _count(input_details.ephemeral_1h_input_tokens)
     return build_usage(
         usage.input_tokens,
         usage.output_tokens,
-        cached=_count(input_details.get("cache_read")),
-        written=_count(input_details.get("cache_creation")),
-        reasoning_tokens=_count(output_details.get("reasoning")),
-        audio_input_tokens=_count(input_details.get("audio")),
-        audio_output_tokens=_count(output_details.get("audio")),
+        cached=_count(input_details.cache_read),
+        written=max(_count(input_details.cache_creation), five_minutes + hour),
+        cache_creation_1h_input_tokens=hour,
+        reasoning_tokens=_count(output_details.reasoning),
+        raw=next((native for native in natives if isinstance(native, dict)), None),
+        audio_input_tokens=_count(input_details.audio),
+        audio_output_tokens=_count(output_details.audio),
     )
 
 

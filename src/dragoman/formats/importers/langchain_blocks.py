@@ -4,14 +4,13 @@ A provider's block without a canonical kind is sent back to that provider; one o
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
+from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import (
-    Citation,
     ContentBlock,
-    DocumentBlock,
     MediaSource,
     ProviderBlock,
     RedactedThinkingBlock,
@@ -22,16 +21,20 @@ from dragoman.canonical.blocks import (
 from dragoman.formats.document import validating
 from dragoman.formats.importers.blocks import (
     Fields,
+    Imported,
     ImportedModel,
     media_block,
     media_from_url,
     provider_block,
+    read_citation,
+    read_model,
     result_call_id,
     text_blocks,
     to_text,
     tool_call,
 )
-from dragoman.formats.importers.langchain_models import Call
+from dragoman.formats.importers.langchain_models import Call, Extras
+from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.tool_calls import ToolIdReader
 
 LIBRARY = "langchain"
@@ -42,42 +45,45 @@ _STANDARD = frozenset({"server_tool_call", "server_tool_call_chunk", "server_too
 _FORMATS = {"mp3": "audio/mpeg"}
 
 
-class Annotation(ImportedModel):
-    type: str = "citation"
-    url: str | None = None
-    title: str | None = None
-    cited_text: str | None = None
-    start_index: int | None = None
-    end_index: int | None = None
+class Block(ImportedModel):
+    """A block. Positions in a stream and ids of the provider's own storage are ignored."""
+
+    ignored: ClassVar[frozenset[str]] = frozenset({"type", "index", "id", "status", "phase", "caller"})
 
 
-class Text(ImportedModel):
+class Text(Block):
+    """``citations`` are Anthropic's, ``annotations`` those of all others."""
+
     text: str
-    annotations: list[Annotation] = Field(default_factory=list)
+    annotations: list[dict[str, Any]] | None = None
+    citations: list[dict[str, Any]] | None = None
+    extras: Extras | None = None
 
 
-class Thinking(ImportedModel):
+class Thinking(Block):
     """Thinking in Anthropic's form."""
 
     thinking: str = ""
     signature: str | None = None
 
 
-class Redacted(ImportedModel):
+class Redacted(Block):
     data: str
 
 
 class Summary(ImportedModel):
+    ignored: ClassVar[frozenset[str]] = frozenset({"type"})
+
     text: str = ""
 
 
-class Reasoning(ImportedModel):
+class Reasoning(Block):
     """Reasoning in LangChain's form, with a text, or in that of OpenAI Responses, with summaries."""
 
     reasoning: str | None = None
     summary: list[Summary] = Field(default_factory=list)
     encrypted_content: str | None = None
-    extras: dict[str, Any] = Field(default_factory=dict)
+    extras: Extras = Field(default_factory=Extras)
 
 
 class ImageUrl(ImportedModel):
@@ -85,7 +91,7 @@ class ImageUrl(ImportedModel):
     detail: str | None = None
 
 
-class ImageAtUrl(ImportedModel):
+class ImageAtUrl(Block):
     image_url: ImageUrl | str
 
 
@@ -94,7 +100,7 @@ class InputAudio(ImportedModel):
     format: str
 
 
-class AudioInput(ImportedModel):
+class AudioInput(Block):
     input_audio: InputAudio
 
 
@@ -108,7 +114,15 @@ class Source(ImportedModel):
     media_type: str | None = None
 
 
-class Media(ImportedModel):
+class File(ImportedModel):
+    """A file in the form of Chat Completions."""
+
+    file_data: str | None = None
+    file_id: str | None = None
+    filename: str | None = None
+
+
+class Media(Block):
     """Media in the forms of both generations; ``source`` is Anthropic's field."""
 
     type: str
@@ -124,9 +138,13 @@ class Media(ImportedModel):
     filename: str | None = None
     context: str | None = None
     source: Source | None = None
+    file: File | None = None
+    detail: str | None = None
+    extras: Extras | None = None
+    metadata: dict[str, Any] | None = None
 
 
-class FunctionCall(ImportedModel):
+class FunctionCall(Block):
     """A call in the form of OpenAI Responses."""
 
     name: str
@@ -134,7 +152,7 @@ class FunctionCall(ImportedModel):
     call_id: str | None = None
 
 
-class ToolUse(ImportedModel):
+class ToolUse(Block):
     """A call in Anthropic's form."""
 
     name: str
@@ -142,7 +160,7 @@ class ToolUse(ImportedModel):
     id: str | None = None
 
 
-class ToolResult(ImportedModel):
+class ToolResult(Block):
     """A result in Anthropic's form, which some programs write into a user message."""
 
     tool_use_id: str
@@ -150,7 +168,7 @@ class ToolResult(ImportedModel):
     is_error: bool | None = None
 
 
-class Refusal(ImportedModel):
+class Refusal(Block):
     refusal: str
 
 
@@ -161,21 +179,34 @@ class BlockReader:
         self, ids: ToolIdReader, path: str, provider: str | None = None, calls: Mapping[str, Call] | None = None
     ) -> None:
         self._ids = ids
-        self._path = path
+        self.path = path
         self._provider = provider
         self._calls = calls or {}
         self.seen_calls: set[str] = set()
         """The ids of the calls found so far."""
+        self.signatures: dict[int, str] = {}
+        """Signatures on texts, by their block."""
 
     def blocks(self, content: str | list[str | Fields]) -> list[ContentBlock]:
         """Return the content as blocks. Raises FormatError, with the path of the invalid block."""
         if isinstance(content, str):
             return text_blocks(content)
         read: list[ContentBlock] = []
+        path = self.path
         for index, item in enumerate(content):
-            with validating(item, f"{self._path}[{index}]"):
-                read += self._item(item)
+            self.path = f"{path}[{index}]"
+            with validating(item, self.path):
+                found = self._item(item)
+            extras = item.get("extras") if isinstance(item, dict) else None
+            signature = extras.get("signature") if isinstance(extras, dict) else None
+            if isinstance(signature, str) and found and isinstance(found[0], TextBlock):
+                self.signatures[len(read)] = signature
+            read += found
+        self.path = path
         return read
+
+    def _read(self, kind: type[Imported], item: Fields) -> Imported:
+        return read_model(kind, item, self.path, LIBRARY)
 
     def _item(self, item: str | Fields) -> list[ContentBlock]:
         if isinstance(item, str):
@@ -190,6 +221,9 @@ class BlockReader:
         complete_call = self._calls.get(native or "")
         if native:
             self.seen_calls.add(native)
+        if complete_call is not None and isinstance(arguments, dict) and arguments not in (complete_call.args, {}):
+            reason = "a call in the content differs from the same one in tool_calls, which is read"
+            source_losses().add(self.path, reason, kind=LossKind.FIELD)
         return tool_call(self._ids, native, name, arguments if complete_call is None else complete_call.args)
 
     def _unknown_block(self, kind: str, item: Fields) -> ContentBlock:
@@ -199,30 +233,23 @@ class BlockReader:
         return ProviderBlock(provider=self._provider, kind=kind, data=native)
 
     def text(self, item: Fields) -> Iterator[ContentBlock]:
-        parsed = Text.model_validate(item)
-        citations = (
-            Citation(
-                kind=each.type, title=each.title, url=each.url, cited_text=each.cited_text, start=each.start_index,
-                end=each.end_index,
-            )
-            for each in parsed.annotations
-        )  # fmt: skip
+        parsed = self._read(Text, item)
+        cited = [*(parsed.citations or ()), *(parsed.annotations or ())]
         if parsed.text:
-            yield TextBlock(text=parsed.text, citations=tuple(citations))
+            yield TextBlock(text=parsed.text, citations=tuple(map(read_citation, cited)))
 
     def thinking(self, item: Fields) -> Iterator[ContentBlock]:
-        parsed = Thinking.model_validate(item)
+        parsed = self._read(Thinking, item)
         yield ThinkingBlock(text=parsed.thinking, signature=parsed.signature or None)
 
     def redacted(self, item: Fields) -> Iterator[ContentBlock]:
-        yield RedactedThinkingBlock(data=Redacted.model_validate(item).data)
+        yield RedactedThinkingBlock(data=self._read(Redacted, item).data)
 
     def reasoning(self, item: Fields) -> Iterator[ContentBlock]:
-        parsed = Reasoning.model_validate(item)
+        parsed = self._read(Reasoning, item)
         summary = "\n\n".join(each.text for each in parsed.summary)
         text = summary if parsed.reasoning is None else parsed.reasoning
-        extras = (parsed.extras.get(name) for name in ("signature", "encrypted_content"))
-        signature = parsed.encrypted_content or next((each for each in extras if isinstance(each, str)), None)
+        signature = parsed.encrypted_content or parsed.extras.signature or parsed.extras.encrypted_content
         yield ThinkingBlock(text=text, signature=signature or None)
 
     def reasoning_content(self, item: Fields) -> Iterator[ContentBlock]:
@@ -231,21 +258,30 @@ class BlockReader:
         yield ThinkingBlock(text=to_text(fields.get("text")), signature=to_text(fields.get("signature")) or None)
 
     def image_url(self, item: Fields) -> Iterator[ContentBlock]:
-        image = ImageAtUrl.model_validate(item).image_url
+        image = self._read(ImageAtUrl, item).image_url
         if isinstance(image, str):
             yield media_from_url(image, kind="image")
         else:
             yield media_from_url(image.url, kind="image", detail=image.detail)
 
     def input_audio(self, item: Fields) -> Iterator[ContentBlock]:
-        audio = AudioInput.model_validate(item).input_audio
+        audio = self._read(AudioInput, item).input_audio
         media_type = _FORMATS.get(audio.format, f"audio/{audio.format}")
         yield media_block(MediaSource(kind="base64", data=audio.data), media_type, kind="audio")
 
     def media(self, item: Fields) -> Iterator[ContentBlock]:
-        parsed = Media.model_validate(item)
+        parsed = self._read(Media, item)
         kind = None if parsed.type in ("file", "document", "text-plain", "media") else parsed.type
-        details = {"title": parsed.title or parsed.filename, "context": parsed.context}
+        noted = parsed.extras.filename if parsed.extras else None
+        noted = noted or (parsed.metadata or {}).get("filename")
+        title = parsed.title or parsed.filename or (noted if isinstance(noted, str) else None)
+        if parsed.file is not None:
+            title = title or parsed.file.filename
+            if parsed.file.file_data is not None:
+                yield media_from_url(parsed.file.file_data, parsed.mime_type, title=title)
+                return
+            parsed = parsed.model_copy(update={"file_id": parsed.file.file_id})
+        details = {"title": title, "context": parsed.context, "detail": parsed.detail}
         source_block = parsed.source
         if source_block is not None:
             parsed = parsed.model_copy(
@@ -259,7 +295,7 @@ class BlockReader:
         text = parsed.text
         if text is not None:
             source = MediaSource(kind="text", data=text)
-            yield DocumentBlock(source=source, media_type=parsed.mime_type or "text/plain", **details)
+            yield media_block(source, parsed.mime_type or "text/plain", kind="document", **details)
         elif data is not None:
             yield media_block(MediaSource(kind="base64", data=data), parsed.mime_type, kind=kind, **details)
         elif parsed.url is not None:
@@ -271,27 +307,37 @@ class BlockReader:
             yield self._unknown_block(parsed.type, item)
 
     def tool_call(self, item: Fields) -> Iterator[ContentBlock]:
-        call = Call.model_validate(item)
+        call = self._read(Call, item)
         yield self.call(call.id, call.name, call.args)
 
     def tool_use(self, item: Fields) -> Iterator[ContentBlock]:
-        call = ToolUse.model_validate(item)
+        call = self._read(ToolUse, item)
         yield self.call(call.id, call.name, call.input)
 
     def function_call(self, item: Fields) -> Iterator[ContentBlock]:
-        call = FunctionCall.model_validate(item)
+        call = self._read(FunctionCall, item)
         yield self.call(call.call_id, call.name, call.arguments)
 
     def tool_result(self, item: Fields) -> Iterator[ContentBlock]:
-        result = ToolResult.model_validate(item)
+        result = self._read(ToolResult, item)
         is_list = isinstance(result.content, list) and all(isinstance(each, (str, dict)) for each in result.content)
         items = result.content if is_list else [to_text(result.content)]
         content = [block for each in items for block in self._item(each)]
         call_id = result_call_id(self._ids, result.tool_use_id, None)
         yield ToolResultBlock(tool_use_id=call_id, content=tuple(content), is_error=bool(result.is_error))
 
+    def non_standard(self, item: Fields) -> Iterator[ContentBlock]:
+        value = item.get("value")
+        kind = value.get("type") if isinstance(value, dict) else None
+        if isinstance(value, dict) and kind in ("refusal", "redacted_thinking"):
+            yield from self._item(value)
+        elif isinstance(value, dict) and isinstance(kind, str) and self._provider is not None:
+            yield ProviderBlock(provider=self._provider, kind=kind, data=value)
+        else:
+            yield self._unknown_block("non_standard", item)
+
     def refusal(self, item: Fields) -> Iterator[ContentBlock]:
-        yield from text_blocks(Refusal.model_validate(item).refusal)
+        yield from text_blocks(self._read(Refusal, item).refusal)
 
 
 _READERS: dict[str, Callable[[BlockReader, Fields], Iterator[ContentBlock]]] = {
@@ -316,5 +362,6 @@ _READERS: dict[str, Callable[[BlockReader, Fields], Iterator[ContentBlock]]] = {
     "function_call": BlockReader.function_call,
     "tool_result": BlockReader.tool_result,
     "refusal": BlockReader.refusal,
+    "non_standard": BlockReader.non_standard,
 }
 """The readers by block type."""

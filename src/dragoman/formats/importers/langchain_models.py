@@ -4,7 +4,7 @@ Sources: langchain_core/messages and langchain_core/load, 1.7. A class is recogn
 looked up in a table here: nothing is instantiated by name.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -12,6 +12,7 @@ from dragoman.canonical.guard import Count
 from dragoman.formats.document import kind_of
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import Fields, ImportedModel
+from dragoman.formats.reading.losses import is_empty, source_losses
 
 CLASSES = {
     "SystemMessage": "system",
@@ -28,26 +29,59 @@ _CHUNK = "Chunk"
 _ESCAPED = "__lc_escaped__"
 
 
+class Extras(ImportedModel):
+    """What a provider's package stores with a block: ids of the provider's own storage, and signatures."""
+
+    ignored: ClassVar[frozenset[str]] = frozenset({"item_id", "status", "caller", "phase", "index", "id"})
+
+    signature: str | None = None
+    encrypted_content: str | None = None
+    filename: str | None = None
+
+
+class TokenDetails(ImportedModel):
+    ignored: ClassVar[frozenset[str]] = frozenset(
+        {"text", "flex", "flex_cache_read", "priority", "priority_cache_read"}
+    )
+
+    cache_read: int | float | None = None
+    cache_creation: int | float | None = None
+    ephemeral_5m_input_tokens: int | float | None = None
+    ephemeral_1h_input_tokens: int | float | None = None
+    audio: int | float | None = None
+    reasoning: int | float | None = None
+
+
 class Call(ImportedModel):
+    ignored: ClassVar[frozenset[str]] = frozenset({"type", "index"})
+
     name: str
     args: dict[str, Any] | str | None = None
     id: str | None = None
+    extras: Extras | None = None
 
 
 class InvalidCall(ImportedModel):
+    ignored: ClassVar[frozenset[str]] = frozenset({"type", "index", "error"})
+
     name: str | None = None
     args: str | None = None
     id: str | None = None
+    extras: Extras | None = None
 
 
 class Usage(ImportedModel):
+    ignored: ClassVar[frozenset[str]] = frozenset({"total_tokens"})
+
     input_tokens: Count = 0
     output_tokens: Count = 0
-    input_token_details: dict[str, Any] = Field(default_factory=dict)
-    output_token_details: dict[str, Any] = Field(default_factory=dict)
+    input_token_details: TokenDetails = Field(default_factory=TokenDetails)
+    output_token_details: TokenDetails = Field(default_factory=TokenDetails)
 
 
 class LangChainMessage(ImportedModel):
+    ignored: ClassVar[frozenset[str]] = frozenset({"type", "example", "chunk_position", "tool_call_chunks"})
+
     type: str
     content: str | list[str | dict[str, Any]]
     additional_kwargs: dict[str, Any] = Field(default_factory=dict)
@@ -70,17 +104,36 @@ def fields_of(native: Fields, path: str) -> tuple[Fields, str]:
     if "lc" in native:
         return _read_constructed(native, path)
     kind = native.get("type")
+    if "type" not in native and native.get("role") in _ROLES:
+        return _read_chat(native), path
     if not isinstance(kind, str):
         raise FormatError("a message of LangChain must have a type", path=f"{path}.type")
     inner, at = native, path
     if "data" in native and "content" not in native:
         inner, at = native["data"], f"{path}.data"
+        _report_others(native, ("type", "data"), path)
         if not isinstance(inner, dict):
             raise FormatError(f"the data of a message must be an object, not {kind_of(inner)}", path=at)
     known = CLASSES.get(kind.removesuffix(_CHUNK), kind)
     if known not in CLASSES.values():
         raise FormatError(f"LangChain has no message of the type {kind[:80]!r}", path=f"{path}.type")
     return {**inner, "type": known}, at
+
+
+_ROLES = {"system": "system", "developer": "system", "user": "human", "assistant": "ai", "tool": "tool"}
+
+
+def _read_chat(native: Fields) -> Fields:
+    """Return a message as `convert_to_openai_messages` writes it: its calls are OpenAI's."""
+    fields = {name: value for name, value in native.items() if name not in ("role", "tool_calls", "refusal")}
+    older = {name: native[name] for name in ("tool_calls", "refusal") if native.get(name)}
+    content = native.get("content")
+    return {
+        **fields,
+        "content": "" if content is None else content,
+        "type": _ROLES[native["role"]],
+        "additional_kwargs": {**older, **({"__openai_role__": "developer"} if native["role"] == "developer" else {})},
+    }
 
 
 def constructor(native: Any) -> tuple[str, Fields] | None:
@@ -102,10 +155,17 @@ def _read_constructed(native: Fields, path: str) -> tuple[Fields, str]:
     if constructed is None:
         raise FormatError("an object of LangChain must have an id, which is a list of names, and kwargs", path=path)
     name, arguments = constructed
+    _report_others(native, ("lc", "type", "id", "kwargs", "name", "graph"), path)
     kind = CLASSES.get(name.removesuffix(_CHUNK))
     if kind is None:
         raise FormatError(f"{name[:80]!r} is not a message of LangChain", path=f"{path}.id")
     return {**_unescape(arguments), "type": kind}, f"{path}.kwargs"
+
+
+def _report_others(native: Fields, known: tuple[str, ...], path: str) -> None:
+    for name, value in native.items():
+        if name not in known and not is_empty(value):
+            source_losses().add_field(path, name, "langchain")
 
 
 def _unescape(value: Any) -> Any:

@@ -4,18 +4,38 @@ The adapter of Chat Completions reads what they share. A reply as `model_dump` w
 ``response`` next to the ``messages`` that it answers.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 from pydantic import Field
 
-from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, TextBlock, ThinkingBlock
+from dragoman.adapter.wirejson import parse_arguments
+from dragoman.canonical.blocks import (
+    ContentBlock,
+    ProviderBlock,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolUseBlock,
+)
 from dragoman.canonical.guard import Count
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.formats.document import copy_json_at, iter_entries, kind_of, parse, validating
 from dragoman.formats.errors import FormatError
-from dragoman.formats.importers.blocks import Fields, ImportedModel, build_usage, model_fields_of
+from dragoman.formats.importers.blocks import (
+    Fields,
+    ImportedModel,
+    build_usage,
+    google_signatures,
+    media_from_url,
+    model_fields_of,
+    read_citation,
+    read_model,
+    text_blocks,
+    to_text,
+)
 from dragoman.formats.native import from_native
+from dragoman.formats.reading.losses import is_empty, source_losses
 
 LIBRARY = "litellm"
 _WIRE = "openai-chat"
@@ -27,11 +47,21 @@ _STOP_REASONS = {
     "function_call": StopReason.TOOL_USE,
     "content_filter": StopReason.REFUSAL,
 }
-_EXTRA_FIELDS = ("thinking_blocks", "reasoning_content", "provider_specific_fields")
+_EXTRA_FIELDS = ("thinking_blocks", "reasoning_content", "provider_specific_fields", "images")
+_SIGNATURE_MARK = "__thought__"
+"""Separates a call's id from Gemini's signature, which LiteLLM appends to it."""
+_KNOWN_SPECIFIC = frozenset(
+    {
+        "citations", "thinking_blocks", "web_search_results", "web_search_calls", "thought_signatures", "refusal",
+        "reasoning_content", "reasoning",
+    }
+)  # fmt: skip
 
 
 class ThinkingItem(ImportedModel):
     """An Anthropic block, which LiteLLM uses for every provider."""
+
+    ignored: ClassVar[frozenset[str]] = frozenset({"cache_control"})
 
     type: str
     thinking: str = ""
@@ -42,20 +72,44 @@ class ThinkingItem(ImportedModel):
 class ExtraFields(ImportedModel):
     thinking_blocks: list[ThinkingItem] | None = None
     reasoning_content: str | None = None
+    provider_specific_fields: dict[str, Any] | None = None
+    images: list[dict[str, Any]] | None = None
+
+
+class CacheDetails(ImportedModel):
+    ignored: ClassVar[frozenset[str]] = frozenset({"ephemeral_5m_input_tokens"})
+
+    ephemeral_1h_input_tokens: Count | None = None
 
 
 class PromptDetails(ImportedModel):
+    ignored: ClassVar[frozenset[str]] = frozenset(
+        {"text_tokens", "image_tokens", "video_tokens", "cache_write_tokens", "web_search_requests"}
+    )
+
     cached_tokens: Count | None = None
     cache_creation_tokens: Count | None = None
+    cache_creation_token_details: CacheDetails | None = None
     audio_tokens: Count | None = None
 
 
 class OutputDetails(ImportedModel):
+    ignored: ClassVar[frozenset[str]] = frozenset(
+        {"accepted_prediction_tokens", "rejected_prediction_tokens", "text_tokens", "image_tokens", "video_tokens"}
+    )
+
     reasoning_tokens: Count | None = None
     audio_tokens: Count | None = None
 
 
 class Tokens(ImportedModel):
+    ignored: ClassVar[frozenset[str]] = frozenset(
+        {
+            "total_tokens", "cache_read_input_tokens", "iterations", "inference_geo", "speed", "service_tier",
+            "server_tool_use", "prompt_cache_hit_tokens", "prompt_cache_miss_tokens", "cost",
+        }
+    )  # fmt: skip
+
     prompt_tokens: Count = 0
     completion_tokens: Count = 0
     prompt_tokens_details: PromptDetails | None = None
@@ -63,12 +117,24 @@ class Tokens(ImportedModel):
     cache_creation_input_tokens: Count | None = None
 
 
+class ChoiceFields(ImportedModel):
+    ignored: ClassVar[frozenset[str]] = frozenset({"native_finish_reason"})
+
+
 class Choice(ImportedModel):
+    ignored: ClassVar[frozenset[str]] = frozenset({"index", "logprobs"})
+
+    provider_specific_fields: ChoiceFields | None = None
+
     message: dict[str, Any]
     finish_reason: str | None = None
 
 
 class Response(ImportedModel):
+    ignored: ClassVar[frozenset[str]] = frozenset(
+        {"id", "created", "object", "system_fingerprint", "service_tier", "timings", "prompt_filter_results"}
+    )
+
     choices: list[Choice] = Field(min_length=1)
     model: str | None = None
     usage: Tokens | None = None
@@ -106,24 +172,37 @@ def _read_list(data: Any, at: str, model: str | None) -> list[Message]:
         (at + path.removeprefix("$"), native, _read_extra(native, at + path.removeprefix("$")))
         for path, native in iter_entries(data, format_name=LIBRARY)
     ]
-    plain = [_drop_extra(native) for _, native, _ in natives]
+    plain = [_drop_extra(native, extra) for _, native, extra in natives]
     try:
         read = from_native(_WIRE, plain, model=_model_fields(model)["model"])
     except FormatError as error:
         inner = error.path.removeprefix("$.messages")
         raise FormatError(error.reason, path=(at if isinstance(data, (list, tuple)) else "$") + inner) from None
     return [
-        _relabel(message, extra, model)
-        for message, (_, _, extra) in zip(read, natives, strict=True)
+        _relabel(message, native, extra, model, path)
+        for message, (path, native, extra) in zip(read, natives, strict=True)
     ]  # fmt: skip
 
 
 def _read_extra(native: Fields, path: str) -> ExtraFields:
+    """Read what LiteLLM adds to a message; report what has no place."""
     with validating(native, path):
-        return ExtraFields.model_validate(native)
+        extra = ExtraFields.model_validate(native)
+    losses = source_losses()
+    for index, item in enumerate(extra.thinking_blocks or ()):
+        losses.add_extra(item, f"{path}.thinking_blocks[{index}]", LIBRARY)
+    specific = extra.provider_specific_fields or {}
+    copied = specific.get("thinking_blocks")
+    if copied and copied != native.get("thinking_blocks"):
+        reason = "thinking_blocks of provider_specific_fields differ from those of the message, which are read"
+        losses.add(f"{path}.provider_specific_fields.thinking_blocks", reason)
+    for name, value in specific.items():
+        if name not in _KNOWN_SPECIFIC and not is_empty(value):
+            losses.add_field(f"{path}.provider_specific_fields", name, LIBRARY)
+    return extra
 
 
-def _drop_extra(native: Fields) -> Fields:
+def _drop_extra(native: Fields, extra: ExtraFields) -> Fields:
     """Return the message of Chat Completions: without LiteLLM's additions, and without empty fields."""
     plain = {
         name: value
@@ -132,23 +211,133 @@ def _drop_extra(native: Fields) -> Fields:
     }
     calls = plain.get("tool_calls")
     if isinstance(calls, list):
+        server = _server_results(extra)
         plain["tool_calls"] = [
-            {name: value for name, value in tool_call.items() if name not in ("index", "provider_specific_fields")}
-            if isinstance(tool_call, dict)
-            else tool_call
+            _plain_call(tool_call) if isinstance(tool_call, dict) else tool_call
             for tool_call in calls
+            if not (isinstance(tool_call, dict) and to_text(tool_call.get("id")) in server)
         ]
+        if not plain["tool_calls"]:
+            del plain["tool_calls"]
+    if isinstance(plain.get("tool_call_id"), str):
+        plain["tool_call_id"] = plain["tool_call_id"].partition(_SIGNATURE_MARK)[0]
     return plain
 
 
-def _relabel(message: Message, extra: ExtraFields, model: str | None) -> Message:
-    """Return the message with its model, and with its thinking first."""
+def _plain_call(tool_call: Fields) -> Fields:
+    plain = {
+        name: value for name, value in tool_call.items() if name not in ("index", "provider_specific_fields", "caller")
+    }
+    if isinstance(plain.get("id"), str):
+        plain["id"] = plain["id"].partition(_SIGNATURE_MARK)[0]
+    return plain
+
+
+def _server_results(extra: ExtraFields) -> dict[str, list[Fields]]:
+    """Return the results of Anthropic's own tools, by the id of their call."""
+    found: dict[str, list[Fields]] = {}
+    results = (extra.provider_specific_fields or {}).get("web_search_results")
+    for result in results if isinstance(results, list) else ():
+        if isinstance(result, dict) and isinstance(result.get("tool_use_id"), str):
+            found.setdefault(result["tool_use_id"], []).append(result)
+    return found
+
+
+def _server_blocks(native: Fields, extra: ExtraFields) -> Iterator[ContentBlock]:
+    """Yield the calls and results of Anthropic's own tools as Anthropic has them."""
+    server = _server_results(extra)
+    calls = native.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        if not isinstance(call, dict) or to_text(call.get("id")) not in server:
+            continue
+        function = call.get("function")
+        fields = function if isinstance(function, dict) else {}
+        arguments, _ = parse_arguments(to_text(fields.get("arguments")))
+        data = {"type": "server_tool_use", "id": call["id"], "name": to_text(fields.get("name")),
+                "input": arguments or {}}  # fmt: skip
+        yield ProviderBlock(provider=_ANTHROPIC, kind="server_tool_use", data=data)
+        for result in server[call["id"]]:
+            kind = to_text(result.get("type")) or "web_search_tool_result"
+            yield ProviderBlock(provider=_ANTHROPIC, kind=kind, data=result)
+
+
+_ANTHROPIC = "anthropic"
+
+
+def _signatures(native: Fields) -> list[str | None]:
+    """Return Gemini's signature of each call."""
+    calls = native.get("tool_calls")
+    found: list[str | None] = []
+    for call in calls if isinstance(calls, list) else ():
+        fields = call if isinstance(call, dict) else {}
+        specific = fields.get("provider_specific_fields")
+        signature = specific.get("thought_signature") if isinstance(specific, dict) else None
+        signature = signature or to_text(fields.get("id")).partition(_SIGNATURE_MARK)[2]
+        found.append(signature if isinstance(signature, str) and signature else None)
+    return found
+
+
+def _report_unknown(native: Fields, path: str) -> None:
+    """Report the fields of a message, and of its calls, that are not kept if its content changes."""
+    losses = source_losses()
+    for name, value in native.items():
+        if name not in _MESSAGE_FIELDS and not is_empty(value):
+            losses.add_field(path, name, LIBRARY)
+    calls = native.get("tool_calls")
+    for index, call in enumerate(calls if isinstance(calls, list) else ()):
+        at = f"{path}.tool_calls[{index}]"
+        for name in sorted(call.keys() - _CALL_FIELDS) if isinstance(call, dict) else ():
+            losses.add_field(at, name, LIBRARY)
+        function = call.get("function") if isinstance(call, dict) else None
+        for name in sorted(function.keys() - {"name", "arguments"}) if isinstance(function, dict) else ():
+            losses.add_field(f"{at}.function", name, LIBRARY)
+
+
+_MESSAGE_FIELDS = frozenset(
+    {"role", "content", "tool_calls", "function_call", "refusal", "annotations", "audio", *_EXTRA_FIELDS}
+)
+_CALL_FIELDS = frozenset({"id", "type", "function", "index", "caller", "provider_specific_fields"})
+
+
+def _relabel(message: Message, native: Fields, extra: ExtraFields, model: str | None, path: str) -> Message:
+    """Return the message with its model, and with what LiteLLM stores next to the content: the thinking first."""
     if message.role is not Role.ASSISTANT:
         return message
     named = _model_fields(model)
-    metadata = message.metadata.model_copy(update={"model": named["model"], "provider": named["provider"]})
-    content = [*_thinking(extra), *message.content]
+    content = [*_thinking(extra), *_server_blocks(native, extra), *_with_citations(message, extra)]
+    specific = extra.provider_specific_fields or {}
+    refusal = specific.get("refusal")
+    if isinstance(refusal, str) and not message.text:
+        content += text_blocks(refusal)
+    for image in extra.images or ():
+        address = image.get("image_url")
+        url = address.get("url") if isinstance(address, dict) else address
+        if isinstance(url, str):
+            content.append(media_from_url(url, kind="image"))
+    updates: dict[str, Any] = {"model": named["model"], "provider": named["provider"]}
+    calls = [index for index, block in enumerate(content) if isinstance(block, ToolUseBlock)]
+    signed = {index: each for index, each in zip(calls, _signatures(native), strict=False) if each}
+    if (note := google_signatures(named["provider"], signed)) is not None:
+        updates["provider_raw"] = note
+    if content != list(message.content):
+        _report_unknown(native, path)  # what the adapter noted about the message no longer fits
+    metadata = message.metadata.model_copy(update=updates)
     return message.model_copy(update={"metadata": metadata, "content": content})
+
+
+def _with_citations(message: Message, extra: ExtraFields) -> list[ContentBlock]:
+    """Return the content with Anthropic's citations on the text that they support."""
+    listed = (extra.provider_specific_fields or {}).get("citations")
+    groups = [each if isinstance(each, list) else [each] for each in listed] if isinstance(listed, list) else []
+    natives = [native for group in groups for native in group if isinstance(native, dict)]
+    content = list(message.content)
+    index = next((index for index, block in enumerate(content) if isinstance(block, TextBlock)), None)
+    if natives and index is not None:
+        text = content[index]
+        assert isinstance(text, TextBlock)
+        cited = tuple(map(read_citation, natives))
+        content[index] = text.model_copy(update={"citations": (*text.citations, *cited)})
+    return content
 
 
 def _thinking(extra: ExtraFields) -> list[ContentBlock]:
@@ -166,8 +355,10 @@ def _append_reply(
     read: list[Message], native_messages: Any, native: Fields, at: str, model: str | None
 ) -> list[Message]:
     """Return the messages and the reply to them; its calls get their ids together with the rest."""
-    with validating(native, at):
-        reply = Response.model_validate(native)
+    reply = read_model(Response, native, at, LIBRARY)
+    for index, _ in enumerate(reply.choices[1:], 1):
+        reason = "a conversation has one continuation: the other choices are left out"
+        source_losses().add(f"{at}.choices[{index}]", reason)
     native_reply = {"role": "assistant", **reply.choices[0].message}
     earlier = list(native_messages) if isinstance(native_messages, (list, tuple)) else []
     if not read and earlier:
@@ -185,12 +376,17 @@ def _append_reply(
             tokens.completion_tokens,
             cached=input_details.cached_tokens,
             written=tokens.cache_creation_input_tokens or input_details.cache_creation_tokens,
+            cache_creation_1h_input_tokens=(
+                input_details.cache_creation_token_details or CacheDetails()
+            ).ephemeral_1h_input_tokens,
             reasoning_tokens=output_details.reasoning_tokens,
             audio_input_tokens=input_details.audio_tokens,
             audio_output_tokens=output_details.audio_tokens,
         )
+    if refused := reply.choices[0].finish_reason == "content_filter":
+        updates["stop_reason"] = StopReason.REFUSAL
     if not reply_message.content or (
-        not reply_message.text and all(isinstance(block, TextBlock) for block in reply_message.content)
+        not refused and not reply_message.text and all(isinstance(block, TextBlock) for block in reply_message.content)
     ):
         return read
     return [*read, reply_message.model_copy(update={"metadata": reply_message.metadata.model_copy(update=updates)})]

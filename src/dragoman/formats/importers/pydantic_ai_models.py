@@ -3,7 +3,7 @@
 Source: pydantic_ai/messages.py, 2.68. Fields that only the library itself needs are left out.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AliasChoices, Discriminator, Field, TypeAdapter
 
@@ -11,19 +11,35 @@ from dragoman.canonical.guard import Count
 from dragoman.formats.importers.blocks import ImportedModel, UtcTime
 
 
-class SystemPrompt(ImportedModel):
+class Retry(ImportedModel):
+    """How often a call was tried; the outcome says that it failed."""
+
+    ignored: ClassVar[frozenset[str]] = frozenset({"cause", "attempt", "max_retries"})
+
+
+class Part(ImportedModel):
+    """A part of a message. Ids of the provider's own storage and the library's bookkeeping are ignored."""
+
+    ignored: ClassVar[frozenset[str]] = frozenset(
+        {"id", "provider_name", "tool_kind", "dynamic_ref", "timestamp", "outcome", "tool_name", "scope", "context_id"}
+    )
+    provider_details: dict[str, Any] | None = None
+    retry: Retry | None = None
+
+
+class SystemPrompt(Part):
     part_kind: Literal["system-prompt"]
     content: str
     timestamp: UtcTime | None = None
 
 
-class UserPrompt(ImportedModel):
+class UserPrompt(Part):
     part_kind: Literal["user-prompt"]
     content: str | list[Any]
     timestamp: UtcTime | None = None
 
 
-class ToolReturn(ImportedModel):
+class ToolReturn(Part):
     part_kind: Literal["tool-return"]
     tool_name: str
     content: Any = None
@@ -32,7 +48,7 @@ class ToolReturn(ImportedModel):
     outcome: str = "success"
 
 
-class RetryPrompt(ImportedModel):
+class RetryPrompt(Part):
     """A part of older versions: a tool result if it names a tool, otherwise a text for the model."""
 
     part_kind: Literal["retry-prompt"]
@@ -42,26 +58,26 @@ class RetryPrompt(ImportedModel):
     timestamp: UtcTime | None = None
 
 
-class RetryFeedback(ImportedModel):
+class RetryFeedback(Part):
     part_kind: Literal["retry-feedback"]
     content: Any = None
     timestamp: UtcTime | None = None
 
 
-class InstructionDelta(ImportedModel):
+class InstructionDelta(Part):
     """New instructions that replace earlier ones, or remove them."""
 
     part_kind: Literal["instruction-delta"]
     content: str | None = None
 
 
-class Speech(ImportedModel):
+class Speech(Part):
     part_kind: Literal["speech"]
     transcript: str | None = None
     audio: dict[str, Any] | None = None
 
 
-class Compaction(ImportedModel):
+class Compaction(Part):
     part_kind: Literal["compaction"]
     content: str | None = None
     provider_name: str | None = None
@@ -85,27 +101,27 @@ class CitedSources(ImportedModel):
     anchor: CitationAnchor | None = None
 
 
-class Text(ImportedModel):
+class Text(Part):
     part_kind: Literal["text"]
     content: str
     citations: list[CitedSources] | None = None
 
 
-class Thinking(ImportedModel):
+class Thinking(Part):
     part_kind: Literal["thinking"]
     content: str
     id: str | None = None
     signature: str | None = None
 
 
-class ToolCall(ImportedModel):
+class ToolCall(Part):
     part_kind: Literal["tool-call"]
     tool_name: str
     args: str | dict[str, Any] | None = None
     tool_call_id: str | None = None
 
 
-class File(ImportedModel):
+class File(Part):
     part_kind: Literal["file"]
     content: dict[str, Any]
 
@@ -133,6 +149,7 @@ SETTINGS = frozenset(
 
 
 class RequestUsage(ImportedModel):
+    ignored: ClassVar[frozenset[str]] = frozenset({"audio_seconds", "requests", "total_tokens"})
     input_tokens: Count = Field(default=0, validation_alias=AliasChoices("input_tokens", "request_tokens"))
     output_tokens: Count = Field(default=0, validation_alias=AliasChoices("output_tokens", "response_tokens"))
     cache_read_tokens: Count = 0
@@ -142,9 +159,22 @@ class RequestUsage(ImportedModel):
     input_audio_tokens: Count = 0
     cache_audio_read_tokens: Count = 0
     output_audio_tokens: Count = 0
+    cost: str | float | None = None
+    web_searches: Count | None = None
+    details: dict[str, Any] | None = None
+
+
+_RUN = frozenset(
+    {
+        "run_id", "model_id", "provider_url", "canonical_system", "provider_response_id", "vendor_id", "workspace_ref",
+        "history_digest", "failed_attempts", "state",
+    }
+)  # fmt: skip
+"""Where and in which run of the program a message was made."""
 
 
 class ModelRequest(ImportedModel):
+    ignored: ClassVar[frozenset[str]] = _RUN
     kind: Literal["request"]
     parts: list[dict[str, Any]]
     timestamp: UtcTime | None = None
@@ -153,6 +183,7 @@ class ModelRequest(ImportedModel):
 
 
 class ModelResponse(ImportedModel):
+    ignored: ClassVar[frozenset[str]] = _RUN
     kind: Literal["response"]
     parts: list[dict[str, Any]]
     usage: RequestUsage = Field(default_factory=RequestUsage)
@@ -162,6 +193,7 @@ class ModelResponse(ImportedModel):
     finish_reason: str | None = None
     conversation_id: str | None = None
     state: str = "complete"
+    provider_details: dict[str, Any] | None = None
 
 
 MESSAGE: TypeAdapter[ModelRequest | ModelResponse] = TypeAdapter(
@@ -169,7 +201,13 @@ MESSAGE: TypeAdapter[ModelRequest | ModelResponse] = TypeAdapter(
 )
 
 
-class Binary(ImportedModel):
+class Content(ImportedModel):
+    """An item of a prompt or a result. Its identifier is made from its data."""
+
+    ignored: ClassVar[frozenset[str]] = frozenset({"identifier", "force_download"})
+
+
+class Binary(Content):
     """``data`` is base64 in the URL-safe alphabet."""
 
     kind: Literal["binary"]
@@ -178,14 +216,14 @@ class Binary(ImportedModel):
     vendor_metadata: dict[str, Any] | None = None
 
 
-class FileUrl(ImportedModel):
+class FileUrl(Content):
     kind: Literal["image-url", "audio-url", "video-url", "document-url"]
     url: str
     media_type: str | None = None
     vendor_metadata: dict[str, Any] | None = None
 
 
-class UploadedFile(ImportedModel):
+class UploadedFile(Content):
     kind: Literal["uploaded-file"]
     file_id: str
     provider_name: str
@@ -193,7 +231,7 @@ class UploadedFile(ImportedModel):
     vendor_metadata: dict[str, Any] | None = None
 
 
-class TaggedText(ImportedModel):
+class TaggedText(Content):
     """A text with data for the application, or the text that such data was rendered as."""
 
     kind: Literal["text-content", "structured-content"]

@@ -14,10 +14,10 @@ from dragoman.adapter.requests.projection import refuse_critical
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock
 from dragoman.canonical.message import Message, MessageMetadata, Role, read_message
 from dragoman.formats import verbatim
-from dragoman.formats.conversion import Conversion, LossCollector
+from dragoman.formats.conversion import Conversion, LossCollector, as_history
 from dragoman.formats.document import copy_json_at, iter_entries, validating
 from dragoman.formats.errors import FormatError
-from dragoman.formats.histories import as_history
+from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.tool_calls import ToolIdReader, split_results, tool_names_by_id
 from dragoman.formats.umf import models as umf
 from dragoman.formats.umf.blocks import block_of, result_text, write_block
@@ -70,6 +70,7 @@ def from_umf(document: Any) -> list[Message]:
 
 def read_entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Message], dict[str, str]]:
     """Return the messages of an entry, and the document's own tool ids by ours. Raises FormatError."""
+    _report_unknown(native, path)
     with validating(native, path):
         message = umf.InternalMessage.model_validate(_drop_nulls(native))
         fields, role, failed = _read_notes(message, path)
@@ -86,6 +87,39 @@ def read_entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Messa
             return split_results(role, answer, fields), ids.pop_native_ids()
         blocks = [block_of(block, ids) for block in message.blocks()]
         return split_results(role, blocks, fields), ids.pop_native_ids()
+
+
+_BLOCK_FIELDS = {
+    "text": frozenset(umf.Text.model_fields),
+    "image": frozenset(umf.Image.model_fields),
+    "tool_use": frozenset(umf.ToolUse.model_fields),
+    "tool_result": frozenset(umf.ToolResult.model_fields),
+}
+
+
+_SOURCE_FIELDS = frozenset({*umf.Base64Source.model_fields, *umf.UrlSource.model_fields})
+_CHAT_FIELDS = ("tool_calls", "function_call", "refusal")
+"""What messages of Chat Completions say outside their content: as UMF they would say less."""
+
+
+def _report_unknown(native: Fields, path: str) -> None:
+    """Report the fields that only `to_umf` writes again: those that UMF does not have, and a program's metadata."""
+    metadata = native.get("metadata")
+    content = native.get("content")
+    unknown = [(path, name) for name in native.keys() - umf.InternalMessage.model_fields.keys()]
+    noted = metadata if isinstance(metadata, dict) else ()
+    unknown += [(f"{path}.metadata", name) for name in noted if not name.startswith(_PREFIX)]
+    for index, block in enumerate(content if isinstance(content, list) else ()):
+        known = _BLOCK_FIELDS.get(str(block.get("type"))) if isinstance(block, dict) else None
+        if known is not None:
+            unknown += [(f"{path}.content[{index}]", name) for name in block.keys() - known]
+            source = block.get("source") if "source" in known else None
+            names = source.keys() - _SOURCE_FIELDS if isinstance(source, dict) else ()
+            unknown += [(f"{path}.content[{index}].source", name) for name in names]
+    for at, name in sorted(unknown):
+        reason = f"the field {name[:80]!r} stays with the message for UMF alone"
+        is_content = at == path and name in _CHAT_FIELDS
+        source_losses().add(f"{at}.{name}", reason, severity=Severity.WARNING if is_content else Severity.INFO)
 
 
 class _Writer:

@@ -6,7 +6,7 @@ docs/reference/umf.md#events.
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field
 from pydantic_core import to_json
@@ -15,6 +15,7 @@ from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.guard import Count
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.formats.document import copy_json_at, iter_entries, parse_json_or_lines, validating
+from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.tool_calls import ToolIdReader
 from dragoman.formats.umf.convert import read_entry
 from dragoman.formats.umf.models import InternalMessage, UmfModel
@@ -95,6 +96,7 @@ class Envelope(UmfModel):
         kind = kinds.get(self.event_type)
         if kind is None:
             return None
+        _report_unknown(kind, self.payload, f"{path}.payload")
         with validating(self.payload, f"{path}.payload"):
             return kind.model_validate(self.payload)
 
@@ -132,8 +134,21 @@ def _envelopes(document: Any) -> Iterator[tuple[str, Envelope]]:
     document_json = parse_json_or_lines(document, format_name="UMF")
     document_json = [document_json] if isinstance(document_json, dict) else document_json  # a log of one line
     for path, fields in iter_entries(document_json, format_name="UMF"):
+        _report_unknown(Envelope, fields, path)
         with validating(fields, path):
             yield path, Envelope.model_validate(fields)
+
+
+def _report_unknown(model: type[UmfModel], native: Any, path: str) -> None:
+    """Report the fields that an event does not have. Those of a message are its reader's."""
+    for name, value in native.items() if isinstance(native, dict) else ():
+        info = model.model_fields.get(name)
+        if info is None:
+            source_losses().add_field(path, name, "umf-events")
+            continue
+        for inner in (info.annotation, *get_args(info.annotation)):
+            if isinstance(inner, type) and issubclass(inner, UmfModel) and inner is not InternalMessage:
+                _report_unknown(inner, value, f"{path}.{name}")
 
 
 class _HistoryBuilder:

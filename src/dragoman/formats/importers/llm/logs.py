@@ -19,7 +19,6 @@ from dragoman.formats.document import copy_json_at, parse, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import (
     build_messages,
-    build_usage,
     media_block,
     provider_block,
     result_call_id,
@@ -28,10 +27,10 @@ from dragoman.formats.importers.blocks import (
     tool_call,
 )
 from dragoman.formats.importers.conversation import Conversation
+from dragoman.formats.importers.llm.parts import LIBRARY, read_native_reply, read_reasoning, read_usage
 from dragoman.formats.tool_calls import ToolIdReader
 from dragoman.sqlite_files import connect_read_only, read_unchanged
 
-LIBRARY = "llm"
 Row = dict[str, Any]
 
 
@@ -131,6 +130,8 @@ class _Log:
                 fields["text"] = part["text"]
             with validating(fields, where):
                 blocks += self._part(to_text(part["type"]), fields, ids, where)
+        if turn is not None and role is Role.ASSISTANT:
+            blocks = _with_citations(blocks, turn)
         with validating(dict(native), path):
             return build_messages(
                 role,
@@ -145,7 +146,8 @@ class _Log:
             case "text":
                 return text_blocks(self._text(fields))
             case "reasoning":
-                return [ThinkingBlock(text=self._text(fields))] if self._text(fields) else []
+                redacted = fields.get("redacted") is True
+                return read_reasoning(self._text(fields), fields.get("provider_metadata"), path, is_redacted=redacted)
             case "tool_call" if not fields.get("server_executed"):
                 return [tool_call(ids, _call_id(fields), to_text(fields.get("name")), fields.get("arguments"))]
             case "tool_result" if not fields.get("server_executed"):
@@ -216,6 +218,8 @@ class _Log:
         read += build_messages(Role.USER, prompt_blocks, **shared)
         reply_blocks: list[ContentBlock] = [ThinkingBlock(text=row["reasoning"])] if row.get("reasoning") else []
         reply_blocks += [TextBlock(text=row["response"])] if row["response"] else []
+        path = f"$.responses[{row['id']}].response_json"
+        reply_blocks = read_native_reply(row.get("response_json"), path) or reply_blocks
         ids.start_turn(Role.ASSISTANT, has_results=False)
         reply_blocks += [
             tool_call(ids, each["tool_call_id"], each["name"], each["arguments"])
@@ -259,13 +263,29 @@ def _turn_metadata(row: Row) -> dict[str, Any]:
     return {"model": to_text(name) or None, "usage": _usage(row)}
 
 
+def _with_citations(blocks: list[ContentBlock], turn: Row) -> list[ContentBlock]:
+    """Return the blocks with the texts of the provider's own reply in place of the same text without citations."""
+    native = read_native_reply(turn.get("response_json"), f"$.turns[{turn['id']}].response_json")
+    cited = [block for block in native if isinstance(block, TextBlock)]
+    positions = [index for index, block in enumerate(blocks) if isinstance(block, TextBlock)]
+    texts = "".join(block.text for block in blocks if isinstance(block, TextBlock))
+    if (
+        len(positions) != 1
+        or not any(block.citations for block in cited)
+        or texts != "".join(block.text for block in cited)
+    ):
+        return blocks
+    return [*blocks[: positions[0]], *cited, *blocks[positions[0] + 1 :]]
+
+
 def _usage(row: Row) -> Usage | None:
-    input_tokens, output_tokens = row.get("input_tokens"), row.get("output_tokens")
-    known = [count for count in (input_tokens, output_tokens) if isinstance(count, int)]
-    if not known:
-        return None
     latency = row.get("duration_ms")
-    return build_usage(input_tokens, output_tokens, latency_ms=latency if isinstance(latency, int) else None)
+    return read_usage(
+        row.get("input_tokens"),
+        row.get("output_tokens"),
+        row.get("token_details"),
+        latency_ms=latency if isinstance(latency, int) else None,
+    )
 
 
 def _call_id(fields: Mapping[str, Any]) -> str | None:

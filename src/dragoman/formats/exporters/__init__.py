@@ -1,0 +1,8 @@
+"""Writers for the histories and data sets of other libraries. Each writes what the library's own loader accepts."""
+
+from dragoman.formats.exporters.hugging_face import to_hugging_face
+from dragoman.formats.exporters.langchain import to_langchain
+from dragoman.formats.exporters.litellm import to_litellm
+from dragoman.formats.exporters.pydantic_ai import to_pydantic_ai
+
+__all__ = ["to_hugging_face", "to_langchain", "to_litellm", "to_pydantic_ai"]

@@ -1,0 +1,102 @@
+"""One row of a chat data set: a line with ``messages`` as chat templates take them, with arguments as objects."""
+
+from collections.abc import Sequence
+
+from pydantic_core import to_json
+
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.canonical.blocks import (
+    ContentBlock,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from dragoman.canonical.message import Message, Role
+from dragoman.formats.conversion import Conversion
+from dragoman.formats.exporters.shared import Entry, LibraryWriter, base64_of, split_results
+
+
+def to_hugging_face(messages: Sequence[Message]) -> Conversion[str]:
+    """Write a history as one line of JSON lines. Raises CriticalLossError if a critical block would be lost."""
+    writer = _Writer(messages)
+    written = writer.finish([entry for message in writer.history for entry in writer.entries(message)])
+    return Conversion(to_json({"messages": written.data}).decode() + "\n", written.losses)
+
+
+class _Writer(LibraryWriter):
+    library, label = "hf", "a chat data set"
+
+    def entries(self, message: Message) -> list[Entry]:
+        self.check_message(message)
+        if message.metadata.usage is not None or message.metadata.model is not None:
+            reason = "a chat data set has no models and no usage: left out"
+            self.losses.add(message, -1, reason, kind=LossKind.USAGE, severity=Severity.INFO)
+        results, others = split_results(message)
+        entries = [self._result(message, index, block) for index, block in results]
+        if message.role is Role.TOOL and others:
+            self.report_role(message, "user")
+        if not others:
+            return entries
+        entry: Entry = {"role": "user" if message.role is Role.TOOL else str(message.role)}
+        parts = [part for index, block in others for part in self._part(message, index, block)]
+        entry["content"] = _content(parts)
+        thinking = [block.text for _, block in others if isinstance(block, ThinkingBlock)]
+        calls = [self._call(message, index, block) for index, block in others if isinstance(block, ToolUseBlock)]
+        return [
+            *entries,
+            entry
+            | ({"reasoning_content": "\n\n".join(thinking)} if any(thinking) else {})
+            | ({"tool_calls": calls} if calls else {}),
+        ]
+
+    def _result(self, message: Message, index: int, block: ToolResultBlock) -> Entry:
+        if block.is_error:
+            reason = "a result of a chat data set has no flag for errors: left out"
+            self.losses.add(message, index, reason, kind=LossKind.TOOLS, severity=Severity.INFO)
+        parts = [part for each in block.content for part in self._part(message, index, each)]
+        entry: Entry = {"role": "tool", "tool_call_id": block.tool_use_id, "content": _content(parts)}
+        name = self.names.get(block.tool_use_id)
+        return entry | ({"name": name} if name else {})
+
+    def _call(self, message: Message, index: int, block: ToolUseBlock) -> Entry:
+        arguments = block.input
+        if block.raw_input is not None:
+            reason = "arguments are an object: the broken ones are written as the field raw_input of one"
+            self.losses.add(message, index, reason, kind=LossKind.INVALID_INPUT)
+            arguments = {"raw_input": block.raw_input}
+        return {"id": block.id, "type": "function", "function": {"name": block.name, "arguments": arguments}}
+
+    def _part(self, message: Message, index: int, block: ContentBlock) -> list[Entry]:
+        match block:
+            case TextBlock():
+                if block.citations:
+                    self.leave_out(message, index, "citation", kind=LossKind.CITATIONS)
+                return [{"type": "text", "text": block.text}]
+            case ThinkingBlock():
+                if block.signature is not None:
+                    self.leave_out(message, index, "signature", kind=LossKind.THINKING)
+                return []
+            case ToolUseBlock():
+                return []
+            case ImageBlock() if (data := base64_of(block.source)) is not None:
+                self._report_type(message, index, block)
+                return [{"type": "image", "base64": data}]
+            case ImageBlock() if block.source.kind == "url":
+                self._report_type(message, index, block)
+                return [{"type": "image", "url": block.source.data}]
+            case _:
+                text = self.as_text(message, index, block)
+                return [{"type": "text", "text": text}] if text is not None else []
+
+    def _report_type(self, message: Message, index: int, block: ImageBlock) -> None:
+        if block.media_type is not None or block.detail is not None:
+            self.leave_out(message, index, "type or detail of an image", kind=LossKind.MEDIA)
+
+
+def _content(parts: list[Entry]) -> str | list[Entry]:
+    """Return texts alone as one text, which every template takes."""
+    if len(parts) > 1 or any(part["type"] != "text" for part in parts):
+        return parts
+    return "".join(str(part["text"]) for part in parts)

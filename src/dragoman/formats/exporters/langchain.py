@@ -1,0 +1,198 @@
+"""LangChain messages as `messages_to_dict` writes them, with content in LangChain's own blocks (version 1).
+
+A block of a provider goes into the list as a non-standard one; its package sends it back.
+"""
+
+from collections.abc import Sequence
+
+from dragoman.adapter.losses import LossKind
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    ProviderBlock,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    VideoBlock,
+)
+from dragoman.canonical.message import Message, Role, StopReason
+from dragoman.canonical.usage import Usage
+from dragoman.formats.conversion import Conversion
+from dragoman.formats.exporters.shared import (
+    Entry,
+    LibraryWriter,
+    Media,
+    citation_fields,
+    google_signature,
+    media_type_of,
+    result_texts,
+    split_results,
+)
+
+_TYPES = {Role.SYSTEM: "system", Role.DEVELOPER: "system", Role.USER: "human", Role.TOOL: "human"}
+_STOP_WORDS = {
+    StopReason.END_TURN: "stop",
+    StopReason.TOOL_USE: "tool_calls",
+    StopReason.MAX_TOKENS: "length",
+    StopReason.STOP_SEQUENCE: "stop_sequence",
+    StopReason.REFUSAL: "refusal",
+    StopReason.PAUSE: "pause_turn",
+}
+
+
+def to_langchain(messages: Sequence[Message]) -> Conversion[list[Entry]]:
+    """Write a history for `messages_from_dict`. Raises CriticalLossError if a critical block would be lost."""
+    writer = _Writer(messages)
+    return writer.finish([entry for message in writer.history for entry in writer.entries(message)])
+
+
+class _Writer(LibraryWriter):
+    library, label = "langchain", "LangChain"
+
+    def entries(self, message: Message) -> list[Entry]:
+        self.check_message(message)
+        if message.role is Role.ASSISTANT:
+            return [self._reply(message)]
+        results, others = split_results(message)
+        entries = [self._result(message, index, block) for index, block in results]
+        if message.role is Role.TOOL and others:
+            self.report_role(message, "user")
+        if others:
+            content = [part for index, block in others for part in self._part(message, index, block)]
+            kwargs = {"additional_kwargs": {"__openai_role__": "developer"}} if message.role is Role.DEVELOPER else {}
+            entries.append(_entry(_TYPES[message.role], content=_plain(content), **kwargs))
+        return entries
+
+    def _result(self, message: Message, index: int, block: ToolResultBlock) -> Entry:
+        content = result_texts(block)
+        parts = [] if content is not None else [
+            item for part in block.content for item in self._part(message, index, part)
+        ]  # fmt: skip
+        return _entry(
+            "tool",
+            content=parts if content is None else content,
+            tool_call_id=block.tool_use_id,
+            name=self.names.get(block.tool_use_id),
+            status="error" if block.is_error else "success",
+        )
+
+    def _reply(self, message: Message) -> Entry:
+        content = [part for index, block in enumerate(message.content) for part in self._part(message, index, block)]
+        calls = [block for block in message.content if isinstance(block, ToolUseBlock)]
+        provider, model = self.model(message)
+        stop = message.metadata.stop_reason
+        named = {
+            "model_provider": provider,
+            "model_name": model,
+            "finish_reason": _STOP_WORDS.get(stop) if stop else None,
+            "output_version": "v1",
+        }
+        if stop is not None and stop not in _STOP_WORDS:
+            self.leave_out(message, -1, f"stop reason {stop}", kind=LossKind.STOP_REASON)
+        signed = {
+            block.id: signature
+            for index, block in enumerate(message.content)
+            if isinstance(block, ToolUseBlock) and (signature := google_signature(message, index)) is not None
+        }
+        return _entry(
+            "ai",
+            content=content,
+            additional_kwargs={"__gemini_function_call_thought_signatures__": signed} if signed else {},
+            response_metadata={name: value for name, value in named.items() if value is not None},
+            tool_calls=[
+                {"type": "tool_call", "name": call.name, "args": call.input, "id": call.id}
+                for call in calls
+                if call.raw_input is None
+            ],
+            invalid_tool_calls=[
+                {"type": "invalid_tool_call", "name": call.name, "args": call.raw_input, "id": call.id, "error": None}
+                for call in calls
+                if call.raw_input is not None
+            ],
+            usage_metadata=_usage(message.usage) if message.usage is not None else None,
+        )
+
+    def _part(self, message: Message, index: int, block: ContentBlock) -> list[Entry]:
+        match block:
+            case TextBlock():
+                cited = [citation_fields(citation) for citation in block.citations]
+                return [{"type": "text", "text": block.text, **({"annotations": cited} if cited else {})}]
+            case ThinkingBlock():
+                signed = {"extras": {"signature": block.signature}} if block.signature else {}
+                return [{"type": "reasoning", "reasoning": block.text, **signed}]
+            case RedactedThinkingBlock():
+                return [{"type": "non_standard", "value": {"type": "redacted_thinking", "data": block.data}}]
+            case ToolUseBlock():
+                if block.raw_input is not None:
+                    return []  # next to the content only
+                return [{"type": "tool_call", "name": block.name, "args": block.input, "id": block.id}]
+            case ImageBlock() | AudioBlock() | VideoBlock() | DocumentBlock():
+                return self._media(message, index, block)
+            case ProviderBlock(provider=self.library):
+                return [dict(block.data)]
+            case ProviderBlock() if message.role is Role.ASSISTANT and self._is_own(message, block):
+                return [{"type": "non_standard", "value": dict(block.data)}]
+            case _:
+                text = self.as_text(message, index, block)
+                return [{"type": "text", "text": text}] if text is not None else []
+
+    def _is_own(self, message: Message, block: ProviderBlock) -> bool:
+        return (message.metadata.model or "").partition(":")[0] == block.provider
+
+    def _media(self, message: Message, index: int, block: Media) -> list[Entry]:
+        kind = "file" if block.type == "document" else block.type
+        title, context = getattr(block, "title", None), getattr(block, "context", None)
+        for name in ("duration_ms", "transcript"):
+            if getattr(block, name, None) is not None:
+                self.leave_out(message, index, f"{name} of a {block.type}", kind=LossKind.MEDIA)
+        named: Entry = {"mime_type": block.media_type} if block.media_type else {}
+        named |= {"filename": title} if title else {}
+        named |= {"context": context} if context else {}
+        named |= {"detail": block.detail} if isinstance(block, ImageBlock) and block.detail else {}
+        match block.source.kind:
+            case "base64":
+                return [{"type": kind, "base64": block.source.data, **named, "mime_type": media_type_of(block)}]
+            case "url":
+                return [{"type": kind, "url": block.source.data, **named}]
+            case "file_id":
+                return [{"type": kind, "file_id": block.source.data, **named}]
+            case "text" if block.type == "document":
+                return [{"type": "text-plain", "text": block.source.data, **named, "mime_type": media_type_of(block)}]
+            case other:
+                self.leave_out(message, index, f"{block.type} with a {other} source")
+                return []
+
+
+def _entry(kind: str, **data: object) -> Entry:
+    """Return a message with the fields that all messages of LangChain have."""
+    fields: Entry = {"additional_kwargs": {}, "response_metadata": {}, "type": kind, "name": None, "id": None}
+    return {"type": kind, "data": {**fields, **data}}
+
+
+def _plain(content: list[Entry]) -> str | list[Entry]:
+    """Return a content that is only one text as this text."""
+    if len(content) == 1 and content[0].keys() == {"type", "text"}:
+        text = content[0]["text"]
+        return text if isinstance(text, str) else content
+    return content
+
+
+def _usage(usage: Usage) -> Entry:
+    inputs = {
+        "cache_read": usage.cached_input_tokens or None,
+        "cache_creation": usage.cache_creation_input_tokens or None,
+        "ephemeral_1h_input_tokens": usage.cache_creation_1h_input_tokens or None,
+        "audio": usage.audio_input_tokens,
+    }
+    outputs = {"reasoning": usage.reasoning_tokens, "audio": usage.audio_output_tokens}
+    return {
+        "input_tokens": usage.prompt_tokens,
+        "output_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "input_token_details": {name: count for name, count in inputs.items() if count is not None},
+        "output_token_details": {name: count for name, count in outputs.items() if count is not None},
+    }

@@ -1,0 +1,164 @@
+"""LiteLLM's message lists: Chat Completions, with thinking in the fields that LiteLLM has for it."""
+
+from collections.abc import Sequence
+
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    ProviderBlock,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    VideoBlock,
+)
+from dragoman.canonical.message import Message, Role
+from dragoman.formats.conversion import Conversion
+from dragoman.formats.exporters.shared import (
+    Entry,
+    LibraryWriter,
+    Media,
+    arguments_text,
+    base64_of,
+    citation_fields,
+    media_type_of,
+    result_texts,
+    split_results,
+)
+
+_AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+
+
+def to_litellm(messages: Sequence[Message]) -> Conversion[list[Entry]]:
+    """Write a history for `litellm.completion`. Raises CriticalLossError if a critical block would be lost."""
+    writer = _Writer(messages)
+    return writer.finish([entry for message in writer.history for entry in writer.entries(message)])
+
+
+class _Writer(LibraryWriter):
+    library, label = "litellm", "LiteLLM"
+
+    def entries(self, message: Message) -> list[Entry]:
+        self.check_message(message)
+        if message.metadata.usage is not None or message.metadata.model is not None:
+            reason = "a list of LiteLLM has no models and no usage: left out"
+            self.losses.add(message, -1, reason, kind=LossKind.USAGE, severity=Severity.INFO)
+        if message.role is Role.ASSISTANT:
+            return [self._reply(message)]
+        results, others = split_results(message)
+        entries = [self._result(message, index, block) for index, block in results]
+        if message.role is Role.TOOL and others:
+            self.report_role(message, "user")
+        parts = [part for index, block in others for part in self._part(message, index, block)]
+        role = "user" if message.role is Role.TOOL else str(message.role)
+        return [*entries, *([{"role": role, "content": _plain(parts)}] if parts else [])]
+
+    def _result(self, message: Message, index: int, block: ToolResultBlock) -> Entry:
+        content = result_texts(block)
+        if block.is_error:
+            reason = "a result of LiteLLM has no flag for errors: left out"
+            self.losses.add(message, index, reason, kind=LossKind.TOOLS, severity=Severity.INFO)
+        parts = [] if content is not None else [
+            item for part in block.content for item in self._part(message, index, part)
+        ]  # fmt: skip
+        entry: Entry = {
+            "role": "tool",
+            "tool_call_id": block.tool_use_id,
+            "content": parts if content is None else content,
+        }
+        name = self.names.get(block.tool_use_id)
+        return entry | ({"name": name} if name else {})
+
+    def _reply(self, message: Message) -> Entry:
+        texts: list[str] = []
+        thinking: list[Entry] = []
+        calls: list[Entry] = []
+        citations: list[Entry] = []
+        for index, block in enumerate(message.content):
+            match block:
+                case TextBlock():
+                    texts.append(block.text)
+                    citations += [
+                        citation_fields(citation) | {"supported_text": block.text} for citation in block.citations
+                    ]  # fmt: skip
+                case ThinkingBlock():
+                    signed = {"signature": block.signature} if block.signature else {}
+                    thinking.append({"type": "thinking", "thinking": block.text, **signed})
+                case RedactedThinkingBlock():
+                    thinking.append({"type": "redacted_thinking", "data": block.data})
+                case ToolUseBlock():
+                    arguments = block.input
+                    if block.raw_input is not None:
+                        reason = (
+                            "LiteLLM needs an object: the broken arguments are written as the field raw_input of one"
+                        )
+                        self.losses.add(message, index, reason, kind=LossKind.INVALID_INPUT)
+                        arguments = {"raw_input": block.raw_input}
+                    function = {"name": block.name, "arguments": arguments_text(arguments)}
+                    calls.append({"id": block.id, "type": "function", "function": function})
+                case ProviderBlock():
+                    self.leave_out(message, index)
+                case _:
+                    self._report_reply_block(message, index, block, texts)
+        if len(texts) > 1:
+            reason = "a reply of LiteLLM has one text: the texts are joined"
+            self.losses.add(message, -1, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
+        entry: Entry = {"role": "assistant", "content": "".join(texts) if texts else None}
+        if thinking:
+            entry["thinking_blocks"] = thinking
+            entry["reasoning_content"] = "".join(each.get("thinking", "") for each in thinking)
+        if calls:
+            entry["tool_calls"] = calls
+        if citations:
+            entry["provider_specific_fields"] = {"citations": [citations]}
+        return entry
+
+    def _report_reply_block(self, message: Message, index: int, block: ContentBlock, texts: list[str]) -> None:
+        if isinstance(block, (ImageBlock, AudioBlock, VideoBlock, DocumentBlock)):
+            self.leave_out(message, index, f"{block.type} in a reply", kind=LossKind.MEDIA)
+        elif (text := self.as_text(message, index, block)) is not None:
+            texts.append(text)
+
+    def _part(self, message: Message, index: int, block: ContentBlock) -> list[Entry]:
+        match block:
+            case TextBlock():
+                if block.citations:
+                    self.leave_out(message, index, "citation in a prompt", kind=LossKind.CITATIONS)
+                return [{"type": "text", "text": block.text}]
+            case ImageBlock() | AudioBlock() | VideoBlock() | DocumentBlock():
+                return self._media(message, index, block)
+            case _:
+                text = self.as_text(message, index, block)
+                return [{"type": "text", "text": text}] if text is not None else []
+
+    def _media(self, message: Message, index: int, block: Media) -> list[Entry]:
+        data, media_type = base64_of(block.source), media_type_of(block)
+        for name in ("context", "duration_ms", "transcript"):
+            if getattr(block, name, None) is not None:
+                self.leave_out(message, index, f"{name} of a {block.type}", kind=LossKind.MEDIA)
+        if isinstance(block, ImageBlock) and block.source.kind in ("base64", "url"):
+            url = block.source.data if data is None else f"data:{media_type};base64,{data}"
+            return [
+                {"type": "image_url", "image_url": {"url": url, **({"detail": block.detail} if block.detail else {})}}
+            ]
+        if isinstance(block, AudioBlock) and data is not None and media_type in _AUDIO:
+            return [{"type": "input_audio", "input_audio": {"data": data, "format": _AUDIO[media_type]}}]
+        if isinstance(block, DocumentBlock) and data is not None:
+            named = {"filename": block.title} if block.title else {}
+            return [{"type": "file", "file": {"file_data": f"data:{media_type};base64,{data}", **named}}]
+        if isinstance(block, DocumentBlock) and block.source.kind == "file_id":
+            return [{"type": "file", "file": {"file_id": block.source.data}}]
+        self.leave_out(message, index, f"{block.type} with a {block.source.kind} source")
+        return []
+
+
+def _plain(parts: list[Entry]) -> str | list[Entry]:
+    """Return a content that is only one text as this text."""
+    if len(parts) == 1 and parts[0]["type"] == "text":
+        text = parts[0]["text"]
+        return text if isinstance(text, str) else parts
+    return parts

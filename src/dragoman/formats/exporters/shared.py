@@ -1,0 +1,147 @@
+"""What the writers for other libraries share: losses, models, media and native blocks."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic_core import to_json
+
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.requests.projection import refuse_critical
+from dragoman.adapter.requests.unsupported_blocks import flatten_block
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    Citation,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    MediaSource,
+    TextBlock,
+    ToolResultBlock,
+    VideoBlock,
+)
+from dragoman.canonical.message import Message, Role
+from dragoman.formats.conversion import Conversion, LossCollector, as_history
+from dragoman.formats.importers.blocks import library_provider
+from dragoman.formats.tool_calls import tool_names_by_id
+
+Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
+Entry = dict[str, Any]
+
+ANY_TYPE = {"image": "image/png", "audio": "audio/wav", "video": "video/mp4", "document": "application/octet-stream"}
+
+
+class LibraryWriter:
+    """The base of the writers: one history, its losses, and the names of its tools."""
+
+    library: str
+    label: str
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self.history = as_history(messages)
+        self.names = tool_names_by_id(self.history)
+        self.losses = LossCollector(self.library)
+
+    def finish(self, document: list[Entry]) -> Conversion[list[Entry]]:
+        """Return the document with its losses. Raises CriticalLossError."""
+        found = self.losses.report(self.history)
+        refuse_critical(self.history, found)
+        return Conversion(document, found)
+
+    def leave_out(self, message: Message, index: int, what: str = "", *, kind: LossKind | None = None) -> None:
+        named = what or f"{message.content[index].type} block"
+        self.losses.add(message, index, f"{self.label} has no form for this {named}: left out", kind=kind)
+
+    def as_text(self, message: Message, index: int, block: ContentBlock) -> str | None:
+        """Return a block without a form as text, which is a loss; None if it is left out."""
+        flat = flatten_block(block)
+        if flat is None:
+            self.losses.add(message, index, f"{self.label} has no form for this {block.type} block: left out")
+            return None
+        self.losses.add(message, index, f"{self.label} has no form for this {block.type} block: written as text")
+        return flat.text
+
+    def check_message(self, message: Message) -> None:
+        """Report the fields of a message that no library stores."""
+        if message.channel is not None:
+            self.losses.add(message, -1, f"{self.label} has no channels", kind=LossKind.CHANNEL, severity=Severity.INFO)
+
+    def report_role(self, message: Message, other: str) -> None:
+        reason = f"{self.label} has no {message.role} with this content: written as the {other}'s"
+        self.losses.add(message, -1, reason, kind=LossKind.ROLE, severity=Severity.INFO)
+
+    def model(self, message: Message) -> tuple[str | None, str | None]:
+        """Return the library's name of the provider, and the name of the model."""
+        provider, colon, name = (message.metadata.model or "").partition(":")
+        if not colon:
+            return message.metadata.provider and library_provider(
+                self.library, message.metadata.provider
+            ), provider or None
+        return library_provider(self.library, provider), None if name == "unnamed" else name
+
+
+def groups_of(history: Sequence[Message]) -> list[tuple[bool, list[Message]]]:
+    """Return the messages in turns: whether the assistant speaks, and its messages."""
+    found: list[tuple[bool, list[Message]]] = []
+    for message in history:
+        is_reply = message.role is Role.ASSISTANT
+        if found and not is_reply and not found[-1][0]:
+            found[-1][1].append(message)
+        else:
+            found.append((is_reply, [message]))
+    return found
+
+
+def split_results(message: Message) -> tuple[list[tuple[int, ToolResultBlock]], list[tuple[int, ContentBlock]]]:
+    """Return the results of a message, and its other blocks, with their positions."""
+    results = [(index, block) for index, block in enumerate(message.content) if isinstance(block, ToolResultBlock)]
+    others: list[tuple[int, ContentBlock]] = [
+        (index, block) for index, block in enumerate(message.content) if not isinstance(block, ToolResultBlock)
+    ]
+    return results, others
+
+
+def base64_of(source: MediaSource) -> str | None:
+    """Return the content of a source as base64; None if it is elsewhere."""
+    if source.kind == "text":
+        return base64.b64encode(source.data.encode()).decode()
+    return source.data if source.kind == "base64" else None
+
+
+def media_type_of(block: Media) -> str:
+    if block.media_type is None and block.source.kind == "text":
+        return "text/plain"
+    return block.media_type or ANY_TYPE[block.type]
+
+
+def result_texts(block: ToolResultBlock) -> str | None:
+    """Return a result as one text, if it is only text."""
+    if not all(isinstance(part, TextBlock) and not part.citations for part in block.content) or len(block.content) > 1:
+        return None
+    return "".join(part.text for part in block.content if isinstance(part, TextBlock))
+
+
+def arguments_text(arguments: Mapping[str, Any]) -> str:
+    return to_json(dict(arguments)).decode()
+
+
+def citation_fields(citation: Citation) -> Entry:
+    """Return a citation with the fields that all have, and those of its provider."""
+    fields = {
+        "url": citation.url,
+        "title": citation.title,
+        "cited_text": citation.cited_text,
+        "start_index": citation.start,
+        "end_index": citation.end,
+    }
+    own = citation.data or {}
+    return {**own, "type": citation.kind, **{name: value for name, value in fields.items() if value is not None}}
+
+
+def google_signature(message: Message, index: int) -> str | None:
+    """Return Gemini's signature on a block, which its adapter notes."""
+    notes = (message.metadata.provider_raw or {}).get("blocks")
+    note = notes.get(str(index)) if isinstance(notes, dict) else None
+    inner = note.get("set") if isinstance(note, dict) else None
+    signature = inner.get("thoughtSignature") if isinstance(inner, dict) else None
+    return signature if isinstance(signature, str) else None

@@ -1,0 +1,158 @@
+"""Messages and tasks of the A2A protocol as JSON, version 1 (one key for each kind of part) and 0.3 (``kind``).
+
+A2A has no calls of tools. Data parts in the two forms that agents use for them become calls and results: an object with
+``type`` (``tool_call``, ``tool_result``), or one with the metadata ``adk_type``. All other data is kept as it is.
+Source: https://a2a-protocol.org/latest/specification.
+"""
+
+from typing import Any
+
+from dragoman.adapter.losses import LossKind
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    MediaSource,
+    ToolResultBlock,
+    ToolUseBlock,
+    VideoBlock,
+)
+from dragoman.canonical.message import Message, Role
+from dragoman.formats.document import parse_json_or_lines
+from dragoman.formats.errors import FormatError
+from dragoman.formats.importers.blocks import media_block, media_from_url, provider_block, text_blocks, to_text
+from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
+from dragoman.formats.reading.losses import source_losses
+from dragoman.formats.reading.turns import Turns, read_time
+
+FORMAT = "a2a"
+_ROLES = {"user": Role.USER, "agent": Role.ASSISTANT, "role_user": Role.USER, "role_agent": Role.ASSISTANT}
+_MEDIA = (ImageBlock, AudioBlock, VideoBlock, DocumentBlock)
+_CALLS = ("tool_call", "function_call", "tool_use")
+_RESULTS = ("tool_result", "function_response", "tool_response")
+
+
+@typed_errors
+def from_a2a(document: Any) -> list[Message]:
+    """Read a task with its history, a list of messages, or a single message. Raises FormatError, with a path."""
+    data = parse_json_or_lines(document, format_name=FORMAT)
+    turns = Turns()
+    for fields in iter_fields(data, FORMAT):
+        if "role" in fields:
+            _message(fields, turns)
+        elif "status" in fields or "history" in fields:
+            _task(fields, turns)
+        else:
+            raise FormatError("this is neither a message nor a task of A2A", path=fields.path)
+    return turns.messages
+
+
+def _task(task: Fields, turns: Turns) -> None:
+    task.ignore("id", "contextId", "context_id", "kind")
+    known: set[str] = set()
+    for message in task.objects("history"):
+        known.add(_id(message))
+        _message(message, turns)
+    status = task.object("status")
+    if status is not None:
+        status.ignore("state", "timestamp")
+        last = status.object("message")
+        if last is not None and _id(last) not in known:
+            _message(last, turns)
+        elif last is not None:
+            last.whole()
+    artifacts = task.objects("artifacts")
+    if not turns.messages:
+        for artifact in artifacts:
+            turns.start(Role.ASSISTANT)
+            artifact.ignore("artifactId", "artifact_id", "name", "description")
+            blocks = [block for part in artifact.objects("parts") for block in _part(part, turns)]
+            turns.add(Role.ASSISTANT, blocks, artifact.path)
+        return
+    for artifact in artifacts:
+        artifact.whole()
+        source_losses().add(artifact.path, "an artifact of a task is no part of its conversation: left out")
+
+
+def _id(message: Fields) -> str:
+    return to_text(message.look("messageId") or message.look("message_id"))
+
+
+def _message(message: Fields, turns: Turns) -> None:
+    word = message.required_text("role")
+    role = _ROLES.get(word.lower())
+    if role is None:
+        raise FormatError(f"unknown role {word[:80]!r}", path=f"{message.path}.role")
+    message.ignore("messageId", "message_id", "contextId", "context_id", "taskId", "task_id", "kind")
+    metadata = message.object("metadata")
+    model = metadata.text("model") if metadata is not None and isinstance(metadata.look("model"), str) else None
+    time = read_time(metadata.take("timestamp")) if metadata is not None else None
+    parts = message.objects("parts")
+    turns.start(role, has_results=any(_data_type(part) in _RESULTS for part in parts))
+    blocks: list[ContentBlock] = []
+    for part in parts:
+        blocks += _part(part, turns)
+    fields = {"model": model} if role is Role.ASSISTANT else None
+    turns.add(role, _join_media(blocks), message.path, metadata=fields, created_at=time)
+
+
+def _join_media(blocks: list[ContentBlock]) -> list[ContentBlock]:
+    """Return the blocks with media that directly follow a result as a part of it: a data part cannot hold them."""
+    joined: list[ContentBlock] = []
+    for block in blocks:
+        last = joined[-1] if joined else None
+        if isinstance(block, _MEDIA) and isinstance(last, ToolResultBlock):
+            joined[-1] = last.model_copy(update={"content": (*last.content, block)})
+        else:
+            joined.append(block)
+    return joined
+
+
+def _data_type(part: Fields) -> Any:
+    data, metadata = part.look("data"), part.look("metadata")
+    marked = metadata.get("adk_type") if isinstance(metadata, dict) else None
+    return marked or (data.get("type") if isinstance(data, dict) else None)
+
+
+def _part(part: Fields, turns: Turns) -> list[ContentBlock]:
+    kind = _data_type(part)
+    part.ignore("kind", "type")
+    if "text" in part or part.look("text") == "":
+        return text_blocks(part.text("text"))
+    if kind in (*_CALLS, *_RESULTS):
+        data = part.object("data")
+        assert data is not None
+        if data.look("name") is not None or kind in _RESULTS:
+            part.ignore("mediaType", "media_type", "metadata")
+            return [_call_or_result(data, kind, turns)]
+        return [provider_block(FORMAT, "data", {"data": data.whole(), **part.rest()})]
+    if (file := part.object("file")) is not None:
+        media_type = file.text("mimeType", "mime_type", "mediaType")
+        return _file(file.text("bytes", "fileWithBytes"), file.text("uri", "fileWithUri"), media_type,
+                     file.text("name"))  # fmt: skip
+    if "raw" in part or "url" in part:
+        media_type = part.text("mediaType", "media_type")
+        return _file(part.text("raw"), part.text("url"), media_type, part.text("filename"))
+    return [provider_block(FORMAT, "data" if "data" in part else "part", part.rest())]
+
+
+def _file(data: str | None, url: str | None, media_type: str | None, title: str | None) -> list[ContentBlock]:
+    if data is not None:
+        return [media_block(MediaSource(kind="base64", data=data), media_type, title=title)]
+    if url is not None:
+        return [media_from_url(url, media_type, title=title)]
+    source_losses().add("$", "a file without content is left out", kind=LossKind.MEDIA)
+    return []
+
+
+def _call_or_result(data: Fields, kind: str, turns: Turns) -> ToolUseBlock | ToolResultBlock:
+    native_id, name = data.text("id", "tool_call_id", "call_id"), data.text("name", "tool_name")
+    data.ignore("type")
+    if kind in _CALLS:
+        return turns.call(native_id, name or "", data.take("arguments", "args", "input"))
+    failed = data.take("is_error", "error")
+    content = data.take("result", "response", "output", "content")
+    if isinstance(failed, str) and content is None:
+        content = failed
+    return turns.result(native_id, name, text_blocks(content), is_error=bool(failed))

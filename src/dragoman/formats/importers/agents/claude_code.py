@@ -1,0 +1,221 @@
+"""The logs of Claude Code: JSON lines, in which each line is an event with the id of the one before.
+
+A reply is written as one line for each block, with the same message id; the lines become one message. Subagents
+(``isSidechain``) are conversations of their own. The layout is not documented.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from dragoman.adapter.losses import Severity
+from dragoman.canonical.message import Message, Role, StopReason
+from dragoman.canonical.usage import Usage
+from dragoman.formats.document import copy_json_at, parse_json_or_lines
+from dragoman.formats.errors import FormatError
+from dragoman.formats.importers.blocks import build_usage
+from dragoman.formats.importers.conversation import Conversation
+from dragoman.formats.importers.datasets.requests import read_request
+from dragoman.formats.importers.datasets.rows import RowNames
+from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
+from dragoman.formats.reading.losses import source_losses
+from dragoman.formats.reading.turns import read_time
+
+FORMAT = "claude-code"
+_PROVIDER = "anthropic"
+_STOP_REASONS = {
+    "end_turn": StopReason.END_TURN,
+    "tool_use": StopReason.TOOL_USE,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "stop_sequence": StopReason.STOP_SEQUENCE,
+    "pause_turn": StopReason.PAUSE,
+    "refusal": StopReason.REFUSAL,
+}
+_KNOWN = frozenset(
+    {
+        "type", "message", "uuid", "parentUuid", "timestamp", "sessionId", "isSidechain", "userType", "cwd", "version",
+        "gitBranch", "requestId", "toolUseResult", "isMeta", "slug", "agentId", "thinkingMetadata", "todos",
+        "permissionMode", "isCompactSummary", "isVisibleInTranscriptOnly", "logicalParentUuid", "promptId",
+        "entrypoint",
+        "sourceToolAssistantUUID", "sourceToolUseID", "isApiErrorMessage", "error", "level", "subtype", "teamName",
+        "content", "summary", "leafUuid", "messageId", "snapshot", "isSnapshotUpdate", "operation", "toolUseID",
+        "parentToolUseID", "data", "customTitle", "tag", "compactMetadata", "hookCount", "hookInfos", "hookErrors",
+        "preventedContinuation", "stopReason", "hasOutput", "durationMs", "attachment",
+    }
+)  # fmt: skip
+"""Places, versions and states of the program, and its own copies of results."""
+_EVENTS = frozenset({"user", "assistant"})
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One message of Anthropic's list, from one line or several."""
+
+    role: str
+    path: str
+    content: list[Any]
+    time: Any = None
+    message_id: str | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    uuid: str | None = None
+    parent: str | None = None
+    is_side: bool = False
+
+
+@typed_errors
+def from_claude_code(document: Any) -> list[Conversation]:
+    """Return the session in a log, and each of its subagents. Raises FormatError, with a path."""
+    entries = list(_entries(parse_json_or_lines(document, format_name=FORMAT)))
+    names = RowNames()
+    main = _branch([entry for entry in entries if not entry.is_side])
+    found = [Conversation(names.next(), _read(main))] if main else []
+    sides = _side_chains([entry for entry in entries if entry.is_side])
+    found += [Conversation(names.next(), _read(group)) for group in sides]
+    if not found:
+        raise FormatError("the log of Claude Code has no message")
+    return found
+
+
+def _entries(data: Any) -> Iterator[_Entry]:
+    for line in iter_fields(data, FORMAT):
+        kind = line.text("type")
+        message = line.object("message") if kind in _EVENTS else None
+        if message is None:
+            reason = f"a line of the type {str(kind)[:40]!r} is no message: left out"
+            source_losses().add(line.path, reason, severity=Severity.INFO)
+            for field_name in line.whole():
+                if field_name not in _KNOWN:
+                    source_losses().add_field(line.path, field_name, FORMAT)
+            continue
+        content = message.take("content")
+        usage = message.object("usage")
+        entry = _Entry(
+            role=message.required_text("role"),
+            path=f"{message.path}.content",
+            content=copy_json_at(content, f"{message.path}.content")
+            if isinstance(content, list)
+            else [{"type": "text", "text": content}] if isinstance(content, str) and content else [],
+            time=line.take("timestamp"),
+            message_id=message.text("id"),
+            uuid=line.text("uuid"),
+            parent=line.text("parentUuid"),
+            is_side=line.flag("isSidechain"),
+        )  # fmt: skip
+        if kind == "assistant":
+            name = message.text("model")
+            entry.metadata = {
+                "model": f"{_PROVIDER}:{name}" if name else None,
+                "usage": _usage(usage) if usage is not None else None,
+                "stop_reason": _STOP_REASONS.get(message.text("stop_reason") or ""),
+            }
+        message.ignore("type", "stop_sequence", "container", "context_management", "stop_details")
+        line.ignore(*_KNOWN)
+        yield entry
+
+
+def _branch(entries: list[_Entry]) -> list[_Entry]:
+    """Return the entries on the way to the last one. Raises FormatError for a circle."""
+    if not entries or any(entry.uuid is None for entry in entries):
+        return entries
+    by_id = {entry.uuid: entry for entry in entries}
+    positions = {entry.uuid: index for index, entry in enumerate(entries)}
+    chain: dict[str | None, _Entry] = {}
+    current: _Entry | None = entries[-1]
+    while current is not None:
+        if current.uuid in chain:
+            raise FormatError("a line is its own ancestor", path=current.path)
+        chain[current.uuid] = current
+        before = by_id.get(current.parent) if current.parent is not None else None
+        if before is None and current.parent is not None:  # the line before is no message, or is in another file
+            index = positions[current.uuid] - 1
+            before = entries[index] if index >= 0 and entries[index].uuid not in chain else None
+        current = before
+    skipped = len(by_id) - len(chain)
+    if skipped and not _same_replies(entries, chain):
+        source_losses().add("$", "branches that the user left are not read", severity=Severity.INFO)
+    kept = set(chain)
+    ids = {entry.message_id for entry in chain.values() if entry.message_id}
+    return [entry for entry in entries if entry.uuid in kept or (entry.message_id and entry.message_id in ids)
+            or _answers(entry, chain)]  # fmt: skip
+
+
+def _answers(entry: _Entry, chain: dict[str | None, _Entry]) -> bool:
+    """Whether the entry has a result for a reply of the branch: parallel calls are answered in lines side by side."""
+    return (
+        entry.role == "user"
+        and entry.parent in chain
+        and chain[entry.parent].role == "assistant"
+        and any(isinstance(block, dict) and block.get("type") == "tool_result" for block in entry.content)
+    )
+
+
+def _same_replies(entries: list[_Entry], chain: dict[str | None, _Entry]) -> bool:
+    ids = {entry.message_id for entry in chain.values() if entry.message_id}
+    return all(entry.uuid in chain or entry.message_id in ids or _answers(entry, chain) for entry in entries)
+
+
+def _side_chains(entries: list[_Entry]) -> list[list[_Entry]]:
+    """Return the entries of each subagent, by their first ancestor."""
+    roots: dict[str | None, str | None] = {}
+    groups: dict[str | None, list[_Entry]] = {}
+    for entry in entries:
+        root = roots.get(entry.parent, entry.uuid)
+        roots[entry.uuid] = root
+        groups.setdefault(root, []).append(entry)
+    return list(groups.values())
+
+
+def _read(entries: list[_Entry]) -> list[Message]:
+    """Return the messages of one conversation, with what the log says about each reply."""
+    merged: list[_Entry] = []
+    for entry in entries:
+        last = merged[-1] if merged else None
+        same = last is not None and last.role == entry.role
+        if last is not None and same and (entry.role == "user" or last.message_id == entry.message_id):
+            last.content = [*last.content, *entry.content]
+            last.metadata = {**last.metadata, **{key: value for key, value in entry.metadata.items() if value}}
+        elif entry.content:
+            merged.append(entry)
+    listed = [{"role": entry.role, "content": entry.content} for entry in merged]
+    try:
+        read = read_request(_PROVIDER, {"messages": listed}, "$")
+    except FormatError as error:
+        raise FormatError(error.reason, path=_source_path(error.path, merged)) from None
+    replies = iter([entry for entry in merged if entry.role == "assistant"])
+    found = []
+    for message in read:
+        if message.role is not Role.ASSISTANT:
+            found.append(message)
+            continue
+        entry = next(replies)
+        known = {key: value for key, value in entry.metadata.items() if value is not None}
+        fields: dict[str, Any] = {"metadata": message.metadata.model_copy(update=known)}
+        if (time := read_time(entry.time)) is not None:
+            fields["created_at"] = time
+        found.append(message.model_copy(update=fields))
+    return found
+
+
+def _source_path(path: str, entries: list[_Entry]) -> str:
+    number = path.removeprefix("$.messages[").partition("]")[0]
+    return entries[int(number)].path if number.isdigit() and int(number) < len(entries) else path
+
+
+def _usage(usage: Fields) -> Usage | None:
+    cached = usage.count("cache_read_input_tokens") or 0
+    written = usage.count("cache_creation_input_tokens") or 0
+    details = usage.object("cache_creation")
+    hour = details.count("ephemeral_1h_input_tokens") if details is not None else None
+    tier = usage.take("service_tier")
+    found = build_usage(
+        (usage.count("input_tokens") or 0) + cached + written,
+        usage.count("output_tokens"),
+        cached=cached,
+        written=written,
+        cache_creation_1h_input_tokens=hour,
+        service_tier=tier if isinstance(tier, str) else None,
+    )
+    usage.ignore("server_tool_use", "inference_geo", "speed", "iterations", "output_tokens_details")
+    if details is not None:
+        details.ignore("ephemeral_5m_input_tokens")
+    return found

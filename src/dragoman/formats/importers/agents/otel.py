@@ -1,0 +1,303 @@
+"""Traces with OpenTelemetry's conventions for generative AI: spans and log records that hold whole messages.
+
+Spans are read as the Python SDK prints them, and as OTLP sends them in JSON. A request that continues an earlier one of
+its trace replaces it. Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic_core import to_json
+
+from dragoman.adapter.losses import LossKind
+from dragoman.canonical.blocks import ContentBlock, MediaSource, ThinkingBlock
+from dragoman.canonical.message import Message, Role, StopReason
+from dragoman.canonical.usage import Usage
+from dragoman.formats.document import copy_json_at, kind_of, parse, parse_json_or_lines
+from dragoman.formats.errors import FormatError
+from dragoman.formats.importers.blocks import (
+    build_usage,
+    media_block,
+    media_from_url,
+    model_fields_of,
+    provider_block,
+    text_blocks,
+    to_text,
+)
+from dragoman.formats.importers.conversation import Conversation
+from dragoman.formats.reading.fields import Fields, typed_errors
+from dragoman.formats.reading.losses import is_empty, source_losses
+from dragoman.formats.reading.turns import Turns, read_time, stop_after
+
+FORMAT = "otel"
+INPUT, OUTPUT, SYSTEM = "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"
+ALL = "pydantic_ai.all_messages"
+
+_ROLES = {
+    "system": Role.SYSTEM,
+    "developer": Role.DEVELOPER,
+    "user": Role.USER,
+    "assistant": Role.ASSISTANT,
+    "tool": Role.TOOL,
+}
+_STOP_REASONS = {
+    "stop": StopReason.END_TURN,
+    "end_turn": StopReason.END_TURN,
+    "length": StopReason.MAX_TOKENS,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "tool_call": StopReason.TOOL_USE,
+    "tool_calls": StopReason.TOOL_USE,
+    "tool_use": StopReason.TOOL_USE,
+    "content_filter": StopReason.REFUSAL,
+    "refusal": StopReason.REFUSAL,
+    "error": StopReason.ERROR,
+}
+_MAX_SPAN_LEVELS = 8
+"""Levels of an export between its root and its spans."""
+
+
+@typed_errors
+def from_otel(document: Any) -> list[Conversation]:
+    """Return the conversations in spans or log records. Raises FormatError, with a path, if there are none."""
+    data = parse_json_or_lines(document, format_name=FORMAT)
+    if isinstance(data, list) and data and all(isinstance(item, dict) and "parts" in item for item in data):
+        data = {"attributes": {INPUT: data}}  # the messages alone
+    records = list(_find_records(data, "$", 0))
+    chosen: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    keys: dict[str, list[list[bytes]]] = {}
+    for path, record in records:
+        name = to_text(record.get("gen_ai.conversation.id") or record.get(_TRACE)) or "1"
+        lines = _lines(record, path)
+        known, kept = keys.setdefault(name, []), chosen.setdefault(name, [])
+        for index, before in enumerate(known):
+            if lines[: len(before)] == before or before[: len(lines)] == lines:
+                if len(lines) > len(before):
+                    known[index], kept[index] = lines, (path, record)
+                break
+        else:
+            known.append(lines)
+            kept.append((path, record))
+    found = [
+        Conversation(name if len(kept) == 1 else f"{name}-{number}", _read(record, path))
+        for name, kept in chosen.items()
+        for number, (path, record) in enumerate(kept, 1)
+    ]
+    if not found:
+        raise FormatError(f"no span or log record has messages: they are in {INPUT}, if a program records content")
+    return found
+
+
+_TRACE = "trace"
+"""Where the id of the trace is kept among the attributes; no attribute has this name without a dot."""
+
+
+def _find_records(value: Any, path: str, level: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the attributes of all spans and records that hold messages, in order."""
+    if level > _MAX_SPAN_LEVELS:
+        return
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _find_records(item, f"{path}[{index}]", level + 1)
+        return
+    if not isinstance(value, dict):
+        return
+    if "attributes" in value:
+        attributes = _attributes(value["attributes"])
+        if INPUT in attributes or OUTPUT in attributes or ALL in attributes:
+            _report_span(value, attributes, path)
+            context = value.get("context")
+            trace = context.get("trace_id") if isinstance(context, dict) else None
+            times = (value.get(name) for name in ("start_time", "startTimeUnixNano", "observed_timestamp"))
+            started = next((time for time in times if time is not None), None)
+            yield f"{path}.attributes", {
+                **attributes, _TRACE: trace or value.get("trace_id") or value.get("traceId"), _STARTED: started,
+            }  # fmt: skip
+            return
+    for name in ("resourceSpans", "scopeSpans", "spans", "resourceLogs", "scopeLogs", "logRecords", "logs"):
+        yield from _find_records(value.get(name), f"{path}.{name}", level + 1)
+
+
+_STARTED = "started"
+_SPAN_FIELDS = frozenset(
+    {
+        "name", "context", "kind", "parent_id", "start_time", "end_time", "status", "attributes", "events", "links",
+        "resource", "traceId", "spanId", "parentSpanId", "startTimeUnixNano", "endTimeUnixNano", "flags", "traceState",
+        "body", "severity_number", "severity_text", "dropped_attributes", "timestamp", "observed_timestamp", "trace_id",
+        "span_id", "trace_flags", "event_name", "timeUnixNano", "observedTimeUnixNano", "instrumentation_scope",
+        "droppedAttributesCount", "droppedEventsCount", "droppedLinksCount", "scope", "eventName",
+    }
+)  # fmt: skip
+_PREFIXES = (
+    "gen_ai.",
+    "server.",
+    "logfire.",
+    "operation.",
+    "pydantic_ai.",
+    "openai.",
+    "error.",
+    "http.",
+    "aws.",
+    "azure.",
+)
+_OTHER_ATTRIBUTES = frozenset({"model_request_parameters", "model_name", "agent_name", "final_result"})
+
+
+def _report_span(span: dict[str, Any], attributes: dict[str, Any], path: str) -> None:
+    """Report what is neither a field of all spans, nor an attribute of the conventions or of a known program."""
+    losses = source_losses()
+    context = span.get("context")
+    for name in context if isinstance(context, dict) else ():
+        if name not in ("trace_id", "span_id", "trace_state", "trace_flags", "is_remote"):
+            losses.add_field(f"{path}.context", name, FORMAT)
+    for name, value in span.items():
+        if name not in _SPAN_FIELDS and not is_empty(value):
+            losses.add_field(path, name, FORMAT)
+    for name, value in attributes.items():
+        if not name.startswith(_PREFIXES) and name not in _OTHER_ATTRIBUTES and not is_empty(value):
+            losses.add_field(f"{path}.attributes", name, FORMAT)
+
+
+def _attributes(native: Any) -> dict[str, Any]:
+    """Return attributes by name, from an object or from OTLP's list of keys and values."""
+    if isinstance(native, dict):
+        return native
+    found: dict[str, Any] = {}
+    for item in native if isinstance(native, list) else ():
+        if isinstance(item, dict) and isinstance(item.get("key"), str):
+            found[item["key"]] = _value(item.get("value"))
+    return found
+
+
+def _value(native: Any) -> Any:
+    if not isinstance(native, dict):
+        return native
+    if "arrayValue" in native:
+        inner = native["arrayValue"]
+        return [_value(each) for each in inner.get("values", ())] if isinstance(inner, dict) else []
+    if "kvlistValue" in native:
+        inner = native["kvlistValue"]
+        return _attributes(inner.get("values")) if isinstance(inner, dict) else {}
+    if "intValue" in native:
+        text = to_text(native["intValue"])
+        return int(text) if text.lstrip("-").isdigit() and len(text) < 20 else text  # OTLP sends integers as texts
+    return next(iter(native.values()), None)
+
+
+def _lines(record: dict[str, Any], path: str) -> list[bytes]:
+    """Return each message of a record as bytes, for comparison."""
+    messages = _messages(record, ALL, path) or [*_messages(record, INPUT, path), *_messages(record, OUTPUT, path)]
+    return [to_json({"role": each.get("role"), "parts": each.get("parts")}) for each, _ in messages]
+
+
+def _messages(record: dict[str, Any], name: str, path: str) -> list[tuple[dict[str, Any], str]]:
+    value = record.get(name)
+    at = f"{path}['{name}']"
+    if value is None:
+        return []
+    try:
+        value = copy_json_at(parse(value, format_name=FORMAT), at)
+    except FormatError as error:
+        raise FormatError(error.reason, path=at) from None
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise FormatError(f"messages must be a list of objects, not {kind_of(value)}", path=at)
+    return [(item, f"{at}[{index}]") for index, item in enumerate(value)]
+
+
+def _read(record: dict[str, Any], path: str) -> list[Message]:
+    turns = Turns()
+    time = read_time(record.get(_STARTED))
+    named = model_fields_of(
+        FORMAT,
+        _text(record, "gen_ai.provider.name") or _text(record, "gen_ai.system"),
+        _text(record, "gen_ai.response.model") or _text(record, "gen_ai.request.model") or _text(record, "model_name"),
+    )
+    listed = _messages(record, ALL, path)
+    outputs = [] if listed else _messages(record, OUTPUT, path)
+    listed = listed or _messages(record, INPUT, path)
+    system = _messages(record, SYSTEM, path)
+    if system and not any(message.get("role") == "system" for message, _ in listed):
+        parts = [Fields(part, at, FORMAT) for part, at in system]
+        blocks = [block for part in parts for block in _part(part, turns)]
+        for part in parts:
+            part.close()
+        turns.add(Role.SYSTEM, blocks, f"{path}['{SYSTEM}']", created_at=time)
+    if len(outputs) > 1:
+        reason = "a conversation has one continuation: the other answers are left out"
+        source_losses().add(f"{path}['{OUTPUT}']", reason, kind=LossKind.EMPTY_MESSAGE)
+    last = [(*each, True) for each in outputs[:1]]
+    for native, at, is_reply in [*((message, at, False) for message, at in listed), *last]:
+        _message(Fields(native, at, FORMAT), turns, named, _usage(record) if is_reply else None)
+    return turns.messages
+
+
+def _message(message: Fields, turns: Turns, named: dict[str, Any], usage: Usage | None) -> None:
+    word = message.required_text("role")
+    role = _ROLES.get(word)
+    if role is None:
+        raise FormatError(f"unknown role {word[:80]!r}", path=f"{message.path}.role")
+    stop = _STOP_REASONS.get(message.text("finish_reason") or "")
+    parts = message.objects("parts")
+    turns.start(role, has_results=any(part.look("type") == "tool_call_response" for part in parts))
+    blocks = [block for part in parts for block in _part(part, turns)]
+    metadata = {**named, "usage": usage, "stop_reason": stop_after(blocks, stop)} if role is Role.ASSISTANT else None
+    turns.add(role, blocks, message.path, metadata=metadata)
+    message.close()
+
+
+def _part(part: Fields, turns: Turns) -> list[ContentBlock]:
+    kind = part.text("type") or ""
+    match kind:
+        case "text":
+            return text_blocks(part.take("content"))
+        case "reasoning" | "thinking":
+            return [ThinkingBlock(text=to_text(part.take("content")))]
+        case "tool_call" | "tool_call_response" if part.look("builtin") is True:
+            return [provider_block(FORMAT, part.text("name") or kind, part.whole())]
+        case "tool_call":
+            name = part.required_text("name")
+            return [turns.call(part.text("id"), name, part.take("arguments"))]
+        case "tool_call_response":
+            content = text_blocks(part.take("response", "result"))
+            return [turns.result(part.text("id"), part.text("name"), content)]
+        case "blob" | "binary":
+            data = part.required_text("content", "data")
+            return [media_block(MediaSource(kind="base64", data=data), _media_type(part), kind=_modality(part))]
+        case "uri":
+            return [media_from_url(part.required_text("uri"), _media_type(part), kind=_modality(part))]
+        case "image-url" | "audio-url" | "video-url" | "document-url":
+            return [media_from_url(part.required_text("url"), _media_type(part), kind=kind.removesuffix("-url"))]
+        case "file":
+            source = MediaSource(kind="file_id", data=part.required_text("file_id"))
+            return [media_block(source, _media_type(part), kind=_modality(part))]
+        case _:
+            return [provider_block(FORMAT, kind, part.whole())]
+
+
+def _media_type(part: Fields) -> str | None:
+    return part.text("mime_type", "media_type")
+
+
+def _modality(part: Fields) -> str | None:
+    modality = part.text("modality")
+    return modality if modality in ("image", "audio", "video") else None
+
+
+def _usage(record: dict[str, Any]) -> Usage | None:
+    def count(*names: str) -> int | None:
+        found = (record.get(f"gen_ai.usage.{name}") for name in names)
+        return next(
+            (each for each in found if isinstance(each, int) and 0 <= each < 2**63 and not isinstance(each, bool)), None
+        )
+
+    return build_usage(
+        count("input_tokens", "prompt_tokens"),
+        count("output_tokens", "completion_tokens"),
+        cached=count("cache_read.input_tokens", "details.cache_read_input_tokens"),
+        written=count("cache_creation.input_tokens", "details.cache_creation_input_tokens"),
+        reasoning_tokens=count("reasoning.output_tokens", "details.reasoning_tokens"),
+    )
+
+
+def _text(record: dict[str, Any], name: str) -> str | None:
+    value = record.get(name)
+    return value if isinstance(value, str) and value else None

@@ -1,0 +1,103 @@
+"""The files of batches: rows with a request, rows with its reply, or both side by side.
+
+Sources: https://platform.openai.com/docs/guides/batch and
+https://docs.claude.com/en/docs/build-with-claude/batch-processing.
+"""
+
+from typing import Any
+
+from dragoman.adapter.losses import LossKind
+from dragoman.canonical.message import Message
+from dragoman.formats.document import parse_json_or_lines
+from dragoman.formats.errors import FormatError
+from dragoman.formats.importers.blocks import to_text
+from dragoman.formats.importers.conversation import Conversation
+from dragoman.formats.importers.datasets.requests import read_request
+from dragoman.formats.importers.datasets.rows import RowNames
+from dragoman.formats.native import read_reply
+from dragoman.formats.reading.fields import Fields, iter_fields, list_inside, typed_errors
+from dragoman.formats.reading.losses import source_losses
+
+OPENAI, ANTHROPIC = "openai-batch", "anthropic-batch"
+_BY_URL = {"/v1/chat/completions": "openai-chat", "/v1/responses": "openai"}
+_BY_OBJECT = {"chat.completion": "openai-chat", "response": "openai"}
+
+
+@typed_errors
+def from_openai_batch(document: Any) -> list[Conversation]:
+    """Return one conversation for each request, with its reply if the document has both, and for each reply.
+
+    A failed request without a reply is a loss. Raises FormatError, with a path.
+    """
+    names = RowNames()
+    found: list[Conversation] = []
+    for row in iter_fields(parse_json_or_lines(document, format_name=OPENAI), OPENAI):
+        request, output = (row.object("input"), row.object("output")) if "output" in row else (None, row)
+        messages = _openai_request(request) if request is not None else []
+        assert output is not None
+        name = output.look("custom_id")
+        if "url" in output:
+            messages += _openai_request(output)
+        else:
+            messages += _openai_reply(output)
+        if messages:
+            found.append(Conversation(names.next(name), messages))
+    return found
+
+
+def _openai_request(row: Fields) -> list[Message]:
+    row.ignore("custom_id", "method")
+    url = row.required_text("url")
+    provider = _BY_URL.get(url)
+    if provider is None:
+        raise FormatError(f"requests to {url[:80]!r} hold no conversation", path=f"{row.path}.url")
+    return read_request(provider, row.take("body"), f"{row.path}.body")
+
+
+def _openai_reply(row: Fields) -> list[Message]:
+    row.ignore("id", "custom_id")
+    response = row.object("response")
+    error = row.take("error")
+    status = response.take("status_code") if response is not None else None
+    body = response.take("body") if response is not None else None
+    if response is not None:
+        response.ignore("request_id")
+    if error is not None or status != 200 or not isinstance(body, dict):
+        _report_failure(row, error or body or status)
+        return []
+    provider = _BY_OBJECT.get(to_text(body.get("object")))
+    if provider is None:
+        raise FormatError("this is no reply of a language model", path=f"{row.path}.response.body")
+    return [read_reply(provider, body, f"{row.path}.response.body")]
+
+
+@typed_errors
+def from_anthropic_batch(document: Any) -> list[Conversation]:
+    """Return one conversation for each request or reply of Anthropic: those of a batch, or one as ``request`` next to
+    its ``response``. Raises FormatError, with a path.
+    """
+    data, at = list_inside(parse_json_or_lines(document, format_name=ANTHROPIC), "requests", ANTHROPIC)
+    names = RowNames()
+    found: list[Conversation] = []
+    for row in iter_fields(data, ANTHROPIC, at):
+        name = row.text("custom_id")
+        messages: list[Message] = []
+        for field in ("params", "request"):
+            if field in row:
+                messages += read_request("anthropic", row.take(field), f"{row.path}.{field}")
+        if "response" in row:
+            messages.append(read_reply("anthropic", row.take("response"), f"{row.path}.response"))
+        result = row.object("result")
+        if result is not None:
+            if result.text("type") == "succeeded":
+                messages.append(read_reply("anthropic", result.take("message"), f"{result.path}.message"))
+            else:
+                _report_failure(row, result.take("error") or result.look("type"))
+        if messages:
+            found.append(Conversation(names.next(name), messages))
+    return found
+
+
+def _report_failure(row: Fields, error: Any) -> None:
+    reason = f"the request failed and has no reply: {to_text(error)[:200]}"
+    source_losses().add(row.path, reason, kind=LossKind.EMPTY_MESSAGE)

@@ -1,0 +1,153 @@
+"""``UIMessage``: what the SDK's user interfaces keep.
+
+One message of the assistant holds all steps of its turn, with the outputs of the tools. Each step becomes a message,
+followed by its results.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from dragoman.canonical.blocks import Citation, ContentBlock, ToolResultBlock
+from dragoman.canonical.message import Message, Role
+from dragoman.canonical.usage import Usage
+from dragoman.formats.document import parse_json_or_lines
+from dragoman.formats.errors import FormatError
+from dragoman.formats.importers.blocks import provider_block, text_blocks
+from dragoman.formats.importers.pydantic_ai import tool_result_blocks
+from dragoman.formats.importers.vercel import parts
+from dragoman.formats.importers.vercel.model_messages import model_of_custom
+from dragoman.formats.importers.vercel.parts import LIBRARY, PartMetadata
+from dragoman.formats.reading.fields import Fields, iter_fields, list_inside, typed_errors
+from dragoman.formats.reading.turns import Turns, read_time
+
+FORMAT = "vercel-ui"
+_ROLES = {"system": Role.SYSTEM, "user": Role.USER, "assistant": Role.ASSISTANT}
+_PYDANTIC = "pydantic_ai"
+_FAILED = ("output-error", "output-denied")
+
+
+@typed_errors
+def from_vercel_ui(document: Any) -> list[Message]:
+    """Read a list of messages, an object with one as ``messages``, or a single message. Raises FormatError."""
+    data, at = list_inside(parse_json_or_lines(document, format_name=FORMAT), "messages", FORMAT)
+    turns = Turns()
+    for message in iter_fields(data, FORMAT, at):
+        _MessageReader(message, turns).read()
+    return turns.messages
+
+
+@dataclass(slots=True)
+class _Step:
+    blocks: list[ContentBlock] = field(default_factory=list)
+    results: list[ToolResultBlock] = field(default_factory=list)
+    sources: list[Citation] = field(default_factory=list)
+    model: dict[str, Any] = field(default_factory=dict)
+
+
+class _MessageReader:
+    def __init__(self, message: Fields, turns: Turns) -> None:
+        self._message = message
+        self._turns = turns
+        self._is_pydantic = False
+        self._steps: list[_Step] = [_Step()]
+        self._usage: Usage | None = None
+
+    def read(self) -> None:
+        message = self._message
+        word = message.required_text("role")
+        if word not in _ROLES:
+            raise FormatError(f"unknown role {word[:80]!r}", path=f"{message.path}.role")
+        role = _ROLES[word]
+        message.ignore("id")
+        time = self._metadata()
+        created = read_time(message.take("createdAt")) or time
+        self._turns.start(role)
+        for part in message.objects("parts"):
+            self._part(part)
+        steps = [step for step in self._steps if step.blocks or step.results or step.sources] or [_Step()]
+        for step in steps:
+            metadata = parts.name_model(dict(step.model)) if role is Role.ASSISTANT else {}
+            if step is steps[-1]:
+                metadata["usage"] = self._usage
+            blocks = parts.add_sources(step.blocks, step.sources)
+            self._turns.add(role, blocks, message.path, metadata=metadata, created_at=created)
+            for result in step.results:
+                self._turns.add(Role.TOOL, [result], message.path, created_at=created)
+
+    def _metadata(self) -> Any:
+        """Read what programs usually store with a message: the usage; and pydantic-ai's time."""
+        metadata = self._message.object("metadata")
+        if metadata is None:
+            return None
+        for name in ("totalUsage", "usage"):
+            if isinstance(metadata.look(name), dict):
+                usage = metadata.object(name)
+                assert usage is not None
+                self._usage = self._usage or parts.read_usage(usage)
+        pydantic = metadata.object(_PYDANTIC)
+        if pydantic is None:
+            return None
+        self._is_pydantic = True
+        return read_time(pydantic.take("timestamp"))
+
+    def _part(self, part: Fields) -> None:
+        kind = part.text("type") or ""
+        if kind == "step-start":
+            self._steps.append(_Step())
+            return
+        if kind.startswith("tool-") or kind == "dynamic-tool":
+            self._tool(part, kind)
+            return
+        step = self._steps[-1]
+        if step.results and kind in ("text", "reasoning"):  # written without marks between the steps
+            step = _Step()
+            self._steps.append(step)
+        if kind in ("source-url", "source-document"):
+            step.sources.append(parts.read_source(part))
+            return
+        if kind == "custom":
+            named = model_of_custom(part)
+            if named is not None:
+                step.model.update(named)
+                return
+        part.ignore("state")
+        if kind not in ("text", "reasoning", "file"):
+            step.blocks.append(provider_block(LIBRARY, kind, part.whole()))
+            return
+        metadata = PartMetadata(part, "providerMetadata")
+        if metadata.provider is not None:
+            step.model.setdefault("provider", metadata.provider)
+        if kind == "text":
+            text = parts.read_text(part.text("text") or "", metadata, part)
+            step.blocks += [text] if text is not None else []
+        elif kind == "reasoning":
+            part.ignore("id")
+            step.blocks.append(parts.read_reasoning(part.text("text") or "", metadata))
+        else:
+            step.blocks += parts.read_file(part, "url")
+
+    def _tool(self, part: Fields, kind: str) -> None:
+        step = self._steps[-1]
+        named = part.text("toolName")
+        name = named or kind.removeprefix("tool-")
+        if part.look("providerExecuted") is True:
+            step.blocks.append(provider_block(LIBRARY, name, part.whole()))
+            return
+        part.ignore("providerExecuted", "preliminary", "title")
+        metadata = PartMetadata(part, "callProviderMetadata", "resultProviderMetadata")
+        if metadata.provider is not None:
+            step.model.setdefault("provider", metadata.provider)
+        for name_of_copy in ("outcome", "retry", "content"):
+            metadata.take(name_of_copy)  # pydantic-ai's form of the output that the part has
+        native_id, state = part.text("toolCallId"), part.text("state")
+        arguments = part.take("input", "rawInput", "args")
+        if isinstance(arguments, dict) and arguments.keys() == {"INVALID_JSON"}:
+            arguments = arguments["INVALID_JSON"]
+        step.blocks.append(self._turns.call(native_id, name, arguments))
+        if state in _FAILED:
+            content = text_blocks(part.text("errorText") or "The call was denied.")
+            step.results.append(self._turns.result(native_id, name, content, is_error=True))
+        elif state == "output-available" or "output" in part:
+            output = part.take("output")
+            content = tool_result_blocks(output, f"{part.path}.output") if self._is_pydantic else text_blocks(output)
+            step.results.append(self._turns.result(native_id, name, content))

@@ -1,0 +1,1 @@
+"""What all readers share: fields that are used up, losses with their path, and turns that become messages."""

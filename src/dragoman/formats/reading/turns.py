@@ -1,0 +1,120 @@
+"""The messages of one conversation, built turn by turn."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import ValidationError
+
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.canonical.blocks import ContentBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.message import Message, Role, StopReason
+from dragoman.formats.errors import FormatError
+from dragoman.formats.importers.blocks import build_messages, placeholder_id, result_call_id, tool_call
+from dragoman.formats.reading.losses import source_losses
+from dragoman.formats.tool_calls import ToolIdReader
+
+
+class Turns:
+    """Collects messages. Calls and results are paired by the document's own ids, or by the tool's name without them."""
+
+    def __init__(self, session_id: str | None = None) -> None:
+        self._messages: list[Message] = []
+        self._ids = ToolIdReader()
+        self._session_id = session_id
+        self._waiting: list[tuple[str, str]] = []
+        """The calls without a result: the id for pairing, and the name of the tool."""
+
+    @property
+    def messages(self) -> list[Message]:
+        """All messages. Instructions between a call and its result follow the result, which belongs to the call."""
+        return put_results_first(self._messages)
+
+    def start(self, role: Role, *, has_results: bool = False) -> None:
+        """Start a message of the document, before its calls and results are built."""
+        if role is Role.USER and not has_results:
+            self._waiting.clear()
+        self._ids.start_turn(role, has_results=has_results or role in (Role.TOOL, Role.SYSTEM, Role.DEVELOPER))
+
+    def call(self, native_id: str | None, name: str, arguments: Any) -> ToolUseBlock:
+        key = native_id or placeholder_id(name)
+        self._waiting.append((key, name))
+        return tool_call(self._ids, key, name, arguments)
+
+    def result(
+        self, native_id: str | None, name: str | None, content: Sequence[ContentBlock], *, is_error: bool = False
+    ) -> ToolResultBlock:
+        key = native_id or self._first_waiting(name)
+        position = next((index for index, call in enumerate(self._waiting) if call[0] == key), None)
+        if position is not None:
+            del self._waiting[position]
+        call_id = result_call_id(self._ids, key, name)
+        return ToolResultBlock(tool_use_id=call_id, content=tuple(content), is_error=is_error)
+
+    def _first_waiting(self, name: str | None) -> str | None:
+        """Return the id of the first call without a result, of the tool of that name if there is one."""
+        return next((key for key, called in self._waiting if name is None or called == name), None)
+
+    def add(
+        self,
+        role: Role,
+        blocks: Sequence[ContentBlock],
+        path: str,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        created_at: datetime | None = None,
+    ) -> None:
+        """Add a message of the document at ``path``. One without blocks is a loss. Raises FormatError."""
+        if not blocks:
+            reason = "the message has no content: left out"
+            source_losses().add(path, reason, kind=LossKind.EMPTY_MESSAGE, severity=Severity.INFO)
+            return
+        try:
+            built = build_messages(role, blocks, metadata=metadata, created_at=created_at, session_id=self._session_id)
+        except ValidationError as error:
+            raise FormatError(error.errors(include_input=False, include_url=False)[0]["msg"], path=path) from None
+        self._messages += built
+
+
+def put_results_first(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages with instructions that stand between a call and its result behind the result."""
+    found: list[Message] = []
+    held: list[Message] = []
+    waiting: set[str] = set()
+    for message in messages:
+        if message.role in (Role.SYSTEM, Role.DEVELOPER) and waiting:
+            held.append(message)
+            continue
+        if message.role is not Role.TOOL:
+            found += held
+            held.clear()
+            waiting = {block.id for block in message.content if isinstance(block, ToolUseBlock)}
+        else:
+            waiting -= {block.tool_use_id for block in message.content if isinstance(block, ToolResultBlock)}
+        found.append(message)
+    return [*found, *held]
+
+
+def stop_after(blocks: Sequence[ContentBlock], stop: StopReason | None) -> StopReason | None:
+    """Return the stop reason of a reply: one with calls stopped for them, whatever word its server uses."""
+    if stop is StopReason.END_TURN and any(isinstance(block, ToolUseBlock) for block in blocks):
+        return StopReason.TOOL_USE
+    return stop
+
+
+def read_time(value: Any) -> datetime | None:
+    """Return a time from ISO 8601, or from seconds or milliseconds since 1970; None for anything else."""
+    try:
+        if isinstance(value, str):
+            time = datetime.fromisoformat(value)
+            return time if time.tzinfo else time.replace(tzinfo=UTC)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            seconds = value / 1000 if value > _MILLISECONDS else value
+            return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        pass
+    return None
+
+
+_MILLISECONDS = 100_000_000_000
+"""Larger numbers are milliseconds: as seconds they would be after the year 5000."""
