@@ -8,7 +8,8 @@ from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.extensions.security import DataPolicy
 from dragoman.canonical.message import Message
 from dragoman.canonical.message_view.parts import CalledTool
-from dragoman.canonical.message_view.view import iter_views
+from dragoman.canonical.message_view.uris import AmbiguousUriError
+from dragoman.canonical.message_view.view import MessageView, iter_views
 from dragoman.policy.labels import with_labels
 from dragoman.policy.plugin import Violation
 
@@ -20,8 +21,17 @@ def data_policies(
     if extensions is None or extensions.security is None or not extensions.security.data:
         return ()
     views = iter_views(message, extensions=extensions, calls=calls)
-    answers = (view for view in views if view.is_tool or view.is_resource or view.is_prompt)
-    return tuple(policy for view in answers if view.is_post and (policy := view.data_policy))
+    answers = [view for view in views if view.is_post and (view.is_tool or view.is_resource or view.is_prompt)]
+    return tuple(policy for view in answers for policy in _policies_of(view, extensions.security.data))
+
+
+def _policies_of(view: MessageView, policies: Mapping[str, DataPolicy]) -> Iterable[DataPolicy]:
+    """Return the policies of one answer: those of all URIs if its own URI may mean any of them."""
+    try:
+        policy = view.data_policy
+    except AmbiguousUriError:
+        return [policy for key, policy in policies.items() if ":" in key]
+    return [] if policy is None else [policy]
 
 
 def apply_data_labels(

@@ -12,7 +12,6 @@ from dragoman.canonical.blocks import ContentBlock, ToolResultBlock, ToolUseBloc
 from dragoman.canonical.extensions.security import DataPolicy, ObjectSecurityProfile
 from dragoman.canonical.extensions.slots import BaseExtensions
 from dragoman.canonical.frozen import FrozenDict, freeze, thaw
-from dragoman.canonical.glob import glob
 from dragoman.canonical.guard import one_line
 from dragoman.canonical.message_fields import MessageFields, Role
 from dragoman.canonical.message_view.context import ViewContext, export_context
@@ -44,6 +43,8 @@ from dragoman.canonical.message_view.parts import (
     size_of,
     uri_of,
 )
+from dragoman.canonical.message_view.uri_patterns import matches_uri, uri_pattern
+from dragoman.canonical.message_view.uris import AmbiguousUriError, UriMeaning, read_uri
 
 logger = logging.getLogger("dragoman.canonical")
 
@@ -171,8 +172,20 @@ class MessageView(ViewContext):
 
     @property
     def uri(self) -> str | None:
-        """The URI that identifies the entity: tool://namespace/name and the like, or a resource's own URI."""
+        """The URI that identifies the entity, as it is spelled: tool://namespace/name and the like, that of a resource,
+        or the address of media that are given by URL.
+        """
         return uri_of(self._part, self._tool)
+
+    @property
+    def has_address(self) -> bool:
+        """True if the URI is an address that is fetched: that of a resource, or of media by URL."""
+        return self._kind in RESOURCES or (self._kind in MEDIA and self.uri is not None)
+
+    @property
+    def uri_meaning(self) -> UriMeaning | None:
+        """What the URI of a resource or of media means, or None if it has no single meaning, or is no address."""
+        return read_uri(self.uri or "") if self.has_address else None
 
     @property
     def name(self) -> str | None:
@@ -244,8 +257,16 @@ class MessageView(ViewContext):
         return found.model_copy(deep=True) if found else None
 
     def _find_entity(self, entries: Mapping[str, Any]) -> Any:
+        """Raises AmbiguousUriError if the URI has no single meaning, and the entries have other URIs."""
         keys = (self.name, self.uri)
-        return next((entries[key] for key in keys if key and key in entries), None)
+        found = next((entries[key] for key in keys if key and key in entries), None)
+        if found is not None or not self.has_address:
+            return found
+        meanings = {key: meaning for key in entries if ":" in key and (meaning := read_uri(key)) is not None}
+        own = self.uri_meaning
+        if meanings and (own is None or len(own.readings) > 1):
+            raise AmbiguousUriError("a URI has no single meaning, so that no rule can decide about it")
+        return next((entries[key] for key, each in meanings.items() if own and each.text == own.text), None)
 
     def get_property(self, name: str, default: Any = None) -> Any:
         return self.properties.get(name, default)
@@ -257,9 +278,14 @@ class MessageView(ViewContext):
         return name in (arguments_of(self._part) or {})
 
     def matches_uri_pattern(self, pattern: str) -> bool:
-        """Return True if the whole URI matches the glob; False if there is no URI."""
+        """Return True if the whole URI matches the glob; False if there is no URI.
+
+        Addresses are compared by what they mean. Raises AmbiguousUriError if one has no single meaning.
+        """
         uri = self.uri
-        return bool(uri) and glob(pattern).matches(uri or "")
+        if not uri:
+            return False
+        return matches_uri(pattern, uri) if self.has_address else uri_pattern(pattern).matches_name(uri)
 
     def has_content(self) -> bool:
         return self.content is not None
