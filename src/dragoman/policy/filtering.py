@@ -4,9 +4,14 @@ import copy
 from collections.abc import Iterable
 from typing import Any
 
-from dragoman.canonical.extensions.extensions import Extensions
+from dragoman.canonical.blocks import replace_fields
+from dragoman.canonical.extensions.extensions import AgentExtension, Extensions
 from dragoman.canonical.extensions.security import SecurityExtension, SubjectExtension
+from dragoman.canonical.frozen import freeze
+from dragoman.canonical.message import Message
 from dragoman.policy.slots import SLOTS, Capability, expand_capabilities
+
+_IDS_IN_METADATA = {"user_id": Capability.READ_SUBJECT, "team_id": Capability.READ_TEAMS}
 
 
 def filter_extensions(extensions: Extensions | None, capabilities: Iterable[Capability | str]) -> Extensions | None:
@@ -26,7 +31,25 @@ def filter_extensions(extensions: Extensions | None, capabilities: Iterable[Capa
     }
     if extensions.security is not None:
         visible["security"] = _filter_security(extensions.security, granted)
+    if visible.get("agent") is not None:
+        visible["agent"] = _filter_agent(visible["agent"], granted)
     return Extensions(**visible)
+
+
+def filter_message(message: Message, granted: frozenset[Capability]) -> Message:
+    """Return the message with the ids that these capabilities allow to read, and without ``provider_raw``.
+
+    The session needs read_agent, the user read_subject and the team read_teams.
+    """
+    metadata = message.metadata
+    hidden: dict[str, Any] = {} if metadata.provider_raw is None else {"provider_raw": None}
+    for name, capability in _IDS_IN_METADATA.items():
+        if getattr(metadata, name) is not None and capability not in granted:
+            hidden[name] = None
+    changes: dict[str, Any] = {"metadata": replace_fields(metadata, hidden)} if hidden else {}
+    if message.session_id and Capability.READ_AGENT not in granted:
+        changes["session_id"] = ""
+    return replace_fields(message, changes)
 
 
 class FilterCache:
@@ -46,6 +69,14 @@ class FilterCache:
         if capabilities not in known:
             known[capabilities] = filter_extensions(extensions, capabilities) or Extensions()
         return known[capabilities]
+
+
+def _filter_agent(agent: AgentExtension, granted: frozenset[Capability]) -> AgentExtension:
+    """Hide in the earlier messages what is hidden in the message of a step."""
+    if agent.conversation is None or not agent.conversation.history:
+        return agent
+    history = freeze([filter_message(message, granted) for message in agent.conversation.history])
+    return replace_fields(agent, {"conversation": replace_fields(agent.conversation, {"history": history})})
 
 
 def _filter_security(security: SecurityExtension, granted: frozenset[Capability]) -> SecurityExtension:

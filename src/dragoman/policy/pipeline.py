@@ -11,11 +11,12 @@ from typing import Any, Literal, NoReturn
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.message import Message
+from dragoman.canonical.message_view.context import UnreadableError
 from dragoman.canonical.message_view.parts import CalledTool
 from dragoman.policy.data_policy import apply_data_labels
 from dragoman.policy.edit import apply_edit, drop_void_thinking
 from dragoman.policy.errors import PolicyDeniedError, TierViolation
-from dragoman.policy.filtering import FilterCache
+from dragoman.policy.filtering import FilterCache, filter_message
 from dragoman.policy.labels import labels_of, with_labels
 from dragoman.policy.merging import merge_extensions
 from dragoman.policy.object_access import check_access
@@ -260,7 +261,8 @@ class _StepRun:
     def _message(self, declared: PluginDeclaration, returned: Message | None) -> Message:
         if returned is None:
             return self.message
-        message = apply_edit(self.message, returned, declared.name)
+        shown = filter_message(self.message, declared.capabilities)
+        message = apply_edit(self.message, returned, declared.name, shown)
         if message is not self.message and not declared.mode.can_change:
             raise TierViolation(
                 declared.name,
@@ -283,6 +285,8 @@ class _StepRun:
         return with_labels(self.extensions, labels_of(merged)) if off_path else merged
 
     def _handle_failure(self, declared: PluginDeclaration, error: Exception) -> None:
+        if isinstance(error, UnreadableError):
+            raise ConfigurationError(f"plugin {declared.name!r}: {error}") from None
         if isinstance(error, ConfigurationError):
             raise error
         code, reason = _describe_failure(error)

@@ -1,6 +1,6 @@
 """What a URI means: one canonical spelling for all spellings that a client fetches alike.
 
-The rules are those of RFC 3986 (section 6), of the WHATWG URL standard for web addresses, and of RFC 8089 for files. A
+The rules are those of RFC 3986, of the WHATWG URL standard for web addresses, and of RFC 8089 for files. A
 spelling that readers understand differently, such as one with a backslash, has no meaning here: `read_uri` returns
 None, and a policy denies it. Names of hosts are not resolved, and symbolic links are not followed.
 Source: docs/reference/cmf.md#uris.

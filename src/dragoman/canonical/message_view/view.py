@@ -5,7 +5,7 @@ the extensions that its reader may see (`dragoman.policy.filter_extensions`).
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NoReturn
 
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock, ToolUseBlock
@@ -57,11 +57,13 @@ def iter_views(
     extensions: BaseExtensions | None = None,
     *,
     calls: Mapping[str, CalledTool] | None = None,
+    capabilities: Collection[str] | None = None,
 ) -> "Iterator[MessageView]":
     """Return one view for each part, in order.
 
     ``hook`` is the step in the pipeline, such as llm_output. ``calls`` maps call ids to tools (see `called_tools`).
     Without it, the MCP metadata of the extensions names the tool of a message with exactly one call or result.
+    ``capabilities`` are those of the reader: questions whose answers they hide raise UnreadableError.
 
     Raises UnknownPartError immediately, before the first view, if a part has no kind: nothing is skipped.
     Raises TypeError if the extensions are of another type, such as a dict.
@@ -72,9 +74,15 @@ def iter_views(
     for index, part in enumerate(message.content):
         _kind(part, f"content[{index}] of message {one_line(message.id)}")
     alone = sum(isinstance(part, (ToolUseBlock, ToolResultBlock)) for part in message.content) == 1
+    granted = None if capabilities is None else frozenset(capabilities)
     return (
         MessageView(
-            part, message.role, hook=hook, extensions=extensions, tool=_find_tool(part, extensions, calls, alone)
+            part,
+            message.role,
+            hook=hook,
+            extensions=extensions,
+            tool=_find_tool(part, extensions, calls, alone),
+            capabilities=granted,
         )
         for part in message.content
     )
@@ -106,7 +114,7 @@ def _find_tool(
 class MessageView(ViewContext):
     """A policy's view of one part. Raises UnknownPartError for a part without a kind."""
 
-    __slots__ = ("_content", "_extensions", "_hook", "_kind", "_part", "_role", "_tool")
+    __slots__ = ("_capabilities", "_content", "_extensions", "_hook", "_kind", "_part", "_role", "_tool")
 
     _part: ContentBlock
     _kind: ViewKind
@@ -123,8 +131,10 @@ class MessageView(ViewContext):
         hook: str | None = None,
         extensions: BaseExtensions | None = None,
         tool: CalledTool | None = None,
+        capabilities: frozenset[str] | None = None,
     ) -> None:
         set_field = super().__setattr__
+        set_field("_capabilities", capabilities)
         set_field("_part", part)
         set_field("_kind", _kind(part, "this part"))
         set_field("_role", Role(role))
@@ -296,9 +306,13 @@ class MessageView(ViewContext):
         The content of a prompt result is its own text only, so a policy must look here for the text of its messages.
         Raises UnknownPartError immediately if something inside has no kind or is not a message.
         """
-        hook, extensions = self._hook, self._extensions
-        inner = [MessageView(part, role, hook=hook, extensions=extensions) for role, part in inner_parts(self._part)]
-        return iter(inner)
+        hook, extensions, granted = self._hook, self._extensions, self._capabilities
+        return iter(
+            [
+                MessageView(part, role, hook=hook, extensions=extensions, capabilities=granted)
+                for role, part in inner_parts(self._part)
+            ]
+        )
 
     def to_dict(
         self, include_content: bool = True, include_context: bool = True, *, include_arguments: bool = True
@@ -347,7 +361,7 @@ class MessageView(ViewContext):
         return {"input": self.to_dict(include_content, include_arguments=include_arguments)}
 
     def __reduce__(self) -> Any:
-        return _restore_view, (self.raw, self._role, self._hook, self._extensions, self._tool)
+        return _restore_view, (self.raw, self._role, self._hook, self._extensions, self._tool, self._capabilities)
 
     def __repr__(self) -> str:
         """Leave out the content, because it may be a secret."""
@@ -356,5 +370,7 @@ class MessageView(ViewContext):
         return f"MessageView(kind={self._kind}, role={self._role}, {'pre' if self.is_pre else 'post'}{uri}{hook})"
 
 
-def _restore_view(part: Any, role: Role, hook: str | None, extensions: BaseExtensions | None, tool: Any) -> MessageView:
-    return MessageView(part, role, hook=hook, extensions=extensions, tool=tool)
+def _restore_view(
+    part: Any, role: Role, hook: str | None, extensions: BaseExtensions | None, tool: Any, capabilities: Any
+) -> MessageView:
+    return MessageView(part, role, hook=hook, extensions=extensions, tool=tool, capabilities=capabilities)

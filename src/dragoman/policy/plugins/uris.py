@@ -84,7 +84,7 @@ class DenyUris(_UriPlugin):
 class AllowUris(_UriPlugin):
     """Denies URIs that match none of the patterns. It needs patterns for tools, prompts, resources and media alike.
 
-    Stars at the end of a host stand for its paths: ``https://a.example**`` is ``https://a.example/**``.
+    Stars at the end of a host stand for its paths: ``a.example**`` is ``a.example/**``.
     """
 
     name = "allow_uris"

@@ -1,6 +1,6 @@
 """Addresses are judged by what they mean: a table of spellings, and the law that spellings of one address are alike."""
 
-import tomllib
+import json
 from pathlib import Path
 from posixpath import normpath
 from typing import Any
@@ -22,7 +22,7 @@ from dragoman.policy.plugins import AllowUris, DenyUris
 from tests.tables import each_row
 from tests.unit.canonical.message_view.test_view import block
 
-TABLE = tomllib.loads(Path(__file__).with_name("uri_spellings.toml").read_text(encoding="utf-8"))
+TABLE = json.loads(Path(__file__).with_name("uri_spellings.json").read_text(encoding="utf-8"))
 MEANINGS = [(each["text"], spelling) for each in TABLE["meaning"] for spelling in each["spellings"]]
 AMBIGUOUS = [spelling for each in TABLE["ambiguous"] for spelling in each["spellings"]]
 RULES = [
