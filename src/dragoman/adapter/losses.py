@@ -39,6 +39,8 @@ class LossKind(StrEnum):
     """What only its provider can read, such as a signature, could not travel with a reply, or came back unreadable."""
     STOP_REASON = "stop_reason"
     USAGE = "usage"
+    LABELS = "labels"
+    """A format has no room for the security labels of a message."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from dragoman.formats.conversion import Conversion, LossCollector
 from dragoman.formats.document import decode_text, kind_of
 from dragoman.formats.errors import FormatError
 from dragoman.formats.histories import as_history
+from dragoman.formats.labels import report_labels
 from dragoman.formats.tool_calls import tool_names_by_id
 from dragoman.formats.umf.blocks import result_text
 
@@ -42,7 +43,7 @@ def to_chatml(messages: Sequence[Message]) -> Conversion[str]:
     turns = [turn for message in history for turn in _turns(message, names, losses)]
     loss_list = losses.report(history)
     refuse_critical(history, loss_list)
-    return Conversion("\n".join(turns), loss_list)
+    return report_labels(Conversion("\n".join(turns), loss_list), history, "ChatML")
 
 
 def from_chatml(text: str | bytes) -> list[Message]:

@@ -25,6 +25,7 @@ from dragoman.formats.importers import (
     from_llm_logs,
     from_pydantic_ai,
 )
+from dragoman.formats.labels import read_sidecar
 from dragoman.formats.native import from_native, to_native
 from dragoman.formats.own_messages import from_messages, to_messages
 from dragoman.formats.umf.convert import from_umf, to_umf
@@ -56,7 +57,7 @@ def _write_body(history: Sequence[Message], model: str | None) -> Conversion[Any
     if len(history) != 1:
         raise ConfigurationError(f"a message body holds one message, not {len(history)}: use acp")
     written = to_message_body(history[0])
-    return Conversion(written.data.as_json(), written.losses)
+    return Conversion(written.data.as_json(), written.losses, written.labels)
 
 
 def _build_formats() -> dict[str, Format]:
@@ -103,13 +104,15 @@ def get_format(name: str) -> Format:
 
 
 def read_file(path: Path, name: str, model: str | None = None) -> list[Conversation]:
-    """Read the conversations of a file in a format. Raises FormatError and ConfigurationError, and OSError."""
+    """Read the conversations of a file in a format, with the labels of the file beside it. Raises FormatError and
+    ConfigurationError, and OSError.
+    """
     known = get_format(name)
     if known.read_many is not None:
         return known.read_many(path)
     if known.read is None:
         raise FormatError(f"{name} can be written but not read")
-    return [Conversation(path.stem, known.read(path.read_bytes(), model))]
+    return [Conversation(path.stem, read_sidecar(path, known.read(path.read_bytes(), model)))]
 
 
 def iter_text(data: Any) -> Iterator[str]:

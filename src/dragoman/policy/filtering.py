@@ -11,7 +11,11 @@ from dragoman.canonical.frozen import freeze
 from dragoman.canonical.message import Message
 from dragoman.policy.slots import SLOTS, Capability, expand_capabilities
 
-_IDS_IN_METADATA = {"user_id": Capability.READ_SUBJECT, "team_id": Capability.READ_TEAMS}
+_GATED_METADATA = {
+    "user_id": Capability.READ_SUBJECT,
+    "team_id": Capability.READ_TEAMS,
+    "labels": Capability.READ_LABELS,
+}
 
 
 def filter_extensions(extensions: Extensions | None, capabilities: Iterable[Capability | str]) -> Extensions | None:
@@ -37,13 +41,13 @@ def filter_extensions(extensions: Extensions | None, capabilities: Iterable[Capa
 
 
 def filter_message(message: Message, granted: frozenset[Capability]) -> Message:
-    """Return the message with the ids that these capabilities allow to read, and without ``provider_raw``.
+    """Return the message with the metadata that these capabilities allow to read, and without ``provider_raw``.
 
-    The session needs read_agent, the user read_subject and the team read_teams.
+    The session needs read_agent, the user read_subject, the team read_teams and the labels read_labels.
     """
     metadata = message.metadata
     hidden: dict[str, Any] = {} if metadata.provider_raw is None else {"provider_raw": None}
-    for name, capability in _IDS_IN_METADATA.items():
+    for name, capability in _GATED_METADATA.items():
         if getattr(metadata, name) is not None and capability not in granted:
             hidden[name] = None
     changes: dict[str, Any] = {"metadata": replace_fields(metadata, hidden)} if hidden else {}

@@ -114,7 +114,7 @@ class AsyncSession(Conversation[AsyncTransport]):
     ) -> Message:
         """As `Session.compact`."""
         await self._run(self._start(self._compaction_turn(model, keep_last, instructions)))
-        return self._history.messages[-1]
+        return self.messages[-1]
 
     @classmethod
     async def resume(

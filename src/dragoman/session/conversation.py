@@ -1,6 +1,7 @@
 """The state of a session and everything that needs no I/O: the part that both drivers share."""
 
 import inspect
+import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +14,8 @@ from dragoman.adapter.errors import CompactionError, ConfigurationError, SwapRef
 from dragoman.adapter.requests.encode_cache import EncodeCache
 from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolUseBlock
+from dragoman.canonical.extensions.message_labels import labels_of_messages
+from dragoman.canonical.guard import one_line
 from dragoman.canonical.ids import new_message_id, new_session_id
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import TokenUsage
@@ -54,6 +57,8 @@ if TYPE_CHECKING:
     from dragoman.output.check import AnswerCheck
     from dragoman.policy import Declassification
     from dragoman.session.middleware.policy_hooks import PolicyHooks
+
+logger = logging.getLogger("dragoman.session")
 
 TURN_IN_PROGRESS = "the session is in the middle of a turn and runs one at a time: use another session for a second one"
 
@@ -107,9 +112,12 @@ class Conversation(Generic[TransportT]):
             self._history.messages.insert(0, self._factory.new_message(Role.SYSTEM, system))
         self._accounts = BudgetAccounts(config.budgets)
         self._persistence: Persistence | NoStore = self._new_persistence()
-        self._policy: PolicyHooks | NoPolicy = NoPolicy()
+        labels = frozenset(config.labels)
+        self._policy: PolicyHooks | NoPolicy = NoPolicy(self._history.extensions, labels)
         self._on_swap: Callable[[str | None, Preview], object] = lambda previous, preview: None
         self._middlewares = self._build_middlewares()
+        if labels or labels_of_messages(self._history.messages):
+            self._restore_labels()
         self._check_tools()
 
     @property
@@ -120,8 +128,9 @@ class Conversation(Generic[TransportT]):
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The whole history, in order, also after `compact`: only requests replace its older part by a summary."""
-        return tuple(self._history.messages)
+        """The whole history, in order, also after `compact`: only requests replace its older part by a summary. Each
+        message carries its labels in ``metadata.labels``."""
+        return self._history.labelled()
 
     @property
     def user_id(self) -> str | None:
@@ -159,7 +168,7 @@ class Conversation(Generic[TransportT]):
 
     @property
     def labels(self) -> frozenset[str]:
-        """Security labels of the data in the conversation, as the policy knows them; empty without a policy."""
+        """Security labels of the data in the conversation."""
         return self._policy.labels
 
     def identify(self, user_id: str | None = None, team_id: str | None = None) -> None:
@@ -238,7 +247,8 @@ class Conversation(Generic[TransportT]):
             **settings,
         )
         session._history.restore(found.attempts, found.extensions)
-        session._policy.restore(found.messages)
+        if found.extensions:
+            session._restore_labels()
         if session.model is not None and session.model != found.model:
             session.swap(session.model)
         return session
@@ -261,6 +271,22 @@ class Conversation(Generic[TransportT]):
             store, version=found.version, messages=len(found.messages), attempts=len(found.attempts)
         )
         return session
+
+    def _restore_labels(self) -> None:
+        """Restore the labels stored with the history. Raises ConfigurationError if nothing would protect them."""
+        self._policy.restore(self._history.messages)
+        self._check_labels_are_read()
+
+    def _check_labels_are_read(self) -> None:
+        if not self.labels or self.config.policy is not None or self.config.router is not None:
+            return
+        names = ", ".join(sorted(self.labels))
+        if self.config.labels_without_policy == "refuse":
+            raise ConfigurationError(
+                f"the data has the labels {names:.200}, but no policy and no router reads them: give the session one, "
+                "or pass labels_without_policy='allow'"
+            )
+        logger.warning("session %s: no policy reads the labels %.200s", one_line(self.session_id), one_line(names))
 
     def _snapshot(self) -> Snapshot:
         history = self._history
@@ -297,17 +323,25 @@ class Conversation(Generic[TransportT]):
             telemetry = Telemetry(config.events, self.session_id, config.clock, self.toolbox, self._history)
             self._on_swap = telemetry.on_swap
         if config.policy is not None:
+            from dragoman.policy.labels import with_labels
             from dragoman.session.middleware.policy import PolicyMiddleware
             from dragoman.session.middleware.policy_hooks import PolicyHooks
 
             self._policy = PolicyHooks(
-                config.policy, config.extensions, self.session_id, self.toolbox, self._history.extensions, telemetry
+                config.policy,
+                with_labels(config.extensions, config.labels) if config.labels else config.extensions,
+                self.session_id,
+                self.toolbox,
+                self._history.extensions,
+                telemetry,
             )
             middlewares.append(
                 PolicyMiddleware(self._policy, self.session_id, self._history.messages, self._factory.tool_message)
             )
         elif config.extensions is not None:
             raise ConfigurationError("extensions are for the plugins of a policy: give policy=Pipeline([...]) too")
+        elif isinstance(self._policy, NoPolicy):
+            middlewares.append(self._policy)
         if telemetry is not None:
             middlewares.append(telemetry)
         if config.budgets or config.limits is not None:
@@ -367,7 +401,7 @@ class Conversation(Generic[TransportT]):
 
         return run_turn(
             TurnPlan(
-                prompt=() if prompt is None else (self._factory.user_message(prompt),),
+                prompt=() if prompt is None else (self._new_prompt(prompt),),
                 known_adapter=sticky if self._routes.router is None else None,
                 choose=choose,
                 history=self._history.to_send,
@@ -381,6 +415,14 @@ class Conversation(Generic[TransportT]):
         """Return the request to answer again, or None if the answer is valid. Raises OutputError."""
         correction = check.correction(reply)
         return None if correction is None else self._factory.user_message(correction)
+
+    def _new_prompt(self, prompt: UserInput) -> Message:
+        """Return the prompt as a message. Raises ConfigurationError if it carries labels that nothing would protect."""
+        message = self._factory.user_message(prompt)
+        if message.metadata.labels and isinstance(self._policy, NoPolicy):
+            self._policy.add(message.metadata.labels)
+            self._check_labels_are_read()
+        return message
 
     def _compaction_turn(self, model: str | None, keep_last: int | None, instructions: str | None) -> Turn:
         compaction = Compaction(

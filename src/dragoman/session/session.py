@@ -164,7 +164,7 @@ class Session(Conversation[Transport]):
         is nothing to compact. Raises ProviderError as `ask` does; the history is then as before.
         """
         self._run(self._start(self._compaction_turn(model, keep_last, instructions)))
-        return self._history.messages[-1]
+        return self.messages[-1]
 
     @classmethod
     def resume(

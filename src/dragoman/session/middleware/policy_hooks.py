@@ -108,7 +108,7 @@ class PolicyHooks:
 
     def restore(self, history: Sequence[Message]) -> None:
         """Restore the labels stored with these messages, except those that were declassified since."""
-        self._extensions = self._ledger.replay(self._extensions, [message.id for message in history])
+        self._extensions = self._ledger.replay(self._extensions, history)
 
     def declassify(
         self,
@@ -314,8 +314,7 @@ class PolicyHooks:
     def _admit(self, message: Message, adapter: Adapter | None, *, old: bool = False) -> Steps[Message]:
         """``old``: the message was in the history before, and its labels may have been declassified."""
         self._remember_calls(message)
-        if message.role is Role.TOOL:
-            self._add_labels(message, old=old)
+        self._add_labels(message, old=old)
         return (yield from self._run_hook(Hook.LLM_INPUT, message, old=old, **self._input_slots(message, adapter)))
 
     def _check_call(self, call: ToolUseBlock) -> Steps[ToolUseBlock]:
@@ -384,6 +383,8 @@ class PolicyHooks:
     def _add_labels(self, message: Message, *, old: bool = False) -> None:
         """Add the labels and the data policies of this message to those of the conversation."""
         labels = labels_of(apply_data_labels(message, self._extensions, self._calls))
+        if not self._ledger.has_labels(message.id):
+            labels |= message.metadata.labels or frozenset()
         new_labels = self._ledger.new_labels(labels_of(self._extensions), labels, message.id if old else None)
         self._extensions = with_labels(self._extensions, new_labels)
         provider_of_call = next((self._call_providers.get(result.tool_use_id) for result in message.tool_results), None)
@@ -391,9 +392,12 @@ class PolicyHooks:
         self._data_policies += [source for source in new if source not in self._data_policies]
 
     def _check_forwarding(self, provider: str) -> None:
-        """Refuse to send data that may not be forwarded to a provider other than the one that requested it."""
+        """Refuse to send data that may not be forwarded to a provider other than the one that requested it.
+
+        If it is unknown who requested it, no provider did.
+        """
         for source_provider, policy in self._data_policies:
-            violation = check_data_use(("forward",), (policy,)) if source_provider not in (None, provider) else None
+            violation = check_data_use(("forward",), (policy,)) if source_provider != provider else None
             if violation is not None:
                 self._refuse(Hook.LLM_INPUT, violation)
 

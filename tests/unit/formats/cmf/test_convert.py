@@ -10,6 +10,7 @@ import pytest
 from dragoman import Message, Role
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import ResourceBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.extensions.message_labels import with_message_labels
 from dragoman.canonical.message import StopReason
 from dragoman.formats import from_cmf, read_cmf_extensions, to_cmf
 from dragoman.formats.cmf.extensions import NOTE
@@ -94,7 +95,7 @@ def test_extensions_come_back_with_the_messages() -> None:
         **{name: slot for name, slot in written[2]["extensions"].items() if name != "custom"},
         "custom": {"a": 1},
     }
-    assert from_cmf(written) == everything()
+    assert from_cmf(written) == [with_message_labels(message, frozenset({"PII"})) for message in everything()]
 
 
 def test_extensions_are_given_for_each_message() -> None:
@@ -104,14 +105,14 @@ def test_extensions_are_given_for_each_message() -> None:
 
 
 def test_extensions_given_by_the_caller_outlive_a_change() -> None:
-    """A changed message is written with them."""
+    """A changed message is written with them; labels are added to those of the message."""
     history = from_cmf(HANDWRITTEN_CMF[:1])
     changed = [history[0].model_copy(update={"content": "Be long."})]
     (entry,) = to_cmf(changed, extensions=read_cmf_extensions(HANDWRITTEN_CMF[:1])).data
     assert entry["extensions"]["security"] == {"labels": ["PII"]}
     assert entry["message"]["content"] == [{"content_type": "text", "text": "Be long."}]
     (kept,) = to_cmf(history, extensions=[{"security": {"labels": ["SECRET"]}}]).data
-    assert kept == {"message": HANDWRITTEN_CMF[0]["message"], "extensions": {"security": {"labels": ["SECRET"]}}}
+    assert kept == {"message": HANDWRITTEN_CMF[0]["message"], "extensions": {"security": {"labels": ["PII", "SECRET"]}}}
 
 
 def test_labels_added_by_a_pipeline_are_written_again() -> None:
