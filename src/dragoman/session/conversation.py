@@ -184,7 +184,7 @@ class Conversation(Generic[TransportT]):
 
     def preview(self, model: str) -> Preview:
         """Return what a swap to that model would lose and cost. Sends and changes nothing, but may wait for ``fetch``.
-        Raises UnknownProviderError.
+        Files are read only if the policy has judged the history. Raises UnknownProviderError.
         """
         adapter = self._routes.find(model)
         trial = replace(
@@ -198,7 +198,7 @@ class Conversation(Generic[TransportT]):
             history,
             tools,
             merge_options(self.options),
-            with_files=partial(self._read_files, adapter),
+            with_files=partial(self._read_files, adapter) if self._policy.has_judged(history) else list,
             context=trial,
             prices=self.prices,
             at=self.config.clock(),
