@@ -4,6 +4,7 @@ docs/reference/cmf.md#data-policies.
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from dragoman.canonical.blocks import RedactedThinkingBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.extensions.security import DataPolicy
 from dragoman.canonical.message import Message
@@ -14,6 +15,9 @@ from dragoman.policy.labels import with_labels
 from dragoman.policy.plugin import Violation
 from dragoman.policy.unknown_parts import drop_unknown_parts, find_unknown_kind
 
+_WITHOUT_ENTITY = frozenset({TextBlock, ThinkingBlock, RedactedThinkingBlock, ToolUseBlock})
+"""Blocks that are no data of an entity: most messages have no others."""
+
 
 def data_policies(
     message: Message, extensions: Extensions | None, calls: Mapping[str, CalledTool] | None = None
@@ -22,6 +26,8 @@ def data_policies(
     media by URL. Each is looked up by name, then by URI.
     """
     if extensions is None or extensions.security is None or not extensions.security.data:
+        return ()
+    if all(type(block) in _WITHOUT_ENTITY for block in message.content):
         return ()
     if find_unknown_kind(message.content) is not None:
         message = drop_unknown_parts(message)  # such parts have neither a name nor a URI

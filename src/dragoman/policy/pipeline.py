@@ -23,7 +23,7 @@ from dragoman.policy.object_access import check_access
 from dragoman.policy.plugin import Hook, Mode, OnError, Plugin, PluginDeclaration, PluginResult, Violation
 from dragoman.policy.runner import BackgroundCalls, ConcurrentCalls, PluginCall, Steps, run, run_async
 from dragoman.policy.slots import Capability, Tier, expand_capabilities
-from dragoman.policy.step import Step
+from dragoman.policy.step import SharedViews, Step
 from dragoman.policy.unknown_parts import drop_unknown_parts, find_unknown_kind
 
 logger = logging.getLogger("dragoman.policy")
@@ -106,6 +106,8 @@ class Pipeline:
         }
         self._hooks = frozenset(hook for each in declared for hook in each.hooks)
         self._shared = FilterCache()
+        self._copies = {each.name: FilterCache() for each in declared}
+        """What each plugin is shown, so that a change by force reaches no other plugin."""
         self.signed = signed
         self.unknown = unknown
         self.denied_calls = denied_calls
@@ -209,6 +211,7 @@ class _StepRun:
         self._calls = calls
         self._partial = partial
         self._already_seen = already_seen
+        self._views = SharedViews(pipeline._shared)
 
     def step(self, declared: PluginDeclaration) -> Step:
         return Step(
@@ -218,7 +221,8 @@ class _StepRun:
             declared.capabilities,
             calls=self._calls,
             partial=self._partial,
-            cache=self._pipeline._shared,
+            cache=self._pipeline._copies[declared.name],
+            views=self._views,
         )
 
     def check_parts(self) -> None:

@@ -12,8 +12,33 @@ from dragoman.canonical.frozen import FrozenDict
 from dragoman.canonical.message import Message
 from dragoman.canonical.message_view.parts import CalledTool
 from dragoman.canonical.message_view.view import MessageView, iter_views
-from dragoman.policy.filtering import FilterCache, filter_extensions, filter_message
+from dragoman.policy.filtering import FilterCache, filter_message
 from dragoman.policy.slots import Capability, expand_capabilities
+
+
+class SharedViews:
+    """The views of one step: plugins that see the same message with the same capabilities share them."""
+
+    __slots__ = ("_cache", "_found")
+
+    def __init__(self, cache: FilterCache) -> None:
+        self._cache = cache
+        self._found: tuple[tuple[Any, ...], tuple[MessageView, ...]] | None = None
+
+    def get(
+        self,
+        hook: str,
+        message: Message,
+        extensions: Extensions | None,
+        capabilities: frozenset[Capability],
+        calls: Mapping[str, CalledTool],
+    ) -> tuple[MessageView, ...]:
+        found = self._found
+        if found is None or not (found[0][0] is message and found[0][1] is extensions and found[0][2] == capabilities):
+            visible = self._cache.get(extensions, capabilities)
+            views = tuple(iter_views(message, hook, visible, calls=calls, capabilities=capabilities))
+            found = self._found = ((message, extensions, capabilities), views)
+        return found[1]
 
 
 class Step:
@@ -32,6 +57,7 @@ class Step:
         "_extensions",
         "_message",
         "_original",
+        "_views",
         "hook",
         "partial",
     )
@@ -46,6 +72,7 @@ class Step:
         calls: Mapping[str, CalledTool] | None = None,
         partial: bool = False,
         cache: FilterCache | None = None,
+        views: "SharedViews | None" = None,
     ) -> None:
         self.hook = hook
         self.partial = partial
@@ -55,6 +82,7 @@ class Step:
         self._all_extensions = extensions
         self._capabilities = expand_capabilities(capabilities)
         self._cache = cache or FilterCache()
+        self._views = views or SharedViews(FilterCache())
         self._message: Message | None = None
         self._extensions: Extensions | None = None
 
@@ -79,14 +107,13 @@ class Step:
     def extensions(self) -> Extensions:
         """A copy of what the plugin's capabilities allow to read; empty if there is nothing."""
         if self._extensions is None:
-            self._extensions = filter_extensions(self._all_extensions, self._capabilities) or Extensions()
+            self._extensions = self._cache.get_for_plugin(self._all_extensions, self._capabilities)
         return self._extensions
 
     def views(self) -> tuple[MessageView, ...]:
         """Return one read-only view for each part of the message, with the extensions that the plugin may read."""
-        visible = self._cache.get(self._all_extensions, self._capabilities)
         hook = self.hook.removeprefix("cmf.")
-        return tuple(iter_views(self._original, hook, visible, calls=self._calls, capabilities=self._capabilities))
+        return self._views.get(hook, self._original, self._all_extensions, self._capabilities, self._calls)
 
     def __reduce__(self) -> Any:
         shown = (self.hook, self.message, self.extensions, tuple(sorted(self._capabilities)), self.calls, self.partial)
