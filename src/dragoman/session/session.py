@@ -191,9 +191,7 @@ class Session(Conversation[Transport]):
 
         There is exactly one record: ``audit`` receives it, it is saved with the session (in `dump` and in the store),
         the bus emits ``policy.declassified``, and it is returned. If the conversation has none of the labels, there is
-        no record, and None is returned. Checking the same history again does not restore the label; new data does. A
-        record is stored with a message: a session that is dumped without messages loses it, and has the labels of its
-        extensions again.
+        no record, and None is returned. Checking the same history again does not restore the label; new data does.
 
         Raises DeclassificationError without the grant, or without an actor and a reason; ConfigurationError in the
         middle of a turn. If ``audit`` or the store raises, the labels stay.

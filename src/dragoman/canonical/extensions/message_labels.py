@@ -13,6 +13,8 @@ from dragoman.canonical.message_fields import MessageFields
 
 RECORDS, EARLIER_RECORDS = "declassified", "declassified_before"
 """The keys of records: from when the message was the newest one, and from before it."""
+BEFORE_MESSAGES = ""
+"""The key of the extensions of a session without messages: its records wait there for the first one."""
 
 MessageT = TypeVar("MessageT", bound=MessageFields)
 
@@ -41,7 +43,7 @@ def labels_at_end(
     messages: Iterable[MessageFields], extensions: Mapping[str, Any], initial: frozenset[str] = frozenset()
 ) -> frozenset[str]:
     """Return the labels of a conversation at its end."""
-    labels = initial
+    labels = initial - record_labels(read_records(extensions.get(BEFORE_MESSAGES) or {}, EARLIER_RECORDS))
     for message in messages:
         kept = extensions.get(message.id) or {}
         labels -= record_labels(read_records(kept, EARLIER_RECORDS))

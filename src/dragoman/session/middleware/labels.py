@@ -9,6 +9,7 @@ from typing import Any
 
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.extensions.message_labels import (
+    BEFORE_MESSAGES,
     EARLIER_RECORDS,
     RECORDS,
     labels_at_end,
@@ -31,8 +32,6 @@ class LabelLedger:
         self._extensions = extensions
         self._covered: dict[str, set[str]] = {}
         """The ids of the messages that the declassification of a label covers, by label."""
-        self._pending_records: list[dict[str, Any]] = []
-        """Records from before the first message."""
 
     def has_labels(self, message_id: str) -> bool:
         """Return True if labels are stored with the message: those that it carries itself may be older."""
@@ -41,9 +40,8 @@ class LabelLedger:
     def record_labels(self, message_id: str, labels: Iterable[str]) -> None:
         """Store the present labels with a new message. Labels that are stored with it already stay."""
         known = self._extensions.get(message_id) or {}
-        if self._pending_records:
-            known = {**known, EARLIER_RECORDS: self._pending_records}
-            self._pending_records = []
+        if pending := self._extensions.pop(BEFORE_MESSAGES, None):
+            known = {**known, **pending}
         all_labels = sorted({*labels, *read_labels(known)})
         if all_labels:
             known = {**known, "security": {"labels": all_labels}}
@@ -65,7 +63,10 @@ class LabelLedger:
         ids = [*history]
         self._cover(record.labels, ids)
         if extensions is None:
-            self._pending_records.append(_to_json(record))
+            known = self._extensions.get(BEFORE_MESSAGES) or {}
+            self._extensions[BEFORE_MESSAGES] = {
+                EARLIER_RECORDS: [*read_records(known, EARLIER_RECORDS), _to_json(record)]
+            }
         else:
             self._extensions[ids[-1]] = dict(extensions)
 
