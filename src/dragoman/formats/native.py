@@ -72,7 +72,7 @@ def to_native(provider: str, messages: Sequence[Message], *, model: str | None =
     return report_labels(_write(provider, history, model), history, provider)
 
 
-def _write(provider: str, messages: Sequence[Message], model: str | None) -> Conversion[Native]:
+def _write(provider: str, messages: list[Message], model: str | None) -> Conversion[Native]:
     fields = _history_fields(provider)
     adapter = _adapter(provider, model)
     history = _relabel_model(messages, f"{provider}:{_UNNAMED}", str(adapter.model_id))

@@ -30,6 +30,7 @@ from dragoman.batch import AsyncBatches, BatchError, Batches
 from dragoman.bulk import bulk, bulk_async
 from dragoman.cli.app import COMMANDS, app
 from dragoman.policy import CheckResult, Pipeline, Step
+from dragoman.services import AsyncServices, Services
 from dragoman.transport import FetchedMedia
 from tests.unit.client.governed_provider import HARMLESS, LEAK, MODEL, GovernedProvider
 from tests.unit.session.middleware.policy_plugins import DenyingPlugin
@@ -137,9 +138,19 @@ WAYS: dict[str, Way] = {
     "Batches.results": lambda kit: denied_results(
         dict(Batches(MODEL, client=kit.client).results(kit.handle())).values()
     ),
+    "Batches.outputs": lambda kit: denied_results(
+        dict(Batches(MODEL, client=kit.client).outputs(kit.handle(), int)).values()
+    ),
     "AsyncBatches.submit": lambda kit: _async_batch(AsyncBatches(MODEL, client=kit.async_client)),
     "AsyncBatches.fetch": lambda kit: _async_fetch(AsyncBatches(MODEL, client=kit.async_client), kit.handle()),
     "AsyncBatches.results": lambda kit: _async_results(AsyncBatches(MODEL, client=kit.async_client), kit.handle()),
+    "AsyncBatches.outputs": lambda kit: _async_outputs(AsyncBatches(MODEL, client=kit.async_client), kit.handle()),
+    "Client.services": lambda kit: kit.client.services(MODEL).count_tokens(HARMLESS),
+    "Services.count_tokens": lambda kit: Services(MODEL, client=kit.client).count_tokens(HARMLESS),
+    "Services.upload": lambda kit: Services(MODEL, client=kit.client).upload(b"Hello.", name="a.txt"),
+    "AsyncClient.services": lambda kit: kit.async_client.services(MODEL).count_tokens(HARMLESS),
+    "AsyncServices.count_tokens": lambda kit: AsyncServices(MODEL, client=kit.async_client).count_tokens(HARMLESS),
+    "AsyncServices.upload": lambda kit: AsyncServices(MODEL, client=kit.async_client).upload(b"Hello.", name="a.txt"),
     "bulk.bulk": lambda kit: denied_rows(bulk([HARMLESS], MODEL, client=kit.client)),
     "bulk.bulk_async": lambda kit: _rows(bulk_async([HARMLESS], MODEL, client=kit.client)),
     "command ask": lambda kit: kit.command("ask", MODEL, HARMLESS),
@@ -156,9 +167,12 @@ QUIET = {
     *(f"{kind}.{name}" for kind in ("Client", "AsyncClient") for name in ("from_config", "close")),
     # The id of a batch, and no content.
     *(f"{kind}.{name}" for kind in ("Batches", "AsyncBatches") for name in ("poll", "wait", "cancel", "close")),
+    # Names of files and models.
+    *(f"{kind}.{name}" for kind in ("Services", "AsyncServices")
+      for name in ("files", "delete_file", "models", "close")),
     # Files and tables of this machine, and the library's own scripts.
-    *(f"command {name}" for name in ("config", "conform", "convert", "cassette", "cost", "demo", "keys", "models",
-                                     "prices", "local", "store", "view")),
+    *(f"command {name}" for name in ("config", "conform", "convert", "cassette", "cost", "demo", "doctor", "keys",
+                                     "models", "prices", "local", "store", "view")),
 }  # fmt: skip
 """Public functions that send no content. `preview` and `swap` may fetch media: see the test below."""
 
@@ -193,6 +207,11 @@ async def _async_results(batches: Any, handle: Any) -> None:
         denied_results([result async for _, result in batches.results(handle)])
 
 
+async def _async_outputs(batches: Any, handle: Any) -> None:
+    async with batches:
+        denied_results([value async for _, value in batches.outputs(handle, int)])
+
+
 async def _rows(report: Awaitable[Any]) -> None:
     denied_rows(await report)
 
@@ -220,7 +239,8 @@ def public_functions() -> Iterator[str]:
     for name in dragoman.__all__:
         if inspect.isfunction(getattr(dragoman, name)):
             yield f"dragoman.{name}"
-    for kind in (Session, AsyncSession, Client, AsyncClient, Batches, AsyncBatches):
+    kinds = (Session, AsyncSession, Client, AsyncClient, Batches, AsyncBatches, Services, AsyncServices)
+    for kind in kinds:
         for name in dir(kind):
             if not name.startswith("_") and callable(getattr(kind, name)):
                 yield f"{kind.__name__}.{name}"
