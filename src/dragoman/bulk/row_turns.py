@@ -23,6 +23,7 @@ from dragoman.runtime import ClientConfig
 from dragoman.session import AsyncSession
 from dragoman.session.effects import Broken, Effect, Failed, Perform, Replied, Send, SendOutcome, intercept
 from dragoman.session.middleware import Middleware
+from dragoman.session.middleware.no_policy import UnreadLabels
 from dragoman.store.errors import StoreError
 from dragoman.transport import RetryPolicy
 from dragoman.transport.retry import RetryQuota, RetryState
@@ -93,8 +94,10 @@ class RowSession(AsyncSession):
         labels, attempts = partial(intercept, handle=self._check_labels), partial(intercept, handle=self._record)
         return (labels, *super()._build_middlewares(), attempts)
 
-    def _check_labels_are_read(self) -> None:
-        """Do nothing: the run refuses labels that neither its policy nor its router reads."""
+    @property
+    def _unread_labels(self) -> UnreadLabels:
+        """The run refuses labels that neither its policy nor its router reads."""
+        return "read"
 
     def _check_labels(self, effect: Effect) -> Generator[Effect, Any, Any]:
         """Check the labels when the policy has seen the prompt, because plugins may add some."""

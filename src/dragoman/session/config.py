@@ -182,6 +182,10 @@ class SessionConfig:
         object.__setattr__(self, "providers", merge_providers(shared, own) if shared else own)
         for name in ("budgets", "middleware", "labels"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        if self.labels and self.policy is not None:
+            from dragoman.policy.labels import with_labels
+
+            object.__setattr__(self, "extensions", with_labels(self.extensions, self.labels))
         if not callable(self.tools) or isinstance(self.tools, Iterable):
             object.__setattr__(self, "tools", tuple(self.tools))
 

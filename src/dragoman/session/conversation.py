@@ -1,7 +1,6 @@
 """The state of a session and everything that needs no I/O: the part that both drivers share."""
 
 import inspect
-import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +14,6 @@ from dragoman.adapter.requests.encode_cache import EncodeCache
 from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.extensions.message_labels import labels_of_messages
-from dragoman.canonical.guard import one_line
 from dragoman.canonical.ids import new_message_id, new_session_id
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import TokenUsage
@@ -39,7 +37,7 @@ from dragoman.session.history import History
 from dragoman.session.media import MediaFiles
 from dragoman.session.message_factory import MessageFactory
 from dragoman.session.middleware import Middleware
-from dragoman.session.middleware.no_policy import NoPolicy
+from dragoman.session.middleware.no_policy import NoPolicy, UnreadLabels
 from dragoman.session.middleware.persistence import NoStore, Persistence, PersistenceMiddleware
 from dragoman.session.preview import Preview, preview
 from dragoman.session.replies.record import TurnRecord
@@ -48,7 +46,6 @@ from dragoman.session.snapshot import Snapshot
 from dragoman.session.turn.loop import Requests, TurnPlan, run_turn
 from dragoman.session.turn.run import TurnRun
 from dragoman.tools.call_runner import CallRunner
-from dragoman.tools.calls import DECLINED, PreparedCall
 from dragoman.tools.context import Context
 from dragoman.tools.toolbox import Toolbox
 from dragoman.transport.settings import seal_keys
@@ -57,8 +54,6 @@ if TYPE_CHECKING:
     from dragoman.output.check import AnswerCheck
     from dragoman.policy import Declassification
     from dragoman.session.middleware.policy_hooks import PolicyHooks
-
-logger = logging.getLogger("dragoman.session")
 
 TURN_IN_PROGRESS = "the session is in the middle of a turn and runs one at a time: use another session for a second one"
 
@@ -113,11 +108,11 @@ class Conversation(Generic[TransportT]):
         self._accounts = BudgetAccounts(config.budgets)
         self._persistence: Persistence | NoStore = self._new_persistence()
         labels = frozenset(config.labels)
-        self._policy: PolicyHooks | NoPolicy = NoPolicy(self._history.extensions, labels)
+        self._policy: PolicyHooks | NoPolicy = NoPolicy(self._history.extensions, labels, self._unread_labels)
         self._on_swap: Callable[[str | None, Preview], object] = lambda previous, preview: None
         self._middlewares = self._build_middlewares()
         if labels or labels_of_messages(self._history.messages):
-            self._restore_labels()
+            self._policy.restore(self._history.messages)
         self._check_tools()
 
     @property
@@ -247,8 +242,7 @@ class Conversation(Generic[TransportT]):
             **settings,
         )
         session._history.restore(found.attempts, found.extensions)
-        if found.extensions:
-            session._restore_labels()
+        session._policy.restore(found.messages)
         if session.model is not None and session.model != found.model:
             session.swap(session.model)
         return session
@@ -272,21 +266,9 @@ class Conversation(Generic[TransportT]):
         )
         return session
 
-    def _restore_labels(self) -> None:
-        """Restore the labels stored with the history. Raises ConfigurationError if nothing would protect them."""
-        self._policy.restore(self._history.messages)
-        self._check_labels_are_read()
-
-    def _check_labels_are_read(self) -> None:
-        if not self.labels or self.config.policy is not None or self.config.router is not None:
-            return
-        names = ", ".join(sorted(self.labels))
-        if self.config.labels_without_policy == "refuse":
-            raise ConfigurationError(
-                f"the data has the labels {names:.200}, but no policy and no router reads them: give the session one, "
-                "or pass labels_without_policy='allow'"
-            )
-        logger.warning("session %s: no policy reads the labels %.200s", one_line(self.session_id), one_line(names))
+    @property
+    def _unread_labels(self) -> UnreadLabels:
+        return "read" if self.config.router is not None else self.config.labels_without_policy
 
     def _snapshot(self) -> Snapshot:
         history = self._history
@@ -323,17 +305,11 @@ class Conversation(Generic[TransportT]):
             telemetry = Telemetry(config.events, self.session_id, config.clock, self.toolbox, self._history)
             self._on_swap = telemetry.on_swap
         if config.policy is not None:
-            from dragoman.policy.labels import with_labels
             from dragoman.session.middleware.policy import PolicyMiddleware
             from dragoman.session.middleware.policy_hooks import PolicyHooks
 
             self._policy = PolicyHooks(
-                config.policy,
-                with_labels(config.extensions, config.labels) if config.labels else config.extensions,
-                self.session_id,
-                self.toolbox,
-                self._history.extensions,
-                telemetry,
+                config.policy, config.extensions, self.session_id, self.toolbox, self._history.extensions, telemetry
             )
             middlewares.append(
                 PolicyMiddleware(self._policy, self.session_id, self._history.messages, self._factory.tool_message)
@@ -401,7 +377,7 @@ class Conversation(Generic[TransportT]):
 
         return run_turn(
             TurnPlan(
-                prompt=() if prompt is None else (self._new_prompt(prompt),),
+                prompt=() if prompt is None else (self._policy.adopt(self._factory.user_message(prompt)),),
                 known_adapter=sticky if self._routes.router is None else None,
                 choose=choose,
                 history=self._history.to_send,
@@ -415,14 +391,6 @@ class Conversation(Generic[TransportT]):
         """Return the request to answer again, or None if the answer is valid. Raises OutputError."""
         correction = check.correction(reply)
         return None if correction is None else self._factory.user_message(correction)
-
-    def _new_prompt(self, prompt: UserInput) -> Message:
-        """Return the prompt as a message. Raises ConfigurationError if it carries labels that nothing would protect."""
-        message = self._factory.user_message(prompt)
-        if message.metadata.labels and isinstance(self._policy, NoPolicy):
-            self._policy.add(message.metadata.labels)
-            self._check_labels_are_read()
-        return message
 
     def _compaction_turn(self, model: str | None, keep_last: int | None, instructions: str | None) -> Turn:
         compaction = Compaction(
@@ -492,14 +460,6 @@ class Conversation(Generic[TransportT]):
             history=self._history.messages,
             at=self.config.clock(),
         )
-
-    def _apply_decision(self, prepared: PreparedCall, allowed: object) -> PreparedCall:
-        """Return the call if it was approved, else its refusal."""
-        if inspect.isawaitable(allowed):
-            if inspect.iscoroutine(allowed):
-                allowed.close()
-            raise ConfigurationError("approve has to be awaited, which only an AsyncSession does")
-        return prepared if allowed else PreparedCall(prepared.call, refusal=DECLINED, fault="user_denied")
 
     def _call_runner(self, run: TurnRun) -> CallRunner:
         """Return what runs the calls of the turn."""

@@ -41,7 +41,7 @@ from dragoman.session.replies.stream import ReplyStream
 from dragoman.session.turn.reply_reader import ReplyReader
 from dragoman.session.turn.run import TurnRun, encode, keep, tool_run
 from dragoman.tools.call_runner import Report, ignore, start_thread
-from dragoman.tools.calls import PreparedCall
+from dragoman.tools.calls import PreparedCall, apply_decision
 from dragoman.transport import Transport
 from dragoman.transport.settings import seal_keys
 
@@ -468,4 +468,4 @@ class Session(Conversation[Transport]):
     def _approve_call(self, prepared: PreparedCall) -> PreparedCall:
         if self.config.approve is None or prepared.tool is None:
             return prepared
-        return self._apply_decision(prepared, self.config.approve(prepared.call, prepared.tool.definition))
+        return apply_decision(prepared, self.config.approve(prepared.call, prepared.tool.definition))

@@ -1,31 +1,62 @@
 """Stands in for `PolicyHooks` in a session without a policy: it keeps labels, and judges nothing."""
 
+import logging
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
+from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.extensions.message_labels import labels_at_end, read_labels
+from dragoman.canonical.guard import one_line
 from dragoman.canonical.message import Message
 from dragoman.session.effects import Effect, Keep, Turn, intercept
 
+logger = logging.getLogger("dragoman.session")
+
+UnreadLabels = Literal["refuse", "allow", "read"]
+"""Labels are refused, allowed with a warning, or read by something else than a policy, such as a router."""
+
 
 class NoPolicy:
-    """``extensions`` are those of the session's messages. As a middleware, it stores the labels with new messages."""
+    """``extensions`` are those of the session's messages, ``unread`` says what labels mean here.
+
+    As a middleware, it stores the labels with new messages.
+    """
 
     async_names: tuple[str, ...] = ()
 
-    def __init__(self, extensions: dict[str, Any], labels: frozenset[str]) -> None:
+    def __init__(self, extensions: dict[str, Any], labels: frozenset[str], unread: "UnreadLabels") -> None:
         self._extensions = extensions
+        self._unread = unread
         self.labels = labels
 
     def __call__(self, turn: Turn) -> Turn:
         return intercept(turn, self._handle) if self.labels else turn
 
-    def add(self, labels: frozenset[str]) -> None:
-        self.labels |= labels
+    def adopt(self, prompt: Message) -> Message:
+        """Take over the labels of a prompt. Raises ConfigurationError if nothing reads them."""
+        if prompt.metadata.labels:
+            self.labels |= prompt.metadata.labels
+            self._check_unread()
+        return prompt
 
     def restore(self, history: Sequence[Message]) -> None:
-        """Restore the labels stored with these messages, except those that were declassified since."""
+        """Restore the labels stored with these messages, except those that were declassified since.
+
+        Raises ConfigurationError if nothing reads them.
+        """
         self.labels = labels_at_end(history, self._extensions, self.labels)
+        self._check_unread()
+
+    def _check_unread(self) -> None:
+        if not self.labels or self._unread == "read":
+            return
+        names = one_line(", ".join(sorted(self.labels)))
+        if self._unread == "refuse":
+            raise ConfigurationError(
+                f"the data has the labels {names:.200}, but no policy and no router reads them: give the session one, "
+                "or pass labels_without_policy='allow'"
+            )
+        logger.warning("no policy reads the labels %.200s", names)
 
     def declassify(self, labels: Any, **_: Any) -> NoReturn:
         """Raise DeclassificationError."""

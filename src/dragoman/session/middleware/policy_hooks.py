@@ -106,6 +106,10 @@ class PolicyHooks:
         """The plugins that need an event loop."""
         return self.pipeline.async_names
 
+    def adopt(self, prompt: Message) -> Message:
+        """Return the prompt: its labels are taken over when it is judged."""
+        return prompt
+
     def restore(self, history: Sequence[Message]) -> None:
         """Restore the labels stored with these messages, except those that were declassified since."""
         self._extensions = self._ledger.replay(self._extensions, history)
