@@ -41,6 +41,8 @@ class LossKind(StrEnum):
     USAGE = "usage"
     FIELD = "field"
     """A field of a document that its reader does not know."""
+    LABELS = "labels"
+    """A format has no room for the security labels of a message."""
 
 
 @dataclass(frozen=True, slots=True)

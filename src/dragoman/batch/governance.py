@@ -13,6 +13,7 @@ from dragoman.adapter.errors import ConfigurationError, EventOverflowError, Prov
 from dragoman.batch.handle import BatchDenial, BatchEntry, BatchHandle
 from dragoman.batch.requests import PreparedRequest
 from dragoman.batch.results import BatchPrices, BatchResult
+from dragoman.canonical.extensions.message_labels import with_message_labels
 from dragoman.canonical.ids import new_message_id, new_session_id, new_ulid
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import CostStatus
@@ -115,7 +116,9 @@ class BatchGovernance:
             return
         model = str(self._adapter.model_id)
         for each in requests:
-            yield _in_thread(partial(store.create, model, each.messages, session_id=each.session_id))
+            labels = frozenset(each.labels)
+            messages = [with_message_labels(message, labels) for message in each.messages]
+            yield _in_thread(partial(store.create, model, messages, session_id=each.session_id))
 
     def send(self, post: Callable[[], Any]) -> Work[str]:
         """Submit the batch when the limits allow one more request. Return the provider's id."""
@@ -144,6 +147,8 @@ class BatchGovernance:
             from dragoman.session.middleware.policy_hooks import perform
 
             result = yield perform(self._judge.answer(entry, result))
+        if isinstance(result, Message):
+            result = with_message_labels(result, frozenset(entry.labels) | (result.metadata.labels or frozenset()))
         reservation = self._reservations.pop((handle.batch_id, entry.custom_id), None)
         if reservation is not None:
             reservation.release() if result.usage is None else reservation.settle(result.usage)

@@ -9,6 +9,7 @@ from dragoman.adapter.errors import ProviderError
 from dragoman.batch.handle import BatchEntry
 from dragoman.batch.requests import PreparedRequest
 from dragoman.batch.results import BatchError, BatchResult
+from dragoman.canonical.extensions.message_labels import with_message_labels
 from dragoman.canonical.message import Message
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.extensions import Extensions, SecurityExtension
@@ -67,7 +68,8 @@ class BatchJudge:
         usage = result.usage
         try:
             if isinstance(result, Message):
-                return (yield from hooks.check_reply(self._adapter, result))
+                reply = yield from hooks.check_reply(self._adapter, result)
+                return with_message_labels(reply, hooks.labels)
             if not isinstance(result.error, ProviderError):
                 return result
             return replace(result, error=(yield from self._error(hooks, result.error)))

@@ -9,6 +9,7 @@ from dragoman.adapter.errors import ConfigurationError, InvalidRequestError
 from dragoman.adapter.losses import Loss, log_losses
 from dragoman.adapter.operations.batch_api import BatchApi
 from dragoman.batch.handle import BatchDenial, BatchEntry
+from dragoman.canonical.extensions.message_labels import labels_of_messages
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
@@ -18,7 +19,8 @@ from dragoman.canonical.tools import ToolDefinition
 class BatchRequest:
     """One request: a text, or a history that ends with the message to answer. ``options`` None: the batch's options.
 
-    ``labels`` are the security labels of its content, for the policy and the router of the client.
+    ``labels`` are the security labels of its content, for the policy and the router of the client, besides those that
+    its messages carry.
     """
 
     custom_id: str
@@ -86,7 +88,7 @@ def prepare_requests(
                 messages=messages,
                 tools=each.tools,
                 options=own_options if schema is None else replace(own_options, output_schema=schema),
-                labels=frozenset(each.labels),
+                labels=frozenset(each.labels) | labels_of_messages(messages),
             )
         )
     return prepared

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from dragoman.adapter.contract import Adapter, Prices
 from dragoman.adapter.errors import ConfigurationError, DragomanError, ProviderError
 from dragoman.adapter.wire import WireRequest, WireResponse
-from dragoman.batch.judge import check_labels, label_extensions
+from dragoman.batch.judge import check_labels
 from dragoman.bulk.attempts import RowAttempts, is_fatal
 from dragoman.bulk.requester import Requester
 from dragoman.bulk.state.records import Outcome
@@ -23,6 +23,7 @@ from dragoman.runtime import ClientConfig
 from dragoman.session import AsyncSession
 from dragoman.session.effects import Broken, Effect, Failed, Perform, Replied, Send, SendOutcome, intercept
 from dragoman.session.middleware import Middleware
+from dragoman.session.middleware.no_policy import UnreadLabels
 from dragoman.store.errors import StoreError
 from dragoman.transport import RetryPolicy
 from dragoman.transport.retry import RetryQuota, RetryState
@@ -80,7 +81,7 @@ class RowSession(AsyncSession):
             system=system,
             client=turns.session_client,
             options=requester.options,
-            extensions=None if turns.client.policy is None else label_extensions(self._row_labels),
+            labels=self._row_labels,
         )
         self._transports: Any = _RequesterTransports(requester, attempts)
 
@@ -92,6 +93,11 @@ class RowSession(AsyncSession):
     def _build_middlewares(self) -> tuple[Middleware, ...]:
         labels, attempts = partial(intercept, handle=self._check_labels), partial(intercept, handle=self._record)
         return (labels, *super()._build_middlewares(), attempts)
+
+    @property
+    def _unread_labels(self) -> UnreadLabels:
+        """The run refuses labels that neither its policy nor its router reads."""
+        return "read"
 
     def _check_labels(self, effect: Effect) -> Generator[Effect, Any, Any]:
         """Check the labels when the policy has seen the prompt, because plugins may add some."""

@@ -6,7 +6,7 @@ fields and unknown kinds (see `versions`). Source: docs/reference/canonical.md#b
 
 import copy
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -29,6 +29,9 @@ MAX_NESTED_RESULTS = 16
 
 READING = {"reading": True}
 """The validation context under which unknown kinds of blocks are kept (see `versions`)."""
+
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 class FrozenModel(BaseModel):
@@ -72,6 +75,11 @@ class FrozenModel(BaseModel):
     def _serialize_unknown(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = handler(self)
         return fields | self.model_extra if self.model_extra else fields
+
+
+def replace_fields(model: ModelT, changes: Mapping[str, Any]) -> ModelT:
+    """Copy a model with other fields, which the caller took from valid models: nothing is validated again."""
+    return BaseModel.model_copy(model, update=changes) if changes else model
 
 
 def _to_hashable(value: Any) -> Any:

@@ -21,6 +21,7 @@ from dragoman.canonical.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from dragoman.canonical.extensions.fields import NameSet
 from dragoman.canonical.guard import Count, JsonObject, Text
 from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.routing import RoutingDecisionRecord
@@ -96,6 +97,8 @@ class MessageMetadata(FrozenModel):
     """The indexes of the blocks that no projection may lose; True means all blocks."""
     summary_of: tuple[Text, ...] | None = None
     """For a summary: the ids of the earlier messages that it replaces, which may be summaries themselves."""
+    labels: NameSet | None = None
+    """The security labels of the conversation when the message was added, without those declassified since."""
 
 
 def share_field_names(*models: BaseModel) -> None:

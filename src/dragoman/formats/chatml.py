@@ -19,6 +19,7 @@ from dragoman.formats import verbatim
 from dragoman.formats.conversion import Conversion, LossCollector, as_history
 from dragoman.formats.document import decode_text, kind_of
 from dragoman.formats.errors import FormatError
+from dragoman.formats.labels import report_labels
 from dragoman.formats.reading.chat_markup import add_turn
 from dragoman.formats.reading.turns import Turns
 from dragoman.formats.tool_calls import tool_names_by_id
@@ -47,7 +48,7 @@ def to_chatml(messages: Sequence[Message]) -> Conversion[str]:
     turns = [turn for message in history for turn in _turns(message, names, losses)]
     loss_list = losses.report(history)
     refuse_critical(history, loss_list)
-    return Conversion("\n".join(turns), loss_list)
+    return report_labels(Conversion("\n".join(turns), loss_list), history, "ChatML")
 
 
 def from_chatml(text: str | bytes) -> list[Message]:

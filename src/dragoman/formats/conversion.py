@@ -12,10 +12,14 @@ Data = TypeVar("Data")
 
 @dataclass(frozen=True, slots=True)
 class Conversion(Generic[Data]):
-    """``data`` is JSON as Python values, or a text. ``losses`` are like those of a request to a provider."""
+    """``data`` is JSON as Python values, or a text. ``losses`` are like those of a request to a provider.
+
+    ``labels`` are security labels that ``data`` has no room for: keep them beside it.
+    """
 
     data: Data
     losses: tuple[Loss, ...] = ()
+    labels: frozenset[str] = frozenset()
 
 
 LOSS_KINDS: Mapping[str, LossKind] = {

@@ -19,6 +19,7 @@ from dragoman.canonical.message_fields import share_field_names
 from dragoman.formats.conversion import Conversion, as_history
 from dragoman.formats.document import copy_json_at, kind_of, parse
 from dragoman.formats.errors import FormatError
+from dragoman.formats.labels import report_labels
 from dragoman.formats.reading.losses import is_empty, source_losses
 
 Native = list[Any] | dict[str, Any]
@@ -110,9 +111,14 @@ def to_native(provider: str, messages: Sequence[Message], *, model: str | None =
     It is the content of a request to ``model`` (default: the first model of the adapter), without what a request must
     end with. The losses are those of the request. Raises CriticalLossError, ProjectionError and UnknownProviderError.
     """
+    history = as_history(messages)
+    return report_labels(_write(provider, history, model), history, provider)
+
+
+def _write(provider: str, messages: list[Message], model: str | None) -> Conversion[Native]:
     fields = _history_fields(provider)
     adapter = _adapter(provider, model)
-    history = _relabel_model(as_history(messages), f"{provider}:{_UNNAMED}", str(adapter.model_id))
+    history = _relabel_model(messages, f"{provider}:{_UNNAMED}", str(adapter.model_id))
     if not history:
         return Conversion([])
     trailing = _trailing_turn(history)
@@ -120,7 +126,7 @@ def to_native(provider: str, messages: Sequence[Message], *, model: str | None =
     last = [loss for loss in wire.losses if loss.message_id == history[-1].id]
     if trailing and any(loss.kind is LossKind.EMPTY_MESSAGE for loss in last):
         # The last message lost all its content, so the appended turn was merged into the turn before, if there is one.
-        earlier = to_native(provider, history[:-1], model=model)
+        earlier = _write(provider, history[:-1], model)
         return Conversion(earlier.data, (*earlier.losses, *last))
     body = wirejson.loads_object(wire.body)
     entries = _drop_trailing(body.get(fields.messages), trailing)

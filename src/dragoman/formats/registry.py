@@ -41,6 +41,7 @@ from dragoman.formats.importers import (
     from_vercel_model,
     from_vercel_ui,
 )
+from dragoman.formats.labels import read_sidecar
 from dragoman.formats.native import from_native, to_native
 from dragoman.formats.own_messages import from_messages, to_messages
 from dragoman.formats.reading.losses import collect_losses
@@ -77,7 +78,7 @@ def _write_body(history: Sequence[Message], model: str | None) -> Conversion[Any
     if len(history) != 1:
         raise ConfigurationError(f"a message body holds one message, not {len(history)}: use acp")
     written = to_message_body(history[0])
-    return Conversion(written.data.as_json(), written.losses)
+    return Conversion(written.data.as_json(), written.losses, written.labels)
 
 
 def _build_formats() -> dict[str, Format]:
@@ -180,11 +181,21 @@ def read(document: Any, format_name: str | None = None, *, model: str | None = N
 
 
 def read_file(path: Path, name: str, model: str | None = None) -> Read:
-    """Read the conversations of a file in a format. Raises FormatError and ConfigurationError, and OSError."""
+    """Read the conversations of a file in a format, with the labels of the file beside it. Raises FormatError and
+    ConfigurationError, and OSError.
+    """
     read_many = get_format(name).read_many
     if read_many is not None:
         return _collect(name, lambda: read_many(path))
-    return _collect(name, lambda: _read_data(path.read_bytes(), name, model, path.stem))
+    return _collect(name, lambda: _labelled(path, _read_data(path.read_bytes(), name, model, path.stem)))
+
+
+def _labelled(path: Path, found: list[Conversation]) -> list[Conversation]:
+    """Add the labels of the file beside it to a document that holds one conversation."""
+    if len(found) != 1:
+        return found
+    (only,) = found
+    return [Conversation(only.name, read_sidecar(path, only.messages))]
 
 
 def identify_format(document: Any) -> Detection:

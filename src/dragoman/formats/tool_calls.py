@@ -80,17 +80,16 @@ def split_results(role: Role, blocks: Sequence[ContentBlock], fields: Mapping[st
     """Return each result in a message of its own, as the canonical form requires, and the other blocks in others.
 
     ``fields`` are those of the messages, with ``metadata``; the first message gets their id. Other blocks in
-    a tool message become the user's.
+    a tool message stay the tool's: they join the result before them, or the first one.
     """
-    other_role = Role.USER if role is Role.TOOL else role
     groups: list[tuple[Role, list[ContentBlock]]] = []
-    for block in blocks:
+    for block in _join_to_results(blocks) if role is Role.TOOL else blocks:
         if isinstance(block, ToolResultBlock):
             groups.append((Role.TOOL, [block]))
-        elif groups and groups[-1][0] is other_role:
+        elif groups and groups[-1][0] is role:
             groups[-1][1].append(block)
         else:
-            groups.append((other_role, [block]))
+            groups.append((role, [block]))
     messages = []
     for index, (group_role, content) in enumerate(groups or [(role, [])]):
         message_fields = {name: value for name, value in fields.items() if index == 0 or name != "id"}
@@ -100,3 +99,20 @@ def split_results(role: Role, blocks: Sequence[ContentBlock], fields: Mapping[st
             message_fields["metadata"] = metadata.model_copy(update={"parent_tool_use_id": parent})
         messages.append(Message(role=group_role, content=tuple(content), **message_fields))
     return messages
+
+
+def _join_to_results(blocks: Sequence[ContentBlock]) -> list[ContentBlock]:
+    """Return results only. Without any, the blocks become one that answers no call: they are no input of a user."""
+    results: list[ToolResultBlock] = []
+    early: list[ContentBlock] = []
+    for block in blocks:
+        if isinstance(block, ToolResultBlock):
+            results.append(block.model_copy(update={"content": (*early, *block.content)}) if early else block)
+            early = []
+        elif results:
+            results[-1] = results[-1].model_copy(update={"content": (*results[-1].content, block)})
+        else:
+            early.append(block)
+    if early:
+        results.append(ToolResultBlock(tool_use_id=new_tool_use_id(), content=tuple(early)))
+    return [*results]

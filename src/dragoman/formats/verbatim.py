@@ -14,6 +14,10 @@ from pydantic_core import to_json
 
 from dragoman.canonical.message import Message
 
+_UNDIGESTED = {"provider_raw"}
+_UNLABELLED = {"provider_raw", "labels"}
+"""Stored digests of messages without labels are older than the field."""
+
 
 def attach(messages: Sequence[Message], format_name: str, native: Mapping[str, Any]) -> list[Message]:
     """Return the messages of one entry, with the entry stored on the first of them."""
@@ -80,7 +84,7 @@ def _digest(messages: Sequence[Message]) -> str:
             message.role,
             message.channel,
             [block.model_dump(mode="json") for block in message.content],
-            message.metadata.model_dump(mode="json", exclude={"provider_raw"}),
+            message.metadata.model_dump(mode="json", exclude=_UNDIGESTED if message.metadata.labels else _UNLABELLED),
         )
         for message in messages
     ]

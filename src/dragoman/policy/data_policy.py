@@ -2,26 +2,56 @@
 docs/reference/cmf.md#data-policies.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
+from dragoman.canonical.blocks import RedactedThinkingBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.extensions.security import DataPolicy
 from dragoman.canonical.message import Message
 from dragoman.canonical.message_view.parts import CalledTool
-from dragoman.canonical.message_view.view import iter_views
+from dragoman.canonical.message_view.uris import AmbiguousUriError
+from dragoman.canonical.message_view.view import MessageView, iter_views
 from dragoman.policy.labels import with_labels
 from dragoman.policy.plugin import Violation
+from dragoman.policy.unknown_parts import drop_unknown_parts, find_unknown_kind
+
+_WITHOUT_ENTITY = frozenset({TextBlock, ThinkingBlock, RedactedThinkingBlock, ToolUseBlock})
+"""Blocks that are no data of an entity: most messages have no others."""
 
 
 def data_policies(
     message: Message, extensions: Extensions | None, calls: Mapping[str, CalledTool] | None = None
 ) -> tuple[DataPolicy, ...]:
-    """Return the data policies of the results in this message (tools, resources, prompts), by name, then by URI."""
+    """Return the data policies of what this message holds at any depth: results of tools and prompts, resources, and
+    media by URL. Each is looked up by name, then by URI.
+    """
     if extensions is None or extensions.security is None or not extensions.security.data:
         return ()
+    if all(type(block) in _WITHOUT_ENTITY for block in message.content):
+        return ()
+    if find_unknown_kind(message.content) is not None:
+        message = drop_unknown_parts(message)  # such parts have neither a name nor a URI
+    policies = extensions.security.data
     views = iter_views(message, extensions=extensions, calls=calls)
-    answers = (view for view in views if view.is_tool or view.is_resource or view.is_prompt)
-    return tuple(policy for view in answers if view.is_post and (policy := view.data_policy))
+    return tuple(policy for view in _data_views(views) for policy in _policies_of(view, policies))
+
+
+def _data_views(views: Iterable[MessageView]) -> Iterator[MessageView]:
+    for view in views:
+        if (view.is_post and (view.is_tool or view.is_resource or view.is_prompt)) or (
+            view.is_media and view.has_address
+        ):
+            yield view
+        yield from _data_views(view.inner_views())
+
+
+def _policies_of(view: MessageView, policies: Mapping[str, DataPolicy]) -> Iterable[DataPolicy]:
+    """Return the policies of one answer: those of all URIs if its own URI may mean any of them."""
+    try:
+        policy = view.data_policy
+    except AmbiguousUriError:
+        return [policy for key, policy in policies.items() if ":" in key]
+    return [] if policy is None else [policy]
 
 
 def apply_data_labels(

@@ -12,8 +12,10 @@ from dragoman.policy.slots import Tier
 _UNCHANGEABLE = ("id", "session_id", "role", "channel", "created_at", "schema_version", "metadata")
 
 
-def apply_edit(original: Message, returned: Message, plugin: str) -> Message:
+def apply_edit(original: Message, returned: Message, plugin: str, shown: Message | None = None) -> Message:
     """Return the original with the plugin's content, or the original object itself if nothing changed.
+
+    ``shown`` is what the plugin was given; the default is the original.
 
     Raises TierViolation if the plugin changed anything else, or added a call or a result: of those it may change the
     arguments and the content, or drop them. The result shares nothing with ``returned``.
@@ -21,7 +23,7 @@ def apply_edit(original: Message, returned: Message, plugin: str) -> Message:
     if not isinstance(returned, Message):
         raise TierViolation(plugin, "message", Tier.IMMUTABLE, f"expected a Message, not a {type(returned).__name__}")
     for name in _UNCHANGEABLE:
-        if getattr(returned, name) != getattr(original, name):
+        if getattr(returned, name) != getattr(shown or original, name):
             raise TierViolation(plugin, f"message.{name}", Tier.IMMUTABLE, "a plugin may change only the content")
     if returned.content == original.content:
         return original

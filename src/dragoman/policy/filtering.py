@@ -1,12 +1,24 @@
 """The extensions that a plugin may read. Source: docs/reference/cmf.md#filtering."""
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
-from dragoman.canonical.extensions.extensions import Extensions
+from pydantic import BaseModel
+
+from dragoman.canonical.blocks import replace_fields
+from dragoman.canonical.extensions.extensions import AgentExtension, Extensions
 from dragoman.canonical.extensions.security import SecurityExtension, SubjectExtension
+from dragoman.canonical.frozen import freeze, thaw
+from dragoman.canonical.message import Message
 from dragoman.policy.slots import SLOTS, Capability, expand_capabilities
+
+_GATED_METADATA = {
+    "user_id": Capability.READ_SUBJECT,
+    "team_id": Capability.READ_TEAMS,
+    "labels": Capability.READ_LABELS,
+}
 
 
 def filter_extensions(extensions: Extensions | None, capabilities: Iterable[Capability | str]) -> Extensions | None:
@@ -26,26 +38,98 @@ def filter_extensions(extensions: Extensions | None, capabilities: Iterable[Capa
     }
     if extensions.security is not None:
         visible["security"] = _filter_security(extensions.security, granted)
+    if visible.get("agent") is not None:
+        visible["agent"] = _filter_agent(visible["agent"], granted)
     return Extensions(**visible)
 
 
-class FilterCache:
-    """Caches the filtered extensions, one copy for each set of capabilities. Views are read-only, so they can share it.
+def filter_message(message: Message, granted: frozenset[Capability]) -> Message:
+    """Return the message with the metadata that these capabilities allow to read, and without ``provider_raw``.
 
-    It keeps the copies of the last extensions only, because a step and a whole stream ask for the same ones repeatedly.
+    The session needs read_agent, the user read_subject, the team read_teams and the labels read_labels.
+    """
+    metadata = message.metadata
+    hidden: dict[str, Any] = {} if metadata.provider_raw is None else {"provider_raw": None}
+    for name, capability in _GATED_METADATA.items():
+        if getattr(metadata, name) is not None and capability not in granted:
+            hidden[name] = None
+    changes: dict[str, Any] = {"metadata": replace_fields(metadata, hidden)} if hidden else {}
+    if message.session_id and Capability.READ_AGENT not in granted:
+        changes["session_id"] = ""
+    return replace_fields(message, changes)
+
+
+class FilterCache:
+    """Copies each slot once, and uses the copy until the slot changes: most stay the same from message to message.
+
+    Slots are deeply frozen, except ``custom``, which is copied for each step.
     """
 
     def __init__(self) -> None:
+        self._copies: dict[Any, tuple[Any, Any]] = {}
+        """The last original and its copy, by slot and, if they matter, capabilities."""
         self._last: tuple[Extensions | None, dict[frozenset[Capability], Extensions]] = (None, {})
 
     def get(self, extensions: Extensions | None, capabilities: frozenset[Capability]) -> Extensions:
+        """Return what these capabilities allow to read."""
         last, known = self._last
         if last is not extensions:
             known = {}
             self._last = (extensions, known)
-        if capabilities not in known:
-            known[capabilities] = filter_extensions(extensions, capabilities) or Extensions()
-        return known[capabilities]
+        if (found := known.get(capabilities)) is None:
+            found = known[capabilities] = self._filter(extensions, capabilities)
+        return found
+
+    def get_for_plugin(self, extensions: Extensions | None, capabilities: frozenset[Capability]) -> Extensions:
+        """As `get`, with a copy of ``custom`` of its own."""
+        shared = self.get(extensions, capabilities)
+        return shared if shared.custom is None else replace_fields(shared, {"custom": thaw(shared.custom)})
+
+    def _filter(self, extensions: Extensions | None, granted: frozenset[Capability]) -> Extensions:
+        if type(extensions) is not Extensions:
+            return filter_extensions(extensions, granted) or Extensions()
+        visible: dict[str, Any] = {}
+        for name, value in extensions.__dict__.items():
+            if value is None:
+                continue
+            if name == "security":
+                visible[name] = self._copy((name, granted), value, partial(_filter_security, granted=granted))
+            elif not _is_visible(name, granted):
+                continue
+            elif name == "agent":
+                visible[name] = self._copy((name, granted), value, partial(_copy_agent, granted=granted))
+            else:
+                visible[name] = self._copy(name, value, _copy_slot)
+        return replace_fields(_NO_EXTENSIONS, visible)
+
+    def _copy(self, key: Any, original: Any, make_copy: Callable[[Any], Any]) -> Any:
+        known = self._copies.get(key)
+        if known is None or known[0] is not original:
+            known = self._copies[key] = (original, make_copy(original))
+        return known[1]
+
+
+_NO_EXTENSIONS = Extensions()
+_FLAT = (str, int, float, type(None))
+
+
+def _copy_slot(slot: Any) -> Any:
+    """Copy a slot. One with texts and numbers only has nothing inside that a copy could share."""
+    if isinstance(slot, BaseModel) and all(isinstance(value, _FLAT) for value in slot.__dict__.values()):
+        return BaseModel.model_copy(slot)
+    return copy.deepcopy(slot)
+
+
+def _copy_agent(agent: AgentExtension, granted: frozenset[Capability]) -> AgentExtension:
+    return _filter_agent(copy.deepcopy(agent), granted)
+
+
+def _filter_agent(agent: AgentExtension, granted: frozenset[Capability]) -> AgentExtension:
+    """Hide in the earlier messages what is hidden in the message of a step."""
+    if agent.conversation is None or not agent.conversation.history:
+        return agent
+    history = freeze([filter_message(message, granted) for message in agent.conversation.history])
+    return replace_fields(agent, {"conversation": replace_fields(agent.conversation, {"history": history})})
 
 
 def _filter_security(security: SecurityExtension, granted: frozenset[Capability]) -> SecurityExtension:

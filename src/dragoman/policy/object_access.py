@@ -9,6 +9,7 @@ from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.extensions.security import ObjectSecurityProfile, SubjectExtension
 from dragoman.canonical.message import Message
 from dragoman.canonical.message_view.parts import CalledTool
+from dragoman.canonical.message_view.uris import AmbiguousUriError
 from dragoman.canonical.message_view.view import iter_views
 from dragoman.policy.plugin import Hook, Violation
 
@@ -33,7 +34,10 @@ def check_access(
     if hook not in PRE_HOOKS or extensions is None or extensions.security is None or not extensions.security.objects:
         return None
     for view in iter_views(message, hook.removeprefix("cmf."), extensions, calls=calls):
-        profile = view.object if view.is_tool or view.is_prompt or view.is_resource else None
+        try:
+            profile = view.object if view.is_tool or view.is_prompt or view.has_address else None
+        except AmbiguousUriError as error:
+            return Violation(str(error), code="uri_denied", plugin="object profile")
         if profile is None or profile.managed_by == "tool":
             continue
         if lacks_permissions(extensions.security.subject, profile):

@@ -11,18 +11,19 @@ from typing import Any, Literal, NoReturn
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.message import Message
+from dragoman.canonical.message_view.context import UnreadableError
 from dragoman.canonical.message_view.parts import CalledTool
 from dragoman.policy.data_policy import apply_data_labels
 from dragoman.policy.edit import apply_edit, drop_void_thinking
 from dragoman.policy.errors import PolicyDeniedError, TierViolation
-from dragoman.policy.filtering import FilterCache
+from dragoman.policy.filtering import FilterCache, filter_message
 from dragoman.policy.labels import labels_of, with_labels
 from dragoman.policy.merging import merge_extensions
 from dragoman.policy.object_access import check_access
 from dragoman.policy.plugin import Hook, Mode, OnError, Plugin, PluginDeclaration, PluginResult, Violation
 from dragoman.policy.runner import BackgroundCalls, ConcurrentCalls, PluginCall, Steps, run, run_async
 from dragoman.policy.slots import Capability, Tier, expand_capabilities
-from dragoman.policy.step import Step
+from dragoman.policy.step import SharedViews, Step
 from dragoman.policy.unknown_parts import drop_unknown_parts, find_unknown_kind
 
 logger = logging.getLogger("dragoman.policy")
@@ -105,6 +106,8 @@ class Pipeline:
         }
         self._hooks = frozenset(hook for each in declared for hook in each.hooks)
         self._shared = FilterCache()
+        self._copies = {each.name: FilterCache() for each in declared}
+        """What each plugin is shown, so that a change by force reaches no other plugin."""
         self.signed = signed
         self.unknown = unknown
         self.denied_calls = denied_calls
@@ -208,6 +211,7 @@ class _StepRun:
         self._calls = calls
         self._partial = partial
         self._already_seen = already_seen
+        self._views = SharedViews(pipeline._shared)
 
     def step(self, declared: PluginDeclaration) -> Step:
         return Step(
@@ -217,7 +221,8 @@ class _StepRun:
             declared.capabilities,
             calls=self._calls,
             partial=self._partial,
-            cache=self._pipeline._shared,
+            cache=self._pipeline._copies[declared.name],
+            views=self._views,
         )
 
     def check_parts(self) -> None:
@@ -260,7 +265,8 @@ class _StepRun:
     def _message(self, declared: PluginDeclaration, returned: Message | None) -> Message:
         if returned is None:
             return self.message
-        message = apply_edit(self.message, returned, declared.name)
+        shown = filter_message(self.message, declared.capabilities)
+        message = apply_edit(self.message, returned, declared.name, shown)
         if message is not self.message and not declared.mode.can_change:
             raise TierViolation(
                 declared.name,
@@ -283,6 +289,8 @@ class _StepRun:
         return with_labels(self.extensions, labels_of(merged)) if off_path else merged
 
     def _handle_failure(self, declared: PluginDeclaration, error: Exception) -> None:
+        if isinstance(error, UnreadableError):
+            raise ConfigurationError(f"plugin {declared.name!r}: {error}") from None
         if isinstance(error, ConfigurationError):
             raise error
         code, reason = _describe_failure(error)

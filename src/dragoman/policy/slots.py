@@ -7,6 +7,7 @@ docs/reference/cmf.md#capabilities.
 from collections.abc import Iterable
 from difflib import get_close_matches
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 from dragoman.adapter.errors import ConfigurationError
@@ -97,7 +98,11 @@ def expand_capabilities(capabilities: Iterable[Capability | str]) -> frozenset[C
 
     Raises ConfigurationError for an unknown name.
     """
-    names = (capabilities,) if isinstance(capabilities, str) else capabilities
+    return _expand(frozenset((capabilities,) if isinstance(capabilities, str) else capabilities))
+
+
+@lru_cache(maxsize=256)
+def _expand(names: frozenset[Capability | str]) -> frozenset[Capability]:
     direct = {_parse_capability(name) for name in names}
     return frozenset(direct | {IMPLIED[name] for name in direct if name in IMPLIED})
 

@@ -40,6 +40,8 @@ def check_settings(arguments: Mapping[str, Any]) -> None:
             continue
         if name in _ELEMENT_CLASSES:
             _check_list(name, value, *_ELEMENT_CLASSES[name])
+        elif name == "labels":
+            _check_list(name, value)
         elif name in _LISTS_OF_FUNCTIONS:
             _check_list(name, value)
             for each in value:

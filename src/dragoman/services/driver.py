@@ -14,6 +14,7 @@ from dragoman.adapter.registry import get_adapter
 from dragoman.batch.governance import Work, carry_out, carry_out_async
 from dragoman.batch.judge import BatchJudge
 from dragoman.batch.requests import PreparedRequest
+from dragoman.canonical.extensions.message_labels import labels_of_messages
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
@@ -108,7 +109,13 @@ class _Services(Generic[TransportT]):
         """Return what may be sent. Raises PolicyDeniedError."""
         name = new_session_id()
         request = PreparedRequest(
-            custom_id=name, wire_id=name, session_id=name, messages=messages, tools=tuple(tools), options=self._options
+            custom_id=name,
+            wire_id=name,
+            session_id=name,
+            messages=messages,
+            tools=tuple(tools),
+            options=self._options,
+            labels=labels_of_messages(messages),
         )
         if self._judge is None:
             return request

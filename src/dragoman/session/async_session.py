@@ -41,7 +41,7 @@ from dragoman.session.replies.stream import AsyncReplyStream
 from dragoman.session.turn.reply_reader import ReplyReader
 from dragoman.session.turn.run import TurnRun, encode, keep, tool_run
 from dragoman.tools.call_runner import Report, ignore
-from dragoman.tools.calls import PreparedCall
+from dragoman.tools.calls import PreparedCall, apply_decision
 from dragoman.transport import AsyncTransport
 from dragoman.transport.settings import seal_keys
 
@@ -114,7 +114,7 @@ class AsyncSession(Conversation[AsyncTransport]):
     ) -> Message:
         """As `Session.compact`."""
         await self._run(self._start(self._compaction_turn(model, keep_last, instructions)))
-        return self._history.messages[-1]
+        return self.messages[-1]
 
     @classmethod
     async def resume(
@@ -419,4 +419,4 @@ class AsyncSession(Conversation[AsyncTransport]):
         if self.config.approve is None or prepared.tool is None:
             return prepared
         allowed = self.config.approve(prepared.call, prepared.tool.definition)
-        return self._apply_decision(prepared, await allowed if inspect.isawaitable(allowed) else allowed)
+        return apply_decision(prepared, await allowed if inspect.isawaitable(allowed) else allowed)

@@ -79,6 +79,8 @@ class SessionSettings(TypedDict, total=False):
     events: "EventBus | None"
     policy: "Pipeline | None"
     extensions: "Extensions | None"
+    labels: Iterable[str]
+    labels_without_policy: Literal["refuse", "allow"]
     middleware: Iterable[Middleware]
     prices: Prices | None
     new_id: Callable[[], str]
@@ -142,6 +144,11 @@ class SessionConfig:
     """Its plugins see what goes in and out of models, tools, prompts and resources, and may change or deny it."""
     extensions: "Extensions | None" = None
     """The program's facts for the plugins, such as the user."""
+    labels: Iterable[str] = ()
+    """Security labels of the data that the session starts with, besides those that its messages carry."""
+    labels_without_policy: Literal["refuse", "allow"] = "refuse"
+    """What happens if there are labels, but neither a policy nor a router that reads them: the session is refused, or
+    allowed with a warning in the log."""
     middleware: Iterable[Middleware] = ()
     """Wrappers of each turn, the outermost first (see `dragoman.session.middleware`)."""
     store: SessionStore | None = None
@@ -164,6 +171,8 @@ class SessionConfig:
         for name, value in (("max_rounds", self.max_rounds), ("max_parallel_tools", self.max_parallel_tools)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ConfigurationError(f"{name} is a whole number, at least 1")
+        if self.labels_without_policy not in ("refuse", "allow"):
+            raise ConfigurationError(f"labels_without_policy: {self.labels_without_policy!r:.80}: use refuse or allow")
         check_settings(
             {name: value for name, default in _DEFAULTS.items() if (value := getattr(self, name)) is not default}
         )
@@ -171,8 +180,12 @@ class SessionConfig:
         object.__setattr__(self, "own_providers", bool(own) or self.client is None)
         shared = {} if self.client is None else self.client.providers or {}
         object.__setattr__(self, "providers", merge_providers(shared, own) if shared else own)
-        for name in ("budgets", "middleware"):
+        for name in ("budgets", "middleware", "labels"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        if self.labels and self.policy is not None:
+            from dragoman.policy.labels import with_labels
+
+            object.__setattr__(self, "extensions", with_labels(self.extensions, self.labels))
         if not callable(self.tools) or isinstance(self.tools, Iterable):
             object.__setattr__(self, "tools", tuple(self.tools))
 

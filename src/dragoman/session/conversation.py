@@ -13,6 +13,7 @@ from dragoman.adapter.errors import CompactionError, ConfigurationError, SwapRef
 from dragoman.adapter.requests.encode_cache import EncodeCache
 from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolUseBlock
+from dragoman.canonical.extensions.message_labels import labels_of_messages
 from dragoman.canonical.ids import new_message_id, new_session_id
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import TokenUsage
@@ -36,7 +37,7 @@ from dragoman.session.history import History
 from dragoman.session.media import MediaFiles
 from dragoman.session.message_factory import MessageFactory
 from dragoman.session.middleware import Middleware
-from dragoman.session.middleware.no_policy import NoPolicy
+from dragoman.session.middleware.no_policy import NoPolicy, UnreadLabels
 from dragoman.session.middleware.persistence import NoStore, Persistence, PersistenceMiddleware
 from dragoman.session.preview import Preview, preview
 from dragoman.session.replies.record import TurnRecord
@@ -45,7 +46,6 @@ from dragoman.session.snapshot import Snapshot
 from dragoman.session.turn.loop import Requests, TurnPlan, run_turn
 from dragoman.session.turn.run import TurnRun
 from dragoman.tools.call_runner import CallRunner
-from dragoman.tools.calls import DECLINED, PreparedCall
 from dragoman.tools.context import Context
 from dragoman.tools.toolbox import Toolbox
 from dragoman.transport.settings import seal_keys
@@ -107,9 +107,12 @@ class Conversation(Generic[TransportT]):
             self._history.messages.insert(0, self._factory.new_message(Role.SYSTEM, system))
         self._accounts = BudgetAccounts(config.budgets)
         self._persistence: Persistence | NoStore = self._new_persistence()
-        self._policy: PolicyHooks | NoPolicy = NoPolicy()
+        labels = frozenset(config.labels)
+        self._policy: PolicyHooks | NoPolicy = NoPolicy(self._history.extensions, labels, self._unread_labels)
         self._on_swap: Callable[[str | None, Preview], object] = lambda previous, preview: None
         self._middlewares = self._build_middlewares()
+        if labels or labels_of_messages(self._history.messages):
+            self._policy.restore(self._history.messages)
         self._check_tools()
 
     @property
@@ -120,8 +123,9 @@ class Conversation(Generic[TransportT]):
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The whole history, in order, also after `compact`: only requests replace its older part by a summary."""
-        return tuple(self._history.messages)
+        """The whole history, in order, also after `compact`: only requests replace its older part by a summary. Each
+        message carries its labels in ``metadata.labels``."""
+        return self._history.labelled()
 
     @property
     def user_id(self) -> str | None:
@@ -159,7 +163,7 @@ class Conversation(Generic[TransportT]):
 
     @property
     def labels(self) -> frozenset[str]:
-        """Security labels of the data in the conversation, as the policy knows them; empty without a policy."""
+        """Security labels of the data in the conversation."""
         return self._policy.labels
 
     def identify(self, user_id: str | None = None, team_id: str | None = None) -> None:
@@ -175,7 +179,7 @@ class Conversation(Generic[TransportT]):
 
     def preview(self, model: str) -> Preview:
         """Return what a swap to that model would lose and cost. Sends and changes nothing, but may wait for ``fetch``.
-        Raises UnknownProviderError.
+        Files are read only if the policy has judged the history. Raises UnknownProviderError.
         """
         adapter = self._routes.find(model)
         trial = replace(
@@ -189,7 +193,7 @@ class Conversation(Generic[TransportT]):
             history,
             tools,
             merge_options(self.options),
-            with_files=partial(self._read_files, adapter),
+            with_files=partial(self._read_files, adapter) if self._policy.has_judged(history) else list,
             context=trial,
             prices=self.prices,
             at=self.config.clock(),
@@ -262,6 +266,10 @@ class Conversation(Generic[TransportT]):
         )
         return session
 
+    @property
+    def _unread_labels(self) -> UnreadLabels:
+        return "read" if self.config.router is not None else self.config.labels_without_policy
+
     def _snapshot(self) -> Snapshot:
         history = self._history
         return Snapshot(
@@ -308,6 +316,8 @@ class Conversation(Generic[TransportT]):
             )
         elif config.extensions is not None:
             raise ConfigurationError("extensions are for the plugins of a policy: give policy=Pipeline([...]) too")
+        elif isinstance(self._policy, NoPolicy):
+            middlewares.append(self._policy)
         if telemetry is not None:
             middlewares.append(telemetry)
         if config.budgets or config.limits is not None:
@@ -367,7 +377,7 @@ class Conversation(Generic[TransportT]):
 
         return run_turn(
             TurnPlan(
-                prompt=() if prompt is None else (self._factory.user_message(prompt),),
+                prompt=() if prompt is None else (self._policy.adopt(self._factory.user_message(prompt)),),
                 known_adapter=sticky if self._routes.router is None else None,
                 choose=choose,
                 history=self._history.to_send,
@@ -450,14 +460,6 @@ class Conversation(Generic[TransportT]):
             history=self._history.messages,
             at=self.config.clock(),
         )
-
-    def _apply_decision(self, prepared: PreparedCall, allowed: object) -> PreparedCall:
-        """Return the call if it was approved, else its refusal."""
-        if inspect.isawaitable(allowed):
-            if inspect.iscoroutine(allowed):
-                allowed.close()
-            raise ConfigurationError("approve has to be awaited, which only an AsyncSession does")
-        return prepared if allowed else PreparedCall(prepared.call, refusal=DECLINED, fault="user_denied")
 
     def _call_runner(self, run: TurnRun) -> CallRunner:
         """Return what runs the calls of the turn."""

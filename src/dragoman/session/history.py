@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dragoman.canonical.extensions.message_labels import label_messages
 from dragoman.canonical.message import Message
 from dragoman.session.compaction.split import apply_summaries
 from dragoman.session.cost import Attempts
@@ -26,13 +27,17 @@ class History:
         """Return the messages that a request contains: summaries in place of the messages that they replace."""
         return apply_summaries(self.messages)
 
+    def labelled(self) -> tuple[Message, ...]:
+        """Return the messages, each with the labels of its data."""
+        return label_messages(self.messages, self.extensions)
+
     def mark(self) -> tuple[int, int]:
         """Return the current end, for `since`."""
         return len(self.messages), len(self.attempts.all)
 
     def since(self, mark: tuple[int, int]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
         """Return the messages and the attempts that came after that mark."""
-        return tuple(self.messages[mark[0] :]), tuple(self.attempts.all[mark[1] :])
+        return self.labelled()[mark[0] :], tuple(self.attempts.all[mark[1] :])
 
     def billed_since(self, mark: tuple[int, int]) -> list[Message]:
         messages, attempts = self.since(mark)

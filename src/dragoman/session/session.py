@@ -41,7 +41,7 @@ from dragoman.session.replies.stream import ReplyStream
 from dragoman.session.turn.reply_reader import ReplyReader
 from dragoman.session.turn.run import TurnRun, encode, keep, tool_run
 from dragoman.tools.call_runner import Report, ignore, start_thread
-from dragoman.tools.calls import PreparedCall
+from dragoman.tools.calls import PreparedCall, apply_decision
 from dragoman.transport import Transport
 from dragoman.transport.settings import seal_keys
 
@@ -164,7 +164,7 @@ class Session(Conversation[Transport]):
         is nothing to compact. Raises ProviderError as `ask` does; the history is then as before.
         """
         self._run(self._start(self._compaction_turn(model, keep_last, instructions)))
-        return self._history.messages[-1]
+        return self.messages[-1]
 
     @classmethod
     def resume(
@@ -191,9 +191,7 @@ class Session(Conversation[Transport]):
 
         There is exactly one record: ``audit`` receives it, it is saved with the session (in `dump` and in the store),
         the bus emits ``policy.declassified``, and it is returned. If the conversation has none of the labels, there is
-        no record, and None is returned. Checking the same history again does not restore the label; new data does. A
-        record is stored with a message: a session that is dumped without messages loses it, and has the labels of its
-        extensions again.
+        no record, and None is returned. Checking the same history again does not restore the label; new data does.
 
         Raises DeclassificationError without the grant, or without an actor and a reason; ConfigurationError in the
         middle of a turn. If ``audit`` or the store raises, the labels stay.
@@ -470,4 +468,4 @@ class Session(Conversation[Transport]):
     def _approve_call(self, prepared: PreparedCall) -> PreparedCall:
         if self.config.approve is None or prepared.tool is None:
             return prepared
-        return self._apply_decision(prepared, self.config.approve(prepared.call, prepared.tool.definition))
+        return apply_decision(prepared, self.config.approve(prepared.call, prepared.tool.definition))

@@ -8,6 +8,7 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.errors import ConfigurationError, MalformedReplyError
 from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
 from dragoman.adapter.requests.tool_ids import ToolIdMap
+from dragoman.canonical.extensions.message_labels import BEFORE_MESSAGES
 from dragoman.canonical.message import Message, read_message
 
 VERSION = 1
@@ -37,11 +38,8 @@ def write(snapshot: Snapshot) -> bytes:
     }
     if snapshot.attempts:
         document["attempts"] = list(map(_to_json, snapshot.attempts))
-    extensions = {
-        message.id: snapshot.extensions[message.id]
-        for message in snapshot.messages
-        if message.id in snapshot.extensions
-    }
+    ids = (BEFORE_MESSAGES, *(message.id for message in snapshot.messages))
+    extensions = {each: snapshot.extensions[each] for each in ids if each in snapshot.extensions}
     if extensions:
         document["extensions"] = extensions
     return wirejson.dumps(document)

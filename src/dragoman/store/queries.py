@@ -7,6 +7,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 from sqlalchemy import Connection, RowMapping, Select, and_, or_, select
 
+from dragoman.canonical.extensions.message_labels import label_messages
 from dragoman.store.columns import MALFORMED_DATA_ERRORS, decode_text, encode_id, encode_text, to_micros
 from dragoman.store.errors import StoreError
 from dragoman.store.records import SearchHit, SessionPage, SessionRecord, StoredSession
@@ -36,12 +37,13 @@ def load(connection: Connection, session_id: str) -> StoredSession:
     extensions = {
         decode_text(row["id"]): extensions_from_row(row) for row in message_rows if row["extensions_json"] is not None
     }
+    stored = {message_id: value for message_id, value in extensions.items() if value is not None}
     return StoredSession(
         record=found,
-        messages=tuple(map(message_from_row, message_rows)),
+        messages=label_messages([*map(message_from_row, message_rows)], stored),
         tool_ids=load_tool_ids(connection, row_id),
         attempts=tuple(map(message_from_row, attempt_rows)),
-        extensions={message_id: value for message_id, value in extensions.items() if value is not None},
+        extensions=stored,
         inherited=sum(bool(row["inherited"]) for row in message_rows),
     )
 

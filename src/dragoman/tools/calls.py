@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.errors import DragomanError
+from dragoman.adapter.errors import ConfigurationError, DragomanError
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
     ContentBlock,
@@ -179,3 +179,12 @@ def _reject_awaitable(value: Any) -> Any:
             value.close()
         raise TypeError("the tool must be awaited, which only an AsyncSession can do")
     return value
+
+
+def apply_decision(prepared: PreparedCall, allowed: object) -> PreparedCall:
+    """Return the call if it was approved, else its refusal. Raises ConfigurationError if the decision is awaited."""
+    if inspect.isawaitable(allowed):
+        if inspect.iscoroutine(allowed):
+            allowed.close()
+        raise ConfigurationError("approve has to be awaited, which only an AsyncSession does")
+    return prepared if allowed else PreparedCall(prepared.call, refusal=DECLINED, fault="user_denied")

@@ -57,30 +57,23 @@ class McpTool(Tool):
 
 
 class McpConnection:
-    """``client`` is an open ``mcp.Client`` or ``ClientSession``. ``name`` is the server's name in policies, by
-    default the one that the server reports.
+    """``client`` is an open ``mcp.Client`` or ``ClientSession``. ``name`` is the server's name in policies, as in
+    ``tool://NAME/TOOL``. The name that a server reports is not used: it could be that of another server.
 
     All methods are asynchronous, so the tools need an AsyncSession. Raises ConfigurationError if ``client`` is not a
     client. Errors between client and server are raised as the client raises them.
     """
 
-    def __init__(self, client: Any, name: str | None = None) -> None:
+    def __init__(self, client: Any, name: str = "mcp") -> None:
         if missing := [item for item in _REQUIRED_METHODS if not callable(getattr(client, item, None))]:
             raise ConfigurationError(
                 f"expected an MCP client, but {type(client).__name__} has no {missing[0]}: pass an open "
                 "mcp.Client (pip install dragoman[mcp])"
             )
         self._client = client
-        self._name = name
+        self.name = name
         self._prompts: dict[str, PromptMetadata] | None = None
         self._resources: dict[str, ResourceMetadata] | None = None
-
-    @property
-    def name(self) -> str:
-        if self._name is None:
-            server_info = getattr(self._client, "server_info", None)
-            self._name = str(getattr(server_info, "name", None) or "mcp")
-        return self._name
 
     async def tools(self, *, prefix: str = "", trust_hints: bool = False) -> list[McpTool]:
         """Return the server's tools, for ``AsyncSession(tools=...)``. Names become snake_case, after ``prefix``.

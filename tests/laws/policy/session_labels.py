@@ -188,7 +188,9 @@ class SessionLabels(RuleBasedStateMachine):
     def dump_and_load(self) -> None:
         kept = self.session.dump()
         self.in_store = False
-        self._resume(Session.load(kept, providers=self._providers, new_id=self._new_id, **self._settings()))
+        session = Session.load(kept, providers=self._providers, new_id=self._new_id, **self._settings())
+        assert session.labels <= self.due
+        self._resume(session)
 
     @rule()
     def resume_from_the_store(self) -> None:

@@ -188,7 +188,7 @@ def test_the_repr_of_a_step_shows_no_content() -> None:
     """A plugin does not see provider_raw either."""
     metadata = MessageMetadata(provider_raw={"by": "p", "raw": "hunter2"})
     message = Message.assistant("hunter2", session_id="s", metadata=metadata)
-    step = Step("evaluate", message, partial=True)
+    step = Step("evaluate", message, capabilities=["read_agent"], partial=True)
     assert repr(step) == "Step(evaluate, assistant, partial)"
     assert step.message == message
     assert step.message.metadata.provider_raw is None

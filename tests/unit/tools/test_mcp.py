@@ -46,7 +46,7 @@ def run_with_server(main: Callable[[McpConnection], Awaitable[None]]) -> None:
 
     async def run() -> None:
         async with Client(mcp_server.server) as client:
-            await main(McpConnection(client))
+            await main(McpConnection(client, "desk"))
 
     asyncio.run(run())
 
@@ -277,6 +277,18 @@ def test_without_a_policy_everything_passes() -> None:
         assert SECRET in ((await server.resource("note://today", judge=chat.apply_policy))[0].content or "")
 
     run_with_server(main)
+
+
+def test_a_server_does_not_name_itself() -> None:
+    """The name in URIs comes from the program: a server could report the name of one that a policy allows."""
+
+    async def run() -> None:
+        async with Client(mcp_server.server) as client:
+            assert client.server_info.name == "desk"
+            for server, name in ((McpConnection(client), "mcp"), (McpConnection(client, "mine"), "mine")):
+                assert {tool.metadata.server_id for tool in await server.tools() if tool.metadata} == {name}
+
+    asyncio.run(run())
 
 
 def test_a_server_over_pipes_works_as_well() -> None:

@@ -16,12 +16,26 @@ from dragoman.canonical.extensions.slots import BaseAgentExtension, BaseExtensio
 from dragoman.canonical.frozen import FrozenDict
 
 
+class UnreadableError(LookupError):
+    """A plugin asks for something that its capabilities do not allow to read: "no" would be a wrong answer."""
+
+    def __init__(self, question: str, capability: str) -> None:
+        super().__init__(f"{question} needs the capability {capability}: declare it, because the answer is hidden")
+        self.question = question
+        self.capability = capability
+
+
 class ViewContext:
-    """Every accessor returns None or an empty value if there is nothing, and also if the reader may not see it."""
+    """Every accessor returns None or an empty value if there is nothing, and also if the reader may not see it.
+
+    The questions, such as `has_label`, raise UnreadableError if the reader may not see the answer. A view knows this if
+    a pipeline built it.
+    """
 
     __slots__ = ()
 
     _extensions: BaseExtensions | None
+    _capabilities: frozenset[str] | None
 
     @property
     def environment(self) -> str | None:
@@ -83,21 +97,33 @@ class ViewContext:
         return self._agent.parent_agent_id if self._agent else None
 
     def has_role(self, role: str) -> bool:
+        """Raises UnreadableError."""
+        self._require("has_role", "read_roles")
         return role in self.roles
 
     def has_permission(self, permission: str) -> bool:
+        """Raises UnreadableError."""
+        self._require("has_permission", "read_permissions")
         return permission in self.permissions
 
     def has_label(self, label: str) -> bool:
-        """Return True if the label is set. The comparison is exact: PII is not pii."""
+        """Return True if the label is set. The comparison is exact: PII is not pii. Raises UnreadableError."""
+        self._require("has_label", "read_labels")
         return label in self.labels
 
     def has_header(self, name: str) -> bool:
-        """Return True if the header is set; case does not matter."""
+        """Return True if the header is set; case does not matter. Raises UnreadableError."""
+        self._require("has_header", "read_headers")
         return any(known.lower() == name.lower() for known in self.headers)
 
     def get_header(self, name: str, default: str | None = None) -> str | None:
+        """Return the header; case does not matter. Raises UnreadableError."""
+        self._require("get_header", "read_headers")
         return next((value for known, value in self.headers.items() if known.lower() == name.lower()), default)
+
+    def _require(self, question: str, capability: str) -> None:
+        if self._capabilities is not None and capability not in self._capabilities:
+            raise UnreadableError(question, capability)
 
     @property
     def _security(self) -> SecurityExtension | None:

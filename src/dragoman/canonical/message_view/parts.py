@@ -129,6 +129,8 @@ def uri_of(part: ContentBlock, called: CalledTool | None) -> str | None:
             return f"prompt_result://{part.prompt_name}"
         case ResourceBlock() | ResourceRefBlock():
             return part.uri
+        case ImageBlock() | VideoBlock() | AudioBlock() | DocumentBlock():
+            return part.source.data if part.source.kind == "url" else None
         case _:
             return None
 

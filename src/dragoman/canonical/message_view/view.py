@@ -5,14 +5,13 @@ the extensions that its reader may see (`dragoman.policy.filter_extensions`).
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NoReturn
 
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.extensions.security import DataPolicy, ObjectSecurityProfile
 from dragoman.canonical.extensions.slots import BaseExtensions
 from dragoman.canonical.frozen import FrozenDict, freeze, thaw
-from dragoman.canonical.glob import glob
 from dragoman.canonical.guard import one_line
 from dragoman.canonical.message_fields import MessageFields, Role
 from dragoman.canonical.message_view.context import ViewContext, export_context
@@ -44,6 +43,8 @@ from dragoman.canonical.message_view.parts import (
     size_of,
     uri_of,
 )
+from dragoman.canonical.message_view.uri_patterns import matches_uri, uri_pattern
+from dragoman.canonical.message_view.uris import AmbiguousUriError, UriMeaning, read_uri
 
 logger = logging.getLogger("dragoman.canonical")
 
@@ -56,11 +57,13 @@ def iter_views(
     extensions: BaseExtensions | None = None,
     *,
     calls: Mapping[str, CalledTool] | None = None,
+    capabilities: Collection[str] | None = None,
 ) -> "Iterator[MessageView]":
     """Return one view for each part, in order.
 
     ``hook`` is the step in the pipeline, such as llm_output. ``calls`` maps call ids to tools (see `called_tools`).
     Without it, the MCP metadata of the extensions names the tool of a message with exactly one call or result.
+    ``capabilities`` are those of the reader: questions whose answers they hide raise UnreadableError.
 
     Raises UnknownPartError immediately, before the first view, if a part has no kind: nothing is skipped.
     Raises TypeError if the extensions are of another type, such as a dict.
@@ -71,9 +74,15 @@ def iter_views(
     for index, part in enumerate(message.content):
         _kind(part, f"content[{index}] of message {one_line(message.id)}")
     alone = sum(isinstance(part, (ToolUseBlock, ToolResultBlock)) for part in message.content) == 1
+    granted = None if capabilities is None else frozenset(capabilities)
     return (
         MessageView(
-            part, message.role, hook=hook, extensions=extensions, tool=_find_tool(part, extensions, calls, alone)
+            part,
+            message.role,
+            hook=hook,
+            extensions=extensions,
+            tool=_find_tool(part, extensions, calls, alone),
+            capabilities=granted,
         )
         for part in message.content
     )
@@ -105,7 +114,7 @@ def _find_tool(
 class MessageView(ViewContext):
     """A policy's view of one part. Raises UnknownPartError for a part without a kind."""
 
-    __slots__ = ("_content", "_extensions", "_hook", "_kind", "_part", "_role", "_tool")
+    __slots__ = ("_capabilities", "_content", "_extensions", "_hook", "_kind", "_part", "_role", "_tool")
 
     _part: ContentBlock
     _kind: ViewKind
@@ -122,8 +131,10 @@ class MessageView(ViewContext):
         hook: str | None = None,
         extensions: BaseExtensions | None = None,
         tool: CalledTool | None = None,
+        capabilities: frozenset[str] | None = None,
     ) -> None:
         set_field = super().__setattr__
+        set_field("_capabilities", capabilities)
         set_field("_part", part)
         set_field("_kind", _kind(part, "this part"))
         set_field("_role", Role(role))
@@ -171,8 +182,20 @@ class MessageView(ViewContext):
 
     @property
     def uri(self) -> str | None:
-        """The URI that identifies the entity: tool://namespace/name and the like, or a resource's own URI."""
+        """The URI that identifies the entity, as it is spelled: tool://namespace/name and the like, that of a resource,
+        or the address of media that are given by URL.
+        """
         return uri_of(self._part, self._tool)
+
+    @property
+    def has_address(self) -> bool:
+        """True if the URI is an address that is fetched: that of a resource, or of media by URL."""
+        return self._kind in RESOURCES or (self._kind in MEDIA and self.uri is not None)
+
+    @property
+    def uri_meaning(self) -> UriMeaning | None:
+        """What the URI of a resource or of media means, or None if it has no single meaning, or is no address."""
+        return read_uri(self.uri or "") if self.has_address else None
 
     @property
     def name(self) -> str | None:
@@ -244,8 +267,16 @@ class MessageView(ViewContext):
         return found.model_copy(deep=True) if found else None
 
     def _find_entity(self, entries: Mapping[str, Any]) -> Any:
+        """Raises AmbiguousUriError if the URI has no single meaning, and the entries have other URIs."""
         keys = (self.name, self.uri)
-        return next((entries[key] for key in keys if key and key in entries), None)
+        found = next((entries[key] for key in keys if key and key in entries), None)
+        if found is not None or not self.has_address:
+            return found
+        meanings = {key: meaning for key in entries if ":" in key and (meaning := read_uri(key)) is not None}
+        own = self.uri_meaning
+        if meanings and (own is None or len(own.readings) > 1):
+            raise AmbiguousUriError("a URI has no single meaning, so that no rule can decide about it")
+        return next((entries[key] for key, each in meanings.items() if own and each.text == own.text), None)
 
     def get_property(self, name: str, default: Any = None) -> Any:
         return self.properties.get(name, default)
@@ -257,9 +288,14 @@ class MessageView(ViewContext):
         return name in (arguments_of(self._part) or {})
 
     def matches_uri_pattern(self, pattern: str) -> bool:
-        """Return True if the whole URI matches the glob; False if there is no URI."""
+        """Return True if the whole URI matches the glob; False if there is no URI.
+
+        Addresses are compared by what they mean. Raises AmbiguousUriError if one has no single meaning.
+        """
         uri = self.uri
-        return bool(uri) and glob(pattern).matches(uri or "")
+        if not uri:
+            return False
+        return matches_uri(pattern, uri) if self.has_address else uri_pattern(pattern).matches_name(uri)
 
     def has_content(self) -> bool:
         return self.content is not None
@@ -270,9 +306,13 @@ class MessageView(ViewContext):
         The content of a prompt result is its own text only, so a policy must look here for the text of its messages.
         Raises UnknownPartError immediately if something inside has no kind or is not a message.
         """
-        hook, extensions = self._hook, self._extensions
-        inner = [MessageView(part, role, hook=hook, extensions=extensions) for role, part in inner_parts(self._part)]
-        return iter(inner)
+        hook, extensions, granted = self._hook, self._extensions, self._capabilities
+        return iter(
+            [
+                MessageView(part, role, hook=hook, extensions=extensions, capabilities=granted)
+                for role, part in inner_parts(self._part)
+            ]
+        )
 
     def to_dict(
         self, include_content: bool = True, include_context: bool = True, *, include_arguments: bool = True
@@ -321,7 +361,7 @@ class MessageView(ViewContext):
         return {"input": self.to_dict(include_content, include_arguments=include_arguments)}
 
     def __reduce__(self) -> Any:
-        return _restore_view, (self.raw, self._role, self._hook, self._extensions, self._tool)
+        return _restore_view, (self.raw, self._role, self._hook, self._extensions, self._tool, self._capabilities)
 
     def __repr__(self) -> str:
         """Leave out the content, because it may be a secret."""
@@ -330,5 +370,7 @@ class MessageView(ViewContext):
         return f"MessageView(kind={self._kind}, role={self._role}, {'pre' if self.is_pre else 'post'}{uri}{hook})"
 
 
-def _restore_view(part: Any, role: Role, hook: str | None, extensions: BaseExtensions | None, tool: Any) -> MessageView:
-    return MessageView(part, role, hook=hook, extensions=extensions, tool=tool)
+def _restore_view(
+    part: Any, role: Role, hook: str | None, extensions: BaseExtensions | None, tool: Any, capabilities: Any
+) -> MessageView:
+    return MessageView(part, role, hook=hook, extensions=extensions, tool=tool, capabilities=capabilities)

@@ -16,6 +16,7 @@ from dragoman.canonical.message import Message
 from dragoman.events.umf import history_to_umf
 from dragoman.formats.conversion import Conversion
 from dragoman.formats.errors import FormatError
+from dragoman.formats.labels import SIDECAR_SUFFIX, report_labels, sidecar_path, write_sidecar
 from dragoman.formats.reading.read import Read
 from dragoman.formats.registry import FORMATS, get_format, identify_format, iter_text, read_file
 from dragoman.formats.umf.convert import to_umf
@@ -53,6 +54,7 @@ def iter_files(source: Path, target: Path) -> Iterator[Path]:
             path.suffix.lower() in _SUFFIXES
             and path.is_file()
             and not hidden
+            and not path.name.endswith(SIDECAR_SUFFIX)
             and target_folder not in path.resolve().parents
         ):
             yield path
@@ -143,23 +145,35 @@ def convert_history(history: Sequence[Message], to: str, model: str | None) -> C
     if to == "umf-events":
         # The envelopes contain UMF messages, so UMF's losses are theirs.
         lines = (to_json(envelope).decode() + "\n" for envelope in history_to_umf(history))
-        return Conversion(lines, to_umf(history).losses)
+        return report_labels(Conversion(lines, to_umf(history).losses), history, "UMF's event log")
     write = get_format(to).write
     if write is None:
         raise ConfigurationError(f"{to} can be read but not written")
     conversion = write(history, model)
-    return Conversion(iter_text(conversion.data), conversion.losses)
+    return Conversion(iter_text(conversion.data), conversion.losses, conversion.labels)
 
 
 def write_file(conversion: Conversion[Iterable[str]], path: Path, *, overwrite: bool) -> None:
-    """Write the file, as a whole or not at all. Raises ConfigurationError if it exists and ``overwrite`` is False."""
+    """Write the file, as a whole or not at all, after the labels that it has no room for.
+
+    Raises ConfigurationError if it exists and ``overwrite`` is False.
+    """
     if path.exists() and not overwrite:
         raise ConfigurationError(f"{path} exists already: choose another name, or pass --overwrite")
     path.parent.mkdir(parents=True, exist_ok=True)
+    beside = sidecar_path(path)
+    if conversion.labels:
+        _write_whole([write_sidecar(conversion.labels).decode()], beside, overwrite=overwrite)
+    _write_whole(conversion.data, path, overwrite=overwrite)
+    if overwrite and not conversion.labels:
+        beside.unlink(missing_ok=True)
+
+
+def _write_whole(pieces: Iterable[str], path: Path, *, overwrite: bool) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.writelines(conversion.data)
+            file.writelines(pieces)
         Path(temporary).chmod(0o666 & ~_umask())
         if overwrite:
             Path(temporary).replace(path)

@@ -18,6 +18,7 @@ from dragoman.formats.acp.models import AcpMessage, AcpPart, CitationMetadata, T
 from dragoman.formats.body.blocks import PartWriter, block_of
 from dragoman.formats.conversion import Conversion, LossCollector, as_history
 from dragoman.formats.document import iter_entries, validating
+from dragoman.formats.labels import report_labels
 from dragoman.formats.tool_calls import ToolIdReader, split_results
 
 FORMAT = "acp"
@@ -43,7 +44,7 @@ def to_acp(messages: Sequence[Message]) -> Conversion[list[Fields]]:
             index += 1
     loss_list = losses.report(history)
     refuse_critical(history, loss_list)
-    return Conversion(written, loss_list)
+    return report_labels(Conversion(written, loss_list), history, _LABEL)
 
 
 def from_acp(document: Any) -> list[Message]:

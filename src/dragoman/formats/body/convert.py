@@ -14,6 +14,7 @@ from dragoman.formats.body.blocks import PartWriter, block_of
 from dragoman.formats.body.message_body import FORMAT, MessageBody
 from dragoman.formats.body.parts import MessageBodyPart, name_fault
 from dragoman.formats.conversion import Conversion, LossCollector, as_message
+from dragoman.formats.labels import report_labels
 
 _LABEL = "a message body"
 
@@ -24,7 +25,7 @@ def to_message_body(message: Message) -> Conversion[MessageBody]:
     body = _write(as_message(message), losses)
     loss_list = losses.report([message])
     refuse_critical([message], loss_list)
-    return Conversion(body, loss_list)
+    return report_labels(Conversion(body, loss_list), [message], _LABEL)
 
 
 def from_message_body(body: MessageBody | Any, *, role: Role | str = Role.USER) -> Message:

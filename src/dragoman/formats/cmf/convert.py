@@ -11,6 +11,7 @@ from typing import Any
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock
 from dragoman.canonical.extensions.extensions import Extensions
+from dragoman.canonical.extensions.message_labels import labels_of_messages, with_message_labels
 from dragoman.canonical.message import Message, Role, read_message
 from dragoman.canonical.message_view.parts import CalledTool, called_tools
 from dragoman.formats import verbatim
@@ -21,6 +22,7 @@ from dragoman.formats.cmf.parts import block_of, message_of, part_of
 from dragoman.formats.conversion import Conversion, LossCollector, as_history
 from dragoman.formats.document import iter_entries, kind_of, validating
 from dragoman.formats.errors import FormatError
+from dragoman.formats.labels import add_labels
 from dragoman.formats.tool_calls import ToolIdReader, split_results
 
 Fields = dict[str, Any]
@@ -57,7 +59,10 @@ def to_cmf(
         if (found := verbatim.recover(history, index, FORMAT)) is not None:
             native, count = found
             slots = slots_by_message[index]
-            written.append({"message": native.get("message", native), "extensions": dict(slots)} if slots else native)
+            labels = labels_of_messages(history[index : index + count])
+            if slots:
+                native = {"message": native.get("message", native), "extensions": add_labels(slots, labels)}
+            written.append(native)
             index += count
         else:
             written.append(writer.entry(history[index], slots_by_message[index]))
@@ -184,6 +189,7 @@ def _entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Message],
     ids.start_turn(Role(message.role), has_results=any(part.content_type == "tool_result" for part in message.content))
     if (note := slots.note) is not None:
         restored = _restore(message, note, f"{path}.extensions.custom.{cmf_slots.NOTE}")
+        restored = with_message_labels(restored, slots.labels or frozenset())
         ids.reserve(restored.tool_uses)
         return [restored], {}
     with validating(native, path):

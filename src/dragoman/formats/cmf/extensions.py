@@ -17,6 +17,7 @@ from dragoman.canonical.message import Message, MessageMetadata, Role, StopReaso
 from dragoman.canonical.usage import Usage
 from dragoman.formats import verbatim
 from dragoman.formats.cmf.models import CmfMessage
+from dragoman.formats.labels import add_labels
 
 NOTE = "dragoman"
 
@@ -64,6 +65,10 @@ class _Agent(_Slot):
     session_id: str | None = None
 
 
+class _Security(_Slot):
+    labels: list[str] = Field(default_factory=list)
+
+
 class BlockNote(_Slot):
     """The origin of one block: a part, with ``more`` fields than the part has, or ``more`` alone."""
 
@@ -86,13 +91,21 @@ class _Custom(_Slot):
 
 
 class Slots(_Slot):
-    """The slots that are read. Security, headers and the like belong to the policy, not to the conversation."""
+    """The slots that are read. The rest of security, headers and the like belong to the policy, not to the
+    conversation.
+    """
 
     completion: _Completion | None = None
     llm: _Llm | None = None
     provenance: _Provenance | None = None
     agent: _Agent | None = None
+    security: _Security | None = None
     custom: _Custom | None = None
+
+    @property
+    def labels(self) -> frozenset[str] | None:
+        """The security labels, or None if there are none."""
+        return frozenset(self.security.labels) or None if self.security else None
 
     @property
     def note(self) -> Note | None:
@@ -108,7 +121,9 @@ def write_extensions(message: Message, note: Fields, extensions: Mapping[str, An
         "llm": _drop_none(model_id=_model_name(metadata.model), provider=metadata.provider),
         "provenance": {"message_id": message.id} if message.id else {},
     }
-    slots = {name: slot for name, slot in own_slots.items() if slot} | dict(extensions or {})
+    slots = add_labels(
+        {name: slot for name, slot in own_slots.items() if slot} | dict(extensions or {}), metadata.labels
+    )
     custom = slots.get("custom")
     return slots | {"custom": {**(custom if isinstance(custom, dict) else {}), NOTE: note}}
 
@@ -116,6 +131,7 @@ def write_extensions(message: Message, note: Fields, extensions: Mapping[str, An
 def build_note(message: Message, written: Fields, content: list[Fields] | None) -> Fields:
     """Return the note on a message. ``content`` is None if each part reads back as its block, in order."""
     fields = message.model_dump(mode="json", exclude_none=True, exclude={"role", "channel", "content"})
+    fields["metadata"].pop("labels", None)  # they are in security.labels, where other programs may add to them
     raw = verbatim.strip_note(fields["metadata"].pop("provider_raw", None), "cmf")
     if raw is not None:
         fields["metadata"]["provider_raw"] = raw
@@ -143,7 +159,7 @@ def metadata_fields(slots: Slots, role: str) -> Fields:
         fields["id"] = slots.provenance.message_id
     if slots.agent and slots.agent.session_id:
         fields["session_id"] = slots.agent.session_id
-    metadata: Fields = {}
+    metadata: Fields = {"labels": slots.labels} if slots.labels else {}
     completion, llm = slots.completion or _Completion(), slots.llm or _Llm()
     name = llm.model_id or completion.model
     if role == Role.ASSISTANT and name:

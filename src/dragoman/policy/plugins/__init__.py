@@ -1,4 +1,4 @@
-"""Ready-made plugins: redaction, access by URI and by profile, confirmation, labelled models, Open Policy Agent."""
+"""Ready-made plugins: redaction, access by URI and by profile, confirmation, labelled models, policy services."""
 
 from dragoman.policy.plugins.confirmation import Confirmation
 from dragoman.policy.plugins.finding import Finder, Finding, findings, personal_data, presidio, secrets
@@ -6,6 +6,7 @@ from dragoman.policy.plugins.labelled_models import LabelledModels
 from dragoman.policy.plugins.object_access import ObjectAccess
 from dragoman.policy.plugins.opa import OpaPolicy
 from dragoman.policy.plugins.redaction import Redaction
+from dragoman.policy.plugins.remote import RemotePlugin
 from dragoman.policy.plugins.uris import AllowUris, DenyUris
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "ObjectAccess",
     "OpaPolicy",
     "Redaction",
+    "RemotePlugin",
     "findings",
     "personal_data",
     "presidio",

@@ -1,23 +1,68 @@
-"""Stands in for `PolicyHooks` in a session without a policy."""
+"""Stands in for `PolicyHooks` in a session without a policy: it keeps labels, and judges nothing."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+import logging
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Literal, NoReturn
 
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.extensions.message_labels import labels_at_end, read_labels
+from dragoman.canonical.guard import one_line
 from dragoman.canonical.message import Message
+from dragoman.session.effects import Effect, Keep, Turn, intercept
+
+logger = logging.getLogger("dragoman.session")
+
+UnreadLabels = Literal["refuse", "allow", "read"]
+"""Labels are refused, allowed with a warning, or read by something else than a policy, such as a router."""
 
 
 class NoPolicy:
-    labels: frozenset[str] = frozenset()
+    """``extensions`` are those of the session's messages, ``unread`` says what labels mean here.
+
+    As a middleware, it stores the labels with new messages.
+    """
+
     async_names: tuple[str, ...] = ()
 
+    def __init__(self, extensions: dict[str, Any], labels: frozenset[str], unread: "UnreadLabels") -> None:
+        self._extensions = extensions
+        self._unread = unread
+        self.labels = labels
+
+    def __call__(self, turn: Turn) -> Turn:
+        return intercept(turn, self._handle) if self.labels else turn
+
+    def adopt(self, prompt: Message) -> Message:
+        """Take over the labels of a prompt. Raises ConfigurationError if nothing reads them."""
+        if prompt.metadata.labels:
+            self.labels |= prompt.metadata.labels
+            self._check_unread()
+        return prompt
+
     def restore(self, history: Sequence[Message]) -> None:
-        """Restore nothing: there are no labels."""
+        """Restore the labels stored with these messages, except those that were declassified since.
+
+        Raises ConfigurationError if nothing reads them.
+        """
+        self.labels = labels_at_end(history, self._extensions, self.labels)
+        self._check_unread()
+
+    def _check_unread(self) -> None:
+        if not self.labels or self._unread == "read":
+            return
+        names = one_line(", ".join(sorted(self.labels)))
+        if self._unread == "refuse":
+            raise ConfigurationError(
+                f"the data has the labels {names:.200}, but no policy and no router reads them: give the session one, "
+                "or pass labels_without_policy='allow'"
+            )
+        logger.warning("no policy reads the labels %.200s", names)
 
     def declassify(self, labels: Any, **_: Any) -> NoReturn:
         """Raise DeclassificationError."""
         from dragoman.policy.errors import DeclassificationError
 
-        raise DeclassificationError("a session without a policy has no labels, and no grant to remove any")
+        raise DeclassificationError("a session without a policy has no grant to remove labels")
 
     def fetch_check(
         self, hook: str, message: Message, require: Callable[[Message], str | None] | None, **slots: Any
@@ -28,3 +73,12 @@ class NoPolicy:
     def has_judged(self, messages: Sequence[Message]) -> bool:
         """Return True: nothing judges."""
         return True
+
+    def _handle(self, effect: Effect) -> Generator[Effect, Any, Any]:
+        outcome = yield effect
+        if isinstance(effect, Keep):
+            for message in outcome:
+                known = self._extensions.get(message.id) or {}
+                labels = sorted(self.labels | read_labels(known))
+                self._extensions[message.id] = {**known, "security": {"labels": labels}}
+        return outcome

@@ -17,12 +17,12 @@ from typing import Any, Protocol
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
+from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock, replace_fields
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.extensions.security import DataPolicy
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.message_view.parts import CalledTool
-from dragoman.policy.data_policy import apply_data_labels, check_data_use, data_policies
+from dragoman.policy.data_policy import check_data_use, data_policies
 from dragoman.policy.edit import drop_signed_thinking
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.labels import Declassification, declassify, labels_of, with_labels
@@ -106,9 +106,13 @@ class PolicyHooks:
         """The plugins that need an event loop."""
         return self.pipeline.async_names
 
+    def adopt(self, prompt: Message) -> Message:
+        """Return the prompt: its labels are taken over when it is judged."""
+        return prompt
+
     def restore(self, history: Sequence[Message]) -> None:
         """Restore the labels stored with these messages, except those that were declassified since."""
-        self._extensions = self._ledger.replay(self._extensions, [message.id for message in history])
+        self._extensions = self._ledger.replay(self._extensions, history)
 
     def declassify(
         self,
@@ -286,7 +290,7 @@ class PolicyHooks:
         slots = {"agent": self._context.agent, "llm": self._context.model(adapter)}
         sources = (self._extensions, *slots.values())
         if not all(map(is_, self._piece_extensions[0], sources)):
-            self._piece_extensions = (sources, self._extensions.model_copy(update=slots))
+            self._piece_extensions = (sources, replace_fields(self._extensions, slots))
         return (yield from self._run_pipeline(Hook.LLM_OUTPUT, piece, self._piece_extensions[1], partial=True))
 
     def fetch_check(
@@ -314,8 +318,7 @@ class PolicyHooks:
     def _admit(self, message: Message, adapter: Adapter | None, *, old: bool = False) -> Steps[Message]:
         """``old``: the message was in the history before, and its labels may have been declassified."""
         self._remember_calls(message)
-        if message.role is Role.TOOL:
-            self._add_labels(message, old=old)
+        self._add_labels(message, old=old)
         return (yield from self._run_hook(Hook.LLM_INPUT, message, old=old, **self._input_slots(message, adapter)))
 
     def _check_call(self, call: ToolUseBlock) -> Steps[ToolUseBlock]:
@@ -335,7 +338,7 @@ class PolicyHooks:
     ) -> Steps[Message]:
         if not self.pipeline.has_plugins(hook) and hook not in PRE_HOOKS:
             return message
-        visible = self._extensions.model_copy(update={"agent": self._context.agent, **slots})
+        visible = replace_fields(self._extensions, {"agent": self._context.agent, **slots})
         return (yield from self._run_pipeline(hook, message, visible, old=old, already_seen=already_seen))
 
     def _run_pipeline(
@@ -383,17 +386,27 @@ class PolicyHooks:
 
     def _add_labels(self, message: Message, *, old: bool = False) -> None:
         """Add the labels and the data policies of this message to those of the conversation."""
-        labels = labels_of(apply_data_labels(message, self._extensions, self._calls))
-        new_labels = self._ledger.new_labels(labels_of(self._extensions), labels, message.id if old else None)
-        self._extensions = with_labels(self._extensions, new_labels)
+        policies = data_policies(message, self._extensions, self._calls)
+        labels = {label for policy in policies for label in policy.apply_labels}
+        if message.metadata.labels and not self._ledger.has_labels(message.id):
+            labels |= message.metadata.labels
+        if labels:
+            before = self.labels
+            new_labels = self._ledger.new_labels(before, before | labels, message.id if old else None)
+            self._extensions = with_labels(self._extensions, new_labels)
+        if not policies:
+            return
         provider_of_call = next((self._call_providers.get(result.tool_use_id) for result in message.tool_results), None)
-        new = [(provider_of_call, policy) for policy in data_policies(message, self._extensions, self._calls)]
+        new = [(provider_of_call, policy) for policy in policies]
         self._data_policies += [source for source in new if source not in self._data_policies]
 
     def _check_forwarding(self, provider: str) -> None:
-        """Refuse to send data that may not be forwarded to a provider other than the one that requested it."""
+        """Refuse to send data that may not be forwarded to a provider other than the one that requested it.
+
+        If it is unknown who requested it, no provider did.
+        """
         for source_provider, policy in self._data_policies:
-            violation = check_data_use(("forward",), (policy,)) if source_provider not in (None, provider) else None
+            violation = check_data_use(("forward",), (policy,)) if source_provider != provider else None
             if violation is not None:
                 self._refuse(Hook.LLM_INPUT, violation)
 

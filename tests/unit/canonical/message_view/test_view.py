@@ -150,10 +150,10 @@ PARTS: list[tuple[ContentBlock, str | None, str | None, str | None, str | None, 
     (block("audio", transcript=None), None, None, None, "audio/wav", None),
     (block("document", context=None), None, None, None, "application/pdf", None),
     # Media that a model reads are seen too.
-    (AudioBlock(source=IMAGE, transcript="Hello."), "Hello.", None, None, None, 6),
+    (AudioBlock(source=IMAGE, transcript="Hello."), "Hello.", "https://example.org/a", None, None, 6),
     (DocumentBlock(source=TEXT_SOURCE), "Dear reader", None, None, None, 11),
     (DocumentBlock(source=TEXT_SOURCE, context="A letter"), "A letter\nDear reader", None, None, None, 20),
-    (DocumentBlock(source=IMAGE, context="A letter"), "A letter", None, None, None, 8),
+    (DocumentBlock(source=IMAGE, context="A letter"), "A letter", "https://example.org/a", None, None, 8),
 ]  # fmt: skip
 
 

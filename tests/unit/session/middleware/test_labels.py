@@ -23,7 +23,7 @@ from dragoman.policy import (
 from dragoman.policy.labels import with_labels
 from dragoman.session import Session
 from dragoman.store import ConflictError, Store
-from tests.unit.session.drivers import ANTHROPIC, NOW, OLLAMA, AsyncDriver, Driver, Wire
+from tests.unit.session.drivers import ANTHROPIC, NOW, OLLAMA, AsyncDriver, Driver, SyncDriver, Wire
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic, handwritten_ollama
 
 GRANT = ["declassify_labels"]
@@ -214,3 +214,17 @@ def test_labels_are_read_only(driver: Driver) -> None:
     assert isinstance(session.labels, frozenset)
     with pytest.raises(AttributeError):
         session.labels = frozenset()
+
+
+def test_a_declassification_before_the_first_message_is_kept() -> None:
+    """In a dump without messages, and with the first message from then on."""
+    extensions = Extensions(security=SecurityExtension(labels=frozenset({"PII"})))
+    given: dict[str, Any] = {"policy": Pipeline(grants=GRANT), "extensions": extensions}
+    session = SyncDriver().session({"anthropic": Wire([handwritten_anthropic("Hello.")])}, **given)
+    session.declassify(["PII"], **WHY)
+    again = Session.load(session.dump(), providers=session.providers, **given)
+    assert again.labels == frozenset()
+    assert Session.load(again.dump(), **given).labels == frozenset()
+    again.ask("Hi")
+    assert json.loads(again.dump())["extensions"].keys() == {again.messages[0].id}
+    assert Session.load(again.dump(), **given).labels == frozenset()

@@ -1,0 +1,315 @@
+"""What a URI means: one canonical spelling for all spellings that a client fetches alike.
+
+The rules are those of RFC 3986, of the WHATWG URL standard for web addresses, and of RFC 8089 for files. A
+spelling that readers understand differently, such as one with a backslash, has no meaning here: `read_uri` returns
+None, and a policy denies it. Names of hosts are not resolved, and symbolic links are not followed.
+Source: docs/reference/cmf.md#uris.
+"""
+
+import ipaddress
+import re
+import unicodedata
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import quote, unquote_to_bytes
+
+DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443, "ftp": 21}
+"""The web schemes: their hosts are names or addresses of the internet."""
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+"""At least two letters, because one letter is a drive of Windows."""
+_NESTED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
+_DRIVE = re.compile(r"[A-Za-z][:|]")
+_HOST = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_DEVIATIONS = frozenset("\u00df\u03c2\u200c\u200d")
+"""Characters that IDNA 2003 and IDNA 2008 translate to different hosts."""
+_PORT = re.compile(r"0{0,16}[0-9]{1,5}")
+_DOTS = (".", "..")
+_SLASHES = re.compile(r"//+")
+_PARAMETERS = re.compile(r";[^/]*")
+_MAX_HOST = 253
+_MAX_PORT = 65_535
+_ADDRESS_BYTES = 4
+_MAX_BYTE = 255
+_MAX_DIGITS = 32
+"""Digits of one number of an address; an octal one of 32 bits has 11, and perhaps leading zeros."""
+_SAFE_IN_PATH = "-._~!$&'()+,;=:@"
+"""Without the star, which is a wildcard in a pattern: a star in a URI becomes %2A."""
+_SAFE_IN_QUERY = _SAFE_IN_PATH + "/?%"
+
+
+class UriMeaning(NamedTuple):
+    """``text`` is the canonical spelling.
+
+    ``readings`` are all spellings that a server may read in it; an allow list must allow all of them. More than one
+    exists only if a path of the web has an escaped slash. ``parts`` are the readings with and without the query, the
+    user name, parameters of segments and repeated slashes; a deny list compares these.
+    """
+
+    text: str
+    readings: tuple[str, ...]
+    parts: tuple[str, ...]
+
+
+class AmbiguousUriError(ValueError):
+    """A URI has no single meaning, so that no rule can decide about it."""
+
+
+@lru_cache(maxsize=4_096)
+def read_uri(uri: str) -> UriMeaning | None:
+    """Return what the URI means, or None if it is not a URI, or if readers disagree about it."""
+    try:
+        return _read(uri)
+    except (AmbiguousUriError, UnicodeError):
+        return None
+
+
+def _read(uri: str) -> UriMeaning:
+    match = _SCHEME.match(uri)
+    if match is None:
+        raise AmbiguousUriError("it has no scheme")
+    scheme, rest = match[0][:-1].lower(), uri[match.end() :]
+    if scheme == "data":
+        return _read_data(rest)
+    if has_control(uri) or uri != uri.strip():
+        raise AmbiguousUriError("it has a space at its end, or a control character")
+    rest, _, fragment = rest.partition("#")
+    hierarchy, _, query = rest.partition("?")
+    if "\\" in hierarchy:
+        raise AmbiguousUriError("only some readers take a backslash for a slash")
+    authority: str | None = None
+    slash, path = ("/" if hierarchy.startswith("/") else ""), hierarchy.removeprefix("/")
+    if hierarchy.startswith("//"):
+        authority, slash, path = hierarchy[2:].partition("/")
+        if not slash and "@" in query + fragment:
+            raise AmbiguousUriError("readers disagree about where its host ends")
+    if scheme == "file":
+        return _read_file(authority, path if slash or authority else None, query + fragment)
+    if scheme in DEFAULT_PORTS:
+        user, host = read_authority(authority or "", scheme)
+        if not host or host.startswith(":"):
+            raise AmbiguousUriError("it has no host")
+        return _build_meaning(f"{scheme}://", "", f"{host}/", read_path(path, web=True), query)
+    if not slash and authority is None:
+        return _read_opaque(scheme, hierarchy, query)
+    if "/" in fragment or "\\" in fragment:
+        raise AmbiguousUriError("only some readers drop the fragment")
+    paths = read_path(path, web=False)
+    if authority is None:
+        return _build_meaning(f"{scheme}:/", "", "", paths, query)
+    user, host = read_authority(authority, scheme)
+    return _build_meaning(f"{scheme}://", f"{user}@" if user else "", host + slash, paths, query)
+
+
+def _build_meaning(scheme: str, user: str, host: str, paths: tuple[str, ...], query: str) -> UriMeaning:
+    asked = f"?{read_query(query)}" if query else ""
+    readings = tuple(f"{scheme}{user}{host}{path}{asked}" for path in paths)
+    looser = {*paths, *(_SLASHES.sub("/", _PARAMETERS.sub("", f"/{path}"))[1:] for path in paths)}
+    parts = {
+        f"{scheme}{before}{host}{path}{after}" for before in ("", user) for path in looser for after in ("", asked)
+    }
+    return UriMeaning(readings[0], readings, tuple(sorted(parts)))
+
+
+def _read_file(authority: str | None, path: str | None, rest: str) -> UriMeaning:
+    """Return the meaning of a file: the same without a host, with an empty one, and with localhost."""
+    if path is None:
+        raise AmbiguousUriError("its path is relative")
+    if "/" in rest or "\\" in rest or ".." in rest:
+        raise AmbiguousUriError("only some readers drop the query and the fragment of a file")
+    if authority and _DRIVE.fullmatch(authority):
+        authority, path = "", f"{authority}/{path}"
+    if path.startswith("/"):
+        raise AmbiguousUriError("readers disagree about a file whose path starts with two slashes")
+    user, host = read_authority(authority or "", "file")
+    if user or ":" in host.rpartition("]")[2]:
+        raise AmbiguousUriError("a file has neither a user nor a port")
+    (full,) = read_path(path, web=False)
+    *folders, last = full.split("/")
+    kept = [*filter(None, folders), last]
+    if _DRIVE.fullmatch(first := kept[0].replace("%7C", "|")):
+        kept[0] = f"{first[0].upper()}:"
+    text = f"file://{'' if host == 'localhost' else host}/{'/'.join(kept)}"
+    return UriMeaning(text, (text,), (text,))
+
+
+def _read_data(rest: str) -> UriMeaning:
+    """Return a data URL with its media type in lower case; the data stay as they are."""
+    head, comma, data = rest.partition(",")
+    if not comma or has_control(head):
+        raise AmbiguousUriError("it is not a data URL")
+    text = f"data:{_decode(head).strip().lower()},{data}"
+    return UriMeaning(text, (text,), (text,))
+
+
+def _read_opaque(scheme: str, path: str, query: str) -> UriMeaning:
+    """Return the meaning of a URI without a hierarchy, such as urn:isbn:0451450523."""
+    decoded = [_decode(each) for each in path.split("/")]
+    if not path or any(each in _DOTS for each in decoded) or _NESTED.match(path):
+        raise AmbiguousUriError("it wraps another URI, or has relative parts")
+    text = f"{scheme}:{'/'.join(_encode(each) for each in decoded)}"
+    full = f"{text}?{read_query(query)}" if query else text
+    return UriMeaning(full, (full,), tuple({text, full}))
+
+
+def read_authority(authority: str, scheme: str) -> tuple[str, str]:
+    """Return the user information, and the host with a port that is not the default one. Raises AmbiguousUriError."""
+    user, _, host = authority.rpartition("@")
+    if "@" in user:
+        raise AmbiguousUriError("readers disagree about where its host starts")
+    port = ""
+    if host.startswith("["):
+        host, bracket, after = host.partition("]")
+        if not bracket or (after and not after.startswith(":")):
+            raise AmbiguousUriError("its address is not closed")
+        host, port = _read_ipv6(host[1:]), after[1:]
+    else:
+        host, _, port = host.partition(":")
+        host = _read_host(host) if scheme in DEFAULT_PORTS or scheme == "file" else _read_other_host(host)
+    if port and (number := _read_port(port)) != DEFAULT_PORTS.get(scheme):
+        host = f"{host}:{number}"
+    return _encode(_decode(user)), host
+
+
+def _read_port(text: str) -> int:
+    if not _PORT.fullmatch(text) or int(text) > _MAX_PORT:
+        raise AmbiguousUriError("its port is not a number up to 65535")
+    return int(text)
+
+
+def _read_host(host: str) -> str:
+    if "%" in host:
+        host = _decode(host)
+    if not host.isascii():
+        host = _to_ascii_host(host)
+    host = host.lower().removesuffix(".")
+    if not host:
+        return host
+    last = host.rpartition(".")[2]
+    if _NUMBER.fullmatch(last):
+        return _read_ipv4(host)
+    if not _HOST.fullmatch(host) or len(host) > _MAX_HOST:
+        raise AmbiguousUriError("its host is neither a name nor an address")
+    return host
+
+
+def _to_ascii_host(host: str) -> str:
+    if _DEVIATIONS & set(host):
+        raise AmbiguousUriError("readers translate its host to different names")
+    import idna  # a part of httpx; imported late, because few hosts need its tables
+
+    try:
+        return idna.encode(host, uts46=True).decode("ascii")
+    except idna.IDNAError:
+        raise AmbiguousUriError("its host is not an international name") from None
+
+
+def _read_other_host(host: str) -> str:
+    """Return the host of a scheme that has no names of the internet, such as one of an MCP server."""
+    host = _decode(host).lower()
+    if host.endswith(".") or set(host) & set("/\\?#@"):
+        raise AmbiguousUriError("readers disagree about its host")
+    return _encode(host)
+
+
+def _read_ipv4(host: str) -> str:
+    """Return an address of one to four numbers, each decimal, octal or hexadecimal, in the usual spelling."""
+    numbers = [_read_number(each) for each in host.split(".")]
+    *high, low = numbers
+    if len(high) >= _ADDRESS_BYTES or max(high, default=0) > _MAX_BYTE:
+        raise AmbiguousUriError("its address is out of range")
+    rest = _ADDRESS_BYTES - len(high)
+    try:
+        return str(ipaddress.IPv4Address(bytes(high) + low.to_bytes(rest, "big")))
+    except OverflowError:
+        raise AmbiguousUriError("its address is out of range") from None
+
+
+def _read_number(text: str) -> int:
+    base = 16 if text.startswith("0x") else 8 if text.startswith("0") else 10
+    digits = "0" if text == "0x" else text.removeprefix("0x")
+    try:
+        if not digits.isalnum() or len(digits) > _MAX_DIGITS:
+            raise ValueError
+        return int(digits, base)
+    except ValueError:
+        raise AmbiguousUriError("its address is not a number") from None
+
+
+def _read_ipv6(text: str) -> str:
+    """Return the shortest spelling; an IPv4 address that is written as an IPv6 address is the IPv4 address."""
+    try:
+        address = ipaddress.IPv6Address(text)
+    except ValueError:
+        raise AmbiguousUriError("its address is not one of IPv6") from None
+    if address.scope_id is not None:
+        raise AmbiguousUriError("its address names an interface of one machine")
+    return str(address.ipv4_mapped) if address.ipv4_mapped else f"[{address}]"
+
+
+def read_path(path: str, *, web: bool) -> tuple[str, ...]:
+    """Return the path without relative parts and needless escapes, and without its first slash.
+
+    The second item, if there is one, has slashes in place of escaped ones. Raises AmbiguousUriError.
+    """
+    decoded = [_decode_segment(each, web=web) for each in path.split("/")]
+    kept: list[str] = []
+    for place, segment in enumerate(decoded):
+        if segment in _DOTS:
+            if segment == ".." and kept:
+                kept.pop()
+            if place == len(decoded) - 1:
+                kept.append("")
+        else:
+            kept.append(segment)
+    plain = "/".join(map(_encode, kept))
+    slashed = "/".join(_encode(each) for segment in kept for each in segment.split("/"))
+    return (plain,) if plain == slashed else (plain, slashed)
+
+
+def _decode_segment(segment: str, *, web: bool) -> str:
+    text = _decode(segment)
+    if text in _DOTS:
+        return text
+    similar = unicodedata.normalize("NFKC", text)
+    if (
+        _ESCAPE.search(text)
+        or "\\" in similar
+        or similar.count("/") != text.count("/")
+        or any(each.partition(";")[0] in _DOTS for each in similar.split("/"))
+        or ("/" in text and not web)
+    ):
+        raise AmbiguousUriError("servers disagree about a segment of its path")
+    return text
+
+
+def _decode(text: str) -> str:
+    """Decode all escapes. Raises AmbiguousUriError if one is broken, or hides a control character or broken UTF-8."""
+    if _BROKEN_ESCAPE.search(text):
+        raise AmbiguousUriError("it has a percent sign that starts no escape")
+    decoded = unquote_to_bytes(text).decode("utf-8")
+    if has_control(decoded):
+        raise AmbiguousUriError("it has an escaped control character")
+    return decoded
+
+
+def _encode(text: str) -> str:
+    return quote(text, safe=_SAFE_IN_PATH)
+
+
+def read_query(query: str) -> str:
+    """Return the query with needless escapes removed. Reserved characters stay as they are written."""
+
+    def read_escape(match: re.Match[str]) -> str:
+        character = chr(int(match[0][1:], 16))
+        plain = character.isascii() and (character.isalnum() or character in "-._~")
+        return character if plain else match[0].upper()
+
+    return quote(_ESCAPE.sub(read_escape, _BROKEN_ESCAPE.sub("%25", query)), safe=_SAFE_IN_QUERY)
+
+
+def has_control(text: str) -> bool:
+    return any(character < " " or "\x7f" <= character <= "\x9f" for character in text)
