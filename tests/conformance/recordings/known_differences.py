@@ -47,6 +47,14 @@ def _unsendable_reasoning(exchange: RecordedExchange) -> bool:
     return empty or bool(items and items[-1]["type"] == "reasoning")
 
 
+def _has_open_server_call(exchange: RecordedExchange) -> bool:
+    """Whether a reply calls a tool of the provider's own whose result it does not have."""
+    expected = oracle.read(exchange)
+    blocks = expected.native if isinstance(expected, Expected) else []
+    kinds = [block.get("type", "") for block in blocks]
+    return "server_tool_use" in kinds and not any(kind.endswith("_tool_result") for kind in kinds)
+
+
 def _is_speech_model(exchange: RecordedExchange) -> bool:
     """Whether the model turns text into speech, and does not take audio itself."""
     return "-tts" in (exchange.model or "")
@@ -117,6 +125,13 @@ RULES: tuple[Rule, ...] = (
         re.compile(r"\$\[\] items (left out|changed)|\$\[\]\.id left out"),
         "reasoning that no one could read again stays behind, and with it the ids of the items that depend on it",
         _unsendable_reasoning,
+    ),
+    Rule(
+        Aspect.RESEND,
+        frozenset({"anthropic"}),
+        re.compile(r"\$\[\] items left out"),
+        "a call of the provider's own tool without a result is refused when the user goes on: it is left out",
+        _has_open_server_call,
     ),
     Rule(
         Aspect.RESEND,

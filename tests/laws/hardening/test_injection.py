@@ -141,7 +141,7 @@ def test_an_extra_header_is_one_header(provider: str, server: FaultyServer) -> N
         for payload in PAYLOADS:
             for headers in ({"x-trace": payload}, {payload: "1"}):
                 try:
-                    request = request_to(provider, PLAIN, stream=False, headers=headers)
+                    request = request_to(provider, PLAIN, stream=False, headers={provider: headers})
                     received = send_and_capture(transport, server, adapter, request)
                 except RequestError:
                     refused += 1

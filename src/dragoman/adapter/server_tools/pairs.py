@@ -7,6 +7,7 @@ it. Results may be in another message than their calls, and pairs may be nested.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from dragoman.adapter.losses import Loss, LossKind, Severity
@@ -27,7 +28,7 @@ def close_open_calls(turns: Sequence[Turn], rules: PairRules, provider: str, los
     ]
     if not any(block.kind in rules.calls for block in natives):
         return list(turns)
-    answered = {block.data.get(rules.result_id) for block in natives if block.kind not in rules.calls}
+    answered = _answered_calls(natives, rules)
     closed: list[Turn] = []
     dropped: set[Any] = set()
     for index, turn in enumerate(turns):
@@ -37,6 +38,21 @@ def close_open_calls(turns: Sequence[Turn], rules: PairRules, provider: str, los
         if closer.answers:
             closed.append(Turn.synthetic(turn.message, Role.TOOL, tuple(closer.answers)))
     return closed
+
+
+def _answered_calls(natives: Sequence[ProviderBlock], rules: PairRules) -> set[Any]:
+    """Return the ids of the calls with a result.
+
+    A result belongs to the call that it names. One that names no call at all belongs to the call right before it: some
+    proxies and recorders rewrite ids, and not all alike.
+    """
+    calls = {block.data.get(rules.id) for block in natives if block.kind in rules.calls}
+    answered = {block.data.get(rules.result_id) for block in natives if block.kind not in rules.calls}
+    for before, block in pairwise(natives):
+        names_nothing = rules.result_id in block.data and block.data[rules.result_id] not in calls
+        if before.kind in rules.calls and block.kind not in rules.calls and names_nothing:
+            answered.add(before.data.get(rules.id))
+    return answered
 
 
 def first_open_call(messages: Iterable[Message], rules: PairRules, provider: str) -> int | None:

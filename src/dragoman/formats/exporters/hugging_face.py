@@ -22,7 +22,7 @@ def to_hugging_face(messages: Sequence[Message]) -> Conversion[str]:
     """Write a history as one line of JSON lines. Raises CriticalLossError if a critical block would be lost."""
     writer = _Writer(messages)
     written = writer.finish([entry for message in writer.history for entry in writer.entries(message)])
-    return Conversion(to_json({"messages": written.data}).decode() + "\n", written.losses)
+    return Conversion(to_json({"messages": written.data}).decode() + "\n", written.losses, written.labels)
 
 
 class _Writer(LibraryWriter):

@@ -23,6 +23,7 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.conversion import Conversion, LossCollector, as_history
 from dragoman.formats.importers.blocks import library_provider
+from dragoman.formats.labels import report_labels
 from dragoman.formats.tool_calls import tool_names_by_id
 
 Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
@@ -46,7 +47,7 @@ class LibraryWriter:
         """Return the document with its losses. Raises CriticalLossError."""
         found = self.losses.report(self.history)
         refuse_critical(self.history, found)
-        return Conversion(document, found)
+        return report_labels(Conversion(document, found), self.history, self.label)
 
     def leave_out(self, message: Message, index: int, what: str = "", *, kind: LossKind | None = None) -> None:
         named = what or f"{message.content[index].type} block"
