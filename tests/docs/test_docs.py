@@ -23,10 +23,14 @@ from tests.packaging.systems import READS_FILES
 from tests.tables import each_row
 from tests.unit.batch.handwritten_provider import Provider, serve_provider
 from tests.unit.client.governed_provider import GovernedProvider
+from tests.unit.embeddings.handwritten_provider import Provider as EmbeddingProvider
 from tests.unit.local.live.wording import reword_within
 from tests.unit.services.handwritten_provider import running_provider
 
-SERVED = ("index.md", "batches.md", "bulk.md", "client.md", "configuration.md", "migrating.md", "services.md")
+SERVED = (
+    "index.md", "batches.md", "bulk.md", "client.md", "configuration.md", "embeddings.md", "migrating.md",
+    "services.md",
+)  # fmt: skip
 """Pages whose snippets send requests to providers. They run against hand-written replies."""
 FIRST_READ = (ROOT / "README.md", ROOT / "docs" / "index.md", ROOT / "docs" / "migrating.md")
 LOCAL_SESSION = 'Session("local:smollm2-135m"'
@@ -211,6 +215,26 @@ def test_the_page_on_services_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         for example in snippets(ROOT / "docs" / "services.md"):
             eval_example.run_print_check(example)
     assert provider.deleted == ["/v1/files/file_1"]
+
+
+def test_the_page_on_embeddings_runs(monkeypatch: pytest.MonkeyPatch, eval_example: EvalExample) -> None:
+    """A handwritten provider embeds; it fails once for the last request, which is sent again alone."""
+    behind, failed = EmbeddingProvider(1536), []
+
+    def reply(request: ReceivedRequest) -> HttpReply:
+        if len(json.loads(request.body).get("texts", ())) == 12 and not failed:
+            failed.append(request)
+            return json_reply({"message": "not now"}, 400)
+        return behind.reply(request)
+
+    with FaultyServer(reply) as server:
+        for name in ("OPENAI", "CO"):
+            monkeypatch.setenv(f"{name}_API_KEY", "none")
+            monkeypatch.setenv("OPENAI_BASE_URL" if name == "OPENAI" else "CO_API_URL", server.url)
+        eval_example.set_config(line_length=120)
+        for example in snippets(ROOT / "docs" / "embeddings.md"):
+            eval_example.run_print_check(example)
+    assert [len(body["texts"]) for body in behind.bodies if "texts" in body][-1] == 12
 
 
 def test_the_page_on_bulk_runs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eval_example: EvalExample) -> None:

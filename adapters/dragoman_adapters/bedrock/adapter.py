@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
@@ -26,6 +26,9 @@ from dragoman_adapters.bedrock import decode, encode, errors
 from dragoman_adapters.bedrock.body_formats import BodyFormat, detect_format, drop_other_formats, request_path
 from dragoman_adapters.bedrock.options import decode_options
 from dragoman_adapters.bedrock.stream import BedrockStreamDecoder
+
+if TYPE_CHECKING:
+    from dragoman.adapter.embeddings.contract import EmbeddingAdapter
 
 _EVENT_STREAM = "application/vnd.amazon.eventstream"
 _ANTHROPIC_VERSION = "bedrock-2023-05-31"
@@ -61,6 +64,12 @@ class BedrockAdapter(WireAdapter):
     @property
     def capabilities(self) -> AdapterCapabilities:
         return _find_capabilities(self.model)
+
+    @property
+    def embeddings(self) -> "EmbeddingAdapter":
+        from dragoman_adapters.bedrock.embeddings import BedrockEmbeddings  # imported late: few programs embed
+
+        return BedrockEmbeddings(self.provider, self.model, self.error)
 
     def request_path(self, options: AdapterOptions) -> str:
         form = detect_format(options.extra.get(self.provider, {}))

@@ -1,7 +1,7 @@
 """The adapter for Cohere's /v2/chat."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
 from dragoman.adapter.errors import ProviderError
@@ -17,6 +17,9 @@ from dragoman_adapters.cohere import decode, encode, errors
 from dragoman_adapters.cohere.options import decode_options
 from dragoman_adapters.cohere.stream import CohereStreamDecoder
 
+if TYPE_CHECKING:
+    from dragoman.adapter.embeddings.contract import EmbeddingAdapter
+
 
 class CohereAdapter(WireAdapter):
     """Cohere's chat API, version 2; see https://docs.cohere.com/reference/chat."""
@@ -29,6 +32,12 @@ class CohereAdapter(WireAdapter):
     )
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.cohere")
     path: ClassVar[str] = "/v2/chat"
+
+    @property
+    def embeddings(self) -> "EmbeddingAdapter":
+        from dragoman_adapters.cohere.embeddings import CohereEmbeddings  # imported late: few programs embed
+
+        return CohereEmbeddings(self.provider, self.model, self.error)
 
     def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
         return encode.encode_body(request, tools)

@@ -24,6 +24,7 @@ from dragoman_adapters.google.stream import GoogleStreamDecoder
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
+    from dragoman.adapter.embeddings.contract import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
@@ -67,11 +68,18 @@ class GoogleAdapter(WireAdapter):
 
         return GoogleServiceApi(self.provider, self.model)
 
-    def request_path(self, options: AdapterOptions) -> str:
-        """Return the path of the model. Without ``alt=sse`` a stream comes as one JSON array.
+    @property
+    def embeddings(self) -> "EmbeddingAdapter":
+        from dragoman_adapters.google.embeddings import GoogleEmbeddings  # imported late: few programs embed
 
-        Raises RequestError for a model's name that does not fit into a path.
-        """
+        return GoogleEmbeddings(self.provider, self.model, self.error, self.model_path)
+
+    def request_path(self, options: AdapterOptions) -> str:
+        """Return the path of a request. Without ``alt=sse`` a stream comes as one JSON array."""
+        return f"{self.model_path()}:" + ("streamGenerateContent?alt=sse" if options.stream else "generateContent")
+
+    def model_path(self) -> str:
+        """Return the path of the model. Raises RequestError for a model's name that does not fit into a path."""
         name, resource = self.model, self.resource
         for prefix, resource_path in self.resources.items():
             if name.startswith(prefix):
@@ -80,7 +88,7 @@ class GoogleAdapter(WireAdapter):
             raise RequestError(
                 f"{self.model!r:.80} is not a model name of {self.provider}: it does not fit into a path"
             )
-        return f"{resource}{name}:" + ("streamGenerateContent?alt=sse" if options.stream else "generateContent")
+        return f"{resource}{name}"
 
     def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
         return encode.encode_body(request, tools, self.capabilities_of)
@@ -168,3 +176,9 @@ class VertexAdapter(GoogleAdapter):
         from dragoman_adapters.google.services import VertexServiceApi  # imported late: few programs use them
 
         return VertexServiceApi(self.provider, self.model)
+
+    @property
+    def embeddings(self) -> "EmbeddingAdapter":
+        from dragoman_adapters.google.embeddings import VertexEmbeddings  # imported late: few programs embed
+
+        return VertexEmbeddings(self.provider, self.model, self.error, self.model_path)

@@ -21,6 +21,7 @@ from dragoman_adapters.ollama.stream import OllamaStreamDecoder
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
+    from dragoman.adapter.embeddings.contract import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
 
 
@@ -42,6 +43,12 @@ class OllamaAdapter(WireAdapter):
         from dragoman_adapters.ollama.services import OllamaServiceApi  # imported late: few programs use them
 
         return OllamaServiceApi(self.provider, self.model)
+
+    @property
+    def embeddings(self) -> "EmbeddingAdapter":
+        from dragoman_adapters.ollama.embeddings import OllamaEmbeddings  # imported late: few programs embed
+
+        return OllamaEmbeddings(self.provider, self.model, self.error)
 
     def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
         return encode.encode_body(request, tools)

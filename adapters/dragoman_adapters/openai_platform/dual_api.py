@@ -25,6 +25,7 @@ from dragoman_adapters.openai_responses.adapter import ResponsesAdapter
 
 if TYPE_CHECKING:
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
+    from dragoman.adapter.embeddings.contract import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
 
 Api = Literal["chat", "responses"]
@@ -55,6 +56,12 @@ class DualApiAdapter(Adapter):
         from dragoman_adapters.openai_platform.services import CompatibleServiceApi  # imported late: few use them
 
         return CompatibleServiceApi(self.provider, self.model)
+
+    @property
+    def embeddings(self) -> "EmbeddingAdapter":
+        from dragoman_adapters.openai_platform.embeddings import OpenAIEmbeddings  # imported late: few programs embed
+
+        return OpenAIEmbeddings(self.provider, self.model, self.error)
 
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions

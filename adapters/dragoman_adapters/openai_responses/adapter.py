@@ -23,6 +23,7 @@ from dragoman_adapters.openai_responses.stream import ResponsesStreamDecoder
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
+    from dragoman.adapter.embeddings.contract import EmbeddingAdapter
     from dragoman.adapter.operations.batch_api import BatchApi
     from dragoman.adapter.operations.service_api import ServiceApi
 
@@ -64,6 +65,12 @@ class ResponsesAdapter(WireAdapter):
 
         kind = services.OpenAIServiceApi if type(self) is ResponsesAdapter else services.CompatibleServiceApi
         return kind(self.provider, self.model)
+
+    @property
+    def embeddings(self) -> "EmbeddingAdapter":
+        from dragoman_adapters.openai_platform.embeddings import OpenAIEmbeddings  # imported late: few programs embed
+
+        return OpenAIEmbeddings(self.provider, self.model, self.error)
 
     def prepare(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions

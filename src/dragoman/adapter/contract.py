@@ -33,6 +33,7 @@ from dragoman.canonical.tools import ToolDefinition
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
+    from dragoman.adapter.embeddings.contract import EmbeddingAdapter
     from dragoman.adapter.operations.batch_api import BatchApi
     from dragoman.adapter.operations.service_api import ServiceApi
 
@@ -161,6 +162,11 @@ class Adapter(ABC):
     def services(self) -> "ServiceApi | None":
         """The provider's services beside the conversation: token counts, files, models. None if the adapter supports
         none."""
+        return None
+
+    @property
+    def embeddings(self) -> "EmbeddingAdapter | None":
+        """The provider's embeddings by this model; None if the adapter supports none."""
         return None
 
     @property

@@ -76,6 +76,9 @@ def mask_secrets(text: str) -> str:
 class DragomanError(Exception):
     """The root of every error that this library raises on purpose. All of them can be pickled."""
 
+    embedded: Any = None
+    """What `embed` had before it failed: `PartialEmbeddings`, which a second call can complete."""
+
     def __reduce__(self) -> Any:
         return _restore, (type(self), self.args, self.__dict__)
 

@@ -31,6 +31,8 @@ class LossKind(StrEnum):
     CHANNEL = "channel"
     MISPLACED_BLOCK = "misplaced_block"
     EMPTY_TEXT = "empty_text"
+    TRUNCATED = "truncated"
+    """An input to embed was longer than the model reads, and a part was left out."""
     EMPTY_MESSAGE = "empty_message"
     PREFILL = "prefill"
     TOOLS = "tools"

@@ -22,6 +22,7 @@ try:
     from dragoman.bulk.report import BulkReport, LostRequests, ModelSummary
     from dragoman.bulk.rows import Prompts, open_source
     from dragoman.bulk.run import RunConfig, run_bulk
+    from dragoman.bulk.vector_file import EmbeddedRows, embed_rows
 except ModuleNotFoundError as missing:
     if (missing.name or "").split(".")[0] != "sqlalchemy":
         raise
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from dragoman.limits import Limits
     from dragoman.session import Budget
 
-__all__ = ["BulkReport", "LostRequests", "ModelSummary", "Progress", "bulk", "bulk_async"]
+__all__ = ["BulkReport", "EmbeddedRows", "LostRequests", "ModelSummary", "Progress", "bulk", "bulk_async", "embed_rows"]
 
 
 class BulkSettings(TypedDict, total=False):

@@ -6,7 +6,7 @@ A file is written under a temporary name and renamed when it is complete.
 import csv
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -105,7 +105,7 @@ def _answer_columns(model: str, answer: AnswerRow | None) -> Row:
 def _json_lines(path: Path, rows: Iterable[Row]) -> None:
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for row in rows:
-            file.write(_json(row) + "\n")
+            file.write(encode_json(row) + "\n")
 
 
 def _csv(path: Path, rows: Iterable[Row], columns: list[str]) -> None:
@@ -124,23 +124,27 @@ def _parquet(path: Path, rows: Iterable[Row], types: Mapping[str, str], prefix: 
             for row in rows:
                 for name, value in row.items():
                     value_types.setdefault(name, set()).add(type(value))
-                file.write(_json(row) + "\n")
+                file.write(encode_json(row) + "\n")
         own = {prefix + name: _OWN_TYPES.get(name, "VARCHAR") for name in ANSWER_COLUMNS}
-        kinds = {name: _duckdb_type(types_seen) for name, types_seen in value_types.items()} | dict(types) | own
-        columns = ", ".join(
-            f"{_quote_literal(name)}: {_quote_literal(kind)}" for name, kind in kinds.items() if name in value_types
-        )
-        with connect_duckdb() as connection:
-            connection.execute(
-                f"COPY (FROM read_json({_quote_literal(str(lines))}, format = 'newline_delimited', columns = "
-                f"{{{columns}}}))"
-                f" TO {_quote_literal(str(path))} (FORMAT parquet)"
-            )
+        kinds = {name: duckdb_type(types_seen) for name, types_seen in value_types.items()} | dict(types) | own
+        lines_to_parquet([lines], path, {name: kind for name, kind in kinds.items() if name in value_types})
     finally:
         lines.unlink(missing_ok=True)
 
 
-def _duckdb_type(value_types: set[type]) -> str:
+def lines_to_parquet(files: Sequence[Path], path: Path, types: Mapping[str, str], *, group: int = 122_880) -> None:
+    """Write files of JSON lines as one Parquet file. ``group`` rows at a time are in memory."""
+    columns = ", ".join(f"{_quote_literal(name)}: {_quote_literal(kind)}" for name, kind in types.items())
+    names = ", ".join(_quote_literal(str(each)) for each in files)
+    with connect_duckdb() as connection:
+        connection.execute(
+            f"COPY (FROM read_json([{names}], format = 'newline_delimited', columns = {{{columns}}}))"
+            f" TO {_quote_literal(str(path))} (FORMAT parquet, ROW_GROUP_SIZE {group})"
+        )
+
+
+def duckdb_type(value_types: set[type]) -> str:
+    """Return the type of a column that holds values of these types."""
     kinds = value_types - {type(None)}
     if kinds == {int, float}:
         return "DOUBLE"
@@ -154,13 +158,14 @@ def _column_names(source: Source) -> list[str]:
     return list(dict.fromkeys(name for row in source for name in row))
 
 
-def _json(value: Any) -> str:
+def encode_json(value: Any) -> str:
+    """Return the JSON of a row or a value."""
     return json.dumps(value, ensure_ascii=False, default=_to_text)
 
 
 def _cell(value: Any) -> Any:
     if isinstance(value, bool | dict | list):
-        return _json(value)
+        return encode_json(value)
     return _to_text(value) if isinstance(value, Decimal | bytes | bytearray) else value
 
 

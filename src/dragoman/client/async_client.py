@@ -12,10 +12,11 @@ from dragoman.session import AsyncReplyStream, AsyncSession, Reply
 from dragoman.session.config import NewSessionSettings, OutputT, SessionSettings, UserInput
 from dragoman.transport import close_idle_connections_async
 
-if TYPE_CHECKING:  # bulk runs, batches and services are loaded when they are first used
+if TYPE_CHECKING:  # bulk runs, batches, embeddings and services are loaded when they are first used
     from dragoman.batch import AsyncBatches
     from dragoman.bulk import BulkReport, BulkSettings
     from dragoman.bulk.rows import Prompts
+    from dragoman.embeddings import EmbeddingInput, Embeddings, Purpose, Truncate
     from dragoman.services import AsyncServices
 
 
@@ -127,6 +128,23 @@ class AsyncClient(ClientBase):
 
         settings = self._own(settings)
         return AsyncBatches(model, **settings)
+
+    async def embed(
+        self,
+        model: str,
+        inputs: "Sequence[EmbeddingInput] | EmbeddingInput",
+        *,
+        dimensions: int | None = None,
+        purpose: "Purpose | None" = None,
+        truncate: "Truncate | None" = None,
+        **settings: Any,
+    ) -> "Embeddings":
+        """Return one vector for each text or image, under the settings of the client; see
+        `dragoman.embeddings.embed`."""
+        from dragoman.embeddings import embed_async
+
+        settings = self._own(settings)
+        return await embed_async(model, inputs, dimensions=dimensions, purpose=purpose, truncate=truncate, **settings)
 
     def services(self, model: str, **settings: Any) -> "AsyncServices":
         """Return the services of a model's provider, under the settings of the client: token counts, files, models;

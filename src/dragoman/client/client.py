@@ -12,10 +12,11 @@ from dragoman.session import Reply, ReplyStream, Session
 from dragoman.session.config import NewSessionSettings, OutputT, SessionSettings, UserInput
 from dragoman.transport import close_idle_connections
 
-if TYPE_CHECKING:  # bulk runs, batches and services are loaded when they are first used
+if TYPE_CHECKING:  # bulk runs, batches, embeddings and services are loaded when they are first used
     from dragoman.batch import Batches
     from dragoman.bulk import BulkReport, BulkSettings
     from dragoman.bulk.rows import Prompts
+    from dragoman.embeddings import EmbeddingInput, Embeddings, Purpose, Truncate
     from dragoman.services import Services
 
 
@@ -128,6 +129,23 @@ class Client(ClientBase):
 
         settings = self._own(settings)
         return Batches(model, **settings)
+
+    def embed(
+        self,
+        model: str,
+        inputs: "Sequence[EmbeddingInput] | EmbeddingInput",
+        *,
+        dimensions: int | None = None,
+        purpose: "Purpose | None" = None,
+        truncate: "Truncate | None" = None,
+        **settings: Any,
+    ) -> "Embeddings":
+        """Return one vector for each text or image, under the settings of the client; see
+        `dragoman.embeddings.embed`."""
+        from dragoman.embeddings import embed
+
+        settings = self._own(settings)
+        return embed(model, inputs, dimensions=dimensions, purpose=purpose, truncate=truncate, **settings)
 
     def services(self, model: str, **settings: Any) -> "Services":
         """Return the services of a model's provider, under the settings of the client: token counts, files, models;

@@ -211,11 +211,21 @@ class Budgets:
         """
         if not self.accounts:
             return Reservation()
-        reservation = Reservation(self._estimate_max_spend(adapter, messages, tools, options))
+        return self._reserve(self._estimate_max_spend(adapter, messages, tools, options))
+
+    def reserve_input(self, model: str, tokens: int) -> Reservation:
+        """As `reserve`, for a request without output, such as one for embeddings."""
+        if not self.accounts:
+            return Reservation()
+        priced = self.prices.price(model, TokenUsage(input_tokens=tokens), self.clock())
+        unpriced = priced.cost_status not in (CostStatus.PRICED, CostStatus.FREE)
+        return self._reserve(MaxSpend(model, Spend.of(priced), Spend.of(priced), unpriced))
+
+    def _reserve(self, max_spend: MaxSpend) -> Reservation:
+        reservation = Reservation(max_spend)
         try:
             for account in self.accounts:
-                assert reservation.max_spend is not None
-                account.budget.reserve(account, reservation.max_spend)
+                account.budget.reserve(account, max_spend)
                 reservation.accounts.append(account)
         except BudgetExceededError:
             reservation.release()

@@ -1,0 +1,207 @@
+"""Embeds a column of a file: resumable, in constant memory, each row paid once.
+
+The rows are embedded in parts. A part is a file of its own, which appears when it is complete; a second run skips the
+parts that are there. When all are, they become the output.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from itertools import count, islice
+from pathlib import Path
+from typing import Any
+
+from dragoman.adapter.embeddings.capabilities import Purpose, Truncate
+from dragoman.adapter.errors import ConfigurationError, DragomanError
+from dragoman.bulk.output import duckdb_type, encode_json, lines_to_parquet
+from dragoman.bulk.prompt import Template
+from dragoman.bulk.rows import JSON_LINES, Row, open_source, validate_suffix
+from dragoman.canonical.message import Message
+from dragoman.canonical.usage import CostStatus, Usage
+from dragoman.embeddings import Embeddings, PartialEmbeddings, embed
+from dragoman.embeddings.result import sum_usage
+
+COLUMN = "embedding"
+TEXT = "text"
+PART_ROWS = 1_000
+"""Rows of one part: what is in memory, and what a killed process has to embed again."""
+_ROW_GROUP = 2_048
+"""Rows of the output that are in memory at a time: a vector may take 12 KiB."""
+_TYPES = {"bool": bool, "int": int, "float": float, "str": str, "NoneType": type(None)}
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedRows:
+    """What a run wrote. Tokens and cost are those of this run and of the runs that it continued; the cost is None if
+    some of it is unknown."""
+
+    rows: int
+    tokens: int
+    cost_usd: Decimal | None
+    output: Path
+
+
+def embed_rows(
+    rows: str | Path,
+    model: str,
+    *,
+    output: str | Path,
+    template: str | None = None,
+    dimensions: int | None = None,
+    purpose: Purpose | None = "document",
+    truncate: Truncate | None = None,
+    column: str = COLUMN,
+    client: Any = None,
+    progress: Callable[[int], None] | None = None,
+    **settings: Any,
+) -> EmbeddedRows:
+    """Write the rows of a file in their order, with the vector of each in a column of 32-bit floats.
+
+    ``rows`` is a file (.jsonl, .csv, .parquet), ``output`` one of .parquet or .jsonl. ``template`` is the text to
+    embed, with {column} for a column of the row; the default is the column ``text``. ``progress`` is called with the
+    number of rows that are done. The other options are those of `dragoman.embeddings.embed`.
+
+    The same call resumes an interrupted run. Raises what `embed` raises, ConfigurationError for a file that cannot be
+    read or written and for parts of another run, and RequestError for a row without the text.
+    """
+    source_path, output_path = Path(rows), Path(output)
+    if validate_suffix(output_path) == ".csv":
+        raise ConfigurationError("vectors are written to .parquet or .jsonl")
+    source = open_source(source_path)
+    text = Template(f"{{{TEXT}}}" if template is None else template)
+    options: dict[str, Any] = {"dimensions": dimensions, "purpose": purpose, "truncate": truncate}
+    run = {"model": model, "template": template, "column": column, **options, "source": _fingerprint(source_path)}
+    parts = _Parts(output_path, run)
+    done = 0
+    remaining = iter(source)
+    for number in count():
+        chunk = list(islice(remaining, PART_ROWS))
+        if not chunk:
+            break
+        if not parts.has(number):
+            if column in chunk[0]:
+                raise ConfigurationError(f"the rows already have a column {column!r}: choose another name")
+            texts = [text.fill(row) for row in chunk]
+            call = partial(embed, model, texts, client=client, **options, **settings)
+            parts.embed(number, chunk, call, column)
+        done += len(chunk)
+        if progress is not None:
+            progress(done)
+    if not done:
+        raise ConfigurationError(f"{source.name} has no rows")
+    parts.join(source.types, column)
+    usage = parts.usage()
+    parts.remove()
+    known = usage.cost_status in (CostStatus.PRICED, CostStatus.FREE)
+    return EmbeddedRows(done, usage.total_tokens, usage.cost_usd if known else None, output_path)
+
+
+class _Parts:
+    """The folder with the parts of one run. Raises ConfigurationError if it belongs to another run."""
+
+    def __init__(self, output: Path, run: Mapping[str, Any]) -> None:
+        self._output = output
+        self._folder = output.with_name(output.name + ".parts")
+        self._folder.mkdir(exist_ok=True)
+        note, content = self._folder / "run.json", json.dumps(run, sort_keys=True)
+        if note.exists() and note.read_text(encoding="utf-8").strip() != content:
+            raise ConfigurationError(
+                f"{self._folder} has the parts of another run: finish that one, or delete the folder"
+            )
+        _write(note, [content])
+
+    def has(self, number: int) -> bool:
+        return self._path(number, "jsonl").exists()
+
+    def embed(self, number: int, rows: Sequence[Row], call: Callable[..., Embeddings], column: str) -> None:
+        """Embed the rows and write the part. If that fails, keep the vectors that were paid."""
+        try:
+            found = call(resume=self._kept(number))
+        except DragomanError as error:
+            if isinstance(error.embedded, PartialEmbeddings):
+                self._keep_receipts(error.embedded.receipts)
+                self._keep(number, error.embedded)
+            raise
+        self._keep_receipts(found.receipts)
+        names: dict[str, set[str]] = {}
+        for row in rows:
+            for name, value in row.items():
+                names.setdefault(name, set()).add(type(value).__name__)
+        _write(self._path(number, "types"), [json.dumps({name: sorted(kinds) for name, kinds in names.items()})])
+        vectors = zip(rows, found, strict=True)
+        _write(self._path(number, "jsonl"), (encode_json({**row, column: list(vector)}) for row, vector in vectors))
+
+    def join(self, types: Mapping[str, str], column: str) -> None:
+        """Write the output from all parts."""
+        lines = sorted(self._folder.glob("*.jsonl"))
+        temporary = self._output.with_name(f".{self._output.name}.{os.getpid()}.tmp")
+        try:
+            if self._output.suffix.lower() in JSON_LINES:
+                with temporary.open("wb") as file:
+                    for each in lines:
+                        with each.open("rb") as part:
+                            shutil.copyfileobj(part, file)
+            else:
+                columns = {**self._types(), **types, column: "FLOAT[]"}
+                lines_to_parquet(lines, temporary, columns, group=_ROW_GROUP)
+            temporary.replace(self._output)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def usage(self) -> Usage:
+        path = self._folder / "receipts"
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        return sum_usage([Message.model_validate_json(line) for line in lines])
+
+    def remove(self) -> None:
+        for each in self._folder.iterdir():
+            each.unlink()
+        self._folder.rmdir()
+
+    def _types(self) -> dict[str, str]:
+        """Return the types of all columns, as the values of all parts need them."""
+        names: dict[str, set[str]] = {}
+        for path in sorted(self._folder.glob("*.types")):
+            for name, kinds in json.loads(path.read_text(encoding="utf-8")).items():
+                names.setdefault(name, set()).update(kinds)
+        return {name: duckdb_type({_TYPES.get(kind, object) for kind in kinds}) for name, kinds in names.items()}
+
+    def _keep_receipts(self, receipts: Sequence[Message]) -> None:
+        with (self._folder / "receipts").open("a", encoding="utf-8") as file:
+            file.writelines(each.model_dump_json() + "\n" for each in receipts)
+
+    def _keep(self, number: int, found: PartialEmbeddings) -> None:
+        vectors = [None if each is None else [*each] for each in found.vectors]
+        note = {"model": found.model, "key": found.key, "vectors": vectors}
+        _write(self._path(number, "partial"), [json.dumps(note)])
+
+    def _kept(self, number: int) -> PartialEmbeddings | None:
+        """Return what an earlier run had of a part. Its receipts are counted already."""
+        path = self._path(number, "partial")
+        if not path.exists():
+            return None
+        note = json.loads(path.read_text(encoding="utf-8"))
+        vectors = [None if each is None else array("f", each) for each in note["vectors"]]
+        return PartialEmbeddings(note["model"], vectors, note["key"])
+
+    def _path(self, number: int, kind: str) -> Path:
+        return self._folder / f"{number:09}.{kind}"
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    """Write a file that appears when it is complete."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    with temporary.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(line + "\n" for line in lines)
+    temporary.replace(path)
+
+
+def _fingerprint(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

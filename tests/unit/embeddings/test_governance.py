@@ -1,0 +1,101 @@
+"""What a client governs when it embeds: policy, limits, budgets, events and store."""
+
+import asyncio
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from dragoman import AsyncClient, Budget, Client, EventBus, Limit, Limits, Pipeline, Store
+from dragoman.embeddings import Embeddings
+from dragoman.errors import BudgetExceededError, ConfigurationError, LimitReachedError, PolicyDeniedError
+from dragoman.events import Event
+from tests.unit.embeddings.handwritten_provider import TOKENS, Provider, running_provider
+from tests.unit.session.middleware.policy_plugins import SECRET, DenyingPlugin, RedactingPlugin
+
+MODEL = "openai:text-embedding-3-small"
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    with running_provider(dimensions=1536) as found:
+        yield found
+
+
+@pytest.fixture(params=[Client, AsyncClient], ids=["sync", "async"])
+def kind(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+def embed(kind: Any, provider: Provider, inputs: Any, **settings: Any) -> Embeddings:
+    """Embed by a client with these settings."""
+    client = kind(providers={"openai": {"base_url": provider.url, "api_key": "k"}}, **settings)
+    if isinstance(client, Client):
+        with client:
+            return client.embed(MODEL, inputs)
+
+    async def run() -> Embeddings:
+        async with client:
+            found: Embeddings = await client.embed(MODEL, inputs)
+            return found
+
+    return asyncio.run(run())
+
+
+def test_a_policy_judges_every_input(provider: Provider, kind: Any) -> None:
+    """What a plugin denies is not sent; what it redacts is sent without the forbidden word."""
+    with pytest.raises(PolicyDeniedError):
+        embed(kind, provider, ["fine", f"It is {SECRET}."], policy=Pipeline([DenyingPlugin(SECRET)]))
+    assert provider.requests == []
+    embed(kind, provider, ["fine", f"It is {SECRET}."], policy=Pipeline([RedactingPlugin(SECRET)]))
+    assert provider.bodies[0]["input"] == ["fine", "It is ***."]
+
+
+def test_a_budget_is_charged_what_was_used(provider: Provider, kind: Any) -> None:
+    """The reservation becomes the cost; a budget that is too small sends nothing."""
+    budget = Budget(usd="0.01", per="user")
+    found = embed(kind, provider, ["hello", "world"], budgets=[budget])
+    assert found.usage.cost_usd == Decimal("0.02") * 2 * TOKENS / 1_000_000
+    assert (budget.spend_of(None).usd, budget.spend_of(None).tokens) == (found.usage.cost_usd, 2 * TOKENS)
+    with pytest.raises(BudgetExceededError):
+        embed(kind, provider, ["hello"], budgets=[Budget(tokens=1)])
+    assert len(provider.requests) == 1
+
+
+def test_limits_hold(provider: Provider, kind: Any) -> None:
+    """A request that would wait for longer than allowed is not sent."""
+    limits = Limits(Limit(requests=1, seconds=3600, burst=1), max_wait=0)
+    embed(kind, provider, ["hello"], limits=limits)
+    with pytest.raises(LimitReachedError):
+        embed(kind, provider, ["hello"], limits=limits)
+    assert len(provider.requests) == 1
+
+
+def test_events_tell_of_each_request(provider: Provider, kind: Any) -> None:
+    """A start and an end with the tokens, without the texts."""
+    seen: list[Event] = []
+    with EventBus() as bus:
+        bus.subscribe(seen.append)
+        embed(kind, provider, ["hello"], events=bus)
+        bus.flush()
+    assert [each.type for each in seen] == ["llm.call_started", "llm.call_completed"]
+    assert seen[1].payload.input_tokens == TOKENS
+    assert "hello" not in repr(seen)
+
+
+def test_the_store_has_the_usage(provider: Provider, kind: Any, tmp_path: Any) -> None:
+    """One session for a call, whose spend counts; neither texts nor vectors are in it."""
+    with Store(f"sqlite:///{tmp_path}/s.db") as store:
+        found = embed(kind, provider, ["hello"], store=store)
+        (receipt,) = store.billed_replies()
+        assert (receipt.usage.cost_usd, receipt.metadata.model) == (found.usage.cost_usd, MODEL)
+        assert store.load(receipt.session_id).messages == ()
+
+
+def test_a_closed_client_sends_nothing(provider: Provider) -> None:
+    """As everything of a client."""
+    client = Client(providers={"openai": {"base_url": provider.url, "api_key": "k"}})
+    client.close()
+    with pytest.raises(ConfigurationError, match="closed"):
+        client.embed(MODEL, "hello")
