@@ -1,10 +1,11 @@
 """The conformance kit: tests any adapter without its provider.
 
 It tests the contract, the capabilities in both directions, framing, streams, swaps, tool ids, costs and errors. In
-pytest, derive from `AdapterConformance`; in a program, call `conform`; on the command line, use `dragoman conform
-PACKAGE`. It needs hypothesis.
+pytest, derive from `AdapterConformance`, and from `EmbeddingConformance` for embeddings; in a program, call `conform`;
+on the command line, use `dragoman conform PACKAGE`. It needs hypothesis.
 """
 
+from dragoman.testing.conformance.embeddings import EmbeddingConformance
 from dragoman.testing.conformance.law import Law, LawResult, Mark
 from dragoman.testing.conformance.laws import LAWS
 from dragoman.testing.conformance.scorecard import Scorecard, conform, page
@@ -17,6 +18,7 @@ __all__ = [
     "LAWS",
     "AdapterConformance",
     "Effort",
+    "EmbeddingConformance",
     "FailedReply",
     "Law",
     "LawResult",

@@ -35,6 +35,7 @@ from dragoman.canonical.events import (
 from dragoman.canonical.message import Channel, Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
+from dragoman.testing.doubles.scripted_embeddings import ScriptedEmbeddings
 
 TRANSPORT = "scripted"
 
@@ -80,6 +81,10 @@ class ScriptedAdapter(WireAdapter):
     @property
     def capabilities(self) -> AdapterCapabilities:
         return self.abilities
+
+    @property
+    def embeddings(self) -> ScriptedEmbeddings:
+        return ScriptedEmbeddings(self.provider, self.model, self.error)
 
     def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.model}

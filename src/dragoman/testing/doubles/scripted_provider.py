@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
+from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, RequestContext
 from dragoman.adapter.errors import ConfigurationError, DragomanError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities
@@ -140,6 +141,8 @@ class ScriptedProvider:
         self.name = name
         self.requests: list[ProviderRequest] = []
         """The requests so far."""
+        self.embedded: list[str] = []
+        """The texts that were embedded. They take no line of the script."""
         self._script = list(script)
         self._lock = threading.Lock()
         kind = type("Scripted", (ScriptedAdapter,), {"provider": name, "abilities": capabilities})
@@ -201,6 +204,11 @@ class ScriptedProvider:
         if not isinstance(reply, ScriptedReply | Exception):
             raise ScriptError(f"{self.name}, line {number + 1} is {reply!r:.80}: return a text, a reply or an error")
         return reply
+
+    def record_embedding(self, wire_request: WireRequest) -> None:
+        """Record the texts of a request for embeddings."""
+        with self._lock:
+            self.embedded += wirejson.loads_object(wire_request.body)["texts"]
 
     @classmethod
     def by_name(cls, name: str) -> "ScriptedProvider":

@@ -11,7 +11,7 @@ from typing import Protocol
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ProviderError, RequestTimeoutError
 from dragoman.adapter.wire import Headers, WireRequest, WireResponse
-from dragoman.testing.doubles import scripted_wire
+from dragoman.testing.doubles import scripted_embeddings, scripted_wire
 from dragoman.testing.sample_reply import SampleReply
 from dragoman.transport.contract import AsyncStreamedReply, Attempt, StreamedReply
 
@@ -36,6 +36,8 @@ class ReplySource(Protocol):
 
     def next_reply(self, request: WireRequest) -> ScriptedReply | Exception: ...
 
+    def record_embedding(self, request: WireRequest) -> None: ...
+
 
 def _next_reply(
     find_source: ReplySource, adapter: Adapter, request: WireRequest, timeout: float | None
@@ -53,6 +55,11 @@ def _next_reply(
     return reply, reply.delay
 
 
+def _embed(source: ReplySource, request: WireRequest) -> WireResponse:
+    source.record_embedding(request)
+    return WireResponse(200, scripted_embeddings.answer(request), _JSON, _OK)
+
+
 def _complete_error(error: Exception, adapter: Adapter) -> Exception:
     if isinstance(error, ProviderError):
         error.provider = error.provider or adapter.provider
@@ -67,6 +74,8 @@ class ScriptedTransport:
         self._find_source = find_source
 
     def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
+        if request.path == scripted_embeddings.PATH:
+            return _embed(self._find_source(adapter.provider), request)
         reply, delay = _next_reply(self._find_source(adapter.provider), adapter, request, timeout)
         time.sleep(delay)
         return WireResponse(200, scripted_wire.whole(reply.sample), _JSON, _OK)
@@ -98,6 +107,8 @@ class AsyncScriptedTransport:
         self._find_source = find_source
 
     async def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
+        if request.path == scripted_embeddings.PATH:
+            return _embed(self._find_source(adapter.provider), request)
         reply, delay = _next_reply(self._find_source(adapter.provider), adapter, request, timeout)
         await asyncio.sleep(delay)
         return WireResponse(200, scripted_wire.whole(reply.sample), _JSON, _OK)
