@@ -54,7 +54,7 @@ class VertexEmbeddings(GoogleEmbeddings):
         path = self._model_path()
         if self.capabilities.wire.get("operation") == "predict":
             return f"{path}:predict", self._predict(inputs, options)
-        settings = {**self._options(options), "autoTruncate": options.truncate is not None}
+        settings = {**self._options(options), "autoTruncate": self.provider_cuts(options)}
         requests = [{"content": _content(each), "embedContentConfig": settings} for each in inputs]
         if len(requests) == 1:
             return f"{path}:embedContent", requests[0]
@@ -72,7 +72,7 @@ class VertexEmbeddings(GoogleEmbeddings):
     def _predict(self, inputs: Sequence[EmbeddingInput], options: EmbeddingOptions) -> dict[str, Any]:
         purpose = self.purpose_word(options)
         instances = [{"content": each, **({"task_type": purpose} if purpose else {})} for each in inputs]
-        parameters: dict[str, Any] = {"autoTruncate": options.truncate is not None}
+        parameters: dict[str, Any] = {"autoTruncate": self.provider_cuts(options)}
         if options.dimensions is not None:
             parameters["outputDimensionality"] = options.dimensions
         return {"instances": instances, "parameters": parameters}

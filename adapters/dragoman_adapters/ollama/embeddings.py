@@ -22,7 +22,7 @@ class OllamaEmbeddings(EmbeddingAdapter):
         body: dict[str, Any] = {
             "model": self.model,
             "input": list(inputs),
-            "truncate": options.truncate is not None,
+            "truncate": self.provider_cuts(options),
         }
         facts = self.capabilities
         if options.dimensions is not None and (facts.can_shorten or facts.dimensions is None):

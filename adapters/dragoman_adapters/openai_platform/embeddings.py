@@ -36,7 +36,7 @@ class OpenAIEmbeddings(EmbeddingAdapter):
         if (purpose := self.purpose_word(options)) is not None:
             body[wire["purpose"]] = purpose
         if name := wire.get("truncate"):
-            body[name] = options.truncate is not None
+            body[name] = self.provider_cuts(options)
         return _PATH, body
 
     def decode(self, native: dict[str, Any], response: WireResponse) -> NativeEmbeddings:

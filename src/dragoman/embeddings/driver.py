@@ -3,7 +3,7 @@
 import asyncio
 import contextvars
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,6 +18,7 @@ from dragoman.adapter.losses import Loss, LossKind, log_losses
 from dragoman.adapter.registry import get_adapter
 from dragoman.batch.governance import Work, carry_out, carry_out_async
 from dragoman.canonical.blocks import ImageBlock
+from dragoman.canonical.message import Message
 from dragoman.embeddings.governance import EmbeddingGovernance, Sender
 from dragoman.embeddings.result import Embeddings, PartialEmbeddings, sum_usage
 from dragoman.runtime import ClientConfig, client_config, is_client
@@ -143,7 +144,12 @@ class _Call:
         self._options = options
         self._inputs = [inputs] if isinstance(inputs, (str, ImageBlock)) else list(inputs)
         self._requested = options
-        self._vectors, self._receipts = self._restore(resume)
+        self._vectors: list[Vector | None] = [None] * len(self._inputs)
+        self._restored: tuple[Message, ...] = ()
+        self._receipts: dict[int, Message] = {}
+        """The receipts of the requests of this call; those of the call that it resumes are in ``_restored``."""
+        if resume is not None:
+            self._restore(resume)
         self._concurrency = concurrency
         self._losses: dict[Loss, None] = {}
         self._errors: dict[int, Exception] = {}
@@ -162,7 +168,7 @@ class _Call:
         self._embedding.check(self._inputs, self._options)
         missing = [number for number, each in enumerate(self._vectors) if each is None]
         judged, self._options = yield from self._governance.admit(self._inputs, missing, self._options)
-        plan = plan_requests(self._embedding, judged, self._options, missing)
+        plan = plan_requests(self._embedding, judged, self._options, missing, self._governance.max_request_tokens)
         self._sent = plan.inputs
         self._record(plan.losses)
         self.waiting = list(enumerate(plan.requests))[::-1]
@@ -184,15 +190,16 @@ class _Call:
 
     def finish(self) -> Work[Embeddings]:
         """Save what was used. Return the vectors, or raise the error of the first request that failed."""
-        yield from self._governance.save(self._receipts)
+        try:
+            yield from self._governance.save(self._receipts)
+            if self._errors:
+                raise self._errors[min(self._errors)]
+        except DragomanError as error:
+            error.embedded = PartialEmbeddings(
+                str(self._embedding.model_id), list(self._vectors), self._key(), self._ordered_receipts
+            )
+            raise
         vectors = [each for each in self._vectors if each is not None]
-        if self._errors:
-            error = self._errors[min(self._errors)]
-            if isinstance(error, DragomanError):
-                error.embedded = PartialEmbeddings(
-                    str(self._embedding.model_id), list(self._vectors), self._key(), self._ordered_receipts
-                )
-            raise error
         losses = tuple(sorted(self._losses, key=lambda loss: loss.block_index))
         log_losses(losses, session_id=self._governance.session_id, adapter=self._embedding.provider)
         dimensions = len(vectors[0])
@@ -212,7 +219,7 @@ class _Call:
         return [] if self._own is None else self._own.take_all()
 
     @property
-    def _ordered_receipts(self) -> tuple[Any, ...]:
+    def _ordered_receipts(self) -> tuple[Message, ...]:
         return (*self._restored, *(self._receipts[number] for number in sorted(self._receipts)))
 
     def _next(self) -> tuple[int, list[int]] | None:
@@ -226,7 +233,7 @@ class _Call:
         wire = self._embedding.to_wire(inputs, self._options)
         self._record(wire.losses)
 
-        def receive(receipt: Any) -> None:
+        def receive(receipt: Message) -> None:
             self._receipts[request] = receipt
 
         reply: EmbeddingReply = yield from self._governance.send(wire, inputs, self._options, receive)
@@ -249,17 +256,13 @@ class _Call:
         self._errors[request] = error
         self.waiting.clear()
 
-    def _record(self, losses: Any) -> None:
+    def _record(self, losses: Iterable[Loss]) -> None:
         self._losses.update(dict.fromkeys(losses))
 
-    def _restore(self, resume: PartialEmbeddings | None) -> tuple[list[Vector | None], dict[int, Any]]:
-        self._restored: tuple[Any, ...] = ()
-        if resume is None:
-            return [None] * len(self._inputs), {}
+    def _restore(self, resume: PartialEmbeddings) -> None:
         if (resume.model, resume.key) != (str(self._embedding.model_id), self._key()):
             raise RequestError("resume needs the model, the inputs and the options of the call that failed")
-        self._restored = resume.receipts
-        return list(resume.vectors), {}
+        self._vectors, self._restored = list(resume.vectors), resume.receipts
 
 
 def _find(adapter: Adapter) -> EmbeddingAdapter:

@@ -92,6 +92,12 @@ class EmbeddingGovernance:
                 given = judged.options
         return admitted, replace(options, headers=given.headers)
 
+    @property
+    def max_request_tokens(self) -> int | None:
+        """The tokens that one request may have, so that it fits into every limit of the client."""
+        limits = () if self._client.limits is None else self._client.limits.limits
+        return min((each.tokens for each in limits if each.tokens and each.matches(self._model)), default=None)
+
     def send(
         self,
         wire: WireRequest,

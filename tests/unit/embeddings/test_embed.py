@@ -175,6 +175,17 @@ def test_a_provider_that_cuts_is_asked_to(provider: Provider, call: Call) -> Non
     assert [loss.kind for loss in found.losses] == ["truncated"]
 
 
+def test_the_other_end_is_cut_here(provider: Provider, call: Call) -> None:
+    """Voyage cuts ends alone: the start is cut before the text is sent, and the provider may cut nothing."""
+    provider.dimensions = 1024
+    long = "beginning " + "word " * 40_000 + "end"
+    call(provider.url, "voyageai:voyage-4", [long], truncate="start")
+    (sent,) = provider.bodies[-1]["input"]
+    assert long.endswith(sent)
+    assert len(sent) < len(long)
+    assert provider.bodies[-1]["truncation"] is False
+
+
 def test_a_purpose_that_a_model_ignores_is_a_loss(provider: Provider, call: Call) -> None:
     """OpenAI's models embed queries and documents alike."""
     found = call(provider.url, MODEL, "a", purpose="query")
@@ -263,7 +274,6 @@ INFINITE = to_base64([float("inf"), *[0.5] * 1535])
         openai_reply([vector("a", 1536)]),
         openai_reply([vector("a", 1536)] * 3),
         openai_reply([vector("a", 1536), vector("a", 1535)]),
-        openai_reply([vector("a", 4), vector("a", 4)]),
         openai_reply([vector("a", 1536), []]),
         openai_reply([vector("a", 1536), NAN]),
         openai_reply([vector("a", 1536), INFINITE]),
@@ -288,6 +298,12 @@ def test_a_bad_reply_is_a_typed_error_and_sent_once(call: Call, reply: HttpReply
         assert len(server.requests) == 1
     assert raised.value.embedded.missing == (0, 1)
     assert len(raised.value.embedded.receipts) == 1
+
+
+def test_another_length_than_asked_for_is_refused(call: Call) -> None:
+    """A server that ignores the dimensions would spoil an index."""
+    with FaultyServer(openai_reply([vector("a", 1536)])) as server, pytest.raises(MalformedReplyError, match="not 256"):
+        call(server.url, MODEL, "a", dimensions=256)
 
 
 def test_a_billed_reply_without_vectors_is_counted(call: Call) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from dragoman import AsyncClient, Budget, Client, EventBus, Limit, Limits, Pipeline, Store
 from dragoman.embeddings import Embeddings
-from dragoman.errors import BudgetExceededError, ConfigurationError, LimitReachedError, PolicyDeniedError
+from dragoman.errors import BudgetExceededError, ConfigurationError, LimitReachedError, PolicyDeniedError, StoreError
 from dragoman.events import Event
 from tests.unit.embeddings.handwritten_provider import TOKENS, Provider, running_provider
 from tests.unit.session.middleware.policy_plugins import SECRET, DenyingPlugin, RedactingPlugin
@@ -70,6 +70,29 @@ def test_limits_hold(provider: Provider, kind: Any) -> None:
     with pytest.raises(LimitReachedError):
         embed(kind, provider, ["hello"], limits=limits)
     assert len(provider.requests) == 1
+
+
+def test_requests_fit_into_a_limit_of_tokens(provider: Provider, kind: Any) -> None:
+    """One request with all texts would never fit."""
+    limits = Limits(Limit(tokens=1_000, seconds=1e-3, burst=1))
+    found = embed(kind, provider, ["some words " * 50] * 10, limits=limits)
+    assert len(found) == 10
+    assert len(provider.requests) >= 2
+
+
+def test_a_store_that_fails_loses_no_vector(provider: Provider, kind: Any, tmp_path: Any) -> None:
+    """The error has the vectors, which were paid."""
+    store = Store(f"sqlite:///{tmp_path}/s.db")
+    store.close()
+
+    def create(*_: Any, **__: Any) -> None:
+        raise StoreError("the disk is full")
+
+    store.create = create  # type: ignore[method-assign]  # a store that fails
+    with pytest.raises(StoreError) as raised:
+        embed(kind, provider, ["hello"], store=store)
+    assert raised.value.embedded.missing == ()
+    assert raised.value.embedded.usage.input_tokens == TOKENS
 
 
 def test_events_tell_of_each_request(provider: Provider, kind: Any) -> None:

@@ -123,7 +123,7 @@ class EmbeddingAdapter(ABC):
             native = self.decode(wirejson.loads_object(response.body), response)
             try:
                 vectors = _read_vectors(native.vectors)
-                check_lengths(vectors, len(inputs), options.dimensions or self.capabilities.dimensions)
+                check_lengths(vectors, len(inputs), options.dimensions)
             except MalformedReplyError as error:
                 error.provider, error.model = self.provider, self.model
                 error.embedded = EmbeddingReply([], native.usage)
@@ -167,6 +167,10 @@ class EmbeddingAdapter(ABC):
         if tokens is None and not reader.unread:
             return None
         return TokenUsage(input_tokens=tokens or 0, unread=reader.unread, raw=native)
+
+    def provider_cuts(self, options: EmbeddingOptions) -> bool:
+        """Whether the provider is to cut inputs that are too long; otherwise they are cut before they are sent."""
+        return options.truncate in self.capabilities.truncates
 
     def purpose_word(self, options: EmbeddingOptions) -> str | None:
         """Return the provider's word for the purpose; None if nothing is to be sent."""

@@ -32,8 +32,10 @@ def plan_requests(
     inputs: Sequence[EmbeddingInput],
     options: EmbeddingOptions,
     numbers: Iterable[int] | None = None,
+    max_tokens: int | None = None,
 ) -> EmbeddingPlan:
-    """Return the requests for these inputs, or for those of the given numbers alone.
+    """Return the requests for these inputs, or for those of the given numbers alone. ``max_tokens`` is the caller's own
+    limit of one request.
 
     Raises RequestError for an input or an option that the model does not accept, and ContextOverflowError for an input
     that is too long, before anything is sent.
@@ -48,12 +50,15 @@ def plan_requests(
             if isinstance(text, str) and _most_tokens(text) > limit:
                 sent[number], loss = _fit(adapter, number, text, limit, options.truncate)
                 losses += [] if loss is None else [loss]
-    return EmbeddingPlan(sent, _split(adapter, sent, wanted), tuple(losses))
+    return EmbeddingPlan(sent, _split(adapter, sent, wanted, max_tokens), tuple(losses))
 
 
-def _split(adapter: EmbeddingAdapter, inputs: Sequence[EmbeddingInput], wanted: Iterable[int]) -> list[list[int]]:
+def _split(
+    adapter: EmbeddingAdapter, inputs: Sequence[EmbeddingInput], wanted: Iterable[int], max_tokens: int | None
+) -> list[list[int]]:
     facts = adapter.capabilities
-    limit = None if facts.max_request_tokens is None else int(facts.max_request_tokens * _MARGIN)
+    limits = [each for each in (facts.max_request_tokens, max_tokens) if each is not None]
+    limit = int(min(limits) * _MARGIN) if limits else None
     max_images = facts.max_inputs if facts.max_images is None else facts.max_images
     requests: list[list[int]] = []
     tokens = images = 0

@@ -123,16 +123,17 @@ class EmbeddingConformance:
         assert reply.usage is None or reply.usage.input_tokens in (30, 30 * len(texts))
 
     def test_bad_vectors_are_refused(self, subject: EmbeddingAdapter) -> None:
-        """Too few vectors, another length, an empty one, and infinity are each a MalformedReplyError."""
+        """Too few vectors, another length than asked for, an empty one, and infinity are each a MalformedReplyError."""
         import pytest
 
         texts = _texts(subject)
         good = _vectors(subject, texts)
         bad: list[list[list[float]]] = [[], [*good, good[0]], [*good[:-1], []], [*good[:-1], [1e300, *good[-1][1:]]]]
-        bad += [[*good[:-1], good[-1][:-1]]] if subject.capabilities.dimensions or len(good) > 1 else []
+        bad.append([*good[:-1], good[-1][:-1]])
+        asked = EmbeddingOptions(dimensions=len(good[0]))
         for vectors in bad:
             with pytest.raises(MalformedReplyError):
-                subject.from_wire_response(self.reply(vectors, 30), texts, _PLAIN)
+                subject.from_wire_response(self.reply(vectors, 30), texts, asked)
 
     def test_a_cut_reply_is_never_a_success(self, subject: EmbeddingAdapter) -> None:
         """A body that ends early, at any of a hundred places, is an error."""

@@ -1,0 +1,57 @@
+"""The facts of embedding models: their sources, and their prices."""
+
+import dragoman_adapters.bedrock.embeddings
+import dragoman_adapters.cohere.embeddings
+import dragoman_adapters.google.embeddings
+import dragoman_adapters.mistral.embeddings
+import dragoman_adapters.ollama.embeddings
+import dragoman_adapters.openai_platform.embeddings
+from dragoman.adapter.embeddings.capabilities import EmbeddingTable
+from dragoman.adapter.facts.capabilities import Support
+from dragoman.embeddings import EmbeddingAdapter, embedding_adapter
+from dragoman.pricing import price_table
+
+KINDS: tuple[type[EmbeddingAdapter], ...] = (
+    dragoman_adapters.openai_platform.embeddings.OpenAIEmbeddings,
+    dragoman_adapters.mistral.embeddings.MistralEmbeddings,
+    dragoman_adapters.cohere.embeddings.CohereEmbeddings,
+    dragoman_adapters.google.embeddings.GoogleEmbeddings,
+    dragoman_adapters.google.embeddings.VertexEmbeddings,
+    dragoman_adapters.bedrock.embeddings.BedrockEmbeddings,
+    dragoman_adapters.ollama.embeddings.OllamaEmbeddings,
+)
+UNPRICED = {
+    "bedrock:amazon.nova-2-multimodal-embeddings-v1:0", "bedrock:amazon.titan-embed-image-v1",
+    "bedrock:cohere.embed-english-v3", "bedrock:cohere.embed-multilingual-v3", "bedrock:cohere.embed-v4:0",
+    "cohere:embed-english-light-v3.0", "cohere:embed-english-v3.0", "cohere:embed-multilingual-light-v3.0",
+    "cohere:embed-multilingual-v3.0", "google-vertex:text-embedding-005",
+    "google-vertex:text-multilingual-embedding-002",
+}  # fmt: skip
+"""Models that the price table does not have: their cost is unknown, never 0."""
+
+
+def test_every_listed_model_has_facts_and_prices() -> None:
+    """Each is found by its provider's adapter, in the table that lists it, with its dimensions; most have a price."""
+    listed = [(name, kind) for kind in KINDS for name in kind.models.listed]
+    assert len({name for name, _ in listed}) == len(listed) > 30
+    for name, kind in listed:
+        adapter = embedding_adapter(name)
+        assert type(adapter) is kind, name
+        assert adapter.capabilities.dimensions, name
+    assert {name for name, _ in listed if price_table().find(name) is None} == UNPRICED
+
+
+def test_later_rows_override() -> None:
+    """Defaults, then rows in their order; a row that matches several names says so once."""
+    table = EmbeddingTable(
+        {
+            "default": {"max_inputs": 2, "wire": {"a": 1}},
+            "model": [
+                {"match": ["x:*", "y:*"], "max_inputs": 3, "wire": {"b": 2}},
+                {"match": "x:one", "refuses_long_inputs": "native", "listed": ["x:one"]},
+            ],
+        }
+    )
+    one, other = table.capabilities("x:one"), table.capabilities("z:one")
+    assert (one.max_inputs, one.wire, one.refuses_long_inputs) == (3, {"a": 1, "b": 2}, Support.NATIVE)
+    assert (other.max_inputs, other.wire, table.listed) == (2, {"a": 1}, ("x:one",))
