@@ -28,7 +28,7 @@ from dragoman_adapters.bedrock.options import decode_options
 from dragoman_adapters.bedrock.stream import BedrockStreamDecoder
 
 if TYPE_CHECKING:
-    from dragoman.adapter.embeddings.contract import EmbeddingAdapter
+    from dragoman.adapter.operations.embeddings.contract import EmbeddingAdapter
 
 _EVENT_STREAM = "application/vnd.amazon.eventstream"
 _ANTHROPIC_VERSION = "bedrock-2023-05-31"

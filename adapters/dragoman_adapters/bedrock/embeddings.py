@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 from urllib.parse import quote, unquote
 
-from dragoman.adapter.embeddings.capabilities import EmbeddingTable
-from dragoman.adapter.embeddings.contract import (
+from dragoman.adapter.errors import MalformedReplyError, RequestError
+from dragoman.adapter.operations.embeddings.capabilities import EmbeddingTable
+from dragoman.adapter.operations.embeddings.contract import (
     EmbeddingAdapter,
     EmbeddingInput,
     EmbeddingOptions,
     NativeEmbeddings,
 )
-from dragoman.adapter.errors import MalformedReplyError, RequestError
 from dragoman.adapter.wire import WireResponse
 from dragoman_adapters.cohere.embeddings import decode_vectors, encode_fields
 

@@ -18,7 +18,7 @@ from dragoman_adapters.cohere.options import decode_options
 from dragoman_adapters.cohere.stream import CohereStreamDecoder
 
 if TYPE_CHECKING:
-    from dragoman.adapter.embeddings.contract import EmbeddingAdapter
+    from dragoman.adapter.operations.embeddings.contract import EmbeddingAdapter
 
 
 class CohereAdapter(WireAdapter):

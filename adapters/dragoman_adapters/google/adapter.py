@@ -24,7 +24,7 @@ from dragoman_adapters.google.stream import GoogleStreamDecoder
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
-    from dragoman.adapter.embeddings.contract import EmbeddingAdapter
+    from dragoman.adapter.operations.embeddings.contract import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")

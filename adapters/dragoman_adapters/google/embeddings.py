@@ -4,8 +4,8 @@ https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/text-embed
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from dragoman.adapter.embeddings.capabilities import EmbeddingTable
-from dragoman.adapter.embeddings.contract import (
+from dragoman.adapter.operations.embeddings.capabilities import EmbeddingTable
+from dragoman.adapter.operations.embeddings.contract import (
     EmbeddingAdapter,
     EmbeddingInput,
     EmbeddingOptions,
@@ -47,8 +47,6 @@ class GoogleEmbeddings(EmbeddingAdapter):
 
 class VertexEmbeddings(GoogleEmbeddings):
     """Vertex AI: embedContent and batchEmbedContents for Gemini's models, predict for the others."""
-
-    models: ClassVar[EmbeddingTable] = EmbeddingTable.of("dragoman_adapters", "google/embeddings_vertex.toml")
 
     def encode(self, inputs: Sequence[EmbeddingInput], options: EmbeddingOptions) -> tuple[str, dict[str, Any]]:
         path = self._model_path()

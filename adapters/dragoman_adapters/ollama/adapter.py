@@ -21,7 +21,7 @@ from dragoman_adapters.ollama.stream import OllamaStreamDecoder
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
-    from dragoman.adapter.embeddings.contract import EmbeddingAdapter
+    from dragoman.adapter.operations.embeddings.contract import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from dragoman.adapter.embeddings.capabilities import EmbeddingTable
-from dragoman.adapter.embeddings.contract import (
+from dragoman.adapter.operations.embeddings.capabilities import EmbeddingTable
+from dragoman.adapter.operations.embeddings.contract import (
     EmbeddingAdapter,
     EmbeddingInput,
     EmbeddingOptions,

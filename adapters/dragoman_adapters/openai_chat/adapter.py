@@ -23,8 +23,8 @@ from dragoman_adapters.openai_chat.stream import ChatStreamDecoder
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
-    from dragoman.adapter.embeddings.contract import EmbeddingAdapter
     from dragoman.adapter.operations.batch_api import BatchApi
+    from dragoman.adapter.operations.embeddings.contract import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
 
 

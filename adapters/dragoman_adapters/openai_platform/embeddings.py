@@ -7,14 +7,14 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from dragoman.adapter.embeddings.capabilities import EmbeddingTable
-from dragoman.adapter.embeddings.contract import (
+from dragoman.adapter.errors import MalformedReplyError
+from dragoman.adapter.operations.embeddings.capabilities import EmbeddingTable
+from dragoman.adapter.operations.embeddings.contract import (
     EmbeddingAdapter,
     EmbeddingInput,
     EmbeddingOptions,
     NativeEmbeddings,
 )
-from dragoman.adapter.errors import MalformedReplyError
 from dragoman.adapter.wire import WireResponse
 
 _PATH = "/embeddings"

@@ -33,8 +33,8 @@ from dragoman.canonical.tools import ToolDefinition
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
-    from dragoman.adapter.embeddings.contract import EmbeddingAdapter
     from dragoman.adapter.operations.batch_api import BatchApi
+    from dragoman.adapter.operations.embeddings.contract import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
 
 __all__ = [

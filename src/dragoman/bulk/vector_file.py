@@ -17,8 +17,8 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
-from dragoman.adapter.embeddings.capabilities import Purpose, Truncate
 from dragoman.adapter.errors import ConfigurationError, DragomanError
+from dragoman.adapter.operations.embeddings.capabilities import Purpose, Truncate
 from dragoman.bulk.output import duckdb_type, encode_json, lines_to_parquet
 from dragoman.bulk.prompt import Template
 from dragoman.bulk.rows import JSON_LINES, Row, open_source, validate_suffix

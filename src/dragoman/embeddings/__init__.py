@@ -3,8 +3,8 @@
 `embed` splits the inputs into requests, sends these side by side, and joins the vectors in the order of the inputs.
 """
 
-from dragoman.adapter.embeddings.capabilities import EmbeddingCapabilities, Purpose, Truncate
-from dragoman.adapter.embeddings.contract import (
+from dragoman.adapter.operations.embeddings.capabilities import EmbeddingCapabilities, Purpose, Truncate
+from dragoman.adapter.operations.embeddings.contract import (
     EmbeddingAdapter,
     EmbeddingInput,
     EmbeddingOptions,

@@ -9,12 +9,17 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter
-from dragoman.adapter.embeddings.capabilities import Purpose, Truncate
-from dragoman.adapter.embeddings.contract import EmbeddingAdapter, EmbeddingInput, EmbeddingOptions, EmbeddingReply
-from dragoman.adapter.embeddings.plan import plan_requests
-from dragoman.adapter.embeddings.vectors import Vector, check_lengths
 from dragoman.adapter.errors import ConfigurationError, DragomanError, RequestError
 from dragoman.adapter.losses import Loss, LossKind, log_losses
+from dragoman.adapter.operations.embeddings.capabilities import Purpose, Truncate
+from dragoman.adapter.operations.embeddings.contract import (
+    EmbeddingAdapter,
+    EmbeddingInput,
+    EmbeddingOptions,
+    EmbeddingReply,
+)
+from dragoman.adapter.operations.embeddings.plan import plan_requests
+from dragoman.adapter.operations.embeddings.vectors import Vector, check_lengths
 from dragoman.adapter.registry import get_adapter
 from dragoman.batch.governance import Work, carry_out, carry_out_async
 from dragoman.canonical.blocks import ImageBlock

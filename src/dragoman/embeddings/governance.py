@@ -11,8 +11,13 @@ from typing import Any
 
 from dragoman.adapter.context import bundled_prices
 from dragoman.adapter.contract import Adapter, AdapterOptions
-from dragoman.adapter.embeddings.contract import EmbeddingAdapter, EmbeddingInput, EmbeddingOptions, EmbeddingReply
 from dragoman.adapter.errors import ConfigurationError, DragomanError, EventOverflowError, ProviderError, RequestError
+from dragoman.adapter.operations.embeddings.contract import (
+    EmbeddingAdapter,
+    EmbeddingInput,
+    EmbeddingOptions,
+    EmbeddingReply,
+)
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.batch.governance import Work
 from dragoman.batch.judge import BatchJudge

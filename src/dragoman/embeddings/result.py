@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dragoman.adapter.embeddings.vectors import Vector
 from dragoman.adapter.errors import MissingExtraError, RequestError
 from dragoman.adapter.losses import Loss
+from dragoman.adapter.operations.embeddings.vectors import Vector
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, Usage
 from dragoman.session.cost import total_cost, total_usage

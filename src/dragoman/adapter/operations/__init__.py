@@ -1,1 +1,1 @@
-"""Operations of an adapter beside replies: batches, token counts, files, lists of models. None of them does I/O."""
+"""Operations of an adapter beside replies: batches, token counts, files, lists of models, embeddings. None does I/O."""

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from dragoman.adapter.contract import Adapter
-from dragoman.adapter.embeddings.contract import EmbeddingAdapter, EmbeddingOptions
-from dragoman.adapter.embeddings.plan import plan_requests
 from dragoman.adapter.errors import ConfigurationError, MalformedReplyError, ProviderError, RequestError
+from dragoman.adapter.operations.embeddings.contract import EmbeddingAdapter, EmbeddingOptions
+from dragoman.adapter.operations.embeddings.plan import plan_requests
 from dragoman.adapter.registry import adapter_class
 from dragoman.adapter.wire import WireRequest, WireResponse
 

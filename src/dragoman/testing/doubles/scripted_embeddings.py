@@ -6,8 +6,13 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.embeddings.capabilities import EmbeddingTable
-from dragoman.adapter.embeddings.contract import EmbeddingAdapter, EmbeddingInput, EmbeddingOptions, NativeEmbeddings
+from dragoman.adapter.operations.embeddings.capabilities import EmbeddingTable
+from dragoman.adapter.operations.embeddings.contract import (
+    EmbeddingAdapter,
+    EmbeddingInput,
+    EmbeddingOptions,
+    NativeEmbeddings,
+)
 from dragoman.adapter.wire import WireRequest, WireResponse
 
 PATH = "/embed"

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dragoman.adapter.embeddings.capabilities import Truncate
-from dragoman.adapter.embeddings.contract import EmbeddingAdapter, EmbeddingInput, EmbeddingOptions
 from dragoman.adapter.errors import ContextOverflowError
 from dragoman.adapter.losses import Loss, LossKind
+from dragoman.adapter.operations.embeddings.capabilities import Truncate
+from dragoman.adapter.operations.embeddings.contract import EmbeddingAdapter, EmbeddingInput, EmbeddingOptions
 
 _TOLERANCE = 1.25
 """A provider that counts the tokens itself is asked, unless an estimate is over its limit by this factor."""

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.embeddings.capabilities import EmbeddingCapabilities, EmbeddingTable, Purpose, Truncate
-from dragoman.adapter.embeddings.vectors import Vector, check_lengths, read_vector
 from dragoman.adapter.errors import MalformedReplyError, ProviderError, RequestError
 from dragoman.adapter.facts.capabilities import deep_merge
 from dragoman.adapter.facts.token_estimate import estimate_tokens
 from dragoman.adapter.losses import Loss, LossKind, Severity
+from dragoman.adapter.operations.embeddings.capabilities import EmbeddingCapabilities, EmbeddingTable, Purpose, Truncate
+from dragoman.adapter.operations.embeddings.vectors import Vector, check_lengths, read_vector
 from dragoman.adapter.replies.stream_decoder import wrap_malformed
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.wire import WireRequest, WireResponse
