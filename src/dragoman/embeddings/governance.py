@@ -95,7 +95,7 @@ class EmbeddingGovernance:
                     raise
                 admitted[number] = _judged_input(number, inputs[number], judged.messages)
                 given = judged.options
-        return admitted, replace(options, headers=given.headers)
+        return admitted, replace(options, headers=given.headers.get(self._adapter.provider, {}))
 
     @property
     def max_request_tokens(self) -> int | None:

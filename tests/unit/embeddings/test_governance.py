@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import AsyncClient, Budget, Client, EventBus, Limit, Limits, Pipeline, Store
+from dragoman import AdapterOptions, AsyncClient, Budget, Client, EventBus, Limit, Limits, Pipeline, Store
 from dragoman.embeddings import Embeddings
 from dragoman.errors import BudgetExceededError, ConfigurationError, LimitReachedError, PolicyDeniedError, StoreError
 from dragoman.events import Event
@@ -93,6 +93,14 @@ def test_a_store_that_fails_loses_no_vector(provider: Provider, kind: Any, tmp_p
         embed(kind, provider, ["hello"], store=store)
     assert raised.value.embedded.missing == ()
     assert raised.value.embedded.usage.input_tokens == TOKENS
+
+
+def test_headers_of_the_client_are_sent(provider: Provider, kind: Any) -> None:
+    """Those of this provider alone."""
+    options = AdapterOptions(headers={"openai": {"x-team": "one"}, "cohere": {"x-other": "two"}})
+    embed(kind, provider, "hello", options=options)
+    assert provider.requests[0].headers["x-team"] == "one"
+    assert "x-other" not in provider.requests[0].headers
 
 
 def test_events_tell_of_each_request(provider: Provider, kind: Any) -> None:
