@@ -52,6 +52,7 @@ def embed(
     truncate: Truncate | None = None,
     extra: Mapping[str, Any] | None = None,
     resume: PartialEmbeddings | None = None,
+    labels: Iterable[str] = (),
     concurrency: int = CONCURRENCY,
     client: Any = None,
     providers: Providers | None = None,
@@ -61,7 +62,8 @@ def embed(
 
     ``dimensions`` asks for shorter vectors, for the models that have them. ``purpose`` says whether the texts search or
     are to be found; models that embed both alike ignore it. An input that is too long is refused, unless ``truncate``
-    says which part to leave out: ``end`` or ``start``. ``extra`` are body fields. ``concurrency`` is how many requests
+    says which part to leave out: ``end`` or ``start``. ``extra`` are body fields. ``labels`` are the security labels of
+    the inputs, for the policy and the router of the client. ``concurrency`` is how many requests
     are sent at a time. ``client`` and ``settings`` are as for `dragoman.services.Services`.
 
     Every request is retried by itself. If one fails for good, requests that have begun still end, the error is raised,
@@ -73,7 +75,7 @@ def embed(
     ProviderError.
     """
     options = EmbeddingOptions(dimensions=dimensions, purpose=purpose, truncate=truncate, extra=extra or {})
-    call = _Call(model, inputs, options, resume, concurrency, client, providers, settings, asynchronous=False)
+    call = _Call(model, inputs, options, resume, labels, concurrency, client, providers, settings, asynchronous=False)
     try:
         carry_out(call.prepare())
         if call.workers > 1:
@@ -102,6 +104,7 @@ async def embed_async(
     truncate: Truncate | None = None,
     extra: Mapping[str, Any] | None = None,
     resume: PartialEmbeddings | None = None,
+    labels: Iterable[str] = (),
     concurrency: int = CONCURRENCY,
     client: Any = None,
     providers: Providers | None = None,
@@ -109,7 +112,7 @@ async def embed_async(
 ) -> Embeddings:
     """`embed`, async."""
     options = EmbeddingOptions(dimensions=dimensions, purpose=purpose, truncate=truncate, extra=extra or {})
-    call = _Call(model, inputs, options, resume, concurrency, client, providers, settings, asynchronous=True)
+    call = _Call(model, inputs, options, resume, labels, concurrency, client, providers, settings, asynchronous=True)
     try:
         await carry_out_async(call.prepare())
         if call.workers:
@@ -131,6 +134,7 @@ class _Call:
         inputs: "Sequence[EmbeddingInput] | EmbeddingInput",
         options: EmbeddingOptions,
         resume: PartialEmbeddings | None,
+        labels: Iterable[str],
         concurrency: int,
         client: Any,
         providers: Providers | None,
@@ -161,7 +165,9 @@ class _Call:
         self.waiting: list[tuple[int, list[int]]] = []
         """The requests that have not begun, the first one at the end: the numbers of their inputs."""
         transports, self._own = _transports(config, adapter, providers, settings, asynchronous=asynchronous)
-        self._governance = EmbeddingGovernance(config, adapter, self._embedding, Sender(adapter, transports))
+        self._governance = EmbeddingGovernance(
+            config, adapter, self._embedding, Sender(adapter, transports), frozenset(labels)
+        )
         self._governance.check_policy(asynchronous=asynchronous)
 
     @property

@@ -60,13 +60,24 @@ class Sender:
 class EmbeddingGovernance:
     """One call. A client without settings governs nothing; a request then costs its price alone."""
 
-    def __init__(self, client: ClientConfig, adapter: Adapter, embedding: EmbeddingAdapter, sender: Sender) -> None:
+    def __init__(
+        self,
+        client: ClientConfig,
+        adapter: Adapter,
+        embedding: EmbeddingAdapter,
+        sender: Sender,
+        labels: frozenset[str] = frozenset(),
+    ) -> None:
+        """``labels`` are those of all inputs. Raises ConfigurationError if nothing in the client reads them."""
         self._client = client
         self._adapter = adapter
         self._embedding = embedding
         self._sender = sender
         self._model = str(embedding.model_id)
         self._judge = None if client.policy is None and client.router is None else BatchJudge(client, adapter)
+        self._labels = labels
+        if self._judge is None and labels:
+            raise ConfigurationError("labels are for a policy or a router: use a client that has one")
         self._prices = client.prices or bundled_prices()
         accounts = BudgetAccounts(client.budgets).for_turn(None, None, Spend)
         self._budgets = Budgets(accounts, self._prices, _now)
@@ -209,7 +220,13 @@ class EmbeddingGovernance:
         message = Message.user(each if isinstance(each, str) else [each])
         name = self.session_id
         return PreparedRequest(
-            custom_id=name, wire_id=name, session_id=name, messages=(message,), tools=(), options=options
+            custom_id=name,
+            wire_id=name,
+            session_id=name,
+            messages=(message,),
+            tools=(),
+            options=options,
+            labels=self._labels,
         )
 
     def _observe(self, headers_or_error: Mapping[str, str] | ProviderError) -> Work[None]:

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import dragoman
 import dragoman.bulk
+import dragoman.embeddings
 from dragoman import (
     AsyncClient,
     AsyncSession,
@@ -27,14 +28,16 @@ from dragoman import (
     set_default_client,
 )
 from dragoman.batch import AsyncBatches, BatchError, Batches
-from dragoman.bulk import bulk, bulk_async
+from dragoman.bulk import bulk, bulk_async, embed_rows
 from dragoman.cli.app import COMMANDS, app
+from dragoman.embeddings import embed, embed_async
 from dragoman.policy import CheckResult, Pipeline, Step
 from dragoman.services import AsyncServices, Services
 from dragoman.transport import FetchedMedia
 from tests.unit.client.governed_provider import HARMLESS, LEAK, MODEL, GovernedProvider
 from tests.unit.session.middleware.policy_plugins import DenyingPlugin
 
+EMBEDDING = "openai:text-embedding-3-small"
 HISTORY = [Message.user("One."), Message.assistant("Two."), Message.user("Three."), Message.assistant("Four.")]
 PICTURE = Message.user([ImageBlock(source=MediaSource(kind="url", data="https://example.org/a.png"))])
 
@@ -156,6 +159,12 @@ WAYS: dict[str, Way] = {
     "command ask": lambda kit: kit.command("ask", MODEL, HARMLESS),
     "command chat": lambda kit: kit.command("chat", MODEL),
     "command bulk": lambda kit: _bulk_command(kit),
+    "Client.embed": lambda kit: kit.client.embed(EMBEDDING, HARMLESS),
+    "AsyncClient.embed": lambda kit: kit.async_client.embed(EMBEDDING, HARMLESS),
+    "embeddings.embed": lambda kit: embed(EMBEDDING, [HARMLESS], client=kit.client),
+    "embeddings.embed_async": lambda kit: embed_async(EMBEDDING, [HARMLESS], client=kit.async_client),
+    "bulk.embed_rows": lambda kit: embed_rows(_texts(kit), EMBEDDING, output=kit.folder / "v.jsonl", client=kit.client),
+    "command embed": lambda kit: kit.command("embed", str(_texts(kit)), "--model", EMBEDDING, "-o", _vectors(kit)),
 }
 """How each public function is called so that content would leave, if the policy let it."""
 
@@ -167,6 +176,8 @@ QUIET = {
     *(f"{kind}.{name}" for kind in ("Client", "AsyncClient") for name in ("from_config", "close")),
     # The id of a batch, and no content.
     *(f"{kind}.{name}" for kind in ("Batches", "AsyncBatches") for name in ("poll", "wait", "cancel", "close")),
+    # Facts and vectors.
+    *(f"embeddings.{name}" for name in ("check_comparable", "embedding_adapter", "similarities")),
     # Names of files and models.
     *(f"{kind}.{name}" for kind in ("Services", "AsyncServices")
       for name in ("files", "delete_file", "models", "close")),
@@ -225,6 +236,16 @@ def _bulk_command(kit: Kit) -> None:
     raise PolicyDeniedError("bulk", "bulk", "denied", "all rows")
 
 
+def _texts(kit: Kit) -> Path:
+    source = kit.folder / "in.jsonl"
+    source.write_text('{"text": "Hello."}\n', encoding="utf-8")
+    return source
+
+
+def _vectors(kit: Kit) -> str:
+    return str(kit.folder / "v.jsonl")
+
+
 def go(way: Way, kit: Kit) -> None:
     async def finish(waiting: Awaitable[Any]) -> None:
         await waiting
@@ -244,9 +265,10 @@ def public_functions() -> Iterator[str]:
         for name in dir(kind):
             if not name.startswith("_") and callable(getattr(kind, name)):
                 yield f"{kind.__name__}.{name}"
-    for name in dragoman.bulk.__all__:
-        if inspect.isfunction(getattr(dragoman.bulk, name)):
-            yield f"bulk.{name}"
+    for module in (dragoman.bulk, dragoman.embeddings):
+        for name in module.__all__:
+            if inspect.isfunction(getattr(module, name)):
+                yield f"{module.__name__.removeprefix('dragoman.')}.{name}"
     yield from (f"command {name}" for name in COMMANDS)
 
 

@@ -11,6 +11,7 @@ from dragoman import AdapterOptions, AsyncClient, Budget, Client, EventBus, Limi
 from dragoman.embeddings import Embeddings
 from dragoman.errors import BudgetExceededError, ConfigurationError, LimitReachedError, PolicyDeniedError, StoreError
 from dragoman.events import Event
+from dragoman.routing import Router, label_rules
 from tests.unit.embeddings.handwritten_provider import TOKENS, Provider, running_provider
 from tests.unit.session.middleware.policy_plugins import SECRET, DenyingPlugin, RedactingPlugin
 
@@ -50,6 +51,18 @@ def test_a_policy_judges_every_input(provider: Provider, kind: Any) -> None:
     assert provider.requests == []
     embed(kind, provider, ["fine", f"It is {SECRET}."], policy=Pipeline([RedactingPlugin(SECRET)]))
     assert provider.bodies[0]["input"] == ["fine", "It is ***."]
+
+
+def test_labels_keep_inputs_from_a_model(provider: Provider) -> None:
+    """By the rules of the router; without anything that reads them, labels are a mistake."""
+    router = Router(rules=label_rules({"secret": ["local:*"]}))
+    client = Client(providers={"openai": {"base_url": provider.url, "api_key": "k"}}, router=router)
+    with pytest.raises(PolicyDeniedError, match="secret"):
+        client.embed(MODEL, "hello", labels=["secret"])
+    assert provider.requests == []
+    assert len(client.embed(MODEL, "hello", labels=["public"])) == 1
+    with pytest.raises(ConfigurationError, match="labels are for a policy"):
+        Client().embed(MODEL, "hello", labels=["secret"])
 
 
 def test_a_budget_is_charged_what_was_used(provider: Provider, kind: Any) -> None:
