@@ -72,7 +72,7 @@ def test_many_inputs_are_split_and_joined_in_order(provider: Provider, call: Cal
 
 
 def test_the_tokens_of_a_request_are_limited(provider: Provider, call: Call) -> None:
-    """Mistral takes 16,384 tokens a request: long inputs stand in several requests."""
+    """Mistral takes 16,000 tokens a request: long inputs stand in several requests."""
     inputs = [f"{number} " + "word " * 3_000 for number in range(6)]
     provider.dimensions = 1024
     found = call(provider.url, "mistral:mistral-embed", inputs)
