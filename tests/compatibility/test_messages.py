@@ -28,6 +28,7 @@ DIGESTS = {
     "cut_off": "58e0dd10ba0f790f",
     "every_block": "1d034c4a06624619",
     "from_the_future": "238cbb96c9c62c28",
+    "newer_words": "4892d18bcb0aa99c",
 }
 """The first 16 hex digits of each file's SHA-256: a fixture never changes."""
 
@@ -82,4 +83,7 @@ def test_old_messages_keep_their_meaning() -> None:
     assert read("cut_off").metadata.status is MessageStatus.ERROR
     assert read("cut_off").tool_uses[0].raw_input == '{"path": "notes/ra'
     assert len({block.type for block in read("every_block").content}) == 14
+    newer = read("newer_words")
+    assert (newer.role, newer.channel, newer.metadata.status) == ("reviewer", "aside", "superseded")
+    assert (newer.role.is_known, newer.metadata.status.is_known) == (False, False)
     assert [type(block) for block in read("from_the_future").content].count(UnknownBlock) == 1

@@ -22,7 +22,12 @@ from tests.store.load import integrity
 from tests.store.turns import rows
 
 FOLDER = Path(__file__).parent / "stores"
-DIGESTS = {"v0001.db": "b6cbaa7e0146b3be", "v0001.sql": "f47c24fba6ae33ce", "lines_v1.jsonl": "a53a9b981facae12"}
+DIGESTS = {
+    "v0001.db": "b6cbaa7e0146b3be",
+    "v0001.sql": "f47c24fba6ae33ce",
+    "lines_v1.jsonl": "a53a9b981facae12",
+    "lines_newer.jsonl": "bbefd6c6ae25abe2",
+}
 """The first 16 hex digits of each file's SHA-256: a fixture never changes."""
 CALL, WAITING = "tu_01M7YJFK7P2ZFT4X2CGGZPP000", "tu_01M7YJFK7P2ZFT4X2CGGZPP001"
 
@@ -117,3 +122,15 @@ def test_exported_lines_are_read(migrated_store: Store) -> None:
     assert found == migrated_store.load("sess_first")
     for message, line in zip(found.messages, lines[1:7], strict=True):
         assert is_contained(json.loads(write_message(message)), json.loads(line)["message"])
+
+
+def test_lines_of_a_newer_version_are_read() -> None:
+    """With roles, statuses, reasons and sources that this version does not know: each is stored and exported again."""
+    lines = (FOLDER / "lines_newer.jsonl").read_text(encoding="utf-8").splitlines()
+    with Store("sqlite://") as store:
+        store.import_lines(lines)
+        exported = [json.loads(line) for line in store.export("sess_newer")]
+        assert [str(bill.metadata.status) for bill in store.billed_replies()] == ["superseded", "superseded"]
+        assert str(store.total_spend()) == "at least $0.001308"
+    for line, written in zip(lines[1:], exported[1:], strict=True):
+        assert is_contained(written["message"], json.loads(line)["message"])

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from dragoman.canonical.blocks import READING, ContentBlock, ToolUseBlock
+from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
 from dragoman.canonical.guard import copy_json
 from dragoman.canonical.message import Message, MessageMetadata, Role, read_message, write_message
 from dragoman.canonical.rules import check
+from dragoman.canonical.words import READING
 from dragoman.testing.strategies import BLOCKS_BY_KIND, histories, json_objects, json_values, messages
 
 _any_block: TypeAdapter[ContentBlock] = TypeAdapter(ContentBlock)

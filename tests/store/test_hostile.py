@@ -112,7 +112,7 @@ _CHANGED: list[tuple[str, str]] = [
     ("content_json", "[1e999]"), ("content_json", "[" * 100_000), ("content_json", '[{"type": ["text"]}]'),
     ("content_json", ""), ("metadata_json", "[]"), ("metadata_json", '{"usage": "free"}'), ("metadata_json", _DEEP),
     ("metadata_json", '{"usage": {"input_tokens": -1}}'), ("metadata_json", '{"provider_raw": []}'),
-    ("role", "wizard"), ("role", "__class__"), ("fields_json", "[1]"), ("fields_json", "{"), ("fields_json", _DEEP),
+    ("role", ""), ("role", "x" * 101), ("fields_json", "[1]"), ("fields_json", "{"), ("fields_json", _DEEP),
     ("extensions_json", "[]"), ("extensions_json", _DEEP), ("fields_json", '{"session_id": 5}'),
     ("fields_json", '{"channel": "pirate"}'),
 ]  # fmt: skip

@@ -209,7 +209,7 @@ def stop_word(stop_reason: StopReason | None, writer: ReplyWriter) -> str:
     """Return the wire's word; several reasons share one. Clients stop silently at a word that they do not know."""
     reason = stop_reason or StopReason.END_TURN
     word = STOP_WORDS.get(reason, "STOP")
-    if reason in _INEXACT:
+    if reason in _INEXACT or not reason.is_known:
         writer.record_stop_reason_loss(reason, word)
     return word
 

@@ -116,7 +116,8 @@ def find_status(stop_reason: StopReason | None, writer: ReplyWriter) -> tuple[st
     """Return the status, and the details of an incomplete response."""
     reason = stop_reason or StopReason.END_TURN
     word = INCOMPLETE.get(reason)
-    if reason in (StopReason.CONTEXT_OVERFLOW, StopReason.PAUSE, StopReason.STOP_SEQUENCE):
+    inexact = (StopReason.CONTEXT_OVERFLOW, StopReason.PAUSE, StopReason.STOP_SEQUENCE)
+    if reason in inexact or not reason.is_known:
         writer.record_stop_reason_loss(reason, word or "completed")
     return ("completed", None) if word is None else ("incomplete", {"reason": word})
 

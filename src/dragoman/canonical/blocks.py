@@ -23,12 +23,10 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from dragoman.canonical.guard import Count, Integer, Json, JsonObject, Text, copy_json
+from dragoman.canonical.words import OpenLiteral
 
 MAX_NESTED_RESULTS = 16
 """How deeply tool results may be nested in tool results."""
-
-READING = {"reading": True}
-"""The validation context under which unknown kinds of blocks are kept (see `versions`)."""
 
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -100,7 +98,7 @@ class MediaSource(FrozenModel):
     (``file_ref``) or the id of a file stored by a provider (``file_id``, which only that ``provider`` can read).
     """
 
-    kind: Literal["base64", "url", "text", "file_ref", "file_id"]
+    kind: Annotated[Literal["base64", "url", "text", "file_ref", "file_id"], OpenLiteral("kind of source")]
     data: Text
     provider: Text | None = None
 
@@ -187,7 +185,9 @@ class RedactedThinkingBlock(FrozenModel):
     data: Text
 
 
-ResourceType = Literal["file", "blob", "uri", "database", "api", "memory", "artifact"]
+ResourceType = Annotated[
+    Literal["file", "blob", "uri", "database", "api", "memory", "artifact"], OpenLiteral("type of resource")
+]
 
 
 class ResourceBlock(FrozenModel):

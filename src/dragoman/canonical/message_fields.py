@@ -5,7 +5,6 @@ Views and extensions read messages as `MessageFields`, so that `Message` can dep
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Self
 
@@ -26,11 +25,12 @@ from dragoman.canonical.guard import Count, JsonObject, Text
 from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.routing import RoutingDecisionRecord
 from dragoman.canonical.usage import Usage
+from dragoman.canonical.words import OpenEnum
 
 SCHEMA_VERSION = 1
 
 
-class Role(StrEnum):
+class Role(OpenEnum):
     USER = "user"
     ASSISTANT = "assistant"
     SYSTEM = "system"
@@ -38,20 +38,20 @@ class Role(StrEnum):
     TOOL = "tool"
 
 
-class Channel(StrEnum):
+class Channel(OpenEnum):
     ANALYSIS = "analysis"
     COMMENTARY = "commentary"
     FINAL = "final"
 
 
-class MessageStatus(StrEnum):
+class MessageStatus(OpenEnum):
     COMPLETE = "complete"
     PARTIAL = "partial"
     CANCELLED = "cancelled"
     ERROR = "error"
 
 
-class StopReason(StrEnum):
+class StopReason(OpenEnum):
     END_TURN = "end_turn"
     TOOL_USE = "tool_use"
     MAX_TOKENS = "max_tokens"

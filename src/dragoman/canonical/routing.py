@@ -8,9 +8,10 @@ from pydantic import Field
 
 from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.guard import Text
+from dragoman.canonical.words import OpenEnum
 
 
-class RoutingMode(StrEnum):
+class RoutingMode(OpenEnum):
     OVERRIDE = "override"
     MANUAL = "manual"
     RULE = "rule"

@@ -42,7 +42,7 @@ def _check_message(index: int, message: Message) -> list[str]:
     violations += [
         f"content[{position}]: a {role} message cannot hold a {block.type}"
         for position, block in enumerate(content)
-        if block.type not in ALLOWED_BLOCKS[role] and not isinstance(block, UnknownBlock)
+        if role in ALLOWED_BLOCKS and block.type not in ALLOWED_BLOCKS[role] and not isinstance(block, UnknownBlock)
     ]
     if role is Role.TOOL:
         if len(content) != 1:

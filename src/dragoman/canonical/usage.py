@@ -5,16 +5,16 @@ cache writes, audio, images) are parts of a bucket and never add to the total.
 """
 
 from decimal import Decimal
-from enum import StrEnum
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
 from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.guard import Count, JsonObject, Text
+from dragoman.canonical.words import OpenEnum, OpenLiteral
 
 
-class CostStatus(StrEnum):
+class CostStatus(OpenEnum):
     """``partial``: some of the usage has no known price, so ``cost_usd`` is a lower bound. It is None if a priced model
     served the reply in a tier without a price and no other part has one.
     """
@@ -94,7 +94,7 @@ class Usage(TokenUsage):
     """The buckets without a known price, if the status is partial or unpriced."""
     pricing_version: Text | None = None
     """The version of the price table that the cost was computed with."""
-    pricing_mode: Literal["sync", "batch"] | None = None
+    pricing_mode: Annotated[Literal["sync", "batch"], OpenLiteral("pricing mode")] | None = None
     """How the reply was requested, if known: batches have their own prices."""
     latency_ms: Count | None = None
 

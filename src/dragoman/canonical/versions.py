@@ -1,6 +1,6 @@
 """Reading messages of other versions. Source: docs/reference/canonical.md#versions.
 
-Unknown fields and unknown kinds of blocks are kept, so writing the message again loses nothing. Older schema
+Unknown fields, kinds of blocks and words are kept, so writing the message again loses nothing. Older schema
 versions are upgraded on reading, one step at a time.
 """
 
@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 from pydantic_core import from_json
 
-from dragoman.canonical.blocks import READING, ContentBlock, ToolResultBlock, UnknownBlock
+from dragoman.canonical.blocks import ContentBlock, ToolResultBlock, UnknownBlock
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH, copy_json, one_line
 from dragoman.canonical.message_fields import SCHEMA_VERSION, MessageFields
+from dragoman.canonical.words import KEPT, READING
 
 logger = logging.getLogger("dragoman.canonical")
 
@@ -37,7 +38,10 @@ def read_as(
         raise ValueError(f"a message must be a JSON object, not a {type(raw).__name__}")
     # Known fields have their own validation; this covers the unknown ones.
     raw = upgrade(copy_json(raw, MAX_DOCUMENT_DEPTH), UPGRADES if upgrades is None else upgrades)
-    message = kind.model_validate(raw, extra="allow", context=READING)
+    kept: list[str] = []
+    message = kind.model_validate(raw, extra="allow", context={**READING, KEPT: kept})
+    if kept:
+        logger.warning("message %s has %s: kept", one_line(message.id), ", ".join(kept))
     for unknown in _unknown_kinds(message.content):
         logger.warning("message %s holds a block of the unknown kind %r: kept as it is", one_line(message.id), unknown)
     return message

@@ -13,7 +13,8 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import ValidationError
 
 from dragoman.adapter.errors import EventError
-from dragoman.canonical.blocks import READING, FrozenModel
+from dragoman.canonical.blocks import FrozenModel
+from dragoman.canonical.words import READING
 
 RESERVED = ("message.", "text.", "thinking.", "tool.use_")
 """Prefixes of stream events in the client protocol; no event of the bus may use them. The messages hold what was

@@ -84,6 +84,9 @@ def _envelope(kind: str, common: _Fields, fields: _Fields) -> _Fields:
 
 def _message_fields(message: Message, names: dict[str, str]) -> _Fields:
     role = "system" if message.role is Role.DEVELOPER else str(message.role)
+    if not message.role.is_known:
+        logger.warning("UMF has no role %s: message %s is the user's", one_line(role), one_line(message.id))
+        role = "user"
     message_fields: _Fields = {"role": role, "content": _content(message), "metadata": {"message_id": message.id}}
     if message.role is Role.TOOL and message.tool_results:
         (result, *_) = message.tool_results

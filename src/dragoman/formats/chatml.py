@@ -16,7 +16,7 @@ from dragoman.canonical.guard import check_text
 from dragoman.canonical.ids import new_tool_use_id
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.formats import verbatim
-from dragoman.formats.conversion import Conversion, LossCollector, as_history
+from dragoman.formats.conversion import Conversion, LossCollector, as_history, describe_unknown_role
 from dragoman.formats.document import decode_text, kind_of
 from dragoman.formats.errors import FormatError
 from dragoman.formats.labels import report_labels
@@ -162,6 +162,9 @@ def _speaker(message: Message, losses: LossCollector) -> str:
     if message.role is Role.TOOL:
         reason = "other content of a message with results is written as the user's"
         losses.add(message, -1, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
+        return "user"
+    if not message.role.is_known:
+        losses.add(message, -1, describe_unknown_role(message), kind=LossKind.ROLE)
         return "user"
     return str(message.role)
 

@@ -41,6 +41,10 @@ LOSS_KINDS: Mapping[str, LossKind] = {
 """The loss kind by the kind of the block; blocks of other kinds count as unknown."""
 
 
+def describe_unknown_role(message: Message) -> str:
+    return f"the role {message.role!s:.100} is unknown to this version: written as the user's"
+
+
 class LossCollector:
     """Collects the losses of one document."""
 

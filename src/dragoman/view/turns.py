@@ -160,7 +160,7 @@ def _speaker(message: Message) -> str:
     model = message.metadata.model
     if message.role is Role.ASSISTANT and model:
         return model.partition(":")[2] or model
-    return _SPEAKERS[message.role]
+    return _SPEAKERS.get(message.role) or str(message.role)
 
 
 def _model(message: Message) -> str:

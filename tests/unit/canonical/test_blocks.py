@@ -20,6 +20,7 @@ from dragoman.canonical.blocks import (
     UnknownBlock,
 )
 from dragoman.canonical.rules import ALLOWED_BLOCKS
+from dragoman.canonical.words import READING
 from tests.unit.canonical.samples import BLOCKS
 
 any_block: TypeAdapter[Any] = TypeAdapter(ContentBlock)
@@ -106,7 +107,7 @@ def test_a_misspelt_kind_is_refused_at_construction() -> None:
         any_block.validate_python({"type": "txet", "text": "a"})
     with pytest.raises(ValidationError):
         any_block.validate_python({"text": "a"})
-    assert any_block.validate_python({"type": "txet"}, context=blocks.READING) == UnknownBlock(type="txet")
+    assert any_block.validate_python({"type": "txet"}, context=READING) == UnknownBlock(type="txet")
 
 
 def test_an_unknown_block_keeps_all_fields() -> None:

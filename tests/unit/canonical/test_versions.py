@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from dragoman.canonical.blocks import TextBlock, ToolResultBlock, UnknownBlock
-from dragoman.canonical.message import SCHEMA_VERSION, Message, read_message, write_message
+from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock, ToolResultBlock, UnknownBlock
+from dragoman.canonical.message import SCHEMA_VERSION, Message, Role, read_message, write_message
 from dragoman.canonical.versions import UPGRADES, upgrade
 from tests.unit.canonical.samples import MESSAGE, SOURCE
 
@@ -93,7 +93,75 @@ def test_unreadable_messages_raise_one_error_class(data: Any, what: str) -> None
         read_message(data)
 
 
-@pytest.mark.parametrize("data", ["{}", '{"role": "bot"}', '{"role": "user", "content": [{"type": "text"}]}'])
+NEWER_WORDS: dict[str, Any] = {
+    **MESSAGE,
+    "role": "reviewer",
+    "channel": "aside",
+    "content": [{"type": "image", "source": {**SOURCE, "kind": "bucket"}}],
+    "metadata": {
+        "status": "superseded",
+        "stop_reason": "budget_reached",
+        "routing": {"mode": "auction", "chosen_model": "a:b", "reason": "r"},
+        "usage": {"cost_status": "estimated", "pricing_mode": "flex"},
+    },
+}
+
+
+def test_unknown_words_are_kept() -> None:
+    """They are of the field's own type, are no member of it, and equal their text."""
+    message = read_message(NEWER_WORDS)
+    metadata = message.metadata
+    assert (message.role, metadata.status, metadata.stop_reason) == ("reviewer", "superseded", "budget_reached")
+    assert isinstance(message.role, Role)
+    assert not message.role.is_known
+    assert Role.USER.is_known
+    assert message.role not in list(Role)
+    assert {message.role: 1}["reviewer"] == 1
+    assert (message.role.value, message.role.name, f"{message.role}") == ("reviewer",) * 3
+    assert contains(json.loads(write_message(message)), NEWER_WORDS)
+
+
+def test_unknown_words_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    """One warning for each message, with every word."""
+    with caplog.at_level(logging.WARNING, "dragoman.canonical"):
+        message = read_message(NEWER_WORDS)
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        f"message {message.id} has the unknown role 'reviewer', the unknown kind of source 'bucket', the unknown"
+        " channel 'aside', the unknown routing mode 'auction', the unknown cost status 'estimated', the unknown pricing"
+        " mode 'flex', the unknown message status 'superseded', the unknown stop reason 'budget_reached': kept"
+    )
+
+
+def test_programs_can_pass_unknown_words_on_but_not_make_them() -> None:
+    """A typo is an error; a word that was read fits its own field."""
+    read = read_message(NEWER_WORDS)
+    source = next(block.source for block in read.content if isinstance(block, ImageBlock))
+    assert Message(role=read.role).role == "reviewer"
+    assert source.model_copy(update={"data": "new"}).kind == "bucket"
+    for wrong in ({"role": "reviewer"}, {"role": read.channel}, {"role": "user", "channel": read.role}):
+        with pytest.raises(ValidationError, match="Input should be"):
+            Message.model_validate(wrong)
+    with pytest.raises(ValidationError, match="Input should be 'base64', 'url', 'text', 'file_ref' or 'file_id'"):
+        MediaSource.model_validate({"kind": "bucket", "data": ""})
+    with pytest.raises(ValueError, match="reviewer"):
+        Role("reviewer")
+
+
+def test_the_schema_of_a_message_names_the_known_words() -> None:
+    """For editors and other programs."""
+    definitions = Message.model_json_schema()["$defs"]
+    assert definitions["Role"]["enum"] == list(Role)
+    assert definitions["MediaSource"]["properties"]["kind"]["enum"] == ["base64", "url", "text", "file_ref", "file_id"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "{}", '{"role": ""}', '{"role": 1}', json.dumps({"role": "user", "channel": "x" * 101}),
+        '{"role": "user", "content": [{"type": "text"}]}',
+    ],
+)  # fmt: skip
 def test_an_invalid_message_names_the_field(data: str) -> None:
     """Known fields must be valid."""
     with pytest.raises(ValidationError):

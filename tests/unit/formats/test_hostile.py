@@ -117,7 +117,10 @@ def test_cmf_errors_have_the_path_of_the_field(document: Any, path: str) -> None
         ([{"role": "user", "content": [{"type": "image", "source": {"type": "url"}}]}], "$[0].content[0].source.url"),
         ([{"role": "user", "content": "", "metadata": {"a": 1}}], "$[0].metadata.a"),
         ([{"role": "user", "content": "", "metadata": {"dragoman_metadata": "{"}}], "$[0].metadata.dragoman_metadata"),
-        ([{"role": "user", "content": "", "metadata": {"dragoman_channel": "x"}}], "$[0].metadata.dragoman_channel"),
+        (
+            [{"role": "user", "content": "", "metadata": {"dragoman_channel": "\ud800"}}],
+            "$[0].metadata.dragoman_channel",
+        ),
     ],
 )
 def test_umf_errors_have_the_path_of_the_field(document: Any, path: str) -> None:

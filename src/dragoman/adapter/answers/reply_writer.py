@@ -97,6 +97,9 @@ class ReplyWriter:
     def stop_reason(self, message: Message, *, has_calls: bool) -> StopReason:
         """Return the stop reason for a client. It waits for calls only if it gets some."""
         reason = message.stop_reason or StopReason.END_TURN
+        if not reason.is_known:
+            self.record_loss(LossKind.STOP_REASON, f"the stop reason {reason!s:.100} is unknown to this version")
+            reason = StopReason.END_TURN
         if has_calls and reason is StopReason.END_TURN:
             return StopReason.TOOL_USE
         return StopReason.END_TURN if reason is StopReason.TOOL_USE and not has_calls else reason

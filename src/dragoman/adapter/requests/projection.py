@@ -15,7 +15,7 @@ from dragoman.adapter.facts.capabilities import EMULATED, AdapterCapabilities
 from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.requests import pairing
 from dragoman.adapter.requests.pairing import CallKeys
-from dragoman.adapter.requests.turns import SYNTHETIC, Turn
+from dragoman.adapter.requests.turns import SYNTHETIC, Turn, drop_unknown_roles
 from dragoman.adapter.requests.unsupported_blocks import call_as_text, document_as_text, flatten_block, result_as_text
 from dragoman.adapter.server_tools.pairs import close_open_calls, is_paused
 from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
@@ -34,6 +34,7 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman.canonical.message import Message, Role
+from dragoman.canonical.words import UnknownWord
 
 _MEDIA_FLAGS = {
     ImageBlock: "supports_images",
@@ -79,6 +80,7 @@ def project(
     turns = [Turn.of(message) for message in messages]
     if _is_plain_conversation(turns, target.capabilities):
         return Projection(tuple(turns), ())
+    turns = drop_unknown_roles(turns, losses)
     turns = pairing.pair_calls(turns, losses, keep_orphans=server_state, keys=keys)
     if not server_state and (rules := target.server_tools.pairs) is not None:
         turns = close_open_calls(turns, rules, target.provider, losses)
@@ -289,6 +291,8 @@ class _Projector:
         if not getattr(self._capabilities, _MEDIA_FLAGS[type(block)]):
             return f"{model} takes no {block.type}"
         source = block.source
+        if isinstance(source.kind, UnknownWord):
+            return f"the kind of source {source.kind!r} is unknown to this version"
         if source.kind == "url" and not self._capabilities.supports_media_urls:
             return f"{model} takes no media by URL"
         if source.kind == "file_id" and source.provider not in (self._target.provider, None):

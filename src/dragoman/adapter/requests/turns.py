@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dragoman.adapter.losses import Loss, LossKind
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role
@@ -95,6 +96,15 @@ class Turn:
         origin = self.origins[index]
         blocks = self.raw(provider).get("blocks")
         return apply_diff(encoded, blocks.get(str(origin)) if blocks and origin != SYNTHETIC else None)
+
+
+def drop_unknown_roles(turns: list[Turn], losses: list[Loss]) -> list[Turn]:
+    """Leave out messages of a role that only a newer version knows: no wire has a place for them."""
+    for turn in turns:
+        if not turn.role.is_known:
+            why = f"the role {turn.role!s:.100} is unknown to this version: left out"
+            losses.append(Loss(LossKind.ROLE, turn.message.id, SYNTHETIC, why))
+    return [turn for turn in turns if turn.role.is_known]
 
 
 def _has_content(block: ContentBlock) -> bool:

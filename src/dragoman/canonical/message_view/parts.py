@@ -153,11 +153,13 @@ def inner_parts(part: ContentBlock) -> Iterator[tuple[Role, ContentBlock]]:
             yield from ((Role.TOOL, block) for block in part.content)
         case PromptResultBlock():
             for index, raw in enumerate(part.messages):
+                where = f"messages[{index}] of the prompt result"
                 try:
                     message = read_as(MessageFields, raw)
                 except ValueError:
-                    where = f"messages[{index}] of the prompt result"
                     raise UnknownPartError(f"{where} is not a canonical message: deny it") from None
+                if not message.role.is_known:
+                    raise UnknownPartError(f"{where} is not a canonical message: its role is unknown")
                 yield from ((message.role, block) for block in message.content)
         case _:
             return

@@ -203,7 +203,7 @@ class MessageView(ViewContext):
 
     @property
     def action(self) -> ViewAction:
-        return ACTIONS.get(self._kind) or ACTIONS_BY_ROLE[self._role]
+        return ACTIONS.get(self._kind) or ACTIONS_BY_ROLE.get(self._role, ViewAction.RECEIVE)
 
     @property
     def args(self) -> FrozenDict | None:

@@ -96,12 +96,14 @@ def cost_text(usage: Usage) -> str:
     match usage.cost_status:
         case CostStatus.FREE:
             return "free"
-        case CostStatus.UNPRICED:
+        case _ if usage.cost_usd is None:
             return "price unknown"
         case CostStatus.PARTIAL:
             return f"at least ${usage.cost_usd:.6f} (no price for {', '.join(usage.unpriced)})"
-        case _:
+        case CostStatus.PRICED:
             return f"${usage.cost_usd:.6f}"
+        case _:
+            return "price unknown"
 
 
 def show_preview(out: Console, preview: Preview) -> None:

@@ -16,7 +16,7 @@ from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.formats import verbatim
 from dragoman.formats.acp.models import AcpMessage, AcpPart, CitationMetadata, TrajectoryMetadata
 from dragoman.formats.body.blocks import PartWriter, block_of
-from dragoman.formats.conversion import Conversion, LossCollector, as_history
+from dragoman.formats.conversion import Conversion, LossCollector, as_history, describe_unknown_role
 from dragoman.formats.document import iter_entries, validating
 from dragoman.formats.labels import report_labels
 from dragoman.formats.tool_calls import ToolIdReader, split_results
@@ -103,6 +103,8 @@ def _message(message: Message, ids: Mapping[str, str], losses: LossCollector) ->
     role = "agent" if message.role in (Role.ASSISTANT, Role.TOOL) else "user"
     if message.role in (Role.SYSTEM, Role.DEVELOPER):
         losses.add(message, -1, f"ACP has no {message.role}: written as the user's", kind=LossKind.ROLE)
+    if not message.role.is_known:
+        losses.add(message, -1, describe_unknown_role(message), kind=LossKind.ROLE)
     if message.role is Role.TOOL and len(message.content) > 1:
         reason = "each result is read as a separate message"
         losses.add(message, -1, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)

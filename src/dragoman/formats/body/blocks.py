@@ -14,7 +14,6 @@ from dragoman.adapter.losses import Severity
 from dragoman.adapter.requests.unsupported_blocks import flatten_block
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
-    READING,
     AudioBlock,
     ContentBlock,
     DocumentBlock,
@@ -31,6 +30,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH, copy_json
 from dragoman.canonical.message import Message
+from dragoman.canonical.words import READING
 from dragoman.formats.body.parts import ANY_TYPE, Part, is_base64, is_url, type_fault
 from dragoman.formats.conversion import LossCollector
 

@@ -18,8 +18,8 @@ from dragoman.formats import verbatim
 from dragoman.formats.cmf import extensions as cmf_slots
 from dragoman.formats.cmf.called_tools import FORMAT, called_tools_in_cmf
 from dragoman.formats.cmf.models import PART, CmfMessage
-from dragoman.formats.cmf.parts import block_of, message_of, part_of
-from dragoman.formats.conversion import Conversion, LossCollector, as_history
+from dragoman.formats.cmf.parts import KNOWN, block_of, message_of, part_of
+from dragoman.formats.conversion import Conversion, LossCollector, as_history, describe_unknown_role
 from dragoman.formats.document import iter_entries, kind_of, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.labels import add_labels
@@ -108,6 +108,9 @@ class _Writer:
         written = message_of(message.role, message.channel, content, self._tools)
         noted = self._note_blocks(message, content)
         note = cmf_slots.build_note(message, written, noted)
+        if not message.role.is_known:
+            reason = f"{describe_unknown_role(message)}, and kept in custom"
+            self._losses.add(message, -1, reason, kind=LossKind.ROLE, severity=Severity.INFO)
         entry = {"message": written, "extensions": cmf_slots.write_extensions(message, note, slots)}
         return _use_native_ids(entry, self._ids) if self._ids else entry
 
@@ -213,6 +216,8 @@ def _restore(message: CmfMessage, note: cmf_slots.Note, path: str) -> Message:
                 raise FormatError(f"there is no part {noted.part}", path=f"{path}.content[{index}].part")
             content.append({**(read[noted.part] if noted.part is not None else {}), **noted.more})
     raw = {**fields, "role": message.role, "channel": message.channel, "content": content}
+    if same:  # a note cannot change a word that other readers know
+        raw |= {name: note.fields[name] for name in KNOWN.keys() & note.fields if note.fields[name] not in KNOWN[name]}
     with validating(raw, path):
         try:
             return read_message(raw)

@@ -17,6 +17,7 @@ from dragoman.canonical.message import Message, MessageMetadata, Role, StopReaso
 from dragoman.canonical.usage import Usage
 from dragoman.formats import verbatim
 from dragoman.formats.cmf.models import CmfMessage
+from dragoman.formats.cmf.parts import KNOWN
 from dragoman.formats.labels import add_labels
 
 NOTE = "dragoman"
@@ -130,7 +131,8 @@ def write_extensions(message: Message, note: Fields, extensions: Mapping[str, An
 
 def build_note(message: Message, written: Fields, content: list[Fields] | None) -> Fields:
     """Return the note on a message. ``content`` is None if each part reads back as its block, in order."""
-    fields = message.model_dump(mode="json", exclude_none=True, exclude={"role", "channel", "content"})
+    fields = message.model_dump(mode="json", exclude_none=True, exclude={"content"})
+    fields = {name: value for name, value in fields.items() if name not in KNOWN or value not in KNOWN[name]}
     fields["metadata"].pop("labels", None)  # they are in security.labels, where other programs may add to them
     raw = verbatim.strip_note(fields["metadata"].pop("provider_raw", None), "cmf")
     if raw is not None:

@@ -1,7 +1,7 @@
 """Blocks as CMF parts and back. Source: docs/reference/cmf.md#conversion."""
 
 import base64
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -23,8 +23,9 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
     VideoBlock,
 )
-from dragoman.canonical.message import read_message
+from dragoman.canonical.message import Channel, Role, read_message
 from dragoman.canonical.message_view.parts import CalledTool
+from dragoman.canonical.words import UnknownWord
 from dragoman.formats.cmf import models as cmf
 
 Ids = Callable[[str], str]
@@ -32,6 +33,8 @@ Fields = dict[str, Any]
 Tools = Mapping[str, CalledTool]
 """Tools by call id."""
 
+KNOWN: Mapping[str, Collection[str]] = {"role": frozenset(Role), "channel": frozenset(Channel)}
+"""The words of this version, by field of the message."""
 _PLAIN_TEXT = "text/plain"
 
 
@@ -57,6 +60,8 @@ def part_of(block: ContentBlock, tools: Tools) -> Fields | None:
             )
         case ImageBlock() | VideoBlock() | AudioBlock() | DocumentBlock():
             return _media(block)
+        case ResourceBlock() | ResourceRefBlock() if isinstance(block.resource_type, UnknownWord):
+            return None
         case ResourceBlock() | ResourceRefBlock() | PromptRequestBlock():
             return _nest(block.type, **block.model_dump(mode="json", exclude={"type"}))
         case PromptResultBlock():
@@ -172,7 +177,10 @@ def _messages(messages: Iterable[Fields], tools: Tools) -> list[Fields]:
 
 
 def message_of(role: str, channel: str | None, content: Iterable[ContentBlock], tools: Tools) -> Fields:
-    """Return a message of the parts that have a CMF form."""
+    """Return a message of the parts that have a CMF form. CMF has no words of newer versions: an unknown role becomes
+    the user's.
+    """
     parts = [part for block in content if (part := part_of(block, tools)) is not None]
-    fields: Fields = {"schema_version": cmf.VERSION, "role": str(role), "content": parts}
-    return fields | ({"channel": str(channel)} if channel else {})
+    written_role = str(role) if role in KNOWN["role"] else "user"
+    fields: Fields = {"schema_version": cmf.VERSION, "role": written_role, "content": parts}
+    return fields | ({"channel": str(channel)} if channel in KNOWN["channel"] else {})

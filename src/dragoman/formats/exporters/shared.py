@@ -21,7 +21,7 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.conversion import Conversion, LossCollector, as_history
+from dragoman.formats.conversion import Conversion, LossCollector, as_history, describe_unknown_role
 from dragoman.formats.importers.blocks import library_provider
 from dragoman.formats.labels import report_labels
 from dragoman.formats.tool_calls import tool_names_by_id
@@ -39,9 +39,15 @@ class LibraryWriter:
     label: str
 
     def __init__(self, messages: Sequence[Message]) -> None:
-        self.history = as_history(messages)
-        self.names = tool_names_by_id(self.history)
         self.losses = LossCollector(self.library)
+        self.history = [self._with_known_role(message) for message in as_history(messages)]
+        self.names = tool_names_by_id(self.history)
+
+    def _with_known_role(self, message: Message) -> Message:
+        if message.role.is_known:
+            return message
+        self.losses.add(message, -1, describe_unknown_role(message), kind=LossKind.ROLE)
+        return message.model_copy(update={"role": Role.USER})
 
     def finish(self, document: list[Entry]) -> Conversion[list[Entry]]:
         """Return the document with its losses. Raises CriticalLossError."""

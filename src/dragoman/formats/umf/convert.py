@@ -14,7 +14,7 @@ from dragoman.adapter.requests.projection import refuse_critical
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock
 from dragoman.canonical.message import Message, MessageMetadata, Role, read_message
 from dragoman.formats import verbatim
-from dragoman.formats.conversion import Conversion, LossCollector, as_history
+from dragoman.formats.conversion import Conversion, LossCollector, as_history, describe_unknown_role
 from dragoman.formats.document import copy_json_at, iter_entries, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.losses import source_losses
@@ -122,6 +122,10 @@ def _report_unknown(native: Fields, path: str) -> None:
         source_losses().add(f"{at}.{name}", reason, severity=Severity.WARNING if is_content else Severity.INFO)
 
 
+_ROLES = {role: "system" if role is Role.DEVELOPER else str(role) for role in Role}
+"""The words of UMF. Any other role is written as the user's."""
+
+
 class _Writer:
     def __init__(self, history: Sequence[Message], losses: LossCollector) -> None:
         self._names = tool_names_by_id(history)
@@ -162,6 +166,9 @@ class _Writer:
                 message, -1, "UMF has no developer: written as the system's",
                 kind=LossKind.ROLE, severity=Severity.INFO,
             )  # fmt: skip
+        if not message.role.is_known:
+            reason = describe_unknown_role(message)
+            self._losses.add(message, -1, reason, kind=LossKind.ROLE, severity=Severity.INFO)
         blocks: list[umf.Block] = []
         origins: list[int] = []
         for index, block in enumerate(message.content):
@@ -171,7 +178,7 @@ class _Writer:
                 blocks.append(written)
                 origins.append(index)
         plain = len(blocks) == 1 and isinstance(blocks[0], umf.Text) and message.role is not Role.TOOL
-        role: Any = "system" if message.role is Role.DEVELOPER else str(message.role)
+        role: Any = _ROLES.get(message.role, "user")
         content: Any = blocks[0].text if plain and isinstance(blocks[0], umf.Text) else blocks
         return umf.InternalMessage(role=role, content=content, metadata=_write_notes(message, origins)).as_dict()
 
@@ -196,7 +203,7 @@ def _write_notes(message: Message, origins: Sequence[int] | None, *, first: bool
         "id": message.id if first else "",
         "session_id": message.session_id,
         "created_at": message.created_at.isoformat(),
-        "role": str(message.role) if message.role is Role.DEVELOPER else "",
+        "role": str(message.role) if _ROLES.get(message.role) != message.role else "",
         "channel": str(message.channel) if message.channel else "",
         "metadata": to_json(metadata).decode() if metadata else "",
     }
@@ -208,6 +215,8 @@ def _read_notes(message: umf.InternalMessage, path: str) -> tuple[Fields, Role, 
     notes = {key.removeprefix(_PREFIX): text for key, text in message.metadata.items() if key.startswith(_PREFIX)}
     raw: Fields = {name: notes[name] for name in ("id", "session_id", "created_at", "channel") if name in notes}
     raw["role"] = notes.get("role", message.role) if message.role == "system" else message.role
+    if message.role == "user" and notes.get("role", "user") not in list(Role):
+        raw["role"] = notes["role"]
     at = f"{path}.metadata.{_PREFIX}metadata"
     if "metadata" in notes:
         try:

@@ -152,11 +152,13 @@ def _rewrite_base64(data: str, change: Change) -> str:
 
 
 def _rewrite_message(index: int, raw: dict[str, Any], change: Change) -> dict[str, Any]:
+    where = f"messages[{index}] of the prompt result"
     try:
         message = read_message(raw)
     except ValueError:
-        where = f"messages[{index}] of the prompt result"
         raise UnknownPartError(f"{where} is not a canonical message: deny it") from None
+    if not message.role.is_known:
+        raise UnknownPartError(f"{where} is not a canonical message: its role is unknown")
     content = tuple(rewrite_block(block, change) for block in message.content)
     if content == message.content:
         return raw

@@ -24,7 +24,7 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
     UnknownBlock,
 )
-from dragoman.canonical.message import Message, MessageMetadata, Role
+from dragoman.canonical.message import Message, MessageMetadata, Role, read_message
 
 BY_ANTHROPIC = MessageMetadata(model="anthropic:claude-opus-5-5", provider="anthropic")
 
@@ -249,6 +249,28 @@ class TestNative:
     def test_unknown_blocks_are_dropped(self) -> None:
         """This version cannot write what it cannot read."""
         assert kinds(to(Message.user([UnknownBlock(type="hologram"), TextBlock(text="?")]))) == ["unknown_block"]
+
+    def test_unknown_words_are_losses(self) -> None:
+        """A message of an unknown role is left out; media from an unknown kind of source leave a note."""
+        read = read_message({"role": "reviewer", "content": "Look!"})
+        projection = to(Message.user("Hi"), read)
+        assert texts(projection) == ["Hi"]
+        (loss,) = projection.losses
+        assert (loss.kind, loss.message_id, loss.severity) == (LossKind.ROLE, read.id, Severity.WARNING)
+        assert loss.reason == "the role reviewer is unknown to this version: left out"
+        image = {"type": "image", "source": {"kind": "bucket", "data": "x"}}
+        projection = to(read_message({"role": "user", "content": [image]}), supports_images="native")
+        assert kinds(projection) == ["media"]
+        why = "the kind of source 'bucket' is unknown to this version"
+        assert texts(projection) == [f"[image left out: {why}]"]
+
+    @pytest.mark.parametrize("raw", [
+        {"role": "reviewer", "content": "Look!"},
+        {"role": "user", "content": [{"type": "image", "source": {"kind": "bucket", "data": "x"}}]},
+    ])  # fmt: skip
+    def test_a_critical_message_with_unknown_words_is_not_sent(self, raw: dict[str, Any]) -> None:
+        with pytest.raises(CriticalLossError, match="unknown to this version"):
+            to(read_message({**raw, "metadata": {"critical": True}}), supports_images="native")
 
     def test_resources_and_prompts_become_text(self) -> None:
         """Form changes, content stays."""
