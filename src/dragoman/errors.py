@@ -13,6 +13,7 @@ DragomanError
 │   └── CompactionError             a summary cannot make the history fit
 ├── NoModelError                    no candidate can answer the turn; it did not start
 ├── RequestError                    an argument that a request cannot contain
+│   ├── CallNotPendingError         a result is for a tool call that does not wait for one
 │   ├── FetchError                  media at a URL was not fetched
 │   ├── OutputTypeError             the type of an answer has no schema, or the schema is invalid
 │   └── UnsupportedToolError        a server tool, or a setting that restricts it, that the model lacks
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
         BatchPendingError,
         BillingError,
         BudgetExceededError,
+        CallNotPendingError,
         CompactionError,
         ConfigurationError,
         ContentFilterError,
@@ -144,6 +146,7 @@ __all__ = [
     "BatchPendingError",
     "BillingError",
     "BudgetExceededError",
+    "CallNotPendingError",
     "CassetteMissError",
     "CompactionError",
     "ConfigurationError",
@@ -212,6 +215,7 @@ _EXPORTS = {
         "AuthenticationError",
         "BatchPendingError",
         "BillingError",
+        "CallNotPendingError",
         "BudgetExceededError",
         "CompactionError",
         "ConfigurationError",

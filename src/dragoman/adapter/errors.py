@@ -14,6 +14,7 @@ DragomanError
 │   └── CompactionError         a summary cannot make the history fit
 ├── NoModelError                no candidate can answer the turn; it did not start
 ├── RequestError                an argument that a request cannot contain
+│   ├── CallNotPendingError     a result is for a call that does not wait for one
 │   └── UnsupportedToolError    a server tool, or a setting that restricts it, that the model lacks
 ├── UnsupportedReplyError       the adapter writes no replies for clients
 ├── EventError                  an object that is not an event of the catalogue
@@ -48,6 +49,7 @@ Messages never hold a key; the provider's own text is masked and truncated.
 
 import re
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, ClassVar
 
 from dragoman.adapter.known_keys import mask_known_keys
@@ -201,6 +203,22 @@ class EventOverflowError(EventError):
 
 class TurnLimitError(DragomanError):
     pass
+
+
+class CallNotPendingError(RequestError):
+    """A result is for a call that does not wait for one. ``answered``: it has its result already. ``pending`` are the
+    ids of the calls that wait. Nothing was kept or sent."""
+
+    def __init__(self, tool_use_id: str, pending: Iterable[str] = (), *, answered: bool = False) -> None:
+        self.tool_use_id = tool_use_id
+        self.pending = tuple(pending)
+        self.answered = answered
+        why = "has its result already" if answered else "does not wait for a result"
+        waiting = f"these wait: {', '.join(self.pending):.300}" if self.pending else "no call waits"
+        super().__init__(f"the call {tool_use_id!r:.80} {why}; {waiting}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), answered=self.answered), (self.tool_use_id, self.pending)
 
 
 class PendingCallsError(DragomanError):

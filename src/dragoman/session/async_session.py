@@ -12,6 +12,7 @@ from typing_extensions import TypeForm
 from dragoman.adapter.errors import ConfigurationError, ProviderError
 from dragoman.adapter.replies.stream_decoder import decode_batches_async
 from dragoman.adapter.wire import WireRequest
+from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.events import MessageComplete, StreamEvent, ToolProgress
 from dragoman.canonical.message import Message
 from dragoman.runtime.session_store import SessionStore
@@ -38,6 +39,7 @@ from dragoman.session.effects import (
 from dragoman.session.events import SessionEvent
 from dragoman.session.replies.reply import Reply
 from dragoman.session.replies.stream import AsyncReplyStream
+from dragoman.session.turn.answers import CallResults, apply_decision, prepare_calls
 from dragoman.session.turn.reply_reader import ReplyReader
 from dragoman.session.turn.run import TurnRun, encode, keep, tool_run
 from dragoman.tools.call_runner import Report, ignore
@@ -105,6 +107,23 @@ class AsyncSession(Conversation[AsyncTransport]):
         """As `Session.stream`. Cancelling the task, or leaving ``async with``, cancels the reply; so does the next turn
         of the session."""
         run = self._start_turn(prompt, options, output, stream=True, model=model)
+        events = self._stream(run)
+        run.events = lambda: events
+        return AsyncReplyStream(events, run.record)
+
+    async def answer(
+        self, results: CallResults, *, output: Any = None, model: str | None = None, **options: Unpack[TurnOptions]
+    ) -> Reply[Any]:
+        """As `Session.answer`."""
+        run = self._start_turn(None, options, output, stream=False, model=model, results=results or {})
+        await self._run(run)
+        return run.record.to_reply()
+
+    def stream_answer(
+        self, results: CallResults, *, output: Any = None, model: str | None = None, **options: Unpack[TurnOptions]
+    ) -> AsyncReplyStream[Any]:
+        """As `Session.stream_answer`."""
+        run = self._start_turn(None, options, output, stream=True, model=model, results=results or {})
         events = self._stream(run)
         run.events = lambda: events
         return AsyncReplyStream(events, run.record)
@@ -189,10 +208,7 @@ class AsyncSession(Conversation[AsyncTransport]):
                     if run.validator is not None:
                         await self._validate(run, run.validator, events)
                     run.advance(outcome)
-            if run.error is not None:
-                raise run.error
-            if run.validator is not None:
-                run.validator.finish()
+            run.finish()
         finally:
             self._running = None
 
@@ -210,10 +226,7 @@ class AsyncSession(Conversation[AsyncTransport]):
                             for event in events if follow is None else follow(events):
                                 note(event)
                                 yield event
-            if run.error is not None:
-                raise run.error
-            if run.validator is not None:
-                run.validator.finish()
+            run.finish()
         finally:
             run.record.ended = True
             if self._running is run:
@@ -373,7 +386,7 @@ class AsyncSession(Conversation[AsyncTransport]):
         return events
 
     async def _approve_calls(self, effect: RunTools) -> list[PreparedCall]:
-        return [await self._approve_call(self.toolbox.prepare(call)) for call in effect.calls]
+        return [await self._approve_call(call) for call in prepare_calls(effect, self.toolbox)]
 
     async def _run_tools(
         self, run: TurnRun, effect: RunTools, prepared: Sequence[PreparedCall], report: Report = ignore
@@ -384,6 +397,7 @@ class AsyncSession(Conversation[AsyncTransport]):
                 tool_run, call, result, seconds, self._files, effect.adapter, self._factory.tool_message
             )
             for call, (result, seconds) in zip(prepared, timed, strict=True)
+            if isinstance(result, ToolResultBlock)
         ]
 
     async def _report_tools(

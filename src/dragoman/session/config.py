@@ -14,7 +14,6 @@ from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
 from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.tools.base import ServerTool
 from dragoman.limits.budget import Budget
 from dragoman.runtime import ClientConfig, HasConfig, client_config
 from dragoman.runtime.providers import merge_providers, read_providers
@@ -23,8 +22,8 @@ from dragoman.runtime.transports import Transports
 from dragoman.runtime.validation import check_settings
 from dragoman.session.identity import Pseudonyms
 from dragoman.session.middleware import Middleware
-from dragoman.tools.tool import Tool
-from dragoman.tools.toolbox import Toolset
+from dragoman.tools.context import Later
+from dragoman.tools.toolbox import AnyTool, Toolset
 from dragoman.transport.fetch import FetchedMedia
 from dragoman.transport.keys.api_key import ApiKey
 from dragoman.transport.settings import Providers
@@ -44,7 +43,7 @@ OutputT = TypeVar("OutputT")
 UserInput = str | ContentBlock | Iterable[ContentBlock] | Message
 """A prompt: a text, a block, several blocks, or a whole message."""
 
-Approve = Callable[[ToolUseBlock, ToolDefinition], bool | Awaitable[bool]]
+Approve = Callable[[ToolUseBlock, ToolDefinition], bool | Later | Awaitable[bool | Later]]
 """Decides whether a call may run. Only an AsyncSession can await the decision."""
 
 DEFAULT_PARALLEL_TOOLS = 8
@@ -61,7 +60,7 @@ def _utc_now() -> datetime:
 class SessionSettings(TypedDict, total=False):
     """The settings of a session that a stored session does not contain; `SessionConfig` describes each."""
 
-    tools: Iterable[Tool | ServerTool | Callable[..., Any]] | Toolset
+    tools: Iterable[AnyTool] | Toolset
     context: Any
     max_parallel_tools: int
     options: AdapterOptions | None
@@ -107,9 +106,10 @@ class SessionConfig:
     Raises ConfigurationError for a value of the wrong class.
     """
 
-    tools: Iterable[Tool | ServerTool | Callable[..., Any]] | Toolset = ()
-    """Functions or `Tool` objects that the model may call, and tools of `dragoman.server_tools`; or one function that
-    returns those of a turn, and is called with a `Context` when the turn starts."""
+    tools: Iterable[AnyTool] | Toolset = ()
+    """Functions or `Tool` objects that the model may call, tools of `dragoman.server_tools`, and a `ToolDefinition` for
+    each tool whose calls wait for `Session.answer`; or one function that returns those of a turn, and is called with a
+    `Context` when the turn starts."""
     context: Any = field(default=None, repr=False)
     """The value that tools with a `Context` receive. It is not sent and not stored."""
     max_parallel_tools: int = DEFAULT_PARALLEL_TOOLS
@@ -128,7 +128,8 @@ class SessionConfig:
     """Fetches media if the model does not accept their URLs, once for each URL; for example a
     `dragoman.transport.fetch.Fetcher`. Without it, nothing is fetched."""
     approve: Approve | None = None
-    """Decides before each call of a tool. If it declines, the model receives an error. Without it, every call runs."""
+    """Decides before each call of a tool. If it declines, the model receives an error; if it returns `Later`, the call
+    waits for `Session.answer`. Without it, every call runs."""
     max_rounds: int = DEFAULT_MAX_ROUNDS
     """The rounds of tools in one turn, at least 1."""
     budgets: Iterable[Budget] = ()

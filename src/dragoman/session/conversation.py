@@ -38,11 +38,12 @@ from dragoman.session.media import MediaFiles
 from dragoman.session.message_factory import MessageFactory
 from dragoman.session.middleware import Middleware
 from dragoman.session.middleware.no_policy import NoPolicy, UnreadLabels
-from dragoman.session.middleware.persistence import NoStore, Persistence, PersistenceMiddleware
+from dragoman.session.middleware.persistence import NoStore, Persistence, PersistenceMiddleware, saving
 from dragoman.session.preview import Preview, preview
 from dragoman.session.replies.record import TurnRecord
 from dragoman.session.routes import Route, Routes
 from dragoman.session.snapshot import Snapshot
+from dragoman.session.turn.answers import CallResults, pending_calls, read_answers
 from dragoman.session.turn.loop import Requests, TurnPlan, run_turn
 from dragoman.session.turn.run import TurnRun
 from dragoman.tools.call_runner import CallRunner
@@ -110,6 +111,7 @@ class Conversation(Generic[TransportT]):
         labels = frozenset(config.labels)
         self._policy: PolicyHooks | NoPolicy = NoPolicy(self._history.extensions, labels, self._unread_labels)
         self._on_swap: Callable[[str | None, Preview], object] = lambda previous, preview: None
+        self._later: dict[str, str] = {}
         self._middlewares = self._build_middlewares()
         if labels or labels_of_messages(self._history.messages):
             self._policy.restore(self._history.messages)
@@ -126,6 +128,16 @@ class Conversation(Generic[TransportT]):
         """The whole history, in order, also after `compact`: only requests replace its older part by a summary. Each
         message carries its labels in ``metadata.labels``."""
         return self._history.labelled()
+
+    @property
+    def pending(self) -> tuple[ToolUseBlock, ...]:
+        """The calls of the last reply that wait for their results. A new prompt gives them up."""
+        return pending_calls(self._history.messages)
+
+    @property
+    def pending_reasons(self) -> Mapping[str, str]:
+        """Why the calls wait, by call id, as tools and ``approve`` said in this process. Reasons are not stored."""
+        return {call.id: self._later[call.id] for call in self.pending if call.id in self._later}
 
     @property
     def user_id(self) -> str | None:
@@ -342,6 +354,7 @@ class Conversation(Generic[TransportT]):
         *,
         stream: bool,
         model: str | None,
+        results: CallResults | None = None,
     ) -> TurnRun:
         """Return a turn that has sent nothing yet. Raises ConfigurationError and RequestError."""
         if model is not None and self._routes.router is None:
@@ -356,7 +369,7 @@ class Conversation(Generic[TransportT]):
             if output is None:
                 validator = new_answer_validator(self.options, overrides, early=not self.toolbox.definitions)
             options, check = new_check(options, overrides, output, is_body=validator is not None)
-        run = self._start(self._new_turn(prompt, options, check, model), check)
+        run = self._start(self._new_turn(prompt, options, check, model, results), check)
         run.validator = validator
         return run
 
@@ -366,6 +379,7 @@ class Conversation(Generic[TransportT]):
         options: AdapterOptions,
         check: "AnswerCheck[Any] | None",
         model: str | None,
+        results: CallResults | None,
     ) -> Turn:
         requests = self._new_requests(options)
         sticky = self._adapter
@@ -383,6 +397,8 @@ class Conversation(Generic[TransportT]):
                 history=self._history.to_send,
                 requests=requests,
                 max_rounds=self.config.max_rounds,
+                answers=None if results is None else partial(read_answers, results, self._history.messages),
+                save=None if results is None or self.config.store is None else saving(self._save),
                 correct=None if check is None else partial(self._correct, check),
             )
         )
@@ -451,20 +467,15 @@ class Conversation(Generic[TransportT]):
     def _declassify(
         self, labels: Iterable[str], actor: str, reason: str, audit: "Callable[[Declassification], Any] | None"
     ) -> "Declassification | None":
+        history, now = self._history.messages, self.config.clock()
         return self._policy.declassify(
-            labels,
-            actor=actor,
-            reason=reason,
-            audit=audit,
-            keep=self._annotate,
-            history=self._history.messages,
-            at=self.config.clock(),
+            labels, actor=actor, reason=reason, audit=audit, keep=self._annotate, history=history, at=now
         )
 
     def _call_runner(self, run: TurnRun) -> CallRunner:
         """Return what runs the calls of the turn."""
         if run.calls is None:
-            run.calls = CallRunner(self._new_call_context, self.config.max_parallel_tools)
+            run.calls = CallRunner(self._new_call_context, self.config.max_parallel_tools, later=self._later)
         return run.calls
 
     def _may_report(self, effect: RunTools) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
-from dragoman.canonical.blocks import ToolUseBlock
+from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
@@ -89,13 +89,16 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class RunTools:
-    """Run these calls concurrently. The outcome is one `ToolRun` for each, in the same order.
+    """Run these calls concurrently. The outcome is one `ToolRun` for each that has a result, in the same order; the
+    others are answered later.
 
-    ``adapter`` is that of the model that reads the results.
+    ``adapter`` is that of the model that reads the results. ``results`` are those that come from elsewhere, by call id:
+    these calls are not run.
     """
 
     adapter: Adapter
     calls: tuple[ToolUseBlock, ...]
+    results: Mapping[str, ToolResultBlock] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

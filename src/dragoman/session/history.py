@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.canonical.extensions.message_labels import label_messages
-from dragoman.canonical.message import Message
+from dragoman.canonical.message import Message, Role
 from dragoman.session.compaction.split import apply_summaries
 from dragoman.session.cost import Attempts
 
@@ -38,6 +38,13 @@ class History:
     def since(self, mark: tuple[int, int]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
         """Return the messages and the attempts that came after that mark."""
         return self.labelled()[mark[0] :], tuple(self.attempts.all[mark[1] :])
+
+    def last_round(self) -> tuple[Message, ...]:
+        """Return the last message that is no result, and the results after it."""
+        start = len(self.messages) - 1
+        while start > 0 and self.messages[start].role is Role.TOOL:
+            start -= 1
+        return self.labelled()[start:]
 
     def billed_since(self, mark: tuple[int, int]) -> list[Message]:
         messages, attempts = self.since(mark)

@@ -12,6 +12,7 @@ from typing_extensions import TypeForm
 from dragoman.adapter.errors import ConfigurationError, ProviderError
 from dragoman.adapter.replies.stream_decoder import decode_batches
 from dragoman.adapter.wire import WireRequest
+from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.events import MessageComplete, StreamEvent, ToolProgress
 from dragoman.canonical.message import Message
 from dragoman.runtime.session_store import SessionStore
@@ -38,6 +39,7 @@ from dragoman.session.effects import (
 from dragoman.session.events import SessionEvent
 from dragoman.session.replies.reply import Reply
 from dragoman.session.replies.stream import ReplyStream
+from dragoman.session.turn.answers import CallResults, apply_decision, prepare_calls
 from dragoman.session.turn.reply_reader import ReplyReader
 from dragoman.session.turn.run import TurnRun, encode, keep, tool_run
 from dragoman.tools.call_runner import Report, ignore, start_thread
@@ -57,6 +59,7 @@ class Session(Conversation[Transport]):
             reply = session.ask("Summarize README.md")
 
     ask, stream       run a turn: the model answers, and the tools that it calls run
+    pending, answer, stream_answer      the calls that wait for results from elsewhere, and their results
     swap, preview     change the model; what that would lose and cost
     compact           put a summary in place of the older part of the history
     messages, model   the history, and the model that answers next
@@ -143,6 +146,31 @@ class Session(Conversation[Transport]):
         run = self._start_turn(prompt, options, output, stream=True, model=model)
         events = self._stream(run)
         run.events = ref(events)  # so that dropping the stream ends the turn at once
+        return ReplyStream(events, run.record)
+
+    def answer(
+        self, results: CallResults, *, output: Any = None, model: str | None = None, **options: Unpack[TurnOptions]
+    ) -> Reply[Any]:
+        """Give pending calls their results, and go on with the turn; in any process that loads the session.
+
+        ``results`` has a result by the id of each call: what a tool may return, or an exception, which the model
+        receives as an error. While other calls of the same reply wait, the results are kept, nothing is sent, and the
+        returned reply is the one that waits. The other arguments are those of `ask`. With a store, the results are
+        saved before anything is sent: of two programs that answer the same call, the second gets ConflictError.
+
+        Raises CallNotPendingError if a call has its result already, or does not wait; then nothing changes.
+        """
+        run = self._start_turn(None, options, output, stream=False, model=model, results=results or {})
+        self._run(run)
+        return run.record.to_reply()
+
+    def stream_answer(
+        self, results: CallResults, *, output: Any = None, model: str | None = None, **options: Unpack[TurnOptions]
+    ) -> ReplyStream[Any]:
+        """Return the same turn as a stream."""
+        run = self._start_turn(None, options, output, stream=True, model=model, results=results or {})
+        events = self._stream(run)
+        run.events = ref(events)  # as in `stream`
         return ReplyStream(events, run.record)
 
     def compact(
@@ -258,10 +286,7 @@ class Session(Conversation[Transport]):
                     if run.validator is not None:
                         self._validate(run, run.validator, events)
                     run.advance(outcome)
-            if run.error is not None:
-                raise run.error
-            if run.validator is not None:
-                run.validator.finish()
+            run.finish()
         finally:
             self._running = None
 
@@ -280,10 +305,7 @@ class Session(Conversation[Transport]):
                             for event in events if follow is None else follow(events):
                                 note(event)
                                 yield event
-            if run.error is not None:
-                raise run.error
-            if run.validator is not None:
-                run.validator.finish()
+            run.finish()
         finally:
             run.record.ended = True
             if self._running is run:
@@ -433,7 +455,7 @@ class Session(Conversation[Transport]):
         return events
 
     def _approve_calls(self, effect: RunTools) -> list[PreparedCall]:
-        return [self._approve_call(self.toolbox.prepare(call)) for call in effect.calls]
+        return [self._approve_call(call) for call in prepare_calls(effect, self.toolbox)]
 
     def _run_tools(
         self, run: TurnRun, effect: RunTools, prepared: Sequence[PreparedCall], report: Report = ignore
@@ -441,6 +463,7 @@ class Session(Conversation[Transport]):
         return [
             tool_run(call, result, seconds, self._files, effect.adapter, self._factory.tool_message)
             for call, (result, seconds) in zip(prepared, self._call_runner(run).run(prepared, report), strict=True)
+            if isinstance(result, ToolResultBlock)
         ]
 
     def _report_tools(self, run: TurnRun, effect: RunTools) -> Generator[Sequence[SessionEvent], None, Any]:

@@ -3,8 +3,8 @@
 `dragoman.tools.mcp` adds the tools of an MCP server; it needs the extra `mcp` and is imported by its own name.
 """
 
-from dragoman.tools.context import Context, Progress, RetryTool
+from dragoman.tools.context import Context, Later, Progress, RetryTool, Suspend
 from dragoman.tools.tool import Tool, tool
 from dragoman.tools.toolbox import Toolbox, Toolset
 
-__all__ = ["Context", "Progress", "RetryTool", "Tool", "Toolbox", "Toolset", "tool"]
+__all__ = ["Context", "Later", "Progress", "RetryTool", "Suspend", "Tool", "Toolbox", "Toolset", "tool"]

@@ -12,16 +12,16 @@ from typing import Any
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import ToolProgress
 from dragoman.tools import calls
-from dragoman.tools.calls import PreparedCall
-from dragoman.tools.context import Context, Progress, RetryTool
+from dragoman.tools.calls import CallOutcome, PreparedCall
+from dragoman.tools.context import Context, Later, Progress, RetryTool
 
 Report = Callable[[ToolProgress], object]
 """Receives the progress of a call, in any thread."""
 
-TimedResult = tuple[ToolResultBlock, float]
-"""A result, and the seconds that the call took."""
+TimedResult = tuple[ToolResultBlock | Later, float]
+"""A result, or the reason why it comes later, and the seconds that the call took."""
 
-TimedOutcome = tuple[ToolResultBlock | RetryTool, float]
+TimedOutcome = tuple[CallOutcome, float]
 """The same, or the request of the tool for another call."""
 
 
@@ -42,6 +42,8 @@ class CallRunner:
     max_parallel: int
     retries: Counter[str] = field(default_factory=Counter)
     """How often each tool has asked for another call in this turn."""
+    later: dict[str, str] = field(default_factory=dict)
+    """Why calls wait for their results, by call id."""
     _contexts: list[Context[Any]] = field(default_factory=list)
 
     def run(self, prepared: Sequence[PreparedCall], report: Report = ignore) -> list[TimedResult]:
@@ -123,7 +125,9 @@ class CallRunner:
                 is_last = self.retries[name] > call.tool.retries
                 text = f"{outcome} {calls.NO_RETRIES_LEFT}" if is_last else str(outcome)
                 results.append((calls.error_result(call.call.id, text), seconds))
-            elif isinstance(outcome, ToolResultBlock):
+            elif not isinstance(outcome, RetryTool):
+                if isinstance(outcome, Later):
+                    self.later[call.call.id] = outcome.reason
                 results.append((outcome, seconds))
         return results
 

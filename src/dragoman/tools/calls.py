@@ -18,7 +18,7 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
 )
 from dragoman.canonical.message import Message
-from dragoman.tools.context import Context, Progress, RetryTool
+from dragoman.tools.context import Context, Later, Progress, RetryTool, Suspend
 from dragoman.tools.tool import Tool
 
 logger = logging.getLogger("dragoman.tools")
@@ -45,10 +45,15 @@ class PreparedCall:
     """The reason of the refusal, as events name it."""
     context: tuple[Context[Any], ...] = ()
     """The context of the call, if the tool takes it."""
+    outcome: ToolResultBlock | Later | None = None
+    """The result, if it comes from elsewhere, or the reason why it comes later: nothing is run."""
 
     def with_context(self, context: Context[Any]) -> Self:
         return replace(self, context=(context,))
 
+
+CallOutcome = ToolResultBlock | RetryTool | Later
+"""What a call ends with: a result, a request of the tool for another call, or nothing yet."""
 
 Tell = Callable[[Progress], object]
 """Receives the progress of one call."""
@@ -58,23 +63,29 @@ def _ignore(progress: Progress) -> None:
     """Report to nobody."""
 
 
-def run(prepared: PreparedCall, tell: Tell = _ignore) -> ToolResultBlock | RetryTool:
+def run(prepared: PreparedCall, tell: Tell = _ignore) -> CallOutcome:
     """Run a prepared call. An exception of the tool becomes an error result; a RetryTool is returned."""
+    if prepared.outcome is not None:
+        return prepared.outcome
     if prepared.tool is None:
         return error_result(prepared.call.id, prepared.refusal)
     try:
         return _to_result(prepared.call, _call(prepared, tell))
     except RetryTool as retry:
         return retry
+    except Suspend as wait:
+        return Later(str(wait))
     except Exception as error:
         return _error_answer(prepared.call, error)
 
 
 async def run_async(
     prepared: PreparedCall, in_thread: Callable[[Callable[[], Any]], Awaitable[Any]], tell: Tell = _ignore
-) -> ToolResultBlock | RetryTool:
+) -> CallOutcome:
     """The async twin of `run`; plain functions run in a thread."""
     tool, arguments = prepared.tool, prepared.arguments
+    if prepared.outcome is not None:
+        return prepared.outcome
     if tool is None:
         return error_result(prepared.call.id, prepared.refusal)
     try:
@@ -87,8 +98,20 @@ async def run_async(
         return _to_result(prepared.call, await value if inspect.isawaitable(value) else value)
     except RetryTool as retry:
         return retry
+    except Suspend as wait:
+        return Later(str(wait))
     except Exception as error:
         return _error_answer(prepared.call, error)
+
+
+def result_from_elsewhere(call: ToolUseBlock, value: Any) -> ToolResultBlock:
+    """Return a value that answers a call: an exception as an error result, and everything else as if a tool had
+    returned it. Raises TypeError if no result can hold it."""
+    if isinstance(value, Exception):
+        return error_result(call.id, str(value) or type(value).__name__)
+    if isinstance(value, ToolResultBlock):
+        return value.model_copy(update={"tool_use_id": call.id})
+    return _to_result(call, value)
 
 
 def _call(prepared: PreparedCall, tell: Tell) -> Any:

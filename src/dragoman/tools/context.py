@@ -52,5 +52,16 @@ class Progress:
     data: Any = None
 
 
+@dataclass(frozen=True, slots=True)
+class Later:
+    """What ``approve`` returns if somebody decides later, or elsewhere: the call waits for `Session.answer`."""
+
+    reason: str = ""
+
+
+class Suspend(Exception):  # noqa: N818 - no failure: the result comes later
+    """Raised by a tool whose result comes later: the call waits for `Session.answer`. The text is the reason."""
+
+
 class RetryTool(Exception):  # noqa: N818 - an instruction to the model, and no failure
     """Raised by a tool to make the model call it again; the message tells the model what to change."""

@@ -12,18 +12,21 @@ from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.canonical.tools.base import ClientTool, ServerTool
 from dragoman.tools.calls import PreparedCall
-from dragoman.tools.context import Context
+from dragoman.tools.context import Context, Suspend
 from dragoman.tools.signature import takes_context
 from dragoman.tools.tool import Tool, tool
 
-Toolset = Callable[[Context[Any]], Iterable[Tool | ServerTool | Callable[..., Any]]]
+AnyTool = Tool | ToolDefinition | Callable[..., Any]
+"""A tool, a function that becomes one, a server tool, or the definition of a tool whose calls are answered elsewhere."""
+
+Toolset = Callable[[Context[Any]], Iterable[AnyTool]]
 """Chooses the tools of a turn. It is called when the turn starts; the context has no call."""
 
 
 def is_toolset(value: Any) -> bool:
     """Whether the value is a function that chooses tools: its only parameter is a `Context`, or has no annotation. Any
     other function is a tool that was not put into a list."""
-    if not callable(value) or isinstance(value, (Tool, ServerTool, Iterable)):
+    if not callable(value) or isinstance(value, (Tool, ToolDefinition, Iterable)):
         return False
     try:
         parameters = list(inspect.signature(value).parameters.values())
@@ -38,21 +41,23 @@ logger = logging.getLogger("dragoman.tools")
 class Toolbox:
     """A session's tools by name. Raises ToolSchemaError for a schema outside the subset and for a duplicate name."""
 
-    def __init__(self, tools: Iterable[Tool | ServerTool | Callable[..., Any]] = ()) -> None:
+    def __init__(self, tools: Iterable[AnyTool] = ()) -> None:
         self._tools: dict[str, Tool] = {}
         self._definitions: dict[str, ToolDefinition] = {}
         self._validators: dict[str, Any] = {}
         for item in tools:
             self.add(item)
 
-    def add(self, item: Tool | ServerTool | Callable[..., Any]) -> None:
-        """Register a tool, a plain function as one, or a tool that the provider runs or defines."""
+    def add(self, item: AnyTool) -> None:
+        """Register a tool, a plain function as one, a tool that the provider runs or defines, or a definition whose calls
+        wait for `Session.answer`."""
         if item is None:  # `tool` without a function is a decorator
             raise ConfigurationError("a tool must be a function, not None")
         if isinstance(item, ServerTool):
             definition: ToolDefinition = item
             added = _client_tool(item) if isinstance(item, ClientTool) else None
         else:
+            item = Tool(item, _wait) if isinstance(item, ToolDefinition) else item
             added = item if isinstance(item, Tool) else tool(item)
             definition = added.definition
         problems = definition.problems()
@@ -66,7 +71,7 @@ class Toolbox:
             self._tools[added.name] = added
             self._validators[added.name] = validator
 
-    def replace(self, tools: Iterable[Tool | ServerTool | Callable[..., Any]]) -> None:
+    def replace(self, tools: Iterable[AnyTool]) -> None:
         """Register these tools in place of all others. If one of them is refused, nothing changes."""
         other = Toolbox(tools)
         self._tools, self._definitions, self._validators = other._tools, other._definitions, other._validators
@@ -139,6 +144,10 @@ def _client_tool(definition: ClientTool) -> Tool:
     if definition.function is None:
         raise ConfigurationError(f"the program runs {definition.name}: give its function, as in Memory(function=...)")
     return Tool(definition, definition.function)
+
+
+def _wait(**_: Any) -> None:
+    raise Suspend("the tool has no function here")
 
 
 def _may_be(value: Any, expected: Any) -> bool:

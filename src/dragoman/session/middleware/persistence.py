@@ -107,7 +107,7 @@ class PersistenceMiddleware:
     """Saves the session when a turn ends, however it ends. ``save`` may wait for a database."""
 
     def __init__(self, save: Callable[[], None]) -> None:
-        self._save = Perform(save, partial(_save_in_thread, save))
+        self._save = saving(save)
 
     def __call__(self, turn: Turn) -> Turn:
         with closing(turn):
@@ -117,6 +117,11 @@ class PersistenceMiddleware:
                 yield self._save
                 raise
         yield self._save
+
+
+def saving(save: Callable[[], None]) -> Perform:
+    """Return the effect that saves. A driver with an event loop does it in a thread."""
+    return Perform(save, partial(_save_in_thread, save))
 
 
 async def _save_in_thread(save: Callable[[], None]) -> None:

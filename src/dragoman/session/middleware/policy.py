@@ -80,7 +80,7 @@ class PolicyMiddleware:
         for call in effect.calls:
             if call.id in refused:
                 by_call_id[call.id] = ToolRun(call, self._new_tool_message(refused[call.id]))
-        ordered = [by_call_id[call.id] for call in effect.calls]
+        ordered = [by_call_id[call.id] for call in effect.calls if call.id in by_call_id]  # the others wait
         messages = yield perform(self._hooks.admit_results(effect.adapter, [each.message for each in ordered]))
         return [replace(each, message=message) for each, message in zip(ordered, messages, strict=True)]
 

@@ -203,6 +203,9 @@ class Telemetry:
             self._calls += 1
         runs: Sequence[ToolRun] = yield effect
         self._runs.update((run.call.id, run) for run in runs)
+        for call in effect.calls if len(runs) < len(effect.calls) else ():
+            if call.id not in self._runs:  # it waits for a result from elsewhere
+                self._open_calls.pop(call.id)
         return runs
 
     def _report_results(self, message: Message) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.losses import Loss
 from dragoman.canonical.events import MessageStart, TextDelta
-from dragoman.canonical.message import Message
+from dragoman.canonical.message import Message, Role
 from dragoman.session.effects import Failed, SendOutcome
 from dragoman.session.events import SessionEvent
 from dragoman.session.history import History
@@ -40,7 +40,10 @@ class TurnRecord:
 
     def end(self) -> None:
         """Note what the turn added to the history."""
-        self._kept = self.history.since(self._mark)
+        messages, attempts = self.history.since(self._mark)
+        if messages and all(message.role is Role.TOOL for message in messages):
+            messages = self.history.last_round()  # results, while other calls of the same reply still wait
+        self._kept = messages, attempts
 
     def complete(self, error: Exception | None) -> None:
         """Give an OutputError the reply of the turn."""

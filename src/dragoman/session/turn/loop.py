@@ -20,6 +20,7 @@ from dragoman.session.effects import (
     Effect,
     Failed,
     Keep,
+    Perform,
     Read,
     Replied,
     RunTools,
@@ -30,6 +31,7 @@ from dragoman.session.effects import (
     Wait,
 )
 from dragoman.session.routes import Route
+from dragoman.session.turn.answers import Answers, has_calls_to_run
 from dragoman.transport.retry import RetryState
 
 _ROUNDS_WITHOUT_TOOLS = 2
@@ -61,6 +63,10 @@ class TurnPlan:
     """Returns the history to send, without the prompt. It is called after the model is chosen."""
     requests: Requests
     max_rounds: int
+    answers: Callable[[], Answers] | None = None
+    """Returns the results of calls that wait, for a turn that goes on with them. Raises CallNotPendingError."""
+    save: Perform | None = None
+    """Saves the session; None without a store."""
     correct: Callable[[Message], Message | None] | None = None
     """Returns the request to answer again if an answer is not of the requested type; None if it is. Raises OutputError
     after the last retry. None if any text is an answer."""
@@ -80,6 +86,8 @@ def run_turn(plan: TurnPlan) -> Turn:
     rounds, calls_left = plan.max_rounds, plan.max_rounds if plan.requests.tools else _ROUNDS_WITHOUT_TOOLS
     prompt: tuple[Message, ...] = yield Admit(plan.prompt, plan.known_adapter)
     route: Route = yield Choose(lambda: plan.choose(prompt))
+    if plan.answers is not None and not (yield from _keep_answers(plan.answers(), plan.save, route)):
+        return
     requests, new_messages = plan.requests, route.prompt
     history = [*plan.history(), *new_messages]
     is_first = True
@@ -94,9 +102,11 @@ def run_turn(plan: TurnPlan) -> Turn:
         if _pauses(reply):
             new_messages, rounds = (), rounds - 1
             continue
-        if _has_calls_to_run(reply):
+        if has_calls_to_run(reply):
             runs: Sequence[ToolRun] = yield RunTools(route.adapter, reply.tool_uses)
             history += yield Keep(tuple(run.message for run in runs), reply.tool_uses)
+            if len(runs) < len(reply.tool_uses):  # the other results come later
+                return
             new_messages, rounds, calls_left = (), rounds - 1, calls_left - 1
             if calls_left == 0:
                 break
@@ -116,6 +126,18 @@ def run_turn(plan: TurnPlan) -> Turn:
     raise TurnLimitError(
         f"the model still calls tools after {plan.max_rounds} rounds: raise max_rounds, or continue with ask(None)"
     )
+
+
+def _keep_answers(answers: Answers, save: Perform | None, route: Route) -> Generator[Effect, Any, bool]:
+    """Keep results that come from elsewhere. Return whether all calls of the reply have one now.
+
+    They are saved before anything is sent: of two programs that answer the same call, one gets a ConflictError.
+    """
+    runs: Sequence[ToolRun] = yield RunTools(route.adapter, answers.calls, answers.results)
+    yield Keep(tuple(run.message for run in runs), answers.calls)
+    if save is not None:
+        yield save
+    return answers.complete
 
 
 def request_reply(
@@ -194,16 +216,6 @@ def _request_with_retries(
                 route.report_outcome(error)
             raise _RequestFailedError(error, seen=seen)
         yield Wait(wait, retries.timing)
-
-
-def _has_calls_to_run(reply: Message) -> bool:
-    """Whether the reply's calls are to be run.
-
-    A reply that reached its length limit may end in an incomplete call, which is answered with an error so that the
-    model can try again. Nothing is run after a refusal, or when the context is full and no result would fit.
-    """
-    ended = reply.stop_reason in (StopReason.REFUSAL, StopReason.CONTEXT_OVERFLOW)
-    return bool(reply.tool_uses) and reply.metadata.status is MessageStatus.COMPLETE and not ended
 
 
 def _pauses(reply: Message) -> bool:

@@ -16,6 +16,7 @@ from dragoman.session.events import SessionEvent, ToolAnswered
 from dragoman.session.history import History
 from dragoman.session.media import MediaFiles
 from dragoman.session.replies.record import TurnRecord
+from dragoman.session.turn.answers import pending_calls
 from dragoman.session.turn.reply_reader import ReplyReader
 from dragoman.tools.call_runner import CallRunner
 from dragoman.tools.calls import PreparedCall, error_result
@@ -53,6 +54,13 @@ class TurnRun:
         """Run the turn to its first effect."""
         self.record.begin()
         self.advance(None)
+
+    def finish(self) -> None:
+        """Raise the error of the turn, or that of an answer which is no valid message body."""
+        if self.error is not None:
+            raise self.error
+        if self.validator is not None and not pending_calls(self.record.history.messages):
+            self.validator.finish()
 
     def finish_attempt(self, reader: ReplyReader) -> None:
         """Send the turn the outcome of a `Send`."""
