@@ -49,6 +49,28 @@ def test_the_model_is_swapped_by_either_name(provider: ScriptedProvider) -> None
     assert "unknown command /swop" in done.output
 
 
+def test_calls_that_wait_are_answered(
+    provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """They are shown with their reason, one command answers the first, another declines it."""
+    (tmp_path / "payments.py").write_text(
+        "from dragoman.tools import Suspend\n\n\ndef pay(amount: int) -> str:\n"
+        '    """Pay a bill."""\n    raise Suspend("the owner decides")\n',
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    calls = [Call(f"toolu_{number}", "pay", {"amount": number}) for number in (1, 2)]
+    provider.replies = [handwritten_anthropic(*calls), handwritten_anthropic("One of two.")]
+    done = chat(MODEL, "--tool", "payments:pay", typed="/answer\nPay.\n/answer receipt 7\n/decline too much\n")
+    assert done.exit_code == 0, done.output
+    assert "no tool call waits" in done.output
+    assert 'pay({"amount": 1}) waits: the owner decides' in done.output
+    assert "One of two." in done.output
+    sent = {block["tool_use_id"]: block for block in provider.bodies[-1]["messages"][-1]["content"]}
+    assert sent["toolu_1"]["content"] == "receipt 7"
+    assert (sent["toolu_2"]["content"], sent["toolu_2"]["is_error"]) == ("too much", True)
+
+
 def test_a_file_goes_with_the_next_message_alone(provider: ScriptedProvider, tmp_path: Path) -> None:
     """What cannot be attached is an error, and the chat goes on."""
     (tmp_path / "notes.txt").write_text("Rain.", encoding="utf-8")

@@ -1,15 +1,16 @@
 """`dragoman chat MODEL`: a conversation in the terminal that can change its model."""
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from dragoman.adapter.errors import DragomanError
+from dragoman.adapter.errors import DragomanError, RequestError
 from dragoman.canonical.blocks import ContentBlock, TextBlock
 from dragoman.canonical.events import MessageComplete
 from dragoman.cli.io.answers import markdown_writer
@@ -24,10 +25,13 @@ from dragoman.cli.io.terminal import EventPrinter, show_losses, show_preview, us
 from dragoman.cli.io.turn_options import read_options
 from dragoman.session import Session
 from dragoman.session.config import TurnOptions
+from dragoman.session.replies.stream import ReplyStream
+from dragoman.tools.calls import DECLINED
 
 HELP = """/model MODEL     switch to another model; /swap does the same
 /preview MODEL   show what that switch would lose and cost
 /attach FILE     send a file with the next message
+/answer RESULT   give the first tool call that waits its result; /decline REASON gives it an error
 /compact         replace the older part of the conversation by a summary; /compact WORDS instructs its writer
 /cost            show the cost of the session so far
 /save FILE       write the session to a file; `dragoman chat --load FILE` continues it
@@ -93,6 +97,7 @@ class _Chat:
 
     def run(self) -> None:
         self._out.print(f"[bold]{escape(str(self._session.model))}[/] [dim]/help lists the commands[/]")
+        self._show_pending()
         while (line := self._read_line()) is not None:
             if line.startswith("/"):
                 if not self._run_command(line):
@@ -113,25 +118,46 @@ class _Chat:
             return ""
 
     def _answer(self, line: str) -> None:
-        out, printer = self._out, EventPrinter(self._out, markdown_writer(self._out))
         content = [*self._attached, TextBlock(text=line)]
+        if self._show_turn(lambda: self._session.stream(content, **self._options)):
+            self._attached = []
+
+    def _answer_call(self, result: str | Exception) -> None:
+        pending = self._session.pending
+        if not pending:
+            self._out.print("[yellow]no tool call waits[/]")
+            return
+        self._show_turn(lambda: self._session.stream_answer({pending[0].id: result}, **self._options))
+
+    def _show_pending(self) -> None:
+        reasons = self._session.pending_reasons
+        for call in self._session.pending:
+            reason = f": {reasons[call.id]}" if reasons.get(call.id) else ""
+            waits = f"{call.name}({json.dumps(call.input, ensure_ascii=False)}) waits{reason}"
+            self._out.print(f"[yellow]{escape(waits)}[/] [dim]/answer or /decline it[/]", soft_wrap=True)
+
+    def _show_turn(self, start: Callable[[], ReplyStream[Any]]) -> bool:
+        """Show a turn as it arrives, and the calls that wait at its end. Return whether it ended without an error."""
+        out, printer, done = self._out, EventPrinter(self._out, markdown_writer(self._out)), False
         try:
             if self._session.model is not None:
                 load_local(out, self._session.model)
-            with self._session.stream(content, **self._options) as events:
+            with start() as events:
                 for event in events:
                     printer.show(event)
                     if isinstance(event, MessageComplete):
                         printer.end()
                         out.print(f"[dim]{escape(usage_line(event.message))}[/]", soft_wrap=True)
             show_losses(out, events.reply.losses)
-            self._attached = []
+            done = True
         except KeyboardInterrupt:
             printer.end()
             out.print("[yellow]cancelled; the session continues[/]")
         except DragomanError as error:
             printer.end()
             out.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        self._show_pending()
+        return done
 
     def _run_command(self, line: str) -> bool:
         """Run a slash command; False ends the chat."""
@@ -145,6 +171,8 @@ class _Chat:
             "swap": lambda: show_preview(out, session.swap(argument)),
             "preview": lambda: show_preview(out, session.preview(argument)),
             "attach": lambda: self._attach(argument),
+            "answer": lambda: self._answer_call(argument),
+            "decline": lambda: self._answer_call(RequestError(argument or DECLINED)),
             "compact": lambda: self._compact(argument),
             "cost": lambda: out.print(escape(f"{session.cost} · {session.usage.total_tokens:,} tokens")),
             "save": lambda: self._save(argument),

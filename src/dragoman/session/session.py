@@ -59,7 +59,8 @@ class Session(Conversation[Transport]):
             reply = session.ask("Summarize README.md")
 
     ask, stream       run a turn: the model answers, and the tools that it calls run
-    pending, answer, stream_answer      the calls that wait for results from elsewhere, and their results
+    pending, pending_reasons            the calls that wait for results from elsewhere
+    answer, stream_answer               give them their results, and go on with the turn
     swap, preview     change the model; what that would lose and cost
     compact           put a summary in place of the older part of the history
     messages, model   the history, and the model that answers next

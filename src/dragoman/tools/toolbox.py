@@ -17,7 +17,8 @@ from dragoman.tools.signature import takes_context
 from dragoman.tools.tool import Tool, tool
 
 AnyTool = Tool | ToolDefinition | Callable[..., Any]
-"""A tool, a function that becomes one, a server tool, or the definition of a tool whose calls are answered elsewhere."""
+"""A tool, a function that becomes one, a server tool, or the definition of a tool whose calls are answered
+elsewhere."""
 
 Toolset = Callable[[Context[Any]], Iterable[AnyTool]]
 """Chooses the tools of a turn. It is called when the turn starts; the context has no call."""
@@ -49,8 +50,8 @@ class Toolbox:
             self.add(item)
 
     def add(self, item: AnyTool) -> None:
-        """Register a tool, a plain function as one, a tool that the provider runs or defines, or a definition whose calls
-        wait for `Session.answer`."""
+        """Register a tool, a plain function as one, a tool that the provider runs or defines, or a definition whose
+        calls wait for `Session.answer`."""
         if item is None:  # `tool` without a function is a decorator
             raise ConfigurationError("a tool must be a function, not None")
         if isinstance(item, ServerTool):
