@@ -38,7 +38,7 @@ from dragoman.session.media import MediaFiles
 from dragoman.session.message_factory import MessageFactory
 from dragoman.session.middleware import Middleware
 from dragoman.session.middleware.no_policy import NoPolicy, UnreadLabels
-from dragoman.session.middleware.persistence import NoStore, Persistence, PersistenceMiddleware, saving
+from dragoman.session.middleware.persistence import NoStore, Persistence, PersistenceMiddleware, save_effect
 from dragoman.session.preview import Preview, preview
 from dragoman.session.replies.record import TurnRecord
 from dragoman.session.routes import Route, Routes
@@ -398,7 +398,7 @@ class Conversation(Generic[TransportT]):
                 requests=requests,
                 max_rounds=self.config.max_rounds,
                 answers=None if results is None else partial(read_answers, results, self._history.messages),
-                save=None if results is None or self.config.store is None else saving(self._save),
+                save=None if results is None or self.config.store is None else save_effect(self._save),
                 correct=None if check is None else partial(self._correct, check),
             )
         )

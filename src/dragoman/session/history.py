@@ -40,9 +40,9 @@ class History:
         return self.labelled()[mark[0] :], tuple(self.attempts.all[mark[1] :])
 
     def last_round(self) -> tuple[Message, ...]:
-        """Return the last message that is no result, and the results after it."""
+        """Return the last reply, and what follows it."""
         start = len(self.messages) - 1
-        while start > 0 and self.messages[start].role is Role.TOOL:
+        while start > 0 and self.messages[start].role is not Role.ASSISTANT:
             start -= 1
         return self.labelled()[start:]
 

@@ -107,7 +107,7 @@ class PersistenceMiddleware:
     """Saves the session when a turn ends, however it ends. ``save`` may wait for a database."""
 
     def __init__(self, save: Callable[[], None]) -> None:
-        self._save = saving(save)
+        self._save = save_effect(save)
 
     def __call__(self, turn: Turn) -> Turn:
         with closing(turn):
@@ -119,7 +119,7 @@ class PersistenceMiddleware:
         yield self._save
 
 
-def saving(save: Callable[[], None]) -> Perform:
+def save_effect(save: Callable[[], None]) -> Perform:
     """Return the effect that saves. A driver with an event loop does it in a thread."""
     return Perform(save, partial(_save_in_thread, save))
 

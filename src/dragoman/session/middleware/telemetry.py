@@ -205,7 +205,7 @@ class Telemetry:
         self._runs.update((run.call.id, run) for run in runs)
         for call in effect.calls if len(runs) < len(effect.calls) else ():
             if call.id not in self._runs:  # it waits for a result from elsewhere
-                self._open_calls.pop(call.id)
+                self._open_calls.pop(call.id, None)
         return runs
 
     def _report_results(self, message: Message) -> None:

@@ -37,10 +37,11 @@ def has_calls_to_run(reply: Message) -> bool:
 
 
 def pending_calls(messages: Sequence[Message]) -> tuple[ToolUseBlock, ...]:
-    """Return the calls of the last reply that have no result. There are none if anything but results follows it."""
+    """Return the calls of the last reply that have no result. There are none if anything but results and
+    summaries follows it."""
     answered: set[str] = set()
     for message in reversed(messages):
-        if message.role is not Role.TOOL:
+        if not (message.role is Role.TOOL or message.metadata.summary_of):
             ended = message.role is Role.ASSISTANT and message.stop_reason is not StopReason.PAUSE
             waits = ended and has_calls_to_run(message)
             return tuple(call for call in message.tool_uses if call.id not in answered) if waits else ()

@@ -293,3 +293,21 @@ def test_a_dumped_session_still_waits(driver: Driver) -> None:
     back = type(fresh).load(session.dump(), providers=fresh.providers)
     assert back.pending == session.pending
     assert answer(driver, back, {back.pending[0].id: "ok"}).text == "Paid."
+
+
+def test_a_compacted_session_still_waits(driver: Driver) -> None:
+    """A summary is no prompt."""
+    replies = handwritten_anthropic("They talked."), handwritten_anthropic("Paid.")
+    wire = Wire([handwritten_anthropic("Hello."), handwritten_anthropic("Fine."), TWO_CALLS, *replies])
+    session = driver.session({"anthropic": wire}, tools=[PAY, look])
+    for prompt in ("Hi.", "How are you?", "Pay 3 and look at a."):
+        driver.ask(session, prompt)
+    (call,) = session.pending
+    driver.compact(session, keep_last=3)
+    assert session.pending == (call,)
+    assert answer(driver, session, {call.id: "ok"}).text == "Paid."
+    sent = wire.requests[-1]["messages"]
+    assert {block["tool_use_id"]: block["content"] for block in sent[-1]["content"]} == {
+        "toolu_1": "ok",
+        "toolu_2": "a: fine",
+    }
