@@ -7,11 +7,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
-from typing import Annotated, Literal, NamedTuple, TypedDict, assert_type
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict, assert_type
 
 from pydantic import BaseModel
 
-from dragoman import AsyncClient, AsyncSession, Client, Loss, Message, Session, Tool, ToolResultBlock, ask, tool
+from dragoman import (
+    AsyncClient,
+    AsyncSession,
+    Client,
+    Loss,
+    Message,
+    Session,
+    Tool,
+    ToolDefinition,
+    ToolResultBlock,
+    ToolUseBlock,
+    ask,
+    tool,
+)
 from dragoman.batch import BatchError, Batches, BatchHandle, BatchRequest, BatchState
 from dragoman.canonical.events import TextDelta
 from dragoman.errors import OutputError
@@ -23,7 +36,7 @@ from dragoman.routing import Router, When
 from dragoman.session import AsyncReplyStream, Budget, Cost, Preview, Reply, ReplyStream, SessionEvent, ToolAnswered
 from dragoman.store import AsyncStore, SessionRecord, Store
 from dragoman.testing import ScriptedProvider, block_network, scripted_reply
-from dragoman.tools import Context, Progress
+from dragoman.tools import Context, Later, Progress
 
 MODEL = "anthropic:claude-opus-5-5"
 
@@ -127,6 +140,15 @@ def tool_calls() -> None:
 
     look("a")  # type: ignore[call-arg, arg-type]
     tool(timeout="5")  # type: ignore[call-overload]
+
+
+def calls_that_wait(session: Session) -> None:
+    definition = ToolDefinition(name="pay", description="Pays a bill.", input_schema={"type": "object"})
+    Session(MODEL, tools=[definition], approve=lambda call, definition: Later("the owner decides"))
+    assert_type(session.pending, tuple[ToolUseBlock, ...])
+    assert_type(session.answer({call.id: "ok" for call in session.pending}), Reply[Any])
+    assert_type(session.stream_answer({"tu_1": ValueError("no")}, output=City), ReplyStream[Any])
+    session.answer("ok")  # type: ignore[arg-type]
 
 
 def tool_progress(event: SessionEvent) -> str:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from dragoman.adapter.errors import EventError
 from dragoman.canonical.blocks import FrozenModel
-from dragoman.canonical.words import READING
+from dragoman.canonical.words import READING, OpenEnum, read_word
 
 RESERVED = ("message.", "text.", "thinking.", "tool.use_")
 """Prefixes of stream events in the client protocol; no event of the bus may use them. The messages hold what was
@@ -22,7 +22,7 @@ streamed, and there are too many stream events for the bus.
 """
 
 
-class Actor(StrEnum):
+class Actor(OpenEnum):
     USER = "user"
     AGENT = "agent"
     SYSTEM = "system"
@@ -30,8 +30,11 @@ class Actor(StrEnum):
     WORKER = "worker"
 
 
-class Sensitivity(StrEnum):
-    """How private an event is, from text or files of a user to data that may be aggregated over many users."""
+class Sensitivity(OpenEnum):
+    """How private an event is, from text or files of a user to data that may be aggregated over many users.
+
+    A level of a newer version counts as private.
+    """
 
     PRIVATE = "private"
     USER_CONTROLLED = "user_controlled"
@@ -40,13 +43,14 @@ class Sensitivity(StrEnum):
 
     def covers(self, other: "Sensitivity") -> bool:
         """Return True if the other sensitivity is not more private than this one."""
-        return _ORDER[other] >= _ORDER[self]
+        return _ORDER.get(other, 0) >= _ORDER.get(self, 0)
 
 
 _ORDER = {level: place for place, level in enumerate(Sensitivity)}
 
 
 WordT = TypeVar("WordT", bound=StrEnum)
+OpenT = TypeVar("OpenT", bound=OpenEnum)
 
 
 def parse_word(kind: type[WordT], value: str, description: str) -> WordT:
@@ -128,8 +132,8 @@ class Event:
 def read_event(line: str | bytes, types: Mapping[str, type[Payload]]) -> Event:
     """Read a line that `Event.to_json` of this or another version wrote.
 
-    A type that is not in ``types``, or whose payload does not fit, becomes an `UnknownPayload`; unknown fields stay in
-    the payload. Raises EventError if the line is not an event.
+    Unknown words for the actor and the sensitivity are kept. A type that is not in ``types``, or whose payload does not
+    fit, becomes an `UnknownPayload`; unknown fields stay in the payload. Raises EventError if the line is not an event.
     """
     try:
         data = json.loads(line)
@@ -141,13 +145,19 @@ def read_event(line: str | bytes, types: Mapping[str, type[Payload]]) -> Event:
             timestamp=datetime.fromisoformat(data["timestamp"]),
             session_id=str(data["session_id"]),
             payload=_payload(kind, fields, types),
-            actor=Actor(data["actor"]),
-            sensitivity=Sensitivity(data["sensitivity"]),
+            actor=_read_word(Actor, data["actor"]),
+            sensitivity=_read_word(Sensitivity, data["sensitivity"]),
             turn_id=data.get("turn_id"),
             parent_event_id=data.get("parent_event_id"),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise EventError("the line is not an event: a field is missing or wrong") from None
+
+
+def _read_word(kind: type[OpenT], value: Any) -> OpenT:
+    if not isinstance(value, str) or not value:
+        raise TypeError
+    return read_word(kind, value)
 
 
 def _payload(kind: str, fields: dict[str, Any], types: Mapping[str, type[Payload]]) -> Payload | UnknownPayload:

@@ -94,6 +94,11 @@ def test_data_of_a_newer_version_are_kept() -> None:
     assert read_event(other.to_json(), CATALOGUE) == other
     strange = read_event(line.replace('"estimated_input_tokens":12', '"estimated_input_tokens":"many"'), CATALOGUE)
     assert isinstance(strange.payload, UnknownPayload)
+    words = read_event(line.replace('"agent"', '"robot"').replace('"private"', '"sealed"'), CATALOGUE)
+    assert (words.actor, words.actor.is_known, words.sensitivity) == ("robot", False, "sealed")
+    assert read_event(words.to_json(), CATALOGUE) == words
+    assert not Sensitivity.USER_CONTROLLED.covers(words.sensitivity)
+    assert Sensitivity.PRIVATE.covers(words.sensitivity)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +110,8 @@ def test_data_of_a_newer_version_are_kept() -> None:
         "{}",
         '{"type":1,"payload":{}}',
         event().to_json()[:-1],
-        event().to_json().replace('"agent"', '"nobody"'),
+        event().to_json().replace('"agent"', "1"),
+        event().to_json().replace('"agent"', '""'),
         event().to_json().replace("2026-11-21", "soon"),
         "[" * 100_000,
     ],
