@@ -218,7 +218,7 @@ class CallNotPendingError(RequestError):
         super().__init__(f"the call {tool_use_id!r:.80} {why}; {waiting}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), answered=self.answered), (self.tool_use_id, self.pending)
+        return partial(type(self), answered=self.answered), (self.tool_use_id, self.pending), self.__dict__
 
 
 class PendingCallsError(DragomanError):

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError, RequestError
-from dragoman.canonical.message import Message, MessageMetadata, MessageStatus
+from dragoman.canonical.message import Message, MessageMetadata, MessageStatus, read_message
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.cli.io.cost_sources import ExportedReplies, Repricing, Span, StoreReplies
 from dragoman.pricing import price_table
@@ -254,6 +254,18 @@ def test_an_empty_name_is_not_a_missing_one(tmp_path: Path, group: str, prices: 
         store.export_replies(tmp_path / "days")
     for source in (StoreReplies(url), ExportedReplies(tmp_path / "days")):
         assert {line.key for line in source.lines([group], prices)} == {(None,), ("",)}
+
+
+def test_a_cost_status_of_a_newer_version_is_a_lower_bound(tmp_path: Path) -> None:
+    """In reports from the store, and from its files."""
+    url = f"sqlite:///{tmp_path / 'sessions.db'}"
+    usage = {"input_tokens": 1, "cost_usd": "0.5", "cost_status": "estimated"}
+    newer = read_message({"role": "assistant", "content": "Hi.", "metadata": {"model": SONNET, "usage": usage}})
+    with Store(url, synchronous="normal") as store:
+        store.create(messages=[newer])
+        store.export_replies(tmp_path / "days")
+    for source in (StoreReplies(url), ExportedReplies(tmp_path / "days")):
+        assert [str(line) for line in source.lines(["model"], Repricing())] == ["at least $0.500000"]
 
 
 @examples(8, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.canonical.usage import CostStatus
+from dragoman.canonical.words import read_word
 from dragoman.pricing.analytics.usage_columns import between_condition, connect, quote_literal
 from dragoman.pricing.analytics.usages import GROUPS, Usages, as_request_error
 from dragoman.pricing.cost_lines import CostLine, sum_by_key
@@ -155,7 +156,7 @@ def _lines(relation: DuckDBPyRelation, by: Sequence[str]) -> Iterator[CostLine]:
     lines = _fetch_rows(relation, f"SELECT {', '.join([*keys, *sums])} FROM replies GROUP BY ALL")
     for *key, status, replies, prompt_tokens, output_tokens, cost in lines:
         yield CostLine(
-            tuple(key), replies, int(prompt_tokens), int(output_tokens), cost, {_parse_status(status): replies}
+            tuple(key), replies, int(prompt_tokens), int(output_tokens), cost, {read_word(CostStatus, status): replies}
         )
     gaps = ", ".join([*keys, "unnest(list_distinct(unpriced)) AS gap"])
     for *key, gap, replies in _fetch_rows(
@@ -168,13 +169,6 @@ def _fetch_rows(relation: DuckDBPyRelation, query: str) -> list[tuple[Any, ...]]
     found = relation.query("replies", query)
     assert found is not None  # that method is for statements other than SELECT
     return found.fetchall()
-
-
-def _parse_status(text: str) -> CostStatus:
-    try:
-        return CostStatus(text)
-    except ValueError:
-        raise RequestError(f"a reply is {text!r:.80}, which is not a cost status") from None
 
 
 def _files(folder: Path) -> Iterator[tuple[date, Path]]:
