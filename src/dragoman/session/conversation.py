@@ -43,7 +43,7 @@ from dragoman.session.preview import Preview, preview
 from dragoman.session.replies.record import TurnRecord
 from dragoman.session.routes import Route, Routes
 from dragoman.session.snapshot import Snapshot
-from dragoman.session.turn.answers import CallResults, pending_calls, read_answers
+from dragoman.session.turn.answers import CallResults, WaitingCalls, read_answers
 from dragoman.session.turn.loop import Requests, TurnPlan, run_turn
 from dragoman.session.turn.run import TurnRun
 from dragoman.tools.call_runner import CallRunner
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 TURN_IN_PROGRESS = "the session is in the middle of a turn and runs one at a time: use another session for a second one"
 
 
-class Conversation(Generic[TransportT]):
+class Conversation(WaitingCalls, Generic[TransportT]):
     """A history, the model that answers next, and the tools. Use `Session` or `AsyncSession`."""
 
     _asynchronous: ClassVar[bool]
@@ -111,7 +111,6 @@ class Conversation(Generic[TransportT]):
         labels = frozenset(config.labels)
         self._policy: PolicyHooks | NoPolicy = NoPolicy(self._history.extensions, labels, self._unread_labels)
         self._on_swap: Callable[[str | None, Preview], object] = lambda previous, preview: None
-        self._later: dict[str, str] = {}
         self._middlewares = self._build_middlewares()
         if labels or labels_of_messages(self._history.messages):
             self._policy.restore(self._history.messages)
@@ -128,16 +127,6 @@ class Conversation(Generic[TransportT]):
         """The whole history, in order, also after `compact`: only requests replace its older part by a summary. Each
         message carries its labels in ``metadata.labels``."""
         return self._history.labelled()
-
-    @property
-    def pending(self) -> tuple[ToolUseBlock, ...]:
-        """The calls of the last reply that wait for their results. A new prompt gives them up."""
-        return pending_calls(self._history.messages)
-
-    @property
-    def pending_reasons(self) -> Mapping[str, str]:
-        """Why the calls wait, by call id, as tools and ``approve`` said in this process. Reasons are not stored."""
-        return {call.id: self._later[call.id] for call in self.pending if call.id in self._later}
 
     @property
     def user_id(self) -> str | None:
@@ -467,15 +456,15 @@ class Conversation(Generic[TransportT]):
     def _declassify(
         self, labels: Iterable[str], actor: str, reason: str, audit: "Callable[[Declassification], Any] | None"
     ) -> "Declassification | None":
-        history, now = self._history.messages, self.config.clock()
+        keep, history, now = self._annotate, self._history.messages, self.config.clock()
         return self._policy.declassify(
-            labels, actor=actor, reason=reason, audit=audit, keep=self._annotate, history=history, at=now
+            labels, actor=actor, reason=reason, audit=audit, keep=keep, history=history, at=now
         )
 
     def _call_runner(self, run: TurnRun) -> CallRunner:
-        """Return what runs the calls of the turn."""
         if run.calls is None:
-            run.calls = CallRunner(self._new_call_context, self.config.max_parallel_tools, later=self._later)
+            reasons, most = self._history.reasons_to_wait, self.config.max_parallel_tools
+            run.calls = CallRunner(self._new_call_context, most, later=reasons)
         return run.calls
 
     def _may_report(self, effect: RunTools) -> bool:

@@ -17,6 +17,8 @@ class History:
     messages: list[Message]
     attempts: Attempts = field(default_factory=Attempts)
     extensions: dict[str, Any] = field(default_factory=dict)
+    reasons_to_wait: dict[str, str] = field(default_factory=dict)
+    """Why calls wait for results from elsewhere, by call id. Not stored."""
 
     @property
     def billed(self) -> list[Message]:

@@ -39,7 +39,7 @@ from dragoman.session.effects import (
 from dragoman.session.events import SessionEvent
 from dragoman.session.replies.reply import Reply
 from dragoman.session.replies.stream import ReplyStream
-from dragoman.session.turn.answers import CallResults, apply_decision, prepare_calls
+from dragoman.session.turn.answers import CallResults, prepare_calls
 from dragoman.session.turn.reply_reader import ReplyReader
 from dragoman.session.turn.run import TurnRun, encode, keep, tool_run
 from dragoman.tools.call_runner import Report, ignore, start_thread

@@ -205,9 +205,12 @@ def _reject_awaitable(value: Any) -> Any:
 
 
 def apply_decision(prepared: PreparedCall, allowed: object) -> PreparedCall:
-    """Return the call if it was approved, else its refusal. Raises ConfigurationError if the decision is awaited."""
+    """Return the call if it was approved, its refusal, or the call as one that waits. Raises ConfigurationError if the
+    decision is awaited."""
     if inspect.isawaitable(allowed):
         if inspect.iscoroutine(allowed):
             allowed.close()
         raise ConfigurationError("approve has to be awaited, which only an AsyncSession does")
+    if allowed is Later or isinstance(allowed, Later):
+        return PreparedCall(prepared.call, outcome=allowed if isinstance(allowed, Later) else Later())
     return prepared if allowed else PreparedCall(prepared.call, refusal=DECLINED, fault="user_denied")

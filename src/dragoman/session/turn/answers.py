@@ -1,16 +1,15 @@
 """Calls whose results come from elsewhere: which ones wait, and what answers them."""
 
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dragoman.adapter.errors import CallNotPendingError, ConfigurationError, RequestError
+from dragoman.adapter.errors import CallNotPendingError, RequestError
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.session.effects import RunTools
-from dragoman.tools.calls import DECLINED, PreparedCall, result_from_elsewhere
-from dragoman.tools.context import Later
+from dragoman.session.history import History
+from dragoman.tools.calls import PreparedCall, result_from_elsewhere
 from dragoman.tools.toolbox import Toolbox
 
 CallResults = Mapping[str, Any]
@@ -24,6 +23,23 @@ class Answers:
     calls: tuple[ToolUseBlock, ...]
     results: Mapping[str, ToolResultBlock]
     complete: bool
+
+
+class WaitingCalls:
+    """The part of a session that knows which calls wait."""
+
+    _history: History
+
+    @property
+    def pending(self) -> tuple[ToolUseBlock, ...]:
+        """The calls of the last reply that wait for their results. A new prompt gives them up."""
+        return pending_calls(self._history.messages)
+
+    @property
+    def pending_reasons(self) -> Mapping[str, str]:
+        """Why the calls wait, by call id, as tools and ``approve`` said in this process. Reasons are not stored."""
+        reasons = self._history.reasons_to_wait
+        return {call.id: reasons[call.id] for call in self.pending if call.id in reasons}
 
 
 def has_calls_to_run(reply: Message) -> bool:
@@ -75,14 +91,3 @@ def prepare_calls(effect: RunTools, toolbox: Toolbox) -> Iterator[PreparedCall]:
     for call in effect.calls:
         result = effect.results.get(call.id)
         yield toolbox.prepare(call) if result is None else PreparedCall(call, outcome=result)
-
-
-def apply_decision(prepared: PreparedCall, decision: object) -> PreparedCall:
-    """Return the call if it was approved, else its refusal, or a call that waits."""
-    if inspect.isawaitable(decision):
-        if inspect.iscoroutine(decision):
-            decision.close()
-        raise ConfigurationError("approve has to be awaited, which only an AsyncSession does")
-    if decision is Later or isinstance(decision, Later):
-        return PreparedCall(prepared.call, outcome=decision if isinstance(decision, Later) else Later())
-    return prepared if decision else PreparedCall(prepared.call, refusal=DECLINED, fault="user_denied")
