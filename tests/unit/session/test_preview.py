@@ -122,7 +122,7 @@ def test_a_preview_as_json_has_every_field() -> None:
         assert price is None if seen.input_cost_usd is None else Decimal(price) == seen.input_cost_usd
     assert session.preview(OLLAMA).as_dict()["losses"] == [
         {"kind": "media", "message_id": session.messages[0].id, "block_index": 0,
-         "reason": "qwen3 takes no image", "severity": "warning", "block_type": "image"}
+         "reason": "qwen3 takes no image", "severity": "warning", "block_type": "image", "path": ""}
     ]  # fmt: skip
 
 
