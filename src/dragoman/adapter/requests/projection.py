@@ -81,6 +81,7 @@ def project(
     if _is_plain_conversation(turns, target.capabilities):
         return Projection(tuple(turns), ())
     turns = drop_unknown_roles(turns, losses)
+    turns = _flatten_foreign_calls(turns, target, losses)
     turns = pairing.pair_calls(turns, losses, keep_orphans=server_state, keys=keys)
     if not server_state and (rules := target.server_tools.pairs) is not None:
         turns = close_open_calls(turns, rules, target.provider, losses)
@@ -115,6 +116,17 @@ def _is_plain_conversation(turns: Sequence[Turn], capabilities: AdapterCapabilit
     return all(turn.plain and turn.message.channel is None for turn in turns) and all(
         turn.role in _CONVERSATION_ROLES for turn in turns[has_lead:]
     )
+
+
+def _flatten_foreign_calls(turns: list[Turn], target: Target, losses: list[Loss]) -> list[Turn]:
+    """Replace the native calls and results of other providers with text."""
+    own = {target.provider, *target.capabilities.native_from}
+    natives = (block for turn in turns if not turn.plain for block in turn.blocks if type(block) is ProviderBlock)
+    if all(block.provider in own for block in natives):
+        return turns
+    from dragoman.adapter.server_tools.foreign import flatten_turns  # few histories need it
+
+    return flatten_turns(turns, own, losses)
 
 
 def refuse_critical(messages: Sequence[Message], losses: Iterable[Loss]) -> None:
@@ -265,9 +277,8 @@ class _Projector:
         if why := self._media_problem(part):
             return self._replace_media(turn, part, index, why)
         if support is EMULATED:
-            self._record_loss(
-                turn, index, LossKind.FLATTENED, f"the tool's {part.type} follows its answer", Severity.INFO
-            )
+            reason = f"the tool's {part.type} follows its answer"
+            self._record_loss(turn, index, LossKind.FLATTENED, reason, Severity.INFO)
             following.append(part)
             return TextBlock(text=f"[{part.type} follows]")
         if not support:
@@ -322,9 +333,8 @@ class _Projector:
             self._record_loss(turn, index, LossKind.NATIVE_BLOCK, why)
             return ()
         if isinstance(block, UnknownBlock):
-            self._record_loss(
-                turn, index, LossKind.UNKNOWN_BLOCK, f"the kind {block.type!r} is unknown to this version"
-            )
+            reason = f"the kind {block.type!r} is unknown to this version"
+            self._record_loss(turn, index, LossKind.UNKNOWN_BLOCK, reason)
             return ()
         if flat := flatten_block(block):
             self._record_loss(turn, index, LossKind.FLATTENED, f"{block.type} sent as text", Severity.INFO)
@@ -416,11 +426,8 @@ class _Projector:
         first = turns[position]
         why = "nothing is left of what was said before it: a user's turn is added"
         self._record_loss(first, SYNTHETIC, LossKind.EMPTY_MESSAGE, why, Severity.INFO)
-        return [
-            *turns[:position],
-            Turn.synthetic(first.message, Role.USER, (TextBlock(text=_CONTINUE),)),
-            *turns[position:],
-        ]
+        opening = Turn.synthetic(first.message, Role.USER, (TextBlock(text=_CONTINUE),))
+        return [*turns[:position], opening, *turns[position:]]
 
     def join_neighbours(self, turns: list[Turn]) -> list[Turn]:
         """Join neighbouring messages of the assistant if results must directly follow the message with the calls."""
@@ -445,10 +452,8 @@ class _Projector:
         if last is None or self._capabilities.supports_prefill or is_paused(last, target.server_tools, target.provider):
             return turns
         if last.role is Role.ASSISTANT:
-            self._record_loss(
-                last, SYNTHETIC, LossKind.PREFILL,
-                "the model does not continue its own message: a user's turn is added", Severity.INFO,
-            )  # fmt: skip
+            reason = "the model does not continue its own message: a user's turn is added"
+            self._record_loss(last, SYNTHETIC, LossKind.PREFILL, reason, Severity.INFO)
             return [*turns, Turn.synthetic(last.message, Role.USER, (TextBlock(text=_CONTINUE),))]
         return turns
 
@@ -470,13 +475,8 @@ class _Projector:
         if not messages:
             return []
         placeholder = Turn.synthetic(messages[-1], Role.USER, (TextBlock(text=_CONTINUE),))
-        self._record_loss(
-            placeholder,
-            SYNTHETIC,
-            LossKind.EMPTY_MESSAGE,
-            "nothing is left to send: a user's turn is added",
-            Severity.INFO,
-        )
+        reason = "nothing is left to send: a user's turn is added"
+        self._record_loss(placeholder, SYNTHETIC, LossKind.EMPTY_MESSAGE, reason, Severity.INFO)
         return [*turns, placeholder]
 
     def _record_loss(
