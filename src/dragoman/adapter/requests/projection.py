@@ -14,6 +14,7 @@ from dragoman.adapter.errors import CriticalLossError, ProjectionError
 from dragoman.adapter.facts.capabilities import EMULATED, AdapterCapabilities
 from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.requests import pairing
+from dragoman.adapter.requests.block_fields import find_lost_hints
 from dragoman.adapter.requests.pairing import CallKeys
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn, drop_unknown_roles
 from dragoman.adapter.requests.unsupported_blocks import call_as_text, document_as_text, flatten_block, result_as_text
@@ -57,6 +58,10 @@ class Target:
     cache_key: Hashable = field(default_factory=object)
     """Targets with equal keys encode a history to the same bytes. By default, no two targets are equal."""
     server_tools: ServerToolTable = EMPTY_TABLE
+    marks_cache: bool = False
+    """Whether requests mark places up to which the prompt is cached."""
+    cites_documents: bool = False
+    """Whether requests say which documents the answer cites."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,7 @@ def project(
     if _is_plain_conversation(turns, target.capabilities):
         return Projection(tuple(turns), ())
     turns = drop_unknown_roles(turns, losses)
+    losses += find_lost_hints(messages, marks_cache=target.marks_cache, cites_documents=target.cites_documents)
     turns = _flatten_foreign_calls(turns, target, losses)
     turns = pairing.pair_calls(turns, losses, keep_orphans=server_state, keys=keys)
     if not server_state and (rules := target.server_tools.pairs) is not None:
@@ -137,10 +143,8 @@ def refuse_critical(messages: Sequence[Message], losses: Iterable[Loss]) -> None
         # A block that an earlier step replaced has no index any more: it may be the marked one.
         is_critical = marked is True or (marked and loss.block_index in (*marked, SYNTHETIC))
         if is_critical and loss.severity is Severity.WARNING:
-            raise CriticalLossError(
-                f"block {loss.block_index} of message {loss.message_id} is marked critical and would be lost:"
-                f" {loss.reason}"
-            )
+            what = f"block {loss.block_index} of message {loss.message_id}"
+            raise CriticalLossError(f"{what} is marked critical and would be lost: {loss.reason}")
 
 
 class _Projector:
@@ -423,10 +427,9 @@ class _Projector:
         position = next((index for index, turn in enumerate(turns) if id(turn.message) not in leading), len(turns))
         if position == len(turns) or turns[position].role not in _INSTRUCTION_ROLES:
             return turns
-        first = turns[position]
         why = "nothing is left of what was said before it: a user's turn is added"
-        self._record_loss(first, SYNTHETIC, LossKind.EMPTY_MESSAGE, why, Severity.INFO)
-        opening = Turn.synthetic(first.message, Role.USER, (TextBlock(text=_CONTINUE),))
+        self._record_loss(turns[position], SYNTHETIC, LossKind.EMPTY_MESSAGE, why, Severity.INFO)
+        opening = Turn.synthetic(turns[position].message, Role.USER, (TextBlock(text=_CONTINUE),))
         return [*turns[:position], opening, *turns[position:]]
 
     def join_neighbours(self, turns: list[Turn]) -> list[Turn]:
@@ -436,7 +439,7 @@ class _Projector:
         joined: list[Turn] = []
         for turn in turns:
             before = joined[-1] if joined else None
-            if turn.role is Role.ASSISTANT and before is not None and _has_calls(before):
+            if turn.role is Role.ASSISTANT and before is not None and before.has_calls:
                 reason = "neighbouring messages of the assistant are sent as one"
                 self._record_loss(turn, SYNTHETIC, LossKind.FLATTENED, reason, Severity.INFO)
                 origins = (SYNTHETIC,) * len(turn.blocks)
@@ -485,10 +488,6 @@ class _Projector:
         content = turn.message.content
         block_type = content[index].type if 0 <= index < len(content) else ""
         self._losses.append(Loss(kind, turn.message.id, index, reason, severity, block_type))
-
-
-def _has_calls(turn: Turn) -> bool:
-    return turn.role is Role.ASSISTANT and any(isinstance(block, ToolUseBlock) for block in turn.blocks)
 
 
 _INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
