@@ -102,11 +102,10 @@ def project(
     turns = list(projector.map_roles(turns))
     turns = projector.add_opening_turn(list(projector.drop_empty(turns)), messages)
     turns = projector.join_neighbours(turns)
-    turns = (
-        projector.add_closing_turn(turns)
-        if projector.has_content(turns, messages)
-        else projector.add_placeholder_turn(turns, messages)
-    )
+    if projector.has_content(turns, messages):
+        turns = projector.add_closing_turn(turns)
+    else:
+        turns = projector.add_placeholder_turn(turns, messages)
     refuse_critical(messages, losses)
     return Projection(tuple(turns), tuple(losses))
 
@@ -286,9 +285,8 @@ class _Projector:
             following.append(part)
             return TextBlock(text=f"[{part.type} follows]")
         if not support:
-            return self._replace_media(
-                turn, part, index, f"{self._target.model} takes no {part.type} in a tool's answer"
-            )
+            reason = f"{self._target.model} takes no {part.type} in a tool's answer"
+            return self._replace_media(turn, part, index, reason)
         return part
 
     def _replace_media(self, turn: Turn, block: Media, index: int, why: str) -> TextBlock:
@@ -450,8 +448,7 @@ class _Projector:
 
     def add_closing_turn(self, turns: list[Turn]) -> list[Turn]:
         """Add a user's turn if the last turn may not be the assistant's."""
-        last = turns[-1] if turns else None
-        target = self._target
+        last, target = turns[-1] if turns else None, self._target
         if last is None or self._capabilities.supports_prefill or is_paused(last, target.server_tools, target.provider):
             return turns
         if last.role is Role.ASSISTANT:
