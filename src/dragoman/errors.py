@@ -54,7 +54,8 @@ DragomanError
     │   └── LimitReachedError       one of your own limits is used up; nothing was sent
     ├── ContextOverflowError        the request is larger than the model's window
     ├── InvalidRequestError         400, 422: the provider rejects the request
-    │   └── NotFoundError           404: the model or path does not exist
+    │   ├── NotFoundError           404: the model or path does not exist
+    │   └── ExpiredReferenceError   a container or a file that the request names is gone
     ├── ContentFilterError          the provider's filter blocked the request
     ├── ServerError                 5xx
     ├── NetworkError                no reply, or a part of one
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
         DragomanError,
         EventError,
         EventOverflowError,
+        ExpiredReferenceError,
         FrameTooLargeError,
         InvalidRequestError,
         MalformedReplyError,
@@ -158,6 +160,7 @@ __all__ = [
     "DragomanError",
     "EventError",
     "EventOverflowError",
+    "ExpiredReferenceError",
     "FetchError",
     "FormatError",
     "FrameTooLargeError",
@@ -225,6 +228,7 @@ _EXPORTS = {
         "DragomanError",
         "EventError",
         "EventOverflowError",
+        "ExpiredReferenceError",
         "FrameTooLargeError",
         "InvalidRequestError",
         "MalformedReplyError",

@@ -42,6 +42,8 @@ class AnthropicAdapter(WireAdapter):
     server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.anthropic")
     instruction_fields: ClassVar[tuple[str, ...]] = ("system",)
     history_entry_fields: ClassVar[frozenset[str] | None] = frozenset({"role", "content"})
+    marks_cache: ClassVar[bool] = True
+    cites_documents: ClassVar[bool] = True
 
     @property
     def batch_api(self) -> "BatchApi":

@@ -150,9 +150,16 @@ def decode_block(native: dict[str, Any], tool_use_id: str, provider: str) -> Con
                 media_type=native["source"].get("media_type"),
                 title=native.get("title"),
                 context=native.get("context"),
+                citations=_decode_enabled(native.get("citations")),
             )
         case kind:
             return ProviderBlock(provider=provider, kind=kind, data=native)
+
+
+def _decode_enabled(native: Any) -> bool | None:
+    """Return whether a document is to be cited; None if the request does not say."""
+    enabled = native.get("enabled") if isinstance(native, dict) else None
+    return enabled if isinstance(enabled, bool) else None
 
 
 def _decode_citation(native: dict[str, Any]) -> Citation:
@@ -222,7 +229,9 @@ def _add_blocks(
         blocks.append(decoded)
         if note := diff_objects(item, encode.encode_block(decoded, lambda _, item=item: item["id"])):  # type: ignore[misc]
             notes[str(index)] = note
-    reader.add(role, blocks, {**layout, "joined": joins_previous, **({"blocks": notes} if notes else {})})
+    marked = tuple(index for index, item in enumerate(natives) if item.get("cache_control"))
+    layout = {**layout, "joined": joins_previous, **({"blocks": notes} if notes else {})}
+    reader.add(role, blocks, layout, cache_breakpoints=marked)
 
 
 def _add_tool_result(reader: HistoryReader, native: dict[str, Any], *, joins_previous: bool) -> None:
@@ -244,7 +253,8 @@ def _add_tool_result(reader: HistoryReader, native: dict[str, Any], *, joins_pre
         is_error=native.get("is_error") or False,
     )
     note |= diff_objects(native, encode.encode_block(result, lambda _: native["tool_use_id"], note)) or {}
-    reader.add(Role.TOOL, (result,), {"joined": joins_previous, **({"blocks": {"0": note}} if note else {})})
+    layout = {"joined": joins_previous, **({"blocks": {"0": note}} if note else {})}
+    reader.add(Role.TOOL, (result,), layout, cache_breakpoints=(0,) if native.get("cache_control") else ())
 
 
 def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:

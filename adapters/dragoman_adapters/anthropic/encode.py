@@ -1,7 +1,7 @@
 """Encodes the body of a Messages request (docs/reference/wires/anthropic.md)."""
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import partial
@@ -43,6 +43,8 @@ _UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "resolution", "link_
 _CONTAINER = "container"
 """The key of the encoder's state for the container of the latest reply."""
 
+_NEVER_MARKED = ("thinking", "redacted_thinking")
+"""Types of blocks up to which no prompt is cached."""
 _BASE64_TYPES = ("application/pdf",)
 _PLAIN_TEXT = "text/plain"
 
@@ -184,7 +186,23 @@ def _encode_blocks(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
             content = content.model_copy(update={"citations": ()})
         note = notes.get(str(turn.origins[index]), {})
         encoded.append(request.restore_block(turn, index, encode_block(content, request.tool_id, note)))
+    if turn.message.metadata.cache_breakpoints:
+        _mark_cache(request, turn, encoded)
     return encoded
+
+
+def _mark_cache(request: RequestBuilder, turn: Turn, encoded: list[dict[str, Any]]) -> None:
+    """Mark the blocks up to which the prompt is to be cached."""
+    from dragoman.adapter.requests.cache_breakpoints import HAS_MARKER, place_breakpoints  # few requests have any
+
+    def problem(block: Mapping[str, Any]) -> str | None:
+        if "cache_control" in block:
+            return HAS_MARKER
+        return f"no marker follows a block of the type {block['type']}" if block["type"] in _NEVER_MARKED else None
+
+    marker = {"type": "ephemeral", "ttl": request.options.prompt_cache or "5m"}
+    for index in place_breakpoints(request, turn, map(problem, encoded)):
+        encoded[index] = {**encoded[index], "cache_control": marker}
 
 
 def _record_text_type_losses(request: RequestBuilder, turn: Turn, index: int) -> None:
@@ -221,7 +239,8 @@ def encode_block(content: ContentBlock, tool_id: ToolId, note: dict[str, Any] | 
                 "type": "document",
                 "source": _encode_source(content.source, content.media_type or "application/pdf"),
             }
-            return encoded | {k: v for k in ("title", "context") if (v := getattr(content, k)) is not None}
+            encoded |= {k: v for k in ("title", "context") if (v := getattr(content, k)) is not None}
+            return encoded if content.citations is None else {**encoded, "citations": {"enabled": content.citations}}
         case ProviderBlock():
             return content.data
         case _:

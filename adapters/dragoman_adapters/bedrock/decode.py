@@ -84,12 +84,22 @@ def _decode_media(kind: str, native: Mapping[str, Any], provider: str) -> Conten
             return ImageBlock(source=source, media_type=media_type)
         case "document":
             return DocumentBlock(
-                source=source, media_type=media_type, title=native.get("name"), context=native.get("context")
+                source=source,
+                media_type=media_type,
+                title=native.get("name"),
+                context=native.get("context"),
+                citations=_decode_enabled(native.get("citations")),
             )
         case "video":
             return VideoBlock(source=source, media_type=media_type)
         case _:
             return AudioBlock(source=source, media_type=media_type)
+
+
+def _decode_enabled(native: Any) -> bool | None:
+    """Return whether a document is to be cited; None if the request does not say."""
+    enabled = native.get("enabled") if isinstance(native, dict) else None
+    return enabled if isinstance(enabled, bool) else None
 
 
 def _decode_media_source(native: Mapping[str, Any], provider: str) -> MediaSource | None:
@@ -148,6 +158,11 @@ def _decode_blocks(
             blocks[str(len(content))] = note
         content.append(decoded)
     return content, {name: value for name, value in (("blocks", blocks), ("ahead", ahead)) if value}
+
+
+def _marked_blocks(notes: Native) -> tuple[int, ...]:
+    """Return the indexes of the blocks that a marker follows."""
+    return tuple(int(index) for index, note in notes.get("blocks", {}).items() if note.get("behind"))
 
 
 def _without_call_type(native: Native) -> Native:
@@ -226,7 +241,8 @@ def decode_history(native: Native, reader: HistoryReader) -> None:
     """Decode the system prompt and the messages of a request."""
     if system := native.get("system"):
         content, notes = _decode_blocks(system, lambda *_: "")
-        reader.add(Role.SYSTEM, content, {"form": str(BodyFormat.CONVERSE), **notes})
+        layout = {"form": str(BodyFormat.CONVERSE), **notes}
+        reader.add(Role.SYSTEM, content, layout, cache_breakpoints=_marked_blocks(notes))
     previous_role = ""
     for item in native["messages"]:
         _add_message(reader, item, is_separate=item["role"] == previous_role)
@@ -245,7 +261,7 @@ def _add_message(reader: HistoryReader, native: Native, *, is_separate: bool) ->
             _add_tool_result(reader, group[0], group[1:], {**layout, **first})
         else:
             content, notes = _decode_blocks(group, lambda _, native_id: reader.call_id(native_id))
-            reader.add(role, content, {**layout, **first, **notes})
+            reader.add(role, content, {**layout, **first, **notes}, cache_breakpoints=_marked_blocks(notes))
 
 
 def _group_blocks(content: list[Native]) -> list[list[Native]]:
@@ -278,7 +294,8 @@ def _add_tool_result(reader: HistoryReader, native: Native, markers: list[Native
         note["inner"] = inner
     if markers:
         note["behind"] = markers
-    reader.add(Role.TOOL, (answer,), {**raw, **({"blocks": {"0": note}} if note else {})})
+    layout = {**raw, **({"blocks": {"0": note}} if note else {})}
+    reader.add(Role.TOOL, (answer,), layout, cache_breakpoints=(0,) if markers else ())
 
 
 def decode_tools(native: Native, provider: str) -> list[ToolDefinition]:

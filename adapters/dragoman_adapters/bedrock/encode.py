@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import starmap
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
@@ -41,6 +42,7 @@ _DOCUMENT_TEXT = "Attached:"
 _EMPTY_TEXT = "(empty)"
 _NO_CACHE_POINT_AFTER = {"document", "video"}
 """Blocks that no marker may directly follow."""
+_NEVER_MARKED = {*_NO_CACHE_POINT_AFTER, "thinking", "redacted_thinking"}
 
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> Native:
@@ -123,6 +125,7 @@ def _encode_blocks(request: RequestBuilder, turn: Turn, names: encode_blocks.Doc
     name = names.reserve if raw else names
     takes_text = request.target.capabilities.wire["document_text"]
     yield from raw.get("ahead", ())
+    marked = _find_marked_blocks(request, turn) if turn.message.metadata.cache_breakpoints else ()
     for index, (content, origin) in enumerate(turn.iter_blocks()):
         request.record_field_losses(turn, index, "arguments", *(() if raw else _UNSUPPORTED_FIELDS))
         if _is_cited(content) and not raw:
@@ -132,6 +135,24 @@ def _encode_blocks(request: RequestBuilder, turn: Turn, names: encode_blocks.Doc
         _record_form_losses(request, turn, index, encoded)
         yield encoded
         yield from note.get("behind", ())
+        if index in marked:
+            yield cache_point(request.options.prompt_cache or "5m")
+
+
+def _find_marked_blocks(request: RequestBuilder, turn: Turn) -> set[int]:
+    """Return the indexes of the blocks up to which the prompt is to be cached."""
+    from dragoman.adapter.requests.cache_breakpoints import HAS_MARKER, place_breakpoints  # few requests have any
+
+    if not request.target.marks_cache:
+        return set()  # a loss already
+    notes = turn.raw(PROVIDER).get("blocks", {})
+
+    def problem(block: ContentBlock, origin: int) -> str | None:
+        if notes.get(str(origin), {}).get("behind"):
+            return HAS_MARKER
+        return f"no marker follows a {block.type}" if block.type in _NEVER_MARKED else None
+
+    return place_breakpoints(request, turn, starmap(problem, turn.iter_blocks()))
 
 
 def _record_form_losses(request: RequestBuilder, turn: Turn, index: int, encoded: Native) -> None:
@@ -254,11 +275,11 @@ def _encode_tool_config(request: RequestBuilder, usable: Sequence[ToolDefinition
 
 def _add_cache_points(encoded: Native, marker: Native) -> None:
     """Request caching of the system prompt and of everything up to the last message."""
-    if "system" in encoded:
+    if "system" in encoded and "cachePoint" not in encoded["system"][-1]:
         encoded["system"] = [*encoded["system"], marker]
     content = encoded["messages"].new_items[-1]["content"] if encoded["messages"].new_items else []
     position = len(content)
     while position and content[position - 1].keys() & _NO_CACHE_POINT_AFTER:
         position -= 1
-    if position:
+    if position and "cachePoint" not in content[position - 1]:
         content.insert(position, marker)

@@ -79,6 +79,8 @@ def encode_media(
         encoded["name"] = name(content.title)
         if content.context is not None:
             encoded["context"] = content.context
+        if content.citations is not None:
+            encoded["citations"] = {"enabled": content.citations}
     return {kind: encoded}
 
 

@@ -85,6 +85,10 @@ class Adapter(ABC):
     """The fields of a request with instructions, if the list does not hold them."""
     server_tools: ClassVar[ServerToolTable] = EMPTY_TABLE
     """The tools that the provider runs, and those that it defines."""
+    marks_cache: ClassVar[bool] = False
+    """Whether requests mark places up to which the prompt is cached."""
+    cites_documents: ClassVar[bool] = False
+    """Whether requests say which documents the answer cites."""
     telemetry_name: ClassVar[str]
     """The provider's name in OpenTelemetry's conventions; by default its own name."""
     telemetry_operation: ClassVar[str] = "chat"
@@ -116,6 +120,8 @@ class Adapter(ABC):
             self.capabilities,
             cache_key=(type(self), self.model),
             server_tools=self.server_tools,
+            marks_cache=self.marks_cache and bool(self.capabilities.supports_prompt_caching),
+            cites_documents=self.cites_documents,
         )
 
     @property

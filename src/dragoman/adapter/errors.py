@@ -32,7 +32,8 @@ DragomanError
     │   └── OverloadedError     529, 503: the provider has no capacity
     ├── ContextOverflowError    the request is larger than the model's window
     ├── InvalidRequestError     400, 422: the provider rejects the request
-    │   └── NotFoundError       404: the model or path does not exist
+    │   ├── NotFoundError       404: the model or path does not exist
+    │   └── ExpiredReferenceError   a container or a file that the request names is gone
     ├── ContentFilterError      the provider's filter blocked the request
     ├── ServerError             5xx
     ├── NetworkError            no reply, or a part of one
@@ -338,6 +339,14 @@ class InvalidRequestError(ProviderError):
 
 class NotFoundError(InvalidRequestError):
     pass
+
+
+class ExpiredReferenceError(InvalidRequestError):
+    """A container or a file that the request names is gone: providers delete containers after minutes, and files after
+    days. ``reference`` is ``container`` or ``file``.
+    """
+
+    reference: str = "file"
 
 
 class ContentFilterError(ProviderError):

@@ -163,13 +163,17 @@ class VideoBlock(FrozenModel):
 
 
 class DocumentBlock(FrozenModel):
-    """A PDF, text file or similar. ``title`` doubles as the file name, ``context`` is a note to the model."""
+    """A PDF, text file or similar. ``title`` doubles as the file name, ``context`` is a note to the model.
+
+    ``citations``: whether the answer names its sources in the document; None leaves it to the provider.
+    """
 
     type: Literal["document"] = "document"
     source: MediaSource
     media_type: Text | None = None
     title: Text | None = None
     context: Text | None = None
+    citations: bool | None = None
 
 
 class ThinkingBlock(FrozenModel):

@@ -95,6 +95,9 @@ class MessageMetadata(FrozenModel):
     team_id: Text | None = None
     critical: bool | tuple[Count, ...] = False
     """The indexes of the blocks that no projection may lose; True means all blocks."""
+    cache_breakpoints: tuple[Count, ...] | None = None
+    """The indexes of the blocks up to which a provider is asked to cache the prompt, for as long as the option
+    ``prompt_cache`` says, or for five minutes."""
     summary_of: tuple[Text, ...] | None = None
     """For a summary: the ids of the earlier messages that it replaces, which may be summaries themselves."""
     labels: NameSet | None = None

@@ -1,6 +1,7 @@
 """Builds errors from failed replies, for all providers."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -8,12 +9,37 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.errors import MalformedReplyError, ProviderError, UnclassifiedError, class_for_status
+from dragoman.adapter.errors import (
+    ExpiredReferenceError,
+    InvalidRequestError,
+    MalformedReplyError,
+    NotFoundError,
+    PermissionDeniedError,
+    ProviderError,
+    UnclassifiedError,
+    class_for_status,
+)
 
 REQUEST_ID_HEADERS = (
     "request-id", "x-request-id", "apim-request-id", "x-amzn-requestid", "x-generation-id",
     "mistral-correlation-id", "x-goog-request-id", "cf-ray",
 )  # fmt: skip
+
+_MAX_SEARCHED = 2_000
+"""Characters of a message in which a lost container or file is looked for."""
+_GONE = r"(?:expired|not found|not exist|no longer|been deleted)"
+_EXPIRED = {
+    "container": re.compile(rf"\bcontainer\b(?!_)[^.!?]{{0,120}}\b{_GONE}"),
+    "file": re.compile(
+        rf"\bno such file object\b|\bfiles?[-_/][a-z0-9][\w-]*[^!?]{{0,120}}\b{_GONE}"
+        rf"|\bfile not found: file[-_]|\baccess the file \S+ or it may not exist\b|\bfile [^.!?]{{0,60}}\bexpired\b"
+    ),
+}
+"""What providers say if a container or a file of the request is gone."""
+_ADVICE = {
+    "container": "Ask without the id of the container: the provider then makes a new one. Its files are gone, too",
+    "file": "Upload the file again, and use its new id in place of the old one",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +63,13 @@ class Failure:
         """Return the error of that class, or of the status's class if None is given."""
         if kind is None:
             kind = class_for_status(self.status) if self.status is not None else UnclassifiedError
+        reference = self._find_expired_reference(kind)
+        message = self.text if reference is None else f"{self.text.rstrip('.')}. {_ADVICE[reference]}"
+        if reference is not None:
+            kind = ExpiredReferenceError
         request_id = self.request_id or next((v for h in REQUEST_ID_HEADERS if (v := self.headers.get(h))), None)
-        return kind(
-            self.text,
+        error = kind(
+            message,
             provider=self.provider,
             model=self.model,
             status=self.status,
@@ -47,6 +77,16 @@ class Failure:
             request_id=None if request_id is None else str(request_id),
             retry_after=retry_after(self.headers),
         )
+        if isinstance(error, ExpiredReferenceError) and reference is not None:
+            error.reference = reference
+        return error
+
+    def _find_expired_reference(self, kind: type[ProviderError]) -> str | None:
+        """Return ``container`` or ``file`` if the provider says that one of the request is gone."""
+        if kind not in (InvalidRequestError, NotFoundError, PermissionDeniedError):
+            return None
+        text = self.text[:_MAX_SEARCHED].lower()
+        return next((name for name, pattern in _EXPIRED.items() if pattern.search(text)), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """The fields of a block that a wire may not support, and the losses that follow."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Literal
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.canonical.blocks import (
     AudioBlock,
     ContentBlock,
@@ -15,6 +15,7 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
     VideoBlock,
 )
+from dragoman.canonical.message import Message
 
 BlockField = Literal[
     "citations", "arguments", "signatures", "errors", "seams", "order", "resolution", "title", "note", "names",
@@ -54,6 +55,19 @@ def find_lost_fields(
             yield from _lost_in_media(block, unsupported)
         case _:
             pass
+
+
+def find_lost_hints(messages: Iterable[Message], *, marks_cache: bool, cites_documents: bool) -> Iterator[Loss]:
+    """Yield the losses of places up to which to cache, and of documents to cite, on a wire without them."""
+    for message in messages:
+        for index in () if marks_cache else message.metadata.cache_breakpoints or ():
+            reason = "cache_breakpoints: the wire does not mark what to cache"
+            yield Loss(LossKind.OPTION, message.id, index, reason, _INFO)
+        for index, block in () if cites_documents else enumerate(message.content):
+            parts = block.content if isinstance(block, ToolResultBlock) else (block,)
+            if any(isinstance(part, DocumentBlock) and part.citations is not None for part in parts):
+                reason = "whether answers cite a document is not sent"
+                yield Loss(LossKind.CITATIONS, message.id, index, reason, _INFO, block.type)
 
 
 def _lost_in_result(

@@ -14,6 +14,7 @@ from dragoman.adapter.errors import CriticalLossError, ProjectionError
 from dragoman.adapter.facts.capabilities import EMULATED, AdapterCapabilities
 from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.requests import pairing
+from dragoman.adapter.requests.block_fields import find_lost_hints
 from dragoman.adapter.requests.pairing import CallKeys
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn, drop_unknown_roles
 from dragoman.adapter.requests.unsupported_blocks import call_as_text, document_as_text, flatten_block, result_as_text
@@ -57,6 +58,10 @@ class Target:
     cache_key: Hashable = field(default_factory=object)
     """Targets with equal keys encode a history to the same bytes. By default, no two targets are equal."""
     server_tools: ServerToolTable = EMPTY_TABLE
+    marks_cache: bool = False
+    """Whether requests mark places up to which the prompt is cached."""
+    cites_documents: bool = False
+    """Whether requests say which documents the answer cites."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,8 @@ def project(
     if _is_plain_conversation(turns, target.capabilities):
         return Projection(tuple(turns), ())
     turns = drop_unknown_roles(turns, losses)
+    losses += find_lost_hints(messages, marks_cache=target.marks_cache, cites_documents=target.cites_documents)
+    turns = _flatten_foreign_calls(turns, target, losses)
     turns = pairing.pair_calls(turns, losses, keep_orphans=server_state, keys=keys)
     if not server_state and (rules := target.server_tools.pairs) is not None:
         turns = close_open_calls(turns, rules, target.provider, losses)
@@ -95,11 +102,10 @@ def project(
     turns = list(projector.map_roles(turns))
     turns = projector.add_opening_turn(list(projector.drop_empty(turns)), messages)
     turns = projector.join_neighbours(turns)
-    turns = (
-        projector.add_closing_turn(turns)
-        if projector.has_content(turns, messages)
-        else projector.add_placeholder_turn(turns, messages)
-    )
+    if projector.has_content(turns, messages):
+        turns = projector.add_closing_turn(turns)
+    else:
+        turns = projector.add_placeholder_turn(turns, messages)
     refuse_critical(messages, losses)
     return Projection(tuple(turns), tuple(losses))
 
@@ -117,6 +123,17 @@ def _is_plain_conversation(turns: Sequence[Turn], capabilities: AdapterCapabilit
     )
 
 
+def _flatten_foreign_calls(turns: list[Turn], target: Target, losses: list[Loss]) -> list[Turn]:
+    """Replace the native calls and results of other providers with text."""
+    own = {target.provider, *target.capabilities.native_from}
+    natives = (block for turn in turns if not turn.plain for block in turn.blocks if type(block) is ProviderBlock)
+    if all(block.provider in own for block in natives):
+        return turns
+    from dragoman.adapter.server_tools.foreign import flatten_turns  # few histories need it
+
+    return flatten_turns(turns, own, losses)
+
+
 def refuse_critical(messages: Sequence[Message], losses: Iterable[Loss]) -> None:
     """Raise CriticalLossError if one of the losses concerns a block marked critical."""
     critical = {message.id: message.metadata.critical for message in messages if message.metadata.critical}
@@ -125,10 +142,8 @@ def refuse_critical(messages: Sequence[Message], losses: Iterable[Loss]) -> None
         # A block that an earlier step replaced has no index any more: it may be the marked one.
         is_critical = marked is True or (marked and loss.block_index in (*marked, SYNTHETIC))
         if is_critical and loss.severity is Severity.WARNING:
-            raise CriticalLossError(
-                f"block {loss.block_index} of message {loss.message_id} is marked critical and would be lost:"
-                f" {loss.reason}"
-            )
+            what = f"block {loss.block_index} of message {loss.message_id}"
+            raise CriticalLossError(f"{what} is marked critical and would be lost: {loss.reason}")
 
 
 class _Projector:
@@ -265,15 +280,13 @@ class _Projector:
         if why := self._media_problem(part):
             return self._replace_media(turn, part, index, why)
         if support is EMULATED:
-            self._record_loss(
-                turn, index, LossKind.FLATTENED, f"the tool's {part.type} follows its answer", Severity.INFO
-            )
+            reason = f"the tool's {part.type} follows its answer"
+            self._record_loss(turn, index, LossKind.FLATTENED, reason, Severity.INFO)
             following.append(part)
             return TextBlock(text=f"[{part.type} follows]")
         if not support:
-            return self._replace_media(
-                turn, part, index, f"{self._target.model} takes no {part.type} in a tool's answer"
-            )
+            reason = f"{self._target.model} takes no {part.type} in a tool's answer"
+            return self._replace_media(turn, part, index, reason)
         return part
 
     def _replace_media(self, turn: Turn, block: Media, index: int, why: str) -> TextBlock:
@@ -322,9 +335,8 @@ class _Projector:
             self._record_loss(turn, index, LossKind.NATIVE_BLOCK, why)
             return ()
         if isinstance(block, UnknownBlock):
-            self._record_loss(
-                turn, index, LossKind.UNKNOWN_BLOCK, f"the kind {block.type!r} is unknown to this version"
-            )
+            reason = f"the kind {block.type!r} is unknown to this version"
+            self._record_loss(turn, index, LossKind.UNKNOWN_BLOCK, reason)
             return ()
         if flat := flatten_block(block):
             self._record_loss(turn, index, LossKind.FLATTENED, f"{block.type} sent as text", Severity.INFO)
@@ -413,14 +425,10 @@ class _Projector:
         position = next((index for index, turn in enumerate(turns) if id(turn.message) not in leading), len(turns))
         if position == len(turns) or turns[position].role not in _INSTRUCTION_ROLES:
             return turns
-        first = turns[position]
         why = "nothing is left of what was said before it: a user's turn is added"
-        self._record_loss(first, SYNTHETIC, LossKind.EMPTY_MESSAGE, why, Severity.INFO)
-        return [
-            *turns[:position],
-            Turn.synthetic(first.message, Role.USER, (TextBlock(text=_CONTINUE),)),
-            *turns[position:],
-        ]
+        self._record_loss(turns[position], SYNTHETIC, LossKind.EMPTY_MESSAGE, why, Severity.INFO)
+        opening = Turn.synthetic(turns[position].message, Role.USER, (TextBlock(text=_CONTINUE),))
+        return [*turns[:position], opening, *turns[position:]]
 
     def join_neighbours(self, turns: list[Turn]) -> list[Turn]:
         """Join neighbouring messages of the assistant if results must directly follow the message with the calls."""
@@ -429,7 +437,7 @@ class _Projector:
         joined: list[Turn] = []
         for turn in turns:
             before = joined[-1] if joined else None
-            if turn.role is Role.ASSISTANT and before is not None and _has_calls(before):
+            if turn.role is Role.ASSISTANT and before is not None and before.has_calls:
                 reason = "neighbouring messages of the assistant are sent as one"
                 self._record_loss(turn, SYNTHETIC, LossKind.FLATTENED, reason, Severity.INFO)
                 origins = (SYNTHETIC,) * len(turn.blocks)
@@ -440,15 +448,12 @@ class _Projector:
 
     def add_closing_turn(self, turns: list[Turn]) -> list[Turn]:
         """Add a user's turn if the last turn may not be the assistant's."""
-        last = turns[-1] if turns else None
-        target = self._target
+        last, target = turns[-1] if turns else None, self._target
         if last is None or self._capabilities.supports_prefill or is_paused(last, target.server_tools, target.provider):
             return turns
         if last.role is Role.ASSISTANT:
-            self._record_loss(
-                last, SYNTHETIC, LossKind.PREFILL,
-                "the model does not continue its own message: a user's turn is added", Severity.INFO,
-            )  # fmt: skip
+            reason = "the model does not continue its own message: a user's turn is added"
+            self._record_loss(last, SYNTHETIC, LossKind.PREFILL, reason, Severity.INFO)
             return [*turns, Turn.synthetic(last.message, Role.USER, (TextBlock(text=_CONTINUE),))]
         return turns
 
@@ -470,13 +475,8 @@ class _Projector:
         if not messages:
             return []
         placeholder = Turn.synthetic(messages[-1], Role.USER, (TextBlock(text=_CONTINUE),))
-        self._record_loss(
-            placeholder,
-            SYNTHETIC,
-            LossKind.EMPTY_MESSAGE,
-            "nothing is left to send: a user's turn is added",
-            Severity.INFO,
-        )
+        reason = "nothing is left to send: a user's turn is added"
+        self._record_loss(placeholder, SYNTHETIC, LossKind.EMPTY_MESSAGE, reason, Severity.INFO)
         return [*turns, placeholder]
 
     def _record_loss(
@@ -485,10 +485,6 @@ class _Projector:
         content = turn.message.content
         block_type = content[index].type if 0 <= index < len(content) else ""
         self._losses.append(Loss(kind, turn.message.id, index, reason, severity, block_type))
-
-
-def _has_calls(turn: Turn) -> bool:
-    return turn.role is Role.ASSISTANT and any(isinstance(block, ToolUseBlock) for block in turn.blocks)
 
 
 _INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)

@@ -60,6 +60,8 @@ class RequestBuilder:
     """The options to take from: what is left at the end is a loss. ``options`` is for looking alone."""
     own_defaults: set[str] = field(default_factory=set)
     """Fields of the body that the encoder fills if no option does."""
+    lead_marks: dict[str, Any] = field(default_factory=dict, init=False)
+    """The number of markers of a cache in the leading instructions; see `cache_breakpoints`."""
     tools: ToolsOfRequest | None = field(default=None, init=False)
     """The tools of the request, if it has any."""
     _void_found: bool | None = field(default=None, init=False)

@@ -43,6 +43,7 @@ class HistoryReader:
         raw: Mapping[str, Any] | None = None,
         *,
         channel: Channel | None = None,
+        cache_breakpoints: tuple[int, ...] = (),
     ) -> Message:
         """Add a message. ``raw`` is for this provider's encoder; an assistant's message counts as the model's own."""
         content = tuple(blocks)
@@ -53,12 +54,14 @@ class HistoryReader:
             content=content,
             channel=channel,
             created_at=self.context.clock(),
-            metadata=self._metadata(role, content, raw or {}),
+            metadata=self._metadata(role, content, raw or {}, cache_breakpoints),
         )
         self.messages.append(message)
         return message
 
-    def _metadata(self, role: Role, content: tuple[ContentBlock, ...], raw: Mapping[str, Any]) -> MessageMetadata:
+    def _metadata(
+        self, role: Role, content: tuple[ContentBlock, ...], raw: Mapping[str, Any], breakpoints: tuple[int, ...]
+    ) -> MessageMetadata:
         note: dict[str, Any] = {"by": self.provider, **raw}
         fields: dict[str, Any] = {}
         if role is Role.ASSISTANT:
@@ -68,7 +71,9 @@ class HistoryReader:
                 self._calls.clear()
         elif role is Role.TOOL and content and isinstance(content[0], ToolResultBlock):
             fields = {"parent_tool_use_id": content[0].tool_use_id}
-        if len(note) > 1 or "parent_tool_use_id" in fields:
+        if breakpoints:
+            fields["cache_breakpoints"] = breakpoints
+        if len(note) > 1 or "parent_tool_use_id" in fields or breakpoints:
             return MessageMetadata(provider_raw=note, **fields)
         if role not in self._plain:
             self._plain[role] = MessageMetadata(provider_raw=note, **fields)

@@ -19,7 +19,8 @@ class Turn:
     """``origins[i]`` is the index in ``message.content`` that ``blocks[i]`` came from, or SYNTHETIC. Turns
     are immutable.
 
-    ``plain``: the turn is one text that is not blank, so most kinds of loss cannot occur in it.
+    ``plain``: the turn is one text that is not blank and has no marker of a cache, so most kinds of loss cannot occur
+    in it.
     """
 
     message: Message
@@ -33,9 +34,8 @@ class Turn:
         content = message.content
         if len(content) == 1:
             (block,) = content
-            return cls(
-                message, message.role, content, _FIRST_ORIGIN, type(block) is TextBlock and bool(block.text.strip())
-            )
+            plain = type(block) is TextBlock and bool(block.text.strip()) and not message.metadata.cache_breakpoints
+            return cls(message, message.role, content, _FIRST_ORIGIN, plain)
         return cls(message, message.role, content, tuple(range(len(content))))
 
     @classmethod
@@ -49,6 +49,11 @@ class Turn:
             return None
         (block,) = self.blocks
         return block.text if isinstance(block, TextBlock) and not block.citations else None
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether the turn is the model's and calls tools."""
+        return self.role is Role.ASSISTANT and any(isinstance(block, ToolUseBlock) for block in self.blocks)
 
     def iter_blocks(self) -> Iterator[tuple[ContentBlock, int]]:
         """Yield each block with its origin."""

@@ -3,12 +3,19 @@
 No I/O: `run_turn` yields effects (`dragoman.session.effects`) and receives their outcomes.
 """
 
+import logging
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool, RequestContext
-from dragoman.adapter.errors import MissingExtraError, MissingKeyError, ProviderError, TurnLimitError
+from dragoman.adapter.errors import (
+    ExpiredReferenceError,
+    MissingExtraError,
+    MissingKeyError,
+    ProviderError,
+    TurnLimitError,
+)
 from dragoman.canonical.message import Message, MessageStatus, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.session.effects import (
@@ -33,6 +40,8 @@ from dragoman.session.effects import (
 from dragoman.session.routes import Route
 from dragoman.session.turn.answers import Answers, has_calls_to_run
 from dragoman.transport.retry import RetryState
+
+logger = logging.getLogger("dragoman.transport")
 
 _ROUNDS_WITHOUT_TOOLS = 2
 """How often calls are answered if there are no tools: a model may recover once."""
@@ -183,7 +192,7 @@ def _request_with_retries(
     """Return one reply. A request that fails before the caller received an event is retried as the retry policy allows;
     each attempt is one `Send`. The final outcome is reported to the route. Raises _RequestFailedError.
     """
-    retries = requests.new_retries(route.adapter)
+    retries, options = requests.new_retries(route.adapter), requests.options
     while True:
         messages: Sequence[Message] = yield Read(route.adapter, history)
         outcome: SendOutcome = yield Send(
@@ -192,7 +201,7 @@ def _request_with_retries(
             history=history,
             messages=messages,
             tools=requests.tools,
-            options=requests.options,
+            options=options,
             retries=retries,
         )
         match outcome:
@@ -212,6 +221,10 @@ def _request_with_retries(
             case Failed(error=error):
                 seen, wait = False, retries.next_wait if isinstance(error, ProviderError) else None
         if wait is None:
+            if not seen and options is requests.options and _has_lost_container(error, route.adapter, requests):
+                logger.warning("%s: the container is gone: asked again without it", route.adapter.provider)
+                options = _without_container(options, route.adapter.provider)
+                continue
             if isinstance(error, ProviderError):
                 route.report_outcome(error)
             raise _RequestFailedError(error, seen=seen)
@@ -227,6 +240,23 @@ def _without_forced_choice(options: AdapterOptions) -> AdapterOptions:
     """Remove a forced tool choice: applied to every reply, it would never let the turn end."""
     forced = options.tool_choice == "required" or isinstance(options.tool_choice, NamedTool)
     return replace(options, tool_choice=None) if forced else options
+
+
+def _has_lost_container(error: Exception, adapter: Adapter, requests: Requests) -> bool:
+    """Whether the container of an earlier reply, which the request carried on, is gone; one that the program names is
+    not replaced."""
+    if not (isinstance(error, ExpiredReferenceError) and error.reference == "container"):
+        return False
+    provider = adapter.provider
+    named = "container" in requests.options.extra.get(provider, {}) or any(
+        provider in (getattr(tool, "container", None) or ()) for tool in requests.tools
+    )
+    return bool(adapter.server_tools.containers) and not named
+
+
+def _without_container(options: AdapterOptions, provider: str) -> AdapterOptions:
+    """Return the options for a request that names no container."""
+    return replace(options, extra={**options.extra, provider: {**options.extra.get(provider, {}), "container": ...}})
 
 
 class _RequestFailedError(Exception):

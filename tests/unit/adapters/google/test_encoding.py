@@ -60,7 +60,8 @@ def test_thinking_and_native_blocks_stay_on_their_platform(adapter: GoogleAdapte
     if adapter is GEMINI_3:
         assert (sent, request.losses) == (parts, ())
     else:
-        assert sent == [{"text": "One."}]
+        ran = '[google ran its tool code_execution earlier, with {"code":"1"}]'
+        assert sent == [{"text": ran}, {"text": "One."}]
         assert {loss.kind for loss in request.losses} == {LossKind.THINKING, LossKind.NATIVE_BLOCK}
 
 

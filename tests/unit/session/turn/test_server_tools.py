@@ -3,10 +3,11 @@
 import json
 from typing import Any
 
+import httpx
 import pytest
 
 from dragoman import Session, SwapRefusedError, tool
-from dragoman.errors import ConfigurationError, ToolSchemaError
+from dragoman.errors import ConfigurationError, ExpiredReferenceError, ToolSchemaError
 from dragoman.server_tools import Bash, CodeExecution, McpServer, Memory, ProviderTool, WebSearch
 from dragoman.session import Toolbox
 from tests.unit.session.drivers import Driver, Wire
@@ -86,3 +87,43 @@ def test_fields_of_a_function_come_from_its_decorator() -> None:
     definition = find.definition
     assert (definition.strict, definition.defer_loading) == (True, True)
     assert json.loads(json.dumps(dict(definition.extra))) == {"anthropic": {"input_examples": [{"name": "a"}]}}
+
+
+def gone(message: str = "container: container_1 has expired.") -> httpx.Response:
+    return httpx.Response(400, json={"type": "error", "error": {"type": "invalid_request_error", "message": message}})
+
+
+def with_container(text: str) -> httpx.Response:
+    """A reply whose code ran in a container."""
+    body = json.loads(handwritten_anthropic(text).body)
+    return httpx.Response(200, json={**body, "container": {"id": "container_1", "expires_at": "2099-01-01T00:00:00Z"}})
+
+
+def test_a_container_that_is_gone_does_not_block_the_conversation(driver: Driver) -> None:
+    """The request is sent once more without it, and the next request names it no longer than the provider has it."""
+    wire = Wire([with_container("Ran."), gone(), handwritten_anthropic("Ran again.")])
+    session = driver.session({"anthropic": wire}, CLAUDE, tools=[CodeExecution()])
+    driver.ask(session, "Run it.")
+    assert driver.ask(session, "Again.").text == "Ran again."
+    assert [request.get("container") for request in wire.requests] == [None, "container_1", None]
+    assert len(session.messages) == 4
+
+
+def test_a_container_that_the_program_names_is_not_replaced(driver: Driver) -> None:
+    """Its files are what the program wants: the error says that it is gone."""
+    wire = Wire([gone()])
+    named = CodeExecution(container={"anthropic": "container_1"})
+    with pytest.raises(ExpiredReferenceError):
+        driver.ask(driver.session({"anthropic": wire}, CLAUDE, tools=[named]), "Run it.")
+    assert [request["container"] for request in wire.requests] == ["container_1"]
+
+
+def test_a_container_is_left_out_once(driver: Driver) -> None:
+    """A provider that refuses both requests gets no third one, and the history stays as it was."""
+    wire = Wire([with_container("Ran."), gone(), gone()])
+    session = driver.session({"anthropic": wire}, CLAUDE, tools=[CodeExecution()])
+    driver.ask(session, "Run it.")
+    with pytest.raises(ExpiredReferenceError, match="then makes a new one") as caught:
+        driver.ask(session, "Again.")
+    assert caught.value.reference == "container"
+    assert (len(wire.requests), len(session.messages)) == (3, 2)
