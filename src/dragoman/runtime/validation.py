@@ -41,7 +41,7 @@ def check_settings(arguments: Mapping[str, Any]) -> None:
         if name in _ELEMENT_CLASSES:
             _check_list(name, value, *_ELEMENT_CLASSES[name])
         elif name == "labels":
-            _check_list(name, value)
+            _check_list(name, value, str)
         elif name in _LISTS_OF_FUNCTIONS:
             _check_list(name, value)
             for each in value:

@@ -183,6 +183,8 @@ class SessionConfig:
         object.__setattr__(self, "providers", merge_providers(shared, own) if shared else own)
         for name in ("budgets", "middleware", "labels"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        if not all(isinstance(label, str) for label in self.labels):
+            raise ConfigurationError("labels are texts, such as labels=['pii']")
         if self.labels and self.policy is not None:
             from dragoman.policy.labels import with_labels
 

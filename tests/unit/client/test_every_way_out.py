@@ -25,6 +25,8 @@ from dragoman import (
     PolicyDeniedError,
     Session,
     Store,
+    ToolDefinition,
+    ToolUseBlock,
     set_default_client,
 )
 from dragoman.batch import AsyncBatches, BatchError, Batches
@@ -39,6 +41,7 @@ from tests.unit.session.middleware.policy_plugins import DenyingPlugin
 
 EMBEDDING = "openai:text-embedding-3-small"
 HISTORY = [Message.user("One."), Message.assistant("Two."), Message.user("Three."), Message.assistant("Four.")]
+RESULT = {"tu_1": HARMLESS}
 PICTURE = Message.user([ImageBlock(source=MediaSource(kind="url", data="https://example.org/a.png"))])
 
 
@@ -100,6 +103,13 @@ async def read_stream(stream: Any) -> None:
             pass
 
 
+def waiting(kind: Any, kit: Kit) -> Any:
+    """A session whose call is answered elsewhere."""
+    call = ToolUseBlock(id="tu_1", name="look_up", input={})
+    history = [Message.user("Look it up."), Message.assistant([call])]
+    return kind(MODEL, messages=history, tools=[ToolDefinition(name="look_up", description="Looks up.")], **kit.own)
+
+
 def drain(stream: Any) -> None:
     with stream as events:
         for _ in events:
@@ -112,11 +122,15 @@ WAYS: dict[str, Way] = {
     "dragoman.ask": lambda kit: _ask_default(kit),
     "Session.ask": lambda kit: Session(MODEL, **kit.own).ask(HARMLESS),
     "Session.stream": lambda kit: drain(Session(MODEL, **kit.own).stream(HARMLESS)),
+    "Session.answer": lambda kit: waiting(Session, kit).answer(RESULT),
+    "Session.stream_answer": lambda kit: drain(waiting(Session, kit).stream_answer(RESULT)),
     "Session.compact": lambda kit: Session(MODEL, messages=HISTORY, **kit.own).compact(keep_last=1),
     "Session.load": lambda kit: Session.load(Session(MODEL, messages=HISTORY).dump(), **kit.own).ask(HARMLESS),
     "Session.resume": lambda kit: Session.resume(kit.stored(), kit.store, **kit.own).ask(HARMLESS),
     "AsyncSession.ask": lambda kit: AsyncSession(MODEL, **kit.own).ask(HARMLESS),
     "AsyncSession.stream": lambda kit: read_stream(AsyncSession(MODEL, **kit.own).stream(HARMLESS)),
+    "AsyncSession.answer": lambda kit: waiting(AsyncSession, kit).answer(RESULT),
+    "AsyncSession.stream_answer": lambda kit: read_stream(waiting(AsyncSession, kit).stream_answer({"tu_1": HARMLESS})),
     "AsyncSession.compact": lambda kit: AsyncSession(MODEL, messages=HISTORY, **kit.own).compact(keep_last=1),
     "AsyncSession.load": lambda kit: AsyncSession.load(Session(MODEL).dump(), **kit.own).ask(HARMLESS),
     "AsyncSession.resume": lambda kit: _ask(AsyncSession.resume(kit.stored(), kit.store, **kit.own)),

@@ -148,7 +148,7 @@ class ScriptedProvider:
         kind = type("Scripted", (ScriptedAdapter,), {"provider": name, "abilities": capabilities})
         self.adapter: ScriptedAdapter = kind(MODEL)
         register_adapter(name, kind)
-        register_transport(TRANSPORT, _create_transport)
+        register_transport(TRANSPORT, _create_transport, settings=())
         self._providers[name] = self
 
     @property
