@@ -114,7 +114,7 @@ _CHANGED: list[tuple[str, str]] = [
     ("metadata_json", '{"usage": {"input_tokens": -1}}'), ("metadata_json", '{"provider_raw": []}'),
     ("role", ""), ("role", "x" * 101), ("fields_json", "[1]"), ("fields_json", "{"), ("fields_json", _DEEP),
     ("extensions_json", "[]"), ("extensions_json", _DEEP), ("fields_json", '{"session_id": 5}'),
-    ("fields_json", '{"channel": "pirate"}'),
+    ("fields_json", '{"channel": 1}'),
 ]  # fmt: skip
 
 

@@ -73,11 +73,19 @@ def is_paused(turn: Turn, table: ServerToolTable, provider: str) -> bool:
     """Whether the provider goes on with its own reply as it is: it paused, or a call of its own stands open."""
     if turn.role is not Role.ASSISTANT or table.pairs is None or not turn.raw(provider):
         return False
-    message = turn.message
-    return (
-        message.metadata.stop_reason is StopReason.PAUSE
-        or first_open_call([message], table.pairs, provider) is not None
+    if first_open_call([turn.message], table.pairs, provider) is None:
+        return turn.message.metadata.stop_reason is StopReason.PAUSE
+    calls = table.pairs.calls
+    # An open call is left out if anything followed it: then there is nothing to go on with.
+    return any(
+        type(block) is ProviderBlock and block.kind in calls and _is_open(block, turn, table.pairs)
+        for block in turn.blocks
     )
+
+
+def _is_open(call: ProviderBlock, turn: Turn, rules: PairRules) -> bool:
+    results = (block.data.get(rules.result_id) for block in turn.blocks if type(block) is ProviderBlock)
+    return call.data.get(rules.id) not in results
 
 
 @dataclass(slots=True)

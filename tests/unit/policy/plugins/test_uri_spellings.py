@@ -211,12 +211,17 @@ def test_a_client_fetches_what_the_meaning_says(tail: str) -> None:
 
 def fetched_by_httpx(uri: str) -> Any:
     url = httpx.URL(uri)
-    return url.host.rstrip("."), url.port, normal_path(url.path), url.query
+    return plain_host(url.host), url.port, normal_path(url.path), url.query
 
 
 def fetched_by_urllib(uri: str) -> Any:
     parts = urlsplit(uri)
-    return (parts.hostname or "").rstrip("."), parts.port or 443, normal_path(parts.path), unquote(parts.query)
+    return plain_host(parts.hostname or ""), parts.port or 443, normal_path(parts.path), unquote(parts.query)
+
+
+def plain_host(host: str) -> str:
+    """Browsers decode a host; these clients look the escaped name up, which no server has."""
+    return unquote(host).lower().rstrip(".")
 
 
 def normal_path(path: str) -> str:
