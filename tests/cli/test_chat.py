@@ -27,7 +27,7 @@ def test_a_chat_is_compacted(monkeypatch: pytest.MonkeyPatch) -> None:
         sse_reply(*handwritten_anthropic("Good day.").frames),
         json_reply(json.loads(handwritten_anthropic("They greeted.").body)),
     ]
-    typed = "/compact\nHi\n/compact heed the names\n/preview ollama:qwen3\n/help\n/quit\n"
+    typed = "/compact\nHi\n/compact keep the names\n/preview ollama:qwen3\n/help\n/quit\n"
     with FaultyServer(replies) as server:
         done = chat("anthropic:claude-sonnet-4-6", "--base-url", server.url, typed=typed)
     assert done.exit_code == 0, done.output

@@ -17,7 +17,7 @@ from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import BatchPendingError, ConfigurationError, NetworkError
 from dragoman.adapter.losses import Loss
 from dragoman.adapter.operations.batch_api import BatchState, BatchStatus
-from dragoman.adapter.operations.steps import Steps
+from dragoman.adapter.operations.steps import Steps, drive, drive_async
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, LineSplitter
 from dragoman.adapter.wire import WireRequest
@@ -27,8 +27,8 @@ from dragoman.batch.requests import EncodedBatch, Requests, batch_wire, encode_b
 from dragoman.batch.results import BatchError, BatchPrices, BatchResult, ResultReader, read_output, sort_results
 from dragoman.output.answer_type import AnswerType
 from dragoman.pricing import PriceTable, price_table
-from dragoman.runtime import ClientConfig, client_config, is_client
-from dragoman.runtime.providers import merge_providers, read_providers
+from dragoman.runtime.call_settings import read_call_settings
+from dragoman.runtime.providers import merge_providers
 from dragoman.transport import AsyncTransport, RetryPolicy, Transport, transport_for
 from dragoman.transport.settings import Providers, seal_keys
 
@@ -67,11 +67,10 @@ class _Batches(Generic[TransportT]):
         Raises ConfigurationError if no batch API is supported for the model, and UnknownProviderError.
         """
         settings = seal_keys(settings)
-        if client is not None and not is_client(client):
-            settings["client"], client = client, None
-        config = client_config(client) or ClientConfig()
-        self._lifetime = config.lifetime
         self.adapter = get_adapter(model)
+        provider = self.adapter.provider
+        config, own = read_call_settings(provider, client, providers, settings)
+        self._lifetime = config.lifetime
         self.losses: Mapping[str, tuple[Loss, ...]] = {}
         """The losses of the requests in the batch that was submitted last, by request id."""
         self._entries: tuple[BatchHandle | None, Mapping[str, BatchEntry]] = (None, {})
@@ -83,8 +82,7 @@ class _Batches(Generic[TransportT]):
         self._governance = BatchGovernance(config, self.adapter, BatchPrices(self._prices), now)
         if not self._asynchronous and config.policy is not None and (names := config.policy.async_names):
             raise ConfigurationError(f"{', '.join(names)}: coroutines need AsyncBatches")
-        own = merge_providers(read_providers(providers), read_providers({self.adapter.provider: settings}))
-        settings = merge_providers(config.providers or {}, own)[self.adapter.provider]
+        settings = merge_providers(config.providers or {}, own).get(provider, {})
         self._transport: TransportT = self._create_transport(**settings)
         # A second attempt could submit the same batch, and pay for it, twice.
         self._submit_transport: TransportT = self._create_transport(**{**settings, "retry": RetryPolicy(max_retries=0)})
@@ -231,13 +229,7 @@ class Batches(_Batches[Transport]):
         self.close()
 
     def _drive(self, steps: Steps[T], transport: Transport) -> T:
-        try:
-            request = next(steps)
-            while True:
-                request = steps.send(transport.send(self.adapter, request))
-        except StopIteration as done:
-            value: T = done.value
-            return value
+        return drive(steps, partial(transport.send, self.adapter))
 
     def _read(self, handle: BatchHandle, state: BatchState, reader: ResultReader) -> Iterator[tuple[str, BatchResult]]:
         if state.status is BatchStatus.FAILED or handle.batch_id == NOT_SUBMITTED:
@@ -322,13 +314,7 @@ class AsyncBatches(_Batches[AsyncTransport]):
         await self.close()
 
     async def _drive(self, steps: Steps[T], transport: AsyncTransport) -> T:
-        try:
-            request = next(steps)
-            while True:
-                request = steps.send(await transport.send(self.adapter, request))
-        except StopIteration as done:
-            value: T = done.value
-            return value
+        return await drive_async(steps, partial(transport.send, self.adapter))
 
     async def _read(
         self, handle: BatchHandle, state: BatchState, reader: ResultReader

@@ -26,8 +26,9 @@ from dragoman.canonical.blocks import ImageBlock
 from dragoman.canonical.message import Message
 from dragoman.embeddings.governance import EmbeddingGovernance, Sender
 from dragoman.embeddings.result import Embeddings, PartialEmbeddings, sum_usage
-from dragoman.runtime import ClientConfig, client_config, is_client
-from dragoman.runtime.providers import merge_providers, read_providers
+from dragoman.runtime import ClientConfig
+from dragoman.runtime.call_settings import read_call_settings
+from dragoman.runtime.providers import merge_providers
 from dragoman.runtime.transports import Transports
 from dragoman.transport.settings import Providers, seal_keys
 
@@ -143,12 +144,10 @@ class _Call:
         asynchronous: bool,
     ) -> None:
         settings = seal_keys(settings)
-        if client is not None and not is_client(client):
-            settings["client"], client = client, None
-        config = client_config(client) or ClientConfig()
         if concurrency < 1:
             raise RequestError("concurrency must be at least 1")
         adapter = get_adapter(model)
+        config, own = read_call_settings(adapter.provider, client, providers, settings)
         self._embedding = _find(adapter)
         self._options = options
         self._inputs = [inputs] if isinstance(inputs, (str, ImageBlock)) else list(inputs)
@@ -164,7 +163,7 @@ class _Call:
         self._errors: dict[int, Exception] = {}
         self.waiting: list[tuple[int, list[int]]] = []
         """The requests that have not begun, the first one at the end: the numbers of their inputs."""
-        transports, self._own = _transports(config, adapter, providers, settings, asynchronous=asynchronous)
+        transports, self._own = _transports(config, own, asynchronous=asynchronous)
         self._governance = EmbeddingGovernance(
             config, adapter, self._embedding, Sender(adapter, transports), frozenset(labels)
         )
@@ -284,12 +283,11 @@ def _find(adapter: Adapter) -> EmbeddingAdapter:
 
 
 def _transports(
-    config: ClientConfig, adapter: Adapter, providers: Providers | None, settings: dict[str, Any], *, asynchronous: bool
+    config: ClientConfig, own: Mapping[str, Mapping[str, Any]], *, asynchronous: bool
 ) -> tuple[Transports[Any], Transports[Any] | None]:
     """Return the transports of the client, or those of this call if it has settings of its own."""
-    if not settings and providers is None:
+    if not own:
         return config.connections.transports(asynchronous=asynchronous), None
-    own = merge_providers(read_providers(providers), read_providers({adapter.provider: settings}))
     created: Transports[Any] = Transports(merge_providers(config.providers or {}, own), asynchronous=asynchronous)
     return created, created
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
@@ -9,7 +10,7 @@ from dragoman.adapter.contract import AdapterOptions, RequestContext
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.losses import Loss, log_losses
 from dragoman.adapter.operations.service_api import FileContent, ProviderFile, ProviderModel, ServiceApi
-from dragoman.adapter.operations.steps import Steps
+from dragoman.adapter.operations.steps import Steps, drive, drive_async
 from dragoman.adapter.registry import get_adapter
 from dragoman.batch.governance import Work, carry_out, carry_out_async
 from dragoman.batch.judge import BatchJudge
@@ -18,8 +19,8 @@ from dragoman.canonical.extensions.message_labels import labels_of_messages
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.runtime import ClientConfig, client_config, is_client
-from dragoman.runtime.providers import merge_providers, read_providers
+from dragoman.runtime.call_settings import read_call_settings
+from dragoman.runtime.providers import merge_providers
 from dragoman.services.content import Prompt, apply_judgement, read_file, to_block, to_messages
 from dragoman.session.middleware.policy_hooks import perform
 from dragoman.tools.tool import Tool
@@ -52,11 +53,10 @@ class _Services(Generic[TransportT]):
         Raises ConfigurationError if the adapter supports no services, and UnknownProviderError.
         """
         settings = seal_keys(settings)
-        if client is not None and not is_client(client):
-            settings["client"], client = client, None
-        config = client_config(client) or ClientConfig()
-        self._lifetime = config.lifetime
         self.adapter = get_adapter(model)
+        provider = self.adapter.provider
+        config, own = read_call_settings(provider, client, providers, settings)
+        self._lifetime = config.lifetime
         if self.adapter.services is None:
             raise ConfigurationError(f"{self.adapter.model_id}: its adapter supports no services")
         self._api: ServiceApi = self.adapter.services
@@ -66,8 +66,7 @@ class _Services(Generic[TransportT]):
         if not self._asynchronous and config.policy is not None and (names := config.policy.async_names):
             raise ConfigurationError(f"{', '.join(names)}: coroutines need AsyncServices")
         self._judge = None if config.policy is None and config.router is None else BatchJudge(config, self.adapter)
-        own = merge_providers(read_providers(providers), read_providers({self.adapter.provider: settings}))
-        self._settings = merge_providers(config.providers or {}, own)[self.adapter.provider]
+        self._settings = merge_providers(config.providers or {}, own).get(provider, {})
         self._transport: TransportT = self._create_transport()
 
     @property
@@ -186,13 +185,7 @@ class Services(_Services[Transport]):
 
     def _drive(self, steps: Steps[T], transport: Transport) -> T:
         self._lifetime.check()
-        try:
-            request = next(steps)
-            while True:
-                request = steps.send(transport.send(self.adapter, request))
-        except StopIteration as done:
-            value: T = done.value
-            return value
+        return drive(steps, partial(transport.send, self.adapter))
 
 
 class AsyncServices(_Services[AsyncTransport]):
@@ -239,13 +232,7 @@ class AsyncServices(_Services[AsyncTransport]):
 
     async def _drive(self, steps: Steps[T], transport: AsyncTransport) -> T:
         self._lifetime.check()
-        try:
-            request = next(steps)
-            while True:
-                request = steps.send(await transport.send(self.adapter, request))
-        except StopIteration as done:
-            value: T = done.value
-            return value
+        return await drive_async(steps, partial(transport.send, self.adapter))
 
 
 def _definitions(tools: Iterable["Tool | Callable[..., Any] | ToolDefinition"]) -> list[ToolDefinition]:
