@@ -1,0 +1,11 @@
+"""OpenAI's Chat Completions."""
+
+from dragoman_gateway.wires.contract import Wire
+
+WIRE = Wire(
+    name="chat",
+    provider="openai-chat",
+    path="/v1/chat/completions",
+    ping=b": keep-alive\n\n",
+    request_id_header="x-request-id",
+)
