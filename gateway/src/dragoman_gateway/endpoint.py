@@ -7,10 +7,12 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from dragoman_gateway.ids import new_request_id
-from dragoman_gateway.turn.answer import answer_streamed, answer_whole
 from dragoman_gateway.turn.body import parse_body, read_body
 from dragoman_gateway.turn.errors import error_response
+from dragoman_gateway.turn.heads import named
 from dragoman_gateway.turn.request import ClientRequest, Turn
+from dragoman_gateway.turn.streamed import answer_streamed
+from dragoman_gateway.turn.whole import answer_whole
 from dragoman_gateway.wires import Wire
 
 if TYPE_CHECKING:
@@ -48,8 +50,7 @@ class Endpoint:
         except (ClientDisconnect, asyncio.CancelledError):
             raise
         except Exception as error:
-            named = [(self._wire.request_id_header.encode(), request_id.encode())]
-            await error_response(self._wire, error, model, named).send(send)
+            await error_response(self._wire, error, model, named(self._wire, request_id)).send(send)
             return
         if turn.request.stream:
             await answer_streamed(turn, self._gateway.settings, receive, send)
