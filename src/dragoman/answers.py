@@ -5,7 +5,8 @@ The methods themselves are the adapter's: `Adapter.from_wire_request`, `to_wire_
 """
 
 from dragoman.adapter.answers.client_ids import ClientToolIds
+from dragoman.adapter.answers.relay import Relay
 from dragoman.adapter.answers.state_keys import StateKeys, StateMemory
 from dragoman.adapter.context import StateSealer, StateStore
 
-__all__ = ["ClientToolIds", "StateKeys", "StateMemory", "StateSealer", "StateStore"]
+__all__ = ["ClientToolIds", "Relay", "StateKeys", "StateMemory", "StateSealer", "StateStore"]

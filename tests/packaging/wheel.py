@@ -10,8 +10,12 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import Requirement
+
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+GATEWAY = ROOT / "gateway"
+"""The other distribution, which the gateway is."""
 WHEEL: dict[str, Any] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
 MOMENT = "1790000000"
 """SOURCE_DATE_EPOCH of the compared builds, in seconds since 1970, unless the environment sets another one."""
@@ -28,6 +32,13 @@ def build(source: Path, target: Path, *kinds: str) -> tuple[Path, ...]:
         check=True, capture_output=True, text=True, cwd=source, env={"SOURCE_DATE_EPOCH": MOMENT, **os.environ},
     )  # fmt: skip
     return tuple(sorted(path for path in target.iterdir() if path.suffix in (".whl", ".gz")))
+
+
+def gateway_extras() -> frozenset[str]:
+    """The extras of dragoman that the gateway requires."""
+    project = tomllib.loads((GATEWAY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    required = (Requirement(each) for each in project["dependencies"])
+    return frozenset(extra for each in required if each.name == PROJECT["project"]["name"] for extra in each.extras)
 
 
 def unpack_sdist(sdist: Path, folder: Path) -> Path:

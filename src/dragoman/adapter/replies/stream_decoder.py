@@ -89,6 +89,8 @@ class StreamDecoder(ABC):
         """How many of these frames have a type that is unknown to this version."""
         self.translators: Sequence[Callable[[Iterable[StreamEvent]], Iterable[StreamEvent]]] = ()
         """Functions that rewrite the events, applied in order."""
+        self.listener: Callable[[bytes], object] | None = None
+        """Receives each chunk before it is decoded."""
         self._framing = framing
         self._document: Document | None = None
         self._unknown: set[str] = set()
@@ -134,6 +136,8 @@ class StreamDecoder(ABC):
 
     def feed(self, chunk: bytes) -> list[StreamEvent]:
         """Decode a chunk. Never raises: an error is the last event."""
+        if self.listener is not None:
+            self.listener(chunk)
         if self.done:
             return []
         events: list[StreamEvent] = []

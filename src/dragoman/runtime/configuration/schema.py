@@ -90,3 +90,5 @@ class Document(_Table):
     limits: tuple[LimitTable, ...] = ()
     budgets: tuple[BudgetTable, ...] = ()
     plugins: tuple[PluginTable, ...] = ()
+    gateway: Mapping[str, Any] = Field(default_factory=dict)
+    """The settings of `dragoman serve`, which the distribution dragoman-gateway reads and checks."""

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self
 
 from dragoman.adapter.errors import RequestError
+from dragoman.adapter.losses import Loss
 from dragoman.canonical.events import TextDelta
 from dragoman.session.events import SessionEvent
 from dragoman.session.replies.record import TurnRecord
@@ -26,6 +27,11 @@ class _StreamState(Generic[OutputT]):
         """The text of the current reply, as far as it has arrived. In a turn with tools, each reply starts with an
         empty text."""
         return "".join(self._record.text)
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        """What the requests so far could not carry: those of the first are known before its first event arrives."""
+        return tuple(self._record.losses)
 
     @property
     def reply(self) -> Reply[OutputT]:

@@ -1,0 +1,35 @@
+"""Who may use the gateway: what a caller is, and what checks a request's key."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from dragoman.limits import Budget, Limit
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sends a request. A caller without a key came over the loopback address of an open gateway."""
+
+    key_id: str | None = None
+    """The public id of the key, never the key."""
+    user: str | None = None
+    team: str | None = None
+    models: tuple[str, ...] = ()
+    """Patterns of the models that the caller may use, such as ``anthropic:*``; empty for all."""
+    admin: bool = False
+
+
+class Access(Protocol):
+    """Checks keys, and says what a caller may spend."""
+
+    async def authenticate(self, headers: Mapping[str, str]) -> Caller:
+        """Return the caller of a request with these headers, whose names are in lower case.
+
+        Raises AuthenticationError if there is no valid key.
+        """
+        ...
+
+    async def limits_for(self, caller: Caller) -> tuple[Budget | Limit, ...]:
+        """Return the budgets and limits of the caller's key, user and team."""
+        ...

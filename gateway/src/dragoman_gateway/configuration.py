@@ -1,0 +1,18 @@
+"""Finds the table ``[gateway]`` of dragoman.toml."""
+
+from pathlib import Path
+
+from dragoman.runtime.configuration import find_configuration, read_configuration
+from dragoman_gateway.settings import GatewaySettings
+
+
+def read_settings(path: Path | None = None) -> GatewaySettings:
+    """Return the settings of the file, or of the one that applies; the defaults without any."""
+    if path is None:
+        found = find_configuration()
+        if found is None:
+            return GatewaySettings()
+        file = read_configuration(*found)
+    else:
+        file = read_configuration(path)
+    return GatewaySettings.from_table(file.tables.get("gateway", {}), file.path)

@@ -1,0 +1,54 @@
+"""Which model answers: ``provider:model``, an alias, or a name that clients insist on."""
+
+import difflib
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+from dragoman import AsyncClient
+from dragoman.errors import NotFoundError, PermissionDeniedError, UnknownProviderError
+from dragoman_gateway.access import Caller
+
+
+class Models:
+    """``names`` are those of the settings: names or patterns, each with the model that answers."""
+
+    def __init__(self, names: Mapping[str, str], client: AsyncClient) -> None:
+        self._exact = {name: model for name, model in names.items() if not _is_pattern(name)}
+        self._patterns = tuple((name, model) for name, model in names.items() if _is_pattern(name))
+        router = client.config.router
+        self._aliases = None if router is None else router.aliases
+
+    def resolve(self, name: str, caller: Caller) -> str:
+        """Return the model that answers for the name, as ``provider:model`` or as an alias of the router.
+
+        Raises NotFoundError with the nearest names, and PermissionDeniedError if the caller may not use the model.
+        """
+        model = self._find(name)
+        if caller.models and not any(fnmatchcase(each, pattern) for pattern in caller.models for each in (name, model)):
+            raise PermissionDeniedError(f"this key may not use the model {name!r:.120}")
+        return model
+
+    def _find(self, name: str) -> str:
+        if (model := self._exact.get(name)) is not None:
+            return model
+        for pattern, model in self._patterns:
+            if fnmatchcase(name, pattern):
+                return model
+        if ":" in name:
+            return name
+        if self._aliases is not None:
+            try:
+                return self._aliases.resolve(name)
+            except UnknownProviderError:
+                pass
+        raise NotFoundError(f"there is no model {name!r:.120}{self._hint(name)}")
+
+    def _hint(self, name: str) -> str:
+        near = difflib.get_close_matches(name, self._exact, n=3, cutoff=0.4)
+        if near:
+            return f"; near names are {', '.join(near)}"
+        return "; name it as provider:model, such as anthropic:claude-opus-5-5"
+
+
+def _is_pattern(name: str) -> bool:
+    return any(character in name for character in "*?[")

@@ -1,0 +1,48 @@
+"""The table ``[gateway]`` of dragoman.toml. docs/gateway.md describes each setting."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dragoman import ConfigurationError
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class GatewaySettings(BaseModel):
+    """The settings of a gateway, which never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65535)
+    models: Mapping[str, str] = Field(default_factory=dict)
+    """Names or patterns of names that clients ask for, each with the model that answers. The first match counts."""
+    strict: bool = False
+    """Whether a request is refused if its history loses something that is more than a detail."""
+    body_cap: int = Field(default=64 * 1024 * 1024, ge=1)
+    """The most bytes of a request's body, decompressed."""
+    first_event_seconds: float = Field(default=5.0, gt=0)
+    """How long the status of a stream waits for the first event of the provider."""
+    ping_seconds: float = Field(default=10.0, gt=0)
+    """The seconds of silence in a stream after which the client gets a sign of life."""
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any], path: Path | None = None) -> Self:
+        """Return the settings of the table ``[gateway]``. Raises ConfigurationError with every mistake."""
+        try:
+            return cls.model_validate(dict(table))
+        except ValidationError as error:
+            mistakes = [
+                f"gateway.{'.'.join(map(str, each['loc']))}: {each['msg']}"
+                for each in error.errors(include_input=False, include_url=False)
+            ]
+            place = f"{path}: " if path is not None else ""
+            raise ConfigurationError(f"{place}{'; '.join(mistakes)}") from None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this computer can reach the gateway."""
+        return self.host in LOOPBACK

@@ -1,0 +1,105 @@
+"""Answers a request with a stream.
+
+After an error in the stream, the connection is broken off: some clients take any orderly end for success.
+"""
+
+import asyncio
+from typing import Any
+
+from starlette.types import Receive, Send
+
+from dragoman.errors import MalformedReplyError, NetworkError, ProviderError, RequestTimeoutError, StreamTruncatedError
+from dragoman.events import MessageComplete
+from dragoman_gateway.settings import GatewaySettings
+from dragoman_gateway.turn.errors import error_response, to_known
+from dragoman_gateway.turn.frames import WholeFrames
+from dragoman_gateway.turn.heads import named, reply_head
+from dragoman_gateway.turn.replies import Departure, Headers, StreamBody
+from dragoman_gateway.turn.request import Turn
+
+_UNSAID = (NetworkError, StreamTruncatedError, RequestTimeoutError, MalformedReplyError)
+"""Errors that the provider's own bytes do not say."""
+
+_KIND = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
+
+
+async def answer_streamed(turn: Turn, settings: GatewaySettings, receive: Receive, send: Send) -> None:
+    """Send the reply as a stream. A client that leaves cancels the request to the provider."""
+    answer = _Answer(turn, settings, send)
+    departure = Departure(receive)
+    departure.watch()
+    try:
+        await answer.run()
+    except asyncio.CancelledError:
+        if not departure.seen:
+            raise
+    except Exception as error:
+        await answer.fail(error)
+    finally:
+        answer.body.stop()
+        departure.stop()
+
+
+class _Answer:
+    """One stream: events of the session in, bytes of the wire out."""
+
+    def __init__(self, turn: Turn, settings: GatewaySettings, send: Send) -> None:
+        self._turn = turn
+        self._send = send
+        self._stream = turn.session.stream(turn.prompt)
+        self._frames = WholeFrames()
+        self._encoder: Any = None
+        self.body = StreamBody(
+            send,
+            self._headers,
+            ping=turn.request.wire.ping,
+            first_seconds=settings.first_event_seconds,
+            ping_seconds=settings.ping_seconds,
+        )
+
+    async def run(self) -> None:
+        turn, write, encode, passes = self._turn, self.body.write, None, False
+        complete = False
+        async with self._stream as stream:
+            async for event in stream:
+                if encode is None:
+                    passes = turn.passes_reply
+                    encode = self._begin().feed
+                data = self._frames.feed(turn.relay.take()) if passes else encode(event)
+                if data:
+                    await write(data)
+                if isinstance(event, MessageComplete):
+                    complete = True
+                    break
+        if not complete:
+            raise StreamTruncatedError("the reply ended without a message")
+        if passes and (rest := self._frames.finish()):
+            await write(rest)
+        await self.body.end()
+
+    async def fail(self, error: Exception) -> None:
+        """Say the error in the wire: as a status if nothing was sent, else in the stream."""
+        request = self._turn.request
+        if not self.body.started:
+            self.body.stop()
+            headers = named(request.wire, request.request_id)
+            await error_response(request.wire, error, request.model, headers).send(self._send)
+            return
+        known, written = to_known(error), b""
+        if self._turn.passes_reply:
+            written = self._frames.feed(self._turn.relay.take())
+        if not self._turn.passes_reply or isinstance(known, _UNSAID) or not isinstance(known, ProviderError):
+            written += self._begin().fail(known)
+        if written:
+            await self.body.write(written)
+
+    def _begin(self) -> Any:
+        """Return the encoder, made when the model is known."""
+        if self._encoder is None:
+            self._turn.begin_reply()
+            self._encoder = self._turn.adapter.reply_encoder(self._turn.context)
+        return self._encoder
+
+    def _headers(self) -> Headers:
+        losses = () if self._turn.passes_reply else self._turn.losses(self._stream.losses)
+        return [*reply_head(self._turn, losses), *_KIND]

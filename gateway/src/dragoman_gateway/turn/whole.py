@@ -1,0 +1,52 @@
+"""Answers a request with a whole reply."""
+
+import asyncio
+
+from starlette.types import Receive, Send
+
+from dragoman import Loss, Message
+from dragoman.errors import TurnLimitError
+from dragoman_gateway.turn.errors import error_response
+from dragoman_gateway.turn.heads import named, reply_head
+from dragoman_gateway.turn.replies import Departure, Response
+from dragoman_gateway.turn.request import Turn
+
+_WATCH_AFTER = 0.05
+"""Seconds. Most replies of test servers are faster than a watch is worth; no model is."""
+_JSON = (b"content-type", b"application/json")
+
+
+async def answer_whole(turn: Turn, receive: Receive, send: Send) -> None:
+    """Send the whole reply. A client that leaves cancels the request to the provider."""
+    departure = Departure(receive)
+    departure.watch(_WATCH_AFTER)
+    request = turn.request
+    try:
+        response = await _ask(turn)
+    except asyncio.CancelledError:
+        if not departure.seen:
+            raise
+        return
+    except Exception as error:
+        response = error_response(request.wire, error, request.model, named(request.wire, request.request_id))
+    finally:
+        departure.stop()
+    await response.send(send)
+
+
+async def _ask(turn: Turn) -> Response:
+    message, asked = await _request_reply(turn)
+    turn.begin_reply()
+    if turn.passes_reply and turn.relay.response is not None:
+        return Response(turn.relay.response.status, [*reply_head(turn, ()), _JSON], turn.relay.response.body)
+    written = turn.adapter.to_wire_response(message, turn.context)
+    headers = [(name.encode(), value.encode()) for name, value in written.headers.items()]
+    return Response(written.status, [*reply_head(turn, turn.losses(asked)), *headers], written.body)
+
+
+async def _request_reply(turn: Turn) -> tuple[Message, tuple[Loss, ...]]:
+    try:
+        reply = await turn.session.ask(turn.prompt)
+    except TurnLimitError:  # the provider pauses, and the client goes on
+        return turn.session.messages[-1], ()
+    return reply.message, reply.losses

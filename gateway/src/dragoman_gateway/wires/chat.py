@@ -1,0 +1,13 @@
+"""OpenAI's Chat Completions."""
+
+from dragoman_gateway.wires.contract import Wire
+from dragoman_gateway.wires.headers import HeaderRules
+
+WIRE = Wire(
+    name="chat",
+    provider="openai-chat",
+    path="/v1/chat/completions",
+    ping=b": keep-alive\n\n",
+    request_id_header=b"x-request-id",
+    headers=HeaderRules.of("chat"),
+)

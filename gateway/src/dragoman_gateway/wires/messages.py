@@ -1,0 +1,14 @@
+"""Anthropic's Messages."""
+
+from dragoman_gateway.wires.contract import Wire
+from dragoman_gateway.wires.headers import HeaderRules
+
+WIRE = Wire(
+    name="messages",
+    provider="anthropic",
+    path="/v1/messages",
+    ping=b'event: ping\ndata: {"type": "ping"}\n\n',
+    request_id_header=b"request-id",
+    headers=HeaderRules.of("messages"),
+    announces_tokens=True,
+)

@@ -1,0 +1,13 @@
+"""OpenAI's Responses."""
+
+from dragoman_gateway.wires.contract import Wire
+from dragoman_gateway.wires.headers import HeaderRules
+
+WIRE = Wire(
+    name="responses",
+    provider="openai",
+    path="/v1/responses",
+    ping=b": keep-alive\n\n",
+    request_id_header=b"x-request-id",
+    headers=HeaderRules.of("responses"),
+)

@@ -1,0 +1,53 @@
+"""A gateway in front of a scripted server: providers of three wires at one address."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from dragoman import AsyncClient
+from dragoman.testing.faults.server import FaultyServer, HttpReply, ServerAnswer, ServerScript, json_reply, sse_reply
+from dragoman.transport import RetryPolicy
+from dragoman_gateway import GatewaySettings, create_app
+from tests.benchmarks.wires import WIRES
+from tests.gateway.serving import serving
+
+PROVIDERS = {"messages": "anthropic", "chat": "openai-chat", "responses": "openai"}
+PATHS = {"messages": "/v1/messages", "chat": "/v1/chat/completions", "responses": "/v1/responses"}
+KEY = "sk-of-the-gateway-0123456789"
+
+
+@contextmanager
+def gateway_before(
+    script: ServerScript | ServerAnswer, *, client: dict[str, Any] | None = None, **settings: Any
+) -> Iterator[tuple[str, FaultyServer]]:
+    """Yield the address of a gateway, and the server behind it. Requests are not retried."""
+    with FaultyServer(script) as server:
+        base = {"api_key": KEY, "retry": RetryPolicy(max_retries=0)}
+        providers = {
+            "anthropic": {**base, "base_url": server.url},
+            "openai": {**base, "base_url": f"{server.url}/v1"},
+            "openai-chat": {**base, "base_url": f"{server.url}/v1"},
+        }
+        app = create_app(GatewaySettings(**settings), client=AsyncClient(providers=providers, **(client or {})))
+        with serving(app) as url:
+            yield url, server
+
+
+def question(wire: str, model: str, **more: Any) -> dict[str, Any]:
+    """Return a short request of the wire."""
+    if wire == "responses":
+        return {"model": model, "input": "Where is Bern?", **more}
+    extra = {"max_tokens": 100} if wire == "messages" else {}
+    return {"model": model, "messages": [{"role": "user", "content": "Where is Bern?"}], **extra, **more}
+
+
+def whole_reply(wire: str, text: str = "In Switzerland.") -> HttpReply:
+    return json_reply(WIRES[wire].text_reply(text))
+
+
+def streamed_reply(wire: str, *texts: str) -> HttpReply:
+    return sse_reply(b"".join(WIRES[wire].text_stream(list(texts) or ["In ", "Switzerland."])))
+
+
+def stream_bytes(wire: str, *texts: str) -> bytes:
+    return b"".join(WIRES[wire].text_stream(list(texts) or ["In ", "Switzerland."]))
