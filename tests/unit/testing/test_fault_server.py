@@ -60,7 +60,10 @@ def test_a_client_reads_what_the_plan_leaves(framing: Framing, plan: faults.Plan
             left += chunk
     except (ConnectionResetError, TimeoutError) as error:
         due = {ConnectionResetError: httpx.ReadError, TimeoutError: httpx.ReadTimeout}[type(error)]
-    with FaultyServer(recorded_reply(body, plan)) as server, httpx.Client(timeout=PATIENCE if due is httpx.ReadTimeout else FOREVER) as client:
+    with (
+        FaultyServer(recorded_reply(body, plan)) as server,
+        httpx.Client(timeout=PATIENCE if due is httpx.ReadTimeout else FOREVER) as client,
+    ):
         try:
             with client.stream("POST", server.url + "/chat", content=b"{}") as response:
                 assert response.status_code == 200
@@ -216,7 +219,11 @@ def test_bare_bytes_have_the_type_of_their_framing(framing: Framing, kind: str) 
 )
 def test_a_session_over_real_sockets(plan: faults.Plan, kind: type[Exception] | None) -> None:
     """A recorded stream, corrupted on the wire, ends in a typed error."""
-    settings = {"api_key": "none", "timeout": PATIENCE if kind is RequestTimeoutError else FOREVER, "retry": RetryPolicy(max_retries=0)}
+    settings = {
+        "api_key": "none",
+        "timeout": PATIENCE if kind is RequestTimeoutError else FOREVER,
+        "retry": RetryPolicy(max_retries=0),
+    }
     with FaultyServer(recorded_reply(Cassette.load(TAPE), plan)) as server:
         providers = {"anthropic": {**settings, "base_url": server.url}}
         with Session("anthropic:qwen2.5-coder-0.5b", providers=providers) as session:
