@@ -200,6 +200,13 @@ class PluginDeclaration:
     on_error: OnError
     window: int | None
     is_async: bool
+    judge: Callable[[Step], Any]
+    """Runs the condition and the check of the plugin."""
+
+    @property
+    def is_inline(self) -> bool:
+        """Whether a pipeline calls the plugin in its own thread and waits for nothing."""
+        return self.timeout is None and not self.is_async
 
     @classmethod
     def from_plugin(cls, plugin: Plugin) -> "PluginDeclaration":
@@ -228,10 +235,20 @@ class PluginDeclaration:
             on_error=_parse_word(OnError, plugin.on_error, f"plugin {name!r}: on_error"),
             window=plugin.window,
             is_async=inspect.iscoroutinefunction(check),
+            judge=_find_judge(plugin),
         )
         if fault := _find_fault(check):
             raise ConfigurationError(f"plugin {name!r}: {fault}")
         return declared
+
+
+def _find_judge(plugin: Plugin) -> Callable[[Step], Any]:
+    """Return one function for the condition and the check. A plugin without a condition is not asked for it."""
+    if isinstance(plugin, _FunctionPlugin) and plugin._when is None:
+        return plugin._check
+    if getattr(plugin.applies, "__func__", None) is Plugin.applies:
+        return plugin.check
+    return lambda step: plugin.check(step) if plugin.applies(step) else None
 
 
 def _find_fault(check: Callable[..., Any]) -> str | None:

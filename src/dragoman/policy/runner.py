@@ -25,14 +25,17 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class PluginCall:
-    """Call this plugin; the result is its answer, or the exception that it raised."""
+    """Call this plugin; the result is its answer, or the exception that it raised.
+
+    ``pending`` is set if the plugin was called already, and its answer has to be awaited.
+    """
 
     declared: PluginDeclaration
     step: Step
+    pending: Awaitable[Any] | None = None
 
     def start(self) -> Any:
-        plugin = self.declared.plugin
-        return plugin.check(self.step) if plugin.applies(self.step) else None
+        return self.declared.judge(self.step) if self.pending is None else self.pending
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,8 @@ class LabelLedger:
 
     def record_labels(self, message_id: str, labels: Iterable[str]) -> None:
         """Store the present labels with a new message. Labels that are stored with it already stay."""
+        if not labels and not self._extensions:
+            return
         known = self._extensions.get(message_id) or {}
         if pending := self._extensions.pop(BEFORE_MESSAGES, None):
             known = {**known, **pending}
