@@ -5,7 +5,6 @@ All rules are here, once for both drivers: `steps` yields plugin calls and recei
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from inspect import isawaitable
 from typing import Any, Literal
 
 from dragoman.adapter.errors import ConfigurationError
@@ -15,10 +14,10 @@ from dragoman.canonical.message_view.parts import CalledTool
 from dragoman.policy.filtering import FilterCache
 from dragoman.policy.object_access import PRE_HOOKS
 from dragoman.policy.plugin import Hook, Mode, Plugin, PluginDeclaration
-from dragoman.policy.runner import BackgroundCalls, ConcurrentCalls, PluginCall, Steps, run, run_async
+from dragoman.policy.runner import Steps, run, run_async
 from dragoman.policy.slots import Capability, expand_capabilities
-from dragoman.policy.step import LazyExtensions, Step, StepSource
-from dragoman.policy.step_run import POST_HOOKS, StepRules, StepRun
+from dragoman.policy.step import LazyExtensions, StepSource
+from dragoman.policy.step_run import POST_HOOKS, HookPlugins, StepRules, StepRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,31 +26,6 @@ class PipelineResult:
 
     message: Message
     extensions: Extensions | None
-
-
-class _HookPlugins:
-    """The plugins of one hook, in the order in which they run."""
-
-    def __init__(self, plugins: Iterable[PluginDeclaration]) -> None:
-        order = list(Mode)
-        ordered = sorted(plugins, key=lambda plugin: (order.index(plugin.mode), plugin.priority))
-        off_path = (Mode.CONCURRENT, Mode.FIRE_AND_FORGET)
-        self.sequential = tuple(plugin for plugin in ordered if plugin.mode not in off_path)
-        self.concurrent = tuple(plugin for plugin in ordered if plugin.mode is Mode.CONCURRENT)
-        self.background = tuple(plugin for plugin in ordered if plugin.mode is Mode.FIRE_AND_FORGET)
-        self._selected = {
-            (seen, partial): tuple(
-                plugin
-                for plugin in self.sequential
-                if not (seen and plugin.mode is Mode.TRANSFORM) and not (partial and plugin.mode is Mode.AUDIT)
-            )
-            for seen in (False, True)
-            for partial in (False, True)
-        }
-
-    def select(self, already_seen: bool, partial: bool) -> tuple[PluginDeclaration, ...]:
-        """Return the sequential plugins that run on such a message."""
-        return self._selected[already_seen, partial]
 
 
 class Pipeline:
@@ -88,11 +62,9 @@ class Pipeline:
         if denied_calls not in ("raise", "answer"):
             raise ConfigurationError(f"{denied_calls!r:.80}: use raise or answer")
         self.plugins = tuple(declared)
-        self._by_hook = {hook: _HookPlugins([each for each in declared if hook in each.hooks]) for hook in Hook}
+        self._by_hook = {hook: HookPlugins([each for each in declared if hook in each.hooks]) for hook in Hook}
         self._hooks = frozenset(hook for each in declared for hook in each.hooks)
         self._shared = FilterCache()
-        self._copies = {each.name: FilterCache() for each in declared}
-        """What each plugin is shown, so that a change by force reaches no other plugin."""
         self._rules = StepRules(signed, unknown)
         self.signed = signed
         self.unknown = unknown
@@ -142,7 +114,7 @@ class Pipeline:
         partial: bool = False,
         already_seen: bool = False,
     ) -> Steps[PipelineResult]:
-        """Yield the plugin calls of this hook, in turn, and return the result.
+        """Yield the plugin calls of this hook that have to be awaited, in turn, and return the result.
 
         Before the plugins run, the caller's permissions are checked against the object profiles (see `object_access`).
         ``calls`` maps call ids to tools. ``partial``: the message is a piece of a streaming reply, which goes only to
@@ -153,12 +125,14 @@ class Pipeline:
         """
         step_hook = Hook.parse(hook)
         _check_types(message, extensions)
-        judged, changed = yield from self.judge(
+        step_run = self.start(
             step_hook, message, extensions, calls=calls or {}, partial=partial, already_seen=already_seen
         )
-        return PipelineResult(judged, extensions if changed is None else changed)
+        yield from step_run.steps()
+        changed = step_run.changed_extensions
+        return PipelineResult(step_run.finish(), extensions if changed is None else changed)
 
-    def judge(
+    def start(
         self,
         hook: Hook,
         message: Message,
@@ -167,53 +141,20 @@ class Pipeline:
         calls: Mapping[str, CalledTool],
         partial: bool = False,
         already_seen: bool = False,
-    ) -> Steps[tuple[Message, Extensions | None]]:
-        """As `steps`, for a session: return the message, and the extensions, or None if no plugin changed them.
-
-        Plugins that need not be awaited are called here: nothing is yielded for them.
+    ) -> StepRun:
+        """Start what `steps` does, for a session: run the plugins up to the first one that has to be awaited. The
+        caller runs the steps of the result, if it is not done.
         """
-        plugins = self._by_hook[hook]
-        step_run = StepRun(
-            StepSource(hook, message, extensions, calls, partial, self._shared), self._rules, already_seen
-        )
+        source = StepSource(hook, message, extensions, calls, partial, self._shared)
+        step_run = StepRun(source, self._by_hook[hook], self._rules, already_seen)
         if hook in self._hooks:
             step_run.check_parts()
         if hook in PRE_HOOKS:
             step_run.check_access()
         elif hook in POST_HOOKS:
             step_run.add_data_labels()
-        for declared in plugins.select(already_seen, partial):
-            step = Step.from_source(step_run.source, declared.capabilities, self._copies[declared.name])
-            answer = None
-            if declared.is_inline:
-                answer = _call_inline(declared, step)
-                if answer is None:
-                    continue
-            if answer is None or isawaitable(answer):
-                answer = yield PluginCall(declared, step, answer)
-            step_run.apply_answer(declared, answer)
-        if plugins.concurrent:
-            before = step_run.source.extensions
-            answers = yield ConcurrentCalls(self._calls(plugins.concurrent, step_run.source))
-            for declared, answer in zip(plugins.concurrent, answers, strict=True):
-                step_run.apply_answer(declared, answer, before)
-        if plugins.background and not partial:
-            yield BackgroundCalls(self._calls(plugins.background, step_run.source))
-        return step_run.finish(), step_run.changed_extensions
-
-    def _calls(self, plugins: Iterable[PluginDeclaration], source: StepSource) -> tuple[PluginCall, ...]:
-        """Return calls that run beside each other."""
-        _ = source.extensions  # built once, before several threads read them
-        return tuple(
-            PluginCall(each, Step.from_source(source, each.capabilities, self._copies[each.name])) for each in plugins
-        )
-
-
-def _call_inline(declared: PluginDeclaration, step: Step) -> Any:
-    try:
-        return declared.judge(step)
-    except Exception as error:
-        return error
+        step_run.run_inline()
+        return step_run
 
 
 def _check_types(message: object, extensions: object) -> None:

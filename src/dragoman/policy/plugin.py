@@ -11,7 +11,7 @@ A function becomes a plugin by `hook`; a class with settings of its own subclass
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, TypeAlias, TypeVar
@@ -19,6 +19,7 @@ from typing import Any, TypeAlias, TypeVar
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.message import Message
+from dragoman.policy.filtering import FilterCache
 from dragoman.policy.slots import Capability, expand_capabilities
 from dragoman.policy.step import Step
 
@@ -202,6 +203,8 @@ class PluginDeclaration:
     is_async: bool
     judge: Callable[[Step], Any]
     """Runs the condition and the check of the plugin."""
+    copies: FilterCache = field(default_factory=FilterCache, compare=False)
+    """What this plugin is shown, so that a change by force reaches no other plugin."""
 
     @property
     def is_inline(self) -> bool:

@@ -57,12 +57,11 @@ class StepSource:
         self.partial = partial
         self._extensions = extensions
         self._cache = cache
-        self._views: dict[frozenset[Capability], tuple[MessageView, ...]] = {}
+        self._views: tuple[frozenset[Capability] | None, tuple[MessageView, ...]] = (None, ())
 
     @property
     def extensions(self) -> Extensions | None:
-        known = self._extensions
-        return known.read() if isinstance(known, LazyExtensions) else known
+        return _read(self._extensions)
 
     def replace(self, message: Message, extensions: Extensions | None) -> "StepSource":
         """Return the source with another message and, unless they are None, other extensions."""
@@ -71,31 +70,45 @@ class StepSource:
 
     def views(self, capabilities: frozenset[Capability]) -> tuple[MessageView, ...]:
         """Return the views for these capabilities: plugins that have the same ones share them."""
-        views = self._views.get(capabilities)
-        if views is None:
-            hook = self.hook.removeprefix("cmf.")
-            source = _PluginViewSource(hook, capabilities, self, self._cache)
-            views = self._views[capabilities] = build_views(self.message, source, self.calls)
+        known, views = self._views
+        if known is not capabilities and known != capabilities:
+            source = _PluginViewSource(self.hook.removeprefix("cmf."), capabilities, self._extensions, self._cache)
+            views = build_views(self.message, source, self.calls)
+            self._views = (capabilities, views)
         return views
+
+
+_Unread = tuple[FilterCache, Extensions | LazyExtensions | None, frozenset[Capability]]
 
 
 class _PluginViewSource(ViewSource):
     """Filters the extensions when a view first reads them."""
 
-    __slots__ = ("_cache", "_step")
+    __slots__ = ("_unread",)
 
-    def __init__(self, hook: str, capabilities: frozenset[Capability], step: StepSource, cache: FilterCache) -> None:
-        super().__init__(hook, None, capabilities)
-        self._step: StepSource | None = step
-        self._cache = cache
+    def __init__(
+        self,
+        hook: str,
+        capabilities: frozenset[Capability],
+        extensions: Extensions | LazyExtensions | None,
+        cache: FilterCache,
+    ) -> None:
+        self.hook = hook
+        self.capabilities = capabilities
+        self._unread: _Unread | None = (cache, extensions, capabilities)
 
     @property
     def extensions(self) -> BaseExtensions | None:
-        step = self._step
-        if step is not None:
-            self._extensions = self._cache.get(step.extensions, expand_capabilities(self.capabilities or ()))
-            self._step = None
+        unread = self._unread
+        if unread is not None:  # two threads that come here together get the same
+            cache, original, capabilities = unread
+            self._extensions = cache.get(_read(original), capabilities)
+            self._unread = None
         return self._extensions
+
+
+def _read(extensions: Extensions | LazyExtensions | None) -> Extensions | None:
+    return extensions.read() if isinstance(extensions, LazyExtensions) else extensions
 
 
 class Step:
@@ -117,20 +130,9 @@ class Step:
         calls: Mapping[str, CalledTool] | None = None,
         partial: bool = False,
     ) -> None:
-        source = StepSource(hook, message, extensions, calls or {}, partial, FilterCache())
-        self._fill(source, expand_capabilities(capabilities), FilterCache())
-
-    @classmethod
-    def from_source(cls, source: StepSource, capabilities: frozenset[Capability], cache: FilterCache) -> "Step":
-        """Return the step for one plugin; ``cache`` holds the copies of this plugin."""
-        step = cls.__new__(cls)
-        step._fill(source, capabilities, cache)
-        return step
-
-    def _fill(self, source: StepSource, capabilities: frozenset[Capability], cache: FilterCache) -> None:
-        self._source = source
-        self._capabilities = capabilities
-        self._cache = cache
+        self._source = StepSource(hook, message, extensions, calls or {}, partial, FilterCache())
+        self._capabilities = expand_capabilities(capabilities)
+        self._cache = FilterCache()
         self._message: Message | None = None
         self._extensions: Extensions | None = None
         self._calls: FrozenDict | None = None
@@ -178,6 +180,19 @@ class Step:
     def __repr__(self) -> str:
         """Leave out the content, because it may be a secret."""
         return f"Step({self.hook}, {self._source.message.role}{', partial' if self.partial else ''})"
+
+
+def new_step(source: StepSource, capabilities: frozenset[Capability], cache: FilterCache) -> Step:
+    """Return the step for one plugin; ``cache`` holds the copies of this plugin."""
+    step = _NEW(Step)
+    step._source = source
+    step._capabilities = capabilities
+    step._cache = cache
+    step._message = step._extensions = step._calls = None
+    return step
+
+
+_NEW = Step.__new__
 
 
 def _restore_step(

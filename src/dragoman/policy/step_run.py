@@ -1,7 +1,9 @@
 """One step on its way through the plugins of a pipeline: each result is checked, then merged, ignored or raised."""
 
 import logging
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, replace
+from inspect import isawaitable
 from typing import Any, Literal, NoReturn
 
 from dragoman.adapter.errors import ConfigurationError
@@ -16,8 +18,9 @@ from dragoman.policy.labels import labels_of, with_labels
 from dragoman.policy.merging import merge_extensions
 from dragoman.policy.object_access import check_access
 from dragoman.policy.plugin import Hook, Mode, OnError, PluginDeclaration, PluginResult, Violation
+from dragoman.policy.runner import BackgroundCalls, ConcurrentCalls, PluginCall, Steps
 from dragoman.policy.slots import Tier
-from dragoman.policy.step import StepSource
+from dragoman.policy.step import Step, StepSource, new_step
 from dragoman.policy.unknown_parts import drop_unknown_parts, find_unknown_kind
 
 logger = logging.getLogger("dragoman.policy")
@@ -41,17 +44,96 @@ class StepRules:
     unknown: Literal["deny", "drop"]
 
 
+class HookPlugins:
+    """The plugins of one hook, in the order in which they run."""
+
+    def __init__(self, plugins: Iterable[PluginDeclaration]) -> None:
+        order = list(Mode)
+        ordered = sorted(plugins, key=lambda plugin: (order.index(plugin.mode), plugin.priority))
+        off_path = (Mode.CONCURRENT, Mode.FIRE_AND_FORGET)
+        self.sequential = tuple(plugin for plugin in ordered if plugin.mode not in off_path)
+        self.concurrent = tuple(plugin for plugin in ordered if plugin.mode is Mode.CONCURRENT)
+        self.background = tuple(plugin for plugin in ordered if plugin.mode is Mode.FIRE_AND_FORGET)
+        self.beside = bool(self.concurrent or self.background)
+        """Whether there are plugins that run beside each other."""
+        self.selected = {
+            (seen, partial): tuple(
+                (plugin, plugin.is_inline)
+                for plugin in self.sequential
+                if not (seen and plugin.mode is Mode.TRANSFORM) and not (partial and plugin.mode is Mode.AUDIT)
+            )
+            for seen in (False, True)
+            for partial in (False, True)
+        }
+        """The sequential plugins, and whether each is inline, for a message that was judged before or not, and for a
+        piece or a whole one."""
+
+
 class StepRun:
-    """``source`` is what the next plugin sees. ``changed_extensions`` is None until the extensions change."""
+    """``first`` is what the first plugin sees, ``source`` what the next one sees.
 
-    __slots__ = ("_already_seen", "_first", "_rules", "changed_extensions", "source")
+    ``changed_extensions`` is None until the extensions change.
+    """
 
-    def __init__(self, source: StepSource, rules: StepRules, already_seen: bool) -> None:
+    __slots__ = (
+        "_already_seen", "_next", "_ordered", "_pending", "_plugins", "_rules",
+        "changed_extensions", "first", "is_done", "source",
+    )  # fmt: skip
+
+    def __init__(self, source: StepSource, plugins: HookPlugins, rules: StepRules, already_seen: bool) -> None:
         self.source = source
-        self._first = source.message
+        self.first = source
+        self._plugins = plugins
+        self._ordered = plugins.selected[already_seen, source.partial]
+        self._next = 0
+        self._pending: Awaitable[Any] | None = None
+        """The answer of the next plugin, if it was called already."""
         self._rules = rules
         self._already_seen = already_seen
         self.changed_extensions: Extensions | None = None
+        self.is_done = False
+        """Whether no plugin has to be awaited any more."""
+
+    def run_inline(self) -> None:
+        """Call the next plugins, up to one that has to be awaited."""
+        position, ordered = self._next, self._ordered
+        for declared, is_inline in ordered[position:] if position else ordered:
+            if not is_inline:
+                break
+            try:
+                answer = declared.judge(new_step(self.source, declared.capabilities, declared.copies))
+            except Exception as error:
+                answer = error
+            if answer is not None:
+                if isawaitable(answer):
+                    self._pending = answer
+                    break
+                self.apply_answer(declared, answer)
+            position += 1
+        self._next = position
+        self.is_done = position == len(ordered) and not self._plugins.beside
+
+    def steps(self) -> Steps[None]:
+        """Yield the calls of the plugins that have to be awaited."""
+        while self._next < len(self._ordered):
+            declared, _ = self._ordered[self._next]
+            answer = yield PluginCall(declared, self._step(declared), self._pending)
+            self._pending = None
+            self._next += 1
+            self.apply_answer(declared, answer)
+            self.run_inline()
+        plugins = self._plugins
+        if plugins.concurrent:
+            before = self.source.extensions  # built once, before several threads read them
+            answers = yield ConcurrentCalls(tuple(PluginCall(each, self._step(each)) for each in plugins.concurrent))
+            for declared, answer in zip(plugins.concurrent, answers, strict=True):
+                self.apply_answer(declared, answer, before)
+        if plugins.background and not self.source.partial:
+            _ = self.source.extensions
+            yield BackgroundCalls(tuple(PluginCall(each, self._step(each)) for each in plugins.background))
+
+    def _step(self, declared: PluginDeclaration) -> Step:
+        return new_step(self.source, declared.capabilities, declared.copies)
 
     def check_access(self) -> None:
         source = self.source
@@ -94,7 +176,7 @@ class StepRun:
 
     def finish(self) -> Message:
         """Return the final message, without the signed thinking that a change made invalid."""
-        final = drop_void_thinking(self._first, self.source.message)
+        final = drop_void_thinking(self.first.message, self.source.message)
         if final is not self.source.message and self._rules.signed == "deny":
             reason = "a change would invalidate signed thinking, and the policy keeps it"
             self.deny(Violation(reason, code="signed_thinking"))

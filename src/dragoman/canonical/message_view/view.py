@@ -5,7 +5,7 @@ the extensions that its reader may see (`dragoman.policy.filter_extensions`).
 """
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock, ToolUseBlock
@@ -79,22 +79,23 @@ def build_views(
     message: MessageFields, source: ViewSource, calls: Mapping[str, CalledTool] | None
 ) -> "tuple[MessageView, ...]":
     """As `iter_views`, with a source that all views of the message share."""
-    content, role = message.content, message.role
-    for index, part in enumerate(content):
-        if type(part) not in KIND_BY_BLOCK:
+    views = []
+    for index, part in enumerate(message.content):
+        kind = type(part)
+        if kind not in KIND_BY_BLOCK:
             _raise_unknown(part, f"content[{index}] of message {one_line(message.id)}")
-    alone = sum(type(part) in _TOOL_BLOCKS for part in content) == 1
-    return tuple(
-        [
-            _new_view(
-                part, role, source, _find_tool(part, source, calls, alone) if type(part) in _TOOL_BLOCKS else None
-            )
-            for part in content
-        ]
-    )
+        tool = _find_tool(part, message.content, source, calls) if kind in _CALL_BLOCKS else None
+        view = _NEW(MessageView)
+        _SET_PART(view, part)
+        _SET_ROLE(view, message.role)
+        _SET_SOURCE(view, source)
+        _SET_TOOL(view, tool)
+        _SET_CONTENT(view, _UNSET)
+        views.append(view)
+    return tuple(views)
 
 
-_TOOL_BLOCKS = frozenset({ToolUseBlock, ToolResultBlock})
+_CALL_BLOCKS = frozenset({ToolUseBlock, ToolResultBlock})
 
 
 def _raise_unknown(part: ContentBlock, where: str) -> NoReturn:
@@ -104,9 +105,13 @@ def _raise_unknown(part: ContentBlock, where: str) -> NoReturn:
 
 
 def _find_tool(
-    part: ContentBlock, source: ViewSource, calls: Mapping[str, CalledTool] | None, alone: bool
+    part: ContentBlock,
+    content: Sequence[ContentBlock],
+    source: ViewSource,
+    calls: Mapping[str, CalledTool] | None,
 ) -> CalledTool | None:
     """Return the tool of a call or a result, if it is known."""
+    alone = sum(type(each) in _CALL_BLOCKS for each in content) == 1
     mcp = source.extensions.mcp if alone and source.extensions else None
     tool = mcp.tool if mcp else None
     described = CalledTool(tool.name, tool.namespace or tool.server_id) if tool else None
@@ -141,7 +146,11 @@ class MessageView(ViewContext):
     ) -> None:
         if type(part) not in KIND_BY_BLOCK:
             _raise_unknown(part, "this part")
-        _fill(self, part, Role(role), ViewSource(hook, extensions, capabilities), tool)
+        _SET_PART(self, part)
+        _SET_ROLE(self, Role(role))
+        _SET_SOURCE(self, ViewSource(hook, extensions, capabilities))
+        _SET_TOOL(self, tool)
+        _SET_CONTENT(self, _UNSET)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(f"a MessageView is read-only: {name} cannot be set")
@@ -307,11 +316,13 @@ class MessageView(ViewContext):
         The content of a prompt result is its own text only, so a policy must look here for the text of its messages.
         Raises UnknownPartError immediately if something inside has no kind or is not a message.
         """
-        inner = [*inner_parts(self._part)]
-        for _, part in inner:
-            if type(part) not in KIND_BY_BLOCK:
-                _raise_unknown(part, "this part")
-        return iter([_new_view(part, role, self._source, None) for role, part in inner])
+        hook, extensions, granted = self.hook, self._extensions, self._source.capabilities
+        return iter(
+            [
+                MessageView(part, role, hook=hook, extensions=extensions, capabilities=granted)
+                for role, part in inner_parts(self._part)
+            ]
+        )
 
     def to_dict(
         self, include_content: bool = True, include_context: bool = True, *, include_arguments: bool = True
@@ -376,19 +387,7 @@ _SET_PART, _SET_ROLE, _SET_SOURCE, _SET_TOOL, _SET_CONTENT = (
 """These set the fields of a view, which has no assignments."""
 
 
-def _fill(view: MessageView, part: ContentBlock, role: Role, source: ViewSource, tool: CalledTool | None) -> None:
-    _SET_PART(view, part)
-    _SET_ROLE(view, role)
-    _SET_SOURCE(view, source)
-    _SET_TOOL(view, tool)
-    _SET_CONTENT(view, _UNSET)
-
-
-def _new_view(part: ContentBlock, role: Role, source: ViewSource, tool: CalledTool | None) -> MessageView:
-    """Return the view of a part whose kind is known."""
-    view = MessageView.__new__(MessageView)
-    _fill(view, part, role, source, tool)
-    return view
+_NEW = MessageView.__new__
 
 
 def _restore_view(

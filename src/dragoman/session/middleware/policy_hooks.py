@@ -13,28 +13,28 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from operator import is_
-from typing import Any, Protocol
+from typing import Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock, replace_fields
 from dragoman.canonical.extensions.extensions import AgentExtension, Extensions
-from dragoman.canonical.extensions.security import DataPolicy
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.message_view.parts import CalledTool
-from dragoman.policy.data_policy import check_data_use, data_policies
+from dragoman.policy.data_policy import data_policies
 from dragoman.policy.edit import drop_signed_thinking
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.labels import Declassification, declassify, labels_of, with_labels
 from dragoman.policy.object_access import PRE_HOOKS
 from dragoman.policy.pipeline import Pipeline
 from dragoman.policy.plugin import Hook, Violation
-from dragoman.policy.runner import Steps, run, run_async
+from dragoman.policy.runner import PolicyEffect, Steps, run, run_async
 from dragoman.policy.step import LazyExtensions
-from dragoman.policy.step_run import POST_HOOKS
+from dragoman.policy.step_run import POST_HOOKS, StepRun
 from dragoman.session.effects import Perform
 from dragoman.session.middleware.labels import LabelLedger, MessageExtensions
-from dragoman.session.middleware.policy_context import PolicyContext, actions_of, completion, provenance
+from dragoman.session.middleware.policy_context import PolicyContext, PolicyObserver, actions_of, completion, provenance
+from dragoman.session.middleware.policy_data import ConversationData
 from dragoman.session.middleware.policy_headers import PolicyHeaders
 from dragoman.tools.calls import error_result
 from dragoman.tools.toolbox import Toolbox
@@ -48,19 +48,9 @@ _CARRIED = ("delegation", "custom")
 request."""
 
 
-class PolicyObserver(Protocol):
-    """Receives what the policy of a session did; `Telemetry` is one."""
-
-    def on_denial(self, error: PolicyDeniedError) -> None: ...
-
-    def on_declassification(self, record: Declassification) -> None: ...
-
-    def on_headers_written(self, provider: str, names: Sequence[str]) -> None: ...
-
-
-def perform(steps: Steps[Any]) -> Perform:
-    """Return the effect that runs steps of a policy."""
-    return Perform(partial(run, steps), partial(run_async, steps))
+def perform(steps: Steps[Any], first: PolicyEffect | None = None) -> Perform:
+    """Return the effect that runs steps of a policy; ``first`` is their first effect, if they have begun."""
+    return Perform(partial(run, steps, first), partial(run_async, steps, first))
 
 
 class PolicyHooks:
@@ -78,15 +68,14 @@ class PolicyHooks:
         self.pipeline = pipeline
         self._session_id = session_id
         self._extensions = extensions or Extensions()
+        security = self._extensions.security
+        self._has_data_policies = security is not None and bool(security.data)
         self._context = PolicyContext(session_id, self._extensions.agent, toolbox)
         self._ledger = LabelLedger(message_extensions)
         self._headers = PolicyHeaders(self._extensions.http)
         self._telemetry = telemetry
         self._calls: dict[str, CalledTool] = {}
-        self._call_providers: dict[str, str | None] = {}
-        """The provider that each call came from."""
-        self._data_policies: list[tuple[str | None, DataPolicy]] = []
-        """Policies of the data in the history, with the provider whose call fetched it."""
+        self._data = ConversationData()
         self._admitted: dict[int, Message] = {}
         """Admitted messages by ``id()``. They are referenced here, so that no other object gets the same ``id()``."""
         self._seen_by_model: dict[str, dict[int, Message]] = {}
@@ -107,6 +96,11 @@ class PolicyHooks:
     def async_names(self) -> tuple[str, ...]:
         """The plugins that need an event loop."""
         return self.pipeline.async_names
+
+    @property
+    def judges_replies(self) -> bool:
+        """Whether a plugin sees replies."""
+        return self.pipeline.has_plugins(Hook.LLM_OUTPUT)
 
     def adopt(self, prompt: Message) -> Message:
         """Return the prompt: its labels are taken over when it is judged."""
@@ -181,32 +175,42 @@ class PolicyHooks:
             if id(message) in known:
                 continue
             self._note(message, old=True)
-            kept = (yield from self._judge_input(message, adapter, old=True)) if judges else message
+            kept = message
+            if judges:
+                # Not by _judge: a long history has no time for a generator per message.
+                step_run = self._start(
+                    Hook.LLM_INPUT, message, self._extensions_for(self._input_slots, message, adapter)
+                )
+                if not step_run.is_done:
+                    yield from self._wait(step_run)
+                kept = self._finish(step_run, True)
             if history_changed:
                 kept = drop_signed_thinking(kept)
             if kept is not message:
                 history[index], history_changed = kept, True
             admitted.append(kept)
-            self._remember(kept)
+            self._remember(kept, message)
         if prompt and self.pipeline.plugins:
             self._context.next_turn(prompt[-1].text)
         for message in prompt:
             self._note(message)
             kept = (yield from self._judge_input(message, adapter)) if judges else message
             admitted.append(drop_signed_thinking(kept) if history_changed else kept)
-            self._remember(admitted[-1])
-        self._just_checked = (None if adapter is None else str(adapter.model_id), frozenset(map(id, admitted)))
+            self._remember(admitted[-1], message)
+        if judges:
+            self._just_checked = (None if adapter is None else str(adapter.model_id), frozenset(map(id, admitted)))
         return tuple(admitted[len(admitted) - len(prompt) :])
 
     def check_input(
         self, adapter: Adapter, history: Sequence[Message], filled: Sequence[Message]
-    ) -> Steps[list[Message]]:
+    ) -> Steps[Sequence[Message]]:
         """Return the history as it may be sent to that model; ``filled`` is the same history with file content."""
-        self._check_forwarding(adapter.provider)
+        if (violation := self._data.check_forwarding(adapter.provider)) is not None:
+            self._refuse(Hook.LLM_INPUT, violation)
+        if not self.pipeline.has_plugins(Hook.LLM_INPUT):
+            return filled
         model = str(adapter.model_id)
         (model_of_check, just_checked), self._just_checked = self._just_checked, (None, frozenset())
-        if not self.pipeline.has_plugins(Hook.LLM_INPUT):
-            return list(filled)
         self._extensions = self._headers.set_provider(self._extensions, adapter)
         already_checked = just_checked if model_of_check == model else frozenset()
         seen, new = self._seen_by_model.get(model, {}), _first_new(history)
@@ -283,12 +287,17 @@ class PolicyHooks:
     def check_reply(self, adapter: Adapter, reply: Message) -> Steps[Message]:
         """Return a reply as the history stores it."""
         accepted = reply
-        if self.pipeline.has_plugins(Hook.LLM_OUTPUT):
+        if self.judges_replies:
             visible = self._extensions_for(self._reply_slots, reply, adapter)
             accepted = yield from self._judge(Hook.LLM_OUTPUT, reply, visible)
-        self._remember(accepted)
-        self._seen_by_model.setdefault(str(adapter.model_id), {})[id(accepted)] = accepted
+        self.note_reply(adapter, accepted)
         return accepted
+
+    def note_reply(self, adapter: Adapter, reply: Message) -> None:
+        """Record a reply in its final form."""
+        self._remember(reply)
+        if self.pipeline.has_plugins(Hook.LLM_INPUT):
+            self._seen_by_model.setdefault(str(adapter.model_id), {})[id(reply)] = reply
 
     def check_partial(self, adapter: Adapter, partial: Message | None) -> Steps[Message | None]:
         """Check the part of a reply that arrived before it ended early; None if it is denied."""
@@ -333,9 +342,7 @@ class PolicyHooks:
         return checked
 
     def _check_call(self, call: ToolUseBlock) -> Steps[ToolUseBlock]:
-        violation = check_data_use(
-            actions_of(self._context.tool(call.name)), (policy for _, policy in self._data_policies)
-        )
+        violation = self._data.check_actions(actions_of(self._context.tool(call.name)))
         if violation is not None:
             self._refuse(Hook.TOOL_PRE_INVOKE, violation)
         message = Message(id=call.id, session_id=self._session_id, role=Role.ASSISTANT, content=(call,))
@@ -363,17 +370,45 @@ class PolicyHooks:
     ) -> Steps[Message]:
         """Run the plugins of a hook, and keep what they change. ``old``: the message was in the history before, and its
         labels may have been declassified."""
+        step_run = self._start(hook, message, visible, partial, already_seen)
+        if not step_run.is_done:
+            yield from self._wait(step_run)
+        return self._finish(step_run, old)
+
+    def _start(
+        self,
+        hook: Hook,
+        message: Message,
+        visible: Extensions | LazyExtensions,
+        partial: bool = False,
+        already_seen: bool = False,
+    ) -> StepRun:
         try:
-            judged, changed = yield from self.pipeline.judge(
+            return self.pipeline.start(
                 hook, message, visible, calls=self._calls, partial=partial, already_seen=already_seen
             )
         except PolicyDeniedError as error:
             self._report_denial(error)
             raise
-        if changed is not None and not partial:
-            before = visible.read() if isinstance(visible, LazyExtensions) else visible
-            slot_names = (*_CARRIED, "http") if hook is Hook.LLM_INPUT else _CARRIED
-            self._carry_slots(before, changed, slot_names, message.id if old else None)
+
+    def _wait(self, step_run: StepRun) -> Steps[None]:
+        try:
+            yield from step_run.steps()
+        except PolicyDeniedError as error:
+            self._report_denial(error)
+            raise
+
+    def _finish(self, step_run: StepRun, old: bool) -> Message:
+        try:
+            judged = step_run.finish()
+        except PolicyDeniedError as error:
+            self._report_denial(error)
+            raise
+        changed = step_run.changed_extensions
+        if changed is not None and not step_run.source.partial:
+            before = step_run.first.extensions or Extensions()
+            slot_names = (*_CARRIED, "http") if step_run.source.hook == Hook.LLM_INPUT else _CARRIED
+            self._carry_slots(before, changed, slot_names, step_run.first.message.id if old else None)
         return judged
 
     def _extensions_for(self, slots: Callable[..., Mapping[str, Any]], *facts: Any) -> LazyExtensions:
@@ -419,14 +454,13 @@ class PolicyHooks:
 
     def _remember_calls(self, message: Message) -> None:
         for use in message.content:
-            if isinstance(use, ToolUseBlock):
+            if type(use) is ToolUseBlock:
                 self._calls[use.id] = self._context.called_tool(use.name)
-                self._call_providers[use.id] = message.metadata.provider
+                self._data.note_call(use.id, message.metadata.provider)
 
     def _add_labels(self, message: Message, *, old: bool = False) -> None:
         """Add the labels and the data policies of this message to those of the conversation."""
-        security = self._extensions.security
-        if not message.metadata.labels and (security is None or not security.data):
+        if not message.metadata.labels and not self._has_data_policies:
             return
         policies = data_policies(message, self._extensions, self._calls)
         labels = {label for policy in policies for label in policy.apply_labels}
@@ -436,25 +470,13 @@ class PolicyHooks:
             before = self.labels
             new_labels = self._ledger.new_labels(before, before | labels, message.id if old else None)
             self._extensions = with_labels(self._extensions, new_labels)
-        if not policies:
-            return
-        provider_of_call = next((self._call_providers.get(result.tool_use_id) for result in message.tool_results), None)
-        new = [(provider_of_call, policy) for policy in policies]
-        self._data_policies += [source for source in new if source not in self._data_policies]
+        if policies:
+            self._data.add(message, policies)
 
-    def _check_forwarding(self, provider: str) -> None:
-        """Refuse to send data that may not be forwarded to a provider other than the one that requested it.
-
-        If it is unknown who requested it, no provider did.
-        """
-        for source_provider, policy in self._data_policies:
-            violation = check_data_use(("forward",), (policy,)) if source_provider != provider else None
-            if violation is not None:
-                self._refuse(Hook.LLM_INPUT, violation)
-
-    def _remember(self, message: Message) -> None:
-        """Record a message in its final form."""
-        self._remember_calls(message)
+    def _remember(self, message: Message, noted: Message | None = None) -> None:
+        """Record a message in its final form; ``noted`` is the form that `_note` recorded."""
+        if message is not noted:
+            self._remember_calls(message)
         self._admitted[id(message)] = message
         self._ledger.record_labels(message.id, self.labels)
 
