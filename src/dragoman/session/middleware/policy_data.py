@@ -1,7 +1,10 @@
 """The data of a conversation: which data policies apply to it, and which provider's model called for each piece."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.extensions.message_retention import retention_end
 from dragoman.canonical.extensions.security import DataPolicy
 from dragoman.canonical.message import Message
 from dragoman.policy.data_policy import check_data_use
@@ -35,3 +38,15 @@ class ConversationData:
         """
         foreign = (policy for source, policy in self._policies if source != provider)
         return check_data_use(("forward",), foreign)
+
+
+def check_retention(policies: Mapping[str, DataPolicy]) -> None:
+    """Raise ConfigurationError if a policy has a time that is no time."""
+    for name, policy in policies.items():
+        try:
+            if policy.retention is not None:
+                retention_end(policy.retention, datetime.now(UTC))
+        except ValueError:
+            raise ConfigurationError(
+                f"the data policy of {name!r:.80}: delete_after is an ISO time, such as 2027-01-31T00:00:00Z"
+            ) from None

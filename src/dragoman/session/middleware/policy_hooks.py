@@ -34,7 +34,7 @@ from dragoman.policy.step_run import POST_HOOKS, StepRun
 from dragoman.session.effects import Perform
 from dragoman.session.middleware.labels import LabelLedger, MessageExtensions
 from dragoman.session.middleware.policy_context import PolicyContext, PolicyObserver, actions_of, completion, provenance
-from dragoman.session.middleware.policy_data import ConversationData
+from dragoman.session.middleware.policy_data import ConversationData, check_retention
 from dragoman.session.middleware.policy_headers import PolicyHeaders
 from dragoman.tools.calls import error_result
 from dragoman.tools.toolbox import Toolbox
@@ -70,6 +70,8 @@ class PolicyHooks:
         self._extensions = extensions or Extensions()
         security = self._extensions.security
         self._has_data_policies = security is not None and bool(security.data)
+        if security is not None:
+            check_retention(security.data)
         self._context = PolicyContext(session_id, self._extensions.agent, toolbox)
         self._ledger = LabelLedger(message_extensions)
         self._headers = PolicyHeaders(self._extensions.http)
@@ -479,6 +481,8 @@ class PolicyHooks:
             self._remember_calls(message)
         self._admitted[id(message)] = message
         self._ledger.record_labels(message.id, self.labels)
+        if self._has_data_policies:
+            self._ledger.record_retention(message, data_policies(message, self._extensions, self._calls))
 
 
 def _build_extensions(
