@@ -2,7 +2,8 @@
 
 import pytest
 
-from dragoman import RequestContext, get_adapter
+from dragoman import Pipeline, RequestContext, get_adapter
+from tests.benchmarks import policy
 from tests.benchmarks.call_counts import STAGES, budgets, calls_of, modules_of, recorded_version, works
 from tests.benchmarks.wires import WIRES, arguments
 
@@ -42,3 +43,12 @@ def test_only_the_budgeted_modules_are_loaded(stage: str) -> None:
     hint = "newly loaded; if that is meant: python -m tests.benchmarks.call_counts"
     assert not set(others) - set(budget["others"]), hint
     assert not set(own) - set(budget["own"]), hint
+
+
+def test_a_policy_calls_few_functions_more_than_a_session_without_one() -> None:
+    """A pipeline without plugins, one with five, and a first question after a long history with three."""
+    turn, question = calls_of(policy.turns_of(None)), calls_of(policy.first_ask(None, 200))
+    empty, five = Pipeline(), Pipeline(policy.readers())
+    assert calls_of(policy.turns_of(empty)) < 1.1 * turn
+    assert calls_of(policy.turns_of(five)) < 1.4 * turn
+    assert calls_of(policy.first_ask(Pipeline(policy.readers(3)), 200)) < 2 * question

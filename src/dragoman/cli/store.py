@@ -1,6 +1,8 @@
 """`dragoman store …`: commands for a whole store."""
 
-from datetime import date, datetime
+import json
+from dataclasses import asdict
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +13,7 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.cli.io.console import console
 
 app = typer.Typer(
-    help="Export a store for reports, migrate it, delete a user's data, or distribute it over a cluster.",
+    help="Export a store for reports, migrate it, delete data, or distribute it over a cluster.",
     no_args_is_help=True,
 )
 
@@ -113,6 +115,38 @@ def delete_user(
     if done.reports is not None:
         changed = len(done.reports.written) + len(done.reports.removed)
         lines.append(f"reports: {changed:,} days changed in {reports}")
+    console().print(escape("\n".join(lines)), soft_wrap=True)
+
+
+@app.command()
+def retention(
+    store: StoreOption = None,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Delete the sessions with such data, instead of redacting it.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")] = False,
+    session_days: Annotated[
+        float, typer.Option(help="A session is over if it was not used for so many days.", min=0)
+    ] = 1.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each session.")] = False,
+) -> None:
+    """Redacts or deletes the data whose time is over. Run it regularly; the store keeps a record."""
+    from dragoman.store import Store
+
+    with Store(_url(store), migrates=False, read_only=dry_run) as opened_store:
+        records = opened_store.enforce_retention(
+            action="delete" if delete else "redact", session_idle=timedelta(days=session_days), dry_run=dry_run
+        )
+    if as_json:
+        for record in records:
+            typer.echo(json.dumps({**asdict(record), "at": record.at.isoformat()}))
+        return
+    done = {"redact": "redacted", "delete": "deleted with their sessions"}["delete" if delete else "redact"]
+    total = sum(record.messages + record.attempts for record in records)
+    lines = [
+        f"{total:,} messages of {len(records):,} sessions {'would be ' if dry_run else ''}{done}",
+        *(f"  {record.session_id}: {record.messages + record.attempts:,}" for record in records),
+    ]
     console().print(escape("\n".join(lines)), soft_wrap=True)
 
 

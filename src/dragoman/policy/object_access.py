@@ -24,7 +24,7 @@ def lacks_permissions(subject: SubjectExtension | None, profile: ObjectSecurityP
 
 
 def check_access(
-    hook: Hook, message: Message, extensions: Extensions | None, calls: Mapping[str, CalledTool] | None = None
+    hook: str, message: Message, extensions: Extensions | None, calls: Mapping[str, CalledTool] | None = None
 ) -> Violation | None:
     """Return the first violation of the object profiles by what this message requests, or None.
 

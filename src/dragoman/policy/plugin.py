@@ -11,7 +11,7 @@ A function becomes a plugin by `hook`; a class with settings of its own subclass
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, TypeAlias, TypeVar
@@ -19,6 +19,7 @@ from typing import Any, TypeAlias, TypeVar
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.message import Message
+from dragoman.policy.filtering import FilterCache
 from dragoman.policy.slots import Capability, expand_capabilities
 from dragoman.policy.step import Step
 
@@ -200,6 +201,15 @@ class PluginDeclaration:
     on_error: OnError
     window: int | None
     is_async: bool
+    judge: Callable[[Step], Any]
+    """Runs the condition and the check of the plugin."""
+    copies: FilterCache = field(default_factory=FilterCache, compare=False)
+    """What this plugin is shown, so that a change by force reaches no other plugin."""
+
+    @property
+    def is_inline(self) -> bool:
+        """Whether a pipeline calls the plugin in its own thread and waits for nothing."""
+        return self.timeout is None and not self.is_async
 
     @classmethod
     def from_plugin(cls, plugin: Plugin) -> "PluginDeclaration":
@@ -228,10 +238,20 @@ class PluginDeclaration:
             on_error=_parse_word(OnError, plugin.on_error, f"plugin {name!r}: on_error"),
             window=plugin.window,
             is_async=inspect.iscoroutinefunction(check),
+            judge=_find_judge(plugin),
         )
         if fault := _find_fault(check):
             raise ConfigurationError(f"plugin {name!r}: {fault}")
         return declared
+
+
+def _find_judge(plugin: Plugin) -> Callable[[Step], Any]:
+    """Return one function for the condition and the check. A plugin without a condition is not asked for it."""
+    if isinstance(plugin, _FunctionPlugin) and plugin._when is None:
+        return plugin._check
+    if getattr(plugin.applies, "__func__", None) is Plugin.applies:
+        return plugin.check
+    return lambda step: plugin.check(step) if plugin.applies(step) else None
 
 
 def _find_fault(check: Callable[..., Any]) -> str | None:

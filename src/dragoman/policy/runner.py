@@ -25,14 +25,17 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class PluginCall:
-    """Call this plugin; the result is its answer, or the exception that it raised."""
+    """Call this plugin; the result is its answer, or the exception that it raised.
+
+    ``pending`` is set if the plugin was called already, and its answer has to be awaited.
+    """
 
     declared: PluginDeclaration
     step: Step
+    pending: Awaitable[Any] | None = None
 
     def start(self) -> Any:
-        plugin = self.declared.plugin
-        return plugin.check(self.step) if plugin.applies(self.step) else None
+        return self.declared.judge(self.step) if self.pending is None else self.pending
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +56,13 @@ PolicyEffect = PluginCall | ConcurrentCalls | BackgroundCalls
 Steps = Generator[PolicyEffect, Any, ResultT]
 
 
-def run(steps: Steps[ResultT]) -> ResultT:
-    """Run the steps to the end. Raises what they raise."""
+def run(steps: Steps[ResultT], first: PolicyEffect | None = None) -> ResultT:
+    """Run the steps to the end. Raises what they raise. ``first`` is their first effect, if they have begun."""
     answer: Any = None
+    work = first
     while True:
         try:
-            work = steps.send(answer)
+            work = work or steps.send(answer)
         except StopIteration as end:
             result: ResultT = end.value
             return result
@@ -72,14 +76,16 @@ def run(steps: Steps[ResultT]) -> ResultT:
                 answer = None
                 for call in calls:
                     _run_in_thread(call, _call_and_log)
+        work = None
 
 
-async def run_async(steps: Steps[ResultT]) -> ResultT:
+async def run_async(steps: Steps[ResultT], first: PolicyEffect | None = None) -> ResultT:
     """As `run`, for an event loop."""
     answer: Any = None
+    work = first
     while True:
         try:
-            work = steps.send(answer)
+            work = work or steps.send(answer)
         except StopIteration as end:
             result: ResultT = end.value
             return result
@@ -92,6 +98,7 @@ async def run_async(steps: Steps[ResultT]) -> ResultT:
                 answer = None
                 for call in calls:
                     _start_task(call)
+        work = None
 
 
 def _call_plugin(call: PluginCall) -> Any:

@@ -2,43 +2,113 @@
 
 Nothing that a plugin reaches through public names, copies or pickles is shared with the session, or hidden from the
 plugin. A plugin is trusted code in this process: this prevents mistakes, not malice.
+
+Copies and views are made when a plugin first reads them: most plugins read little of a step.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from dragoman.canonical.extensions.extensions import Extensions
+from dragoman.canonical.extensions.slots import BaseExtensions
 from dragoman.canonical.frozen import FrozenDict
 from dragoman.canonical.message import Message
+from dragoman.canonical.message_view.context import ViewSource
 from dragoman.canonical.message_view.parts import CalledTool
-from dragoman.canonical.message_view.view import MessageView, iter_views
+from dragoman.canonical.message_view.view import MessageView, build_views
 from dragoman.policy.filtering import FilterCache, filter_message
 from dragoman.policy.slots import Capability, expand_capabilities
 
 
-class SharedViews:
-    """The views of one step: plugins that see the same message with the same capabilities share them."""
+class LazyExtensions:
+    """Extensions that are built when they are first read, by ``build`` and its arguments."""
 
-    __slots__ = ("_cache", "_found")
+    __slots__ = ("_build", "_built", "_given")
 
-    def __init__(self, cache: FilterCache) -> None:
-        self._cache = cache
-        self._found: tuple[tuple[Any, ...], tuple[MessageView, ...]] | None = None
+    def __init__(self, build: Callable[..., Extensions], *given: Any) -> None:
+        self._build = build
+        self._given = given
+        self._built: Extensions | None = None
 
-    def get(
+    def read(self) -> Extensions:
+        if self._built is None:
+            self._built = self._build(*self._given)
+        return self._built
+
+
+class StepSource:
+    """The originals of a step. No plugin receives it; the plugins of the step share its views."""
+
+    __slots__ = ("_cache", "_extensions", "_views", "calls", "hook", "message", "partial")
+
+    def __init__(
         self,
         hook: str,
         message: Message,
-        extensions: Extensions | None,
-        capabilities: frozenset[Capability],
+        extensions: Extensions | LazyExtensions | None,
         calls: Mapping[str, CalledTool],
-    ) -> tuple[MessageView, ...]:
-        found = self._found
-        if found is None or not (found[0][0] is message and found[0][1] is extensions and found[0][2] == capabilities):
-            visible = self._cache.get(extensions, capabilities)
-            views = tuple(iter_views(message, hook, visible, calls=calls, capabilities=capabilities))
-            found = self._found = ((message, extensions, capabilities), views)
-        return found[1]
+        partial: bool,
+        cache: FilterCache,
+    ) -> None:
+        """``cache`` holds what the views show."""
+        self.hook = hook
+        self.message = message
+        self.calls = calls
+        self.partial = partial
+        self._extensions = extensions
+        self._cache = cache
+        self._views: tuple[frozenset[Capability] | None, tuple[MessageView, ...]] = (None, ())
+
+    @property
+    def extensions(self) -> Extensions | None:
+        return _read(self._extensions)
+
+    def replace(self, message: Message, extensions: Extensions | None) -> "StepSource":
+        """Return the source with another message and, unless they are None, other extensions."""
+        known = self._extensions if extensions is None else extensions
+        return StepSource(self.hook, message, known, self.calls, self.partial, self._cache)
+
+    def views(self, capabilities: frozenset[Capability]) -> tuple[MessageView, ...]:
+        """Return the views for these capabilities: plugins that have the same ones share them."""
+        known, views = self._views
+        if known is not capabilities and known != capabilities:
+            source = _PluginViewSource(self.hook.removeprefix("cmf."), capabilities, self._extensions, self._cache)
+            views = build_views(self.message, source, self.calls)
+            self._views = (capabilities, views)
+        return views
+
+
+_Unread = tuple[FilterCache, Extensions | LazyExtensions | None, frozenset[Capability]]
+
+
+class _PluginViewSource(ViewSource):
+    """Filters the extensions when a view first reads them."""
+
+    __slots__ = ("_unread",)
+
+    def __init__(
+        self,
+        hook: str,
+        capabilities: frozenset[Capability],
+        extensions: Extensions | LazyExtensions | None,
+        cache: FilterCache,
+    ) -> None:
+        self.hook = hook
+        self.capabilities = capabilities
+        self._unread: _Unread | None = (cache, extensions, capabilities)
+
+    @property
+    def extensions(self) -> BaseExtensions | None:
+        unread = self._unread
+        if unread is not None:  # two threads that come here together get the same
+            cache, original, capabilities = unread
+            self._extensions = cache.get(_read(original), capabilities)
+            self._unread = None
+        return self._extensions
+
+
+def _read(extensions: Extensions | LazyExtensions | None) -> Extensions | None:
+    return extensions.read() if isinstance(extensions, LazyExtensions) else extensions
 
 
 class Step:
@@ -48,19 +118,7 @@ class Step:
     A copy and a pickle hold what the plugin may read, and nothing else.
     """
 
-    __slots__ = (
-        "_all_extensions",
-        "_cache",
-        "_calls",
-        "_calls_copy",
-        "_capabilities",
-        "_extensions",
-        "_message",
-        "_original",
-        "_views",
-        "hook",
-        "partial",
-    )
+    __slots__ = ("_cache", "_calls", "_capabilities", "_extensions", "_message", "_source")
 
     def __init__(
         self,
@@ -71,20 +129,21 @@ class Step:
         *,
         calls: Mapping[str, CalledTool] | None = None,
         partial: bool = False,
-        cache: FilterCache | None = None,
-        views: "SharedViews | None" = None,
     ) -> None:
-        self.hook = hook
-        self.partial = partial
-        self._calls: Mapping[str, CalledTool] = calls or {}
-        self._calls_copy: FrozenDict | None = None
-        self._original = message
-        self._all_extensions = extensions
+        self._source = StepSource(hook, message, extensions, calls or {}, partial, FilterCache())
         self._capabilities = expand_capabilities(capabilities)
-        self._cache = cache or FilterCache()
-        self._views = views or SharedViews(FilterCache())
+        self._cache = FilterCache()
         self._message: Message | None = None
         self._extensions: Extensions | None = None
+        self._calls: FrozenDict | None = None
+
+    @property
+    def hook(self) -> str:
+        return self._source.hook
+
+    @property
+    def partial(self) -> bool:
+        return self._source.partial
 
     @property
     def message(self) -> Message:
@@ -93,27 +152,26 @@ class Step:
         Change it with `model_copy`.
         """
         if self._message is None:
-            self._message = filter_message(self._original, self._capabilities).model_copy(deep=True)
+            self._message = filter_message(self._source.message, self._capabilities).model_copy(deep=True)
         return self._message
 
     @property
     def calls(self) -> Mapping[str, CalledTool]:
         """The tools of the session's calls, by the ids of the calls; a read-only copy."""
-        if self._calls_copy is None:
-            self._calls_copy = FrozenDict(self._calls)
-        return self._calls_copy
+        if self._calls is None:
+            self._calls = FrozenDict(self._source.calls)
+        return self._calls
 
     @property
     def extensions(self) -> Extensions:
         """A copy of what the plugin's capabilities allow to read; empty if there is nothing."""
         if self._extensions is None:
-            self._extensions = self._cache.get_for_plugin(self._all_extensions, self._capabilities)
+            self._extensions = self._cache.get_for_plugin(self._source.extensions, self._capabilities)
         return self._extensions
 
     def views(self) -> tuple[MessageView, ...]:
         """Return one read-only view for each part of the message, with the extensions that the plugin may read."""
-        hook = self.hook.removeprefix("cmf.")
-        return self._views.get(hook, self._original, self._all_extensions, self._capabilities, self._calls)
+        return self._source.views(self._capabilities)
 
     def __reduce__(self) -> Any:
         shown = (self.hook, self.message, self.extensions, tuple(sorted(self._capabilities)), self.calls, self.partial)
@@ -121,7 +179,20 @@ class Step:
 
     def __repr__(self) -> str:
         """Leave out the content, because it may be a secret."""
-        return f"Step({self.hook}, {self._original.role}{', partial' if self.partial else ''})"
+        return f"Step({self.hook}, {self._source.message.role}{', partial' if self.partial else ''})"
+
+
+def new_step(source: StepSource, capabilities: frozenset[Capability], cache: FilterCache) -> Step:
+    """Return the step for one plugin; ``cache`` holds the copies of this plugin."""
+    step = _NEW(Step)
+    step._source = source
+    step._capabilities = capabilities
+    step._cache = cache
+    step._message = step._extensions = step._calls = None
+    return step
+
+
+_NEW = Step.__new__
 
 
 def _restore_step(

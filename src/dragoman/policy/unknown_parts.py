@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dragoman.canonical.blocks import ContentBlock, PromptResultBlock, ToolResultBlock
 from dragoman.canonical.message import Message
-from dragoman.canonical.message_view.kinds import KIND_BY_BLOCK
+from dragoman.canonical.message_view.kinds import KIND_BY_BLOCK, ViewKind
 from dragoman.canonical.message_view.parts import UnknownPartError, inner_parts
 from dragoman.policy.edit import replace_content
 
@@ -15,7 +15,10 @@ from dragoman.policy.edit import replace_content
 def find_unknown_kind(content: Sequence[ContentBlock]) -> str | None:
     """Return the first kind without a view, at any depth, or None."""
     for block in content:
-        if type(block) not in KIND_BY_BLOCK:
+        kind = KIND_BY_BLOCK.get(type(block))
+        if kind is ViewKind.TEXT:
+            continue
+        if kind is None:
             return str(block.type)
         if isinstance(block, ToolResultBlock):
             inner = find_unknown_kind(block.content)

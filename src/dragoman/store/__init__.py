@@ -14,6 +14,7 @@ try:
     )
     from dragoman.store.records import (
         ExportResult,
+        RetentionRecord,
         SearchHit,
         SessionPage,
         SessionRecord,
@@ -31,6 +32,7 @@ __all__ = [
     "AsyncStore",
     "ConflictError",
     "ExportResult",
+    "RetentionRecord",
     "SearchHit",
     "SessionNotFoundError",
     "SessionPage",

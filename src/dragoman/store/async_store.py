@@ -1,7 +1,7 @@
 """AsyncStore: the store for asyncio and trio. Its calls run in threads."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -13,7 +13,16 @@ from anyio.to_thread import run_sync
 
 from dragoman.canonical.message import Message
 from dragoman.pricing.cost_lines import CostLine
-from dragoman.store.records import ExportResult, SearchHit, SessionPage, SessionRecord, StoredSession, UserDeletion
+from dragoman.store.records import (
+    ExportResult,
+    RetentionAction,
+    RetentionRecord,
+    SearchHit,
+    SessionPage,
+    SessionRecord,
+    StoredSession,
+    UserDeletion,
+)
 from dragoman.store.store import Extensions, Store, ToolIds
 
 Result = TypeVar("Result")
@@ -152,6 +161,20 @@ class AsyncStore:
 
     async def delete_user(self, user_id: str, *, reports: str | Path | None = None, text: bool = False) -> UserDeletion:
         return await self._run(partial(self.store.delete_user, user_id, reports=reports, text=text))
+
+    async def enforce_retention(
+        self,
+        *,
+        action: RetentionAction = "redact",
+        session_idle: timedelta = timedelta(days=1),
+        dry_run: bool = False,
+    ) -> tuple[RetentionRecord, ...]:
+        return await self._run(
+            partial(self.store.enforce_retention, action=action, session_idle=session_idle, dry_run=dry_run)
+        )
+
+    async def retention_records(self, session_id: str | None = None) -> tuple[RetentionRecord, ...]:
+        return await self._run(partial(self.store.retention_records, session_id))
 
     async def close(self) -> None:
         await self._run(self.store.close)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -100,6 +100,25 @@ class UserDeletion:
     erased: int = 0
     forks: tuple[str, ...] = ()
     reports: "ExportResult | None" = None
+
+
+RetentionAction = Literal["redact", "delete"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionRecord:
+    """What `Store.enforce_retention` did in one session; it holds no content.
+
+    ``messages`` and ``attempts`` are the numbers of those that were redacted, or deleted with their session.
+    ``sources`` are the ids of the messages whose data was due.
+    """
+
+    session_id: str
+    action: RetentionAction
+    at: datetime
+    messages: int
+    attempts: int
+    sources: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

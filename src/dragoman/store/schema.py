@@ -30,7 +30,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest migration. Migrations are numbered, so that an older version of this library recognizes a newer store."""
 
 VERSION_TABLE = "dragoman_version"
@@ -181,6 +181,21 @@ tool_ids = Table(
 provider's own id) or sent (the id that the provider was sent); ``entry`` is a digest of kind, provider and canonical
 id.
 """
+
+
+retention_records = Table(
+    "retention_records",
+    metadata,
+    Column("session_id", String(MAX_ID), nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("messages", BigInteger, nullable=False),
+    Column("attempts", BigInteger, nullable=False),
+    Column("sources_json", Text, nullable=False),
+    PrimaryKeyConstraint("session_id", "seq", name="retention_records_in_order"),
+)
+"""What was redacted or deleted because its time was over. A record outlives its session, so it refers to none."""
 
 
 def distribution_column(table: Table) -> str:

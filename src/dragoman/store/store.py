@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,13 +15,24 @@ from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message
 from dragoman.pricing.cost_lines import CostLine, cost_line, sum_lines
-from dragoman.store import deletion, queries, writes
 from dragoman.store import jsonl as json_lines
+from dragoman.store import queries, writes
 from dragoman.store.columns import describe_mistake, to_micros
 from dragoman.store.database import Database, Synchronous, default_url
+from dragoman.store.deletion import retention
+from dragoman.store.deletion.users import delete_user
 from dragoman.store.errors import StoreError
 from dragoman.store.migrate import check_version, migrate
-from dragoman.store.records import ExportResult, SearchHit, SessionPage, SessionRecord, StoredSession, UserDeletion
+from dragoman.store.records import (
+    ExportResult,
+    RetentionAction,
+    RetentionRecord,
+    SearchHit,
+    SessionPage,
+    SessionRecord,
+    StoredSession,
+    UserDeletion,
+)
 from dragoman.store.reports.billing import BillingFilters, iter_billed_replies
 from dragoman.store.schema import SEARCH_TABLE
 from dragoman.store.writes import TurnRecord, dump_tool_ids
@@ -318,8 +330,46 @@ class Store:
         An unknown user is no error: all numbers are 0. Raises StoreError, and nothing is deleted then.
         """
         now = to_micros(self._clock())
-        found = self._database.write(lambda connection: deletion.delete_user(connection, user_id, now))
+        found = self._database.write(lambda connection: delete_user(connection, user_id, now))
         return found if reports is None else replace(found, reports=self.export_replies(reports, text=text))
+
+    def enforce_retention(
+        self,
+        *,
+        action: RetentionAction = "redact",
+        session_idle: timedelta = timedelta(days=1),
+        dry_run: bool = False,
+    ) -> tuple[RetentionRecord, ...]:
+        """Redact or delete the data whose time is over, and return a record for each session that had some.
+
+        The time is that of the retention in the data policies of the sessions. "redact" replaces the content of the
+        messages with the data, and of all messages after them, which may repeat it; "delete" deletes their sessions.
+        Data that may be kept for its session only is due if the session was not used for ``session_idle``. Each
+        session is one transaction. With ``dry_run`` nothing changes. `retention_records` returns the records later.
+
+        Raises StoreError, and what was done before stays done.
+        """
+        if action not in ("redact", "delete"):
+            raise StoreError(f"{action!r:.80}: use redact or delete")
+        now = self._clock()
+        run = self._database.read if dry_run else self._database.write
+        done: list[RetentionRecord] = []
+        for row_id in self._database.read(retention.find_candidates):
+            enforce = partial(
+                retention.enforce,
+                row_id=row_id,
+                action=action,
+                now=now,
+                session_idle=session_idle,
+                dry_run=dry_run,
+            )
+            if (record := run(enforce)) is not None:
+                done.append(record)
+        return tuple(done)
+
+    def retention_records(self, session_id: str | None = None) -> tuple[RetentionRecord, ...]:
+        """Return what `enforce_retention` did, the oldest first: in one session, or in all."""
+        return self._database.read(lambda connection: retention.read_records(connection, session_id))
 
     def close(self) -> None:
         """Close the connections; a database in memory is lost."""

@@ -3,6 +3,7 @@
 import copy
 import pickle
 from collections.abc import Callable, Iterator
+from threading import Barrier
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +17,10 @@ from dragoman.canonical.message import Message, MessageMetadata
 from dragoman.canonical.message_view.context import UnreadableError
 from dragoman.canonical.message_view.view import MessageView
 from dragoman.policy import Capability, Extensions, Mode, OnError, Pipeline, Step, Violation, hook
+from dragoman.policy.labels import labels_of, with_labels
 from dragoman.policy.views import CalledTool
+from dragoman.session import Session
+from dragoman.testing import ScriptedProvider
 from tests.unit.canonical.extensions.samples import full
 from tests.unit.policy.grants import GATED, grant_for, texts
 
@@ -189,3 +193,41 @@ def test_inner_and_pickled_views_know_their_capabilities() -> None:
             each.has_label("PII")
     (unbound,) = Message.user("Hello.").iter_views(extensions=full())
     assert not unbound.has_label("PII")
+
+
+def test_a_kept_step_shows_what_was_true_when_it_ran() -> None:
+    """Also what its plugin reads for the first time afterwards, when the labels are others."""
+    kept: list[Step] = []
+
+    @hook("cmf.llm_input", name="keeper", capabilities=["read_labels"])
+    def keep(step: Step) -> None:
+        kept.append(step)
+
+    @hook("cmf.llm_input", name="labeller", priority=200, capabilities=["append_labels"])
+    def label(step: Step) -> Extensions:
+        return with_labels(step.extensions, {f"SEEN-{len(kept)}"})
+
+    with ScriptedProvider("One.", "Two.") as provider:
+        session = Session(provider.model, policy=Pipeline([keep, label]))
+        session.ask("1")
+        session.ask("2")
+        assert session.labels == {"SEEN-1", "SEEN-2"}
+    assert [sorted(each.views()[0].labels) for each in kept] == [[], ["SEEN-1"]]
+    assert [labels_of(each.extensions) for each in kept] == [frozenset(), {"SEEN-1"}]
+
+
+def test_threads_that_read_a_view_together_see_the_same() -> None:
+    """Concurrent plugins share their views, whose extensions are built when the first one reads them."""
+    barrier = Barrier(8)
+
+    def look(step: Step) -> Violation | None:
+        (view,) = step.views()
+        barrier.wait(10)
+        return None if view.roles == roles else Violation("other roles")
+
+    known = full()
+    assert known.security is not None
+    assert known.security.subject is not None
+    roles = known.security.subject.roles
+    plugins = [hook("evaluate", name=f"{n}", mode="concurrent", capabilities=["read_roles"])(look) for n in range(8)]
+    assert Pipeline(plugins).run("evaluate", Message.user("Hello."), known).extensions is known

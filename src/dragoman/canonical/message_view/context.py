@@ -25,6 +25,24 @@ class UnreadableError(LookupError):
         self.capability = capability
 
 
+class ViewSource:
+    """What the views of one message share: the step, the capabilities of the reader, and what these show."""
+
+    __slots__ = ("_extensions", "capabilities", "hook")
+
+    def __init__(
+        self, hook: str | None, extensions: BaseExtensions | None, capabilities: frozenset[str] | None
+    ) -> None:
+        self.hook = hook
+        self.capabilities = capabilities
+        self._extensions = extensions
+
+    @property
+    def extensions(self) -> BaseExtensions | None:
+        """The extensions that the reader may see."""
+        return self._extensions
+
+
 class ViewContext:
     """Every accessor returns None or an empty value if there is nothing, and also if the reader may not see it.
 
@@ -34,8 +52,11 @@ class ViewContext:
 
     __slots__ = ()
 
-    _extensions: BaseExtensions | None
-    _capabilities: frozenset[str] | None
+    _source: ViewSource
+
+    @property
+    def _extensions(self) -> BaseExtensions | None:
+        return self._source.extensions
 
     @property
     def environment(self) -> str | None:
@@ -122,7 +143,8 @@ class ViewContext:
         return next((value for known, value in self.headers.items() if known.lower() == name.lower()), default)
 
     def _require(self, question: str, capability: str) -> None:
-        if self._capabilities is not None and capability not in self._capabilities:
+        granted = self._source.capabilities
+        if granted is not None and capability not in granted:
             raise UnreadableError(question, capability)
 
     @property

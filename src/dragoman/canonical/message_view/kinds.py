@@ -4,11 +4,11 @@ Source: docs/reference/cmf.md#kinds-and-actions and docs/reference/cmf.md#direct
 """
 
 from enum import StrEnum
+from typing import Any
 
 from dragoman.canonical.blocks import (
     AudioBlock,
     DocumentBlock,
-    FrozenModel,
     ImageBlock,
     PromptRequestBlock,
     PromptResultBlock,
@@ -51,7 +51,7 @@ class ViewAction(StrEnum):
     GENERATE = "generate"
 
 
-KIND_BY_BLOCK: dict[type[FrozenModel], ViewKind] = {
+KIND_BY_BLOCK: dict[type[Any], ViewKind] = {
     TextBlock: ViewKind.TEXT,
     ThinkingBlock: ViewKind.THINKING,
     RedactedThinkingBlock: ViewKind.THINKING,

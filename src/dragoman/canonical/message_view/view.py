@@ -5,7 +5,7 @@ the extensions that its reader may see (`dragoman.policy.filter_extensions`).
 """
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock, ToolUseBlock
@@ -14,7 +14,7 @@ from dragoman.canonical.extensions.slots import BaseExtensions
 from dragoman.canonical.frozen import FrozenDict, freeze, thaw
 from dragoman.canonical.guard import one_line
 from dragoman.canonical.message_fields import MessageFields, Role
-from dragoman.canonical.message_view.context import ViewContext, export_context
+from dragoman.canonical.message_view.context import ViewContext, ViewSource, export_context
 from dragoman.canonical.message_view.kinds import (
     ACTIONS,
     ACTIONS_BY_ROLE,
@@ -71,37 +71,49 @@ def iter_views(
     if not (extensions is None or isinstance(extensions, BaseExtensions)):
         type_name = type(extensions).__name__
         raise TypeError(f"extensions must be Extensions, not a {type_name}: Extensions.model_validate reads a dict")
-    for index, part in enumerate(message.content):
-        _kind(part, f"content[{index}] of message {one_line(message.id)}")
-    alone = sum(isinstance(part, (ToolUseBlock, ToolResultBlock)) for part in message.content) == 1
     granted = None if capabilities is None else frozenset(capabilities)
-    return (
-        MessageView(
-            part,
-            message.role,
-            hook=hook,
-            extensions=extensions,
-            tool=_find_tool(part, extensions, calls, alone),
-            capabilities=granted,
-        )
-        for part in message.content
-    )
+    return iter(build_views(message, ViewSource(hook, extensions, granted), calls))
 
 
-def _kind(part: ContentBlock, where: str) -> ViewKind:
-    kind = KIND_BY_BLOCK.get(type(part))  # type: ignore[arg-type]
-    if kind is None:
-        type_name = one_line(str(getattr(part, "type", type(part).__name__)))
-        logger.warning("%s is of the kind %r, which no view can show", where, type_name)
-        raise UnknownPartError(f"{where} is of the kind {type_name!r}, which no view can show: remove it or deny it")
-    return kind
+def build_views(
+    message: MessageFields, source: ViewSource, calls: Mapping[str, CalledTool] | None
+) -> "tuple[MessageView, ...]":
+    """As `iter_views`, with a source that all views of the message share."""
+    views = []
+    for index, part in enumerate(message.content):
+        kind = type(part)
+        if kind not in KIND_BY_BLOCK:
+            _raise_unknown(part, f"content[{index}] of message {one_line(message.id)}")
+        tool = _find_tool(part, message.content, source, calls) if kind in _CALL_BLOCKS else None
+        view = _NEW(MessageView)
+        _SET_PART(view, part)
+        _SET_ROLE(view, message.role)
+        _SET_SOURCE(view, source)
+        _SET_TOOL(view, tool)
+        _SET_CONTENT(view, _UNSET)
+        views.append(view)
+    return tuple(views)
+
+
+_CALL_BLOCKS = frozenset({ToolUseBlock, ToolResultBlock})
+
+
+def _raise_unknown(part: ContentBlock, where: str) -> NoReturn:
+    type_name = one_line(str(getattr(part, "type", type(part).__name__)))
+    logger.warning("%s is of the kind %r, which no view can show", where, type_name)
+    raise UnknownPartError(f"{where} is of the kind {type_name!r}, which no view can show: remove it or deny it")
 
 
 def _find_tool(
-    part: ContentBlock, extensions: BaseExtensions | None, calls: Mapping[str, CalledTool] | None, alone: bool
+    part: ContentBlock,
+    content: Sequence[ContentBlock],
+    source: ViewSource,
+    calls: Mapping[str, CalledTool] | None,
 ) -> CalledTool | None:
     """Return the tool of a call or a result, if it is known."""
-    tool = extensions.mcp.tool if alone and extensions and extensions.mcp else None
+    alone = sum(type(each) in _CALL_BLOCKS for each in content) == 1
+    mcp = source.extensions.mcp if alone and source.extensions else None
+    tool = mcp.tool if mcp else None
     described = CalledTool(tool.name, tool.namespace or tool.server_id) if tool else None
     if isinstance(part, ToolResultBlock):
         return (calls or {}).get(part.tool_use_id) or described
@@ -114,12 +126,11 @@ def _find_tool(
 class MessageView(ViewContext):
     """A policy's view of one part. Raises UnknownPartError for a part without a kind."""
 
-    __slots__ = ("_capabilities", "_content", "_extensions", "_hook", "_kind", "_part", "_role", "_tool")
+    __slots__ = ("_content", "_part", "_role", "_source", "_tool")
 
     _part: ContentBlock
-    _kind: ViewKind
     _role: Role
-    _hook: str | None
+    _source: ViewSource
     _tool: CalledTool | None
     _content: Any
 
@@ -133,15 +144,13 @@ class MessageView(ViewContext):
         tool: CalledTool | None = None,
         capabilities: frozenset[str] | None = None,
     ) -> None:
-        set_field = super().__setattr__
-        set_field("_capabilities", capabilities)
-        set_field("_part", part)
-        set_field("_kind", _kind(part, "this part"))
-        set_field("_role", Role(role))
-        set_field("_hook", hook)
-        set_field("_extensions", extensions)
-        set_field("_tool", tool)
-        set_field("_content", _UNSET)
+        if type(part) not in KIND_BY_BLOCK:
+            _raise_unknown(part, "this part")
+        _SET_PART(self, part)
+        _SET_ROLE(self, Role(role))
+        _SET_SOURCE(self, ViewSource(hook, extensions, capabilities))
+        _SET_TOOL(self, tool)
+        _SET_CONTENT(self, _UNSET)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(f"a MessageView is read-only: {name} cannot be set")
@@ -151,7 +160,7 @@ class MessageView(ViewContext):
 
     @property
     def kind(self) -> ViewKind:
-        return self._kind
+        return KIND_BY_BLOCK[type(self._part)]
 
     @property
     def role(self) -> Role:
@@ -160,7 +169,7 @@ class MessageView(ViewContext):
     @property
     def hook(self) -> str | None:
         """The step in the pipeline, such as llm_output."""
-        return self._hook
+        return self._source.hook
 
     @property
     def raw(self) -> ContentBlock:
@@ -170,9 +179,10 @@ class MessageView(ViewContext):
     @property
     def content(self) -> str | None:
         """The text that can be searched, computed once; `parts.content_of` describes it for each kind."""
-        if self._content is _UNSET:
-            super().__setattr__("_content", content_of(self._part))
         content: str | None = self._content
+        if content is _UNSET:
+            content = content_of(self._part)
+            _SET_CONTENT(self, content)
         return content
 
     @property
@@ -190,7 +200,7 @@ class MessageView(ViewContext):
     @property
     def has_address(self) -> bool:
         """True if the URI is an address that is fetched: that of a resource, or of media by URL."""
-        return self._kind in RESOURCES or (self._kind in MEDIA and self.uri is not None)
+        return self.kind in RESOURCES or (self.kind in MEDIA and self.uri is not None)
 
     @property
     def uri_meaning(self) -> UriMeaning | None:
@@ -203,7 +213,7 @@ class MessageView(ViewContext):
 
     @property
     def action(self) -> ViewAction:
-        return ACTIONS.get(self._kind) or ACTIONS_BY_ROLE.get(self._role, ViewAction.RECEIVE)
+        return ACTIONS.get(self.kind) or ACTIONS_BY_ROLE.get(self._role, ViewAction.RECEIVE)
 
     @property
     def args(self) -> FrozenDict | None:
@@ -227,7 +237,7 @@ class MessageView(ViewContext):
     @property
     def is_pre(self) -> bool:
         """True for input: a request, or text and media of a user, system or developer message."""
-        return self._kind in PRE_KINDS or (self._kind not in POST_KINDS and self._role in PRE_ROLES)
+        return self.kind in PRE_KINDS or (self.kind not in POST_KINDS and self._role in PRE_ROLES)
 
     @property
     def is_post(self) -> bool:
@@ -236,23 +246,23 @@ class MessageView(ViewContext):
 
     @property
     def is_tool(self) -> bool:
-        return self._kind in TOOLS
+        return self.kind in TOOLS
 
     @property
     def is_prompt(self) -> bool:
-        return self._kind in PROMPTS
+        return self.kind in PROMPTS
 
     @property
     def is_resource(self) -> bool:
-        return self._kind in RESOURCES
+        return self.kind in RESOURCES
 
     @property
     def is_text(self) -> bool:
-        return self._kind in TEXTS
+        return self.kind in TEXTS
 
     @property
     def is_media(self) -> bool:
-        return self._kind in MEDIA
+        return self.kind in MEDIA
 
     @property
     def object(self) -> ObjectSecurityProfile | None:
@@ -306,7 +316,7 @@ class MessageView(ViewContext):
         The content of a prompt result is its own text only, so a policy must look here for the text of its messages.
         Raises UnknownPartError immediately if something inside has no kind or is not a message.
         """
-        hook, extensions, granted = self._hook, self._extensions, self._capabilities
+        hook, extensions, granted = self.hook, self._extensions, self._source.capabilities
         return iter(
             [
                 MessageView(part, role, hook=hook, extensions=extensions, capabilities=granted)
@@ -361,13 +371,23 @@ class MessageView(ViewContext):
         return {"input": self.to_dict(include_content, include_arguments=include_arguments)}
 
     def __reduce__(self) -> Any:
-        return _restore_view, (self.raw, self._role, self._hook, self._extensions, self._tool, self._capabilities)
+        source = self._source
+        return _restore_view, (self.raw, self._role, source.hook, source.extensions, self._tool, source.capabilities)
 
     def __repr__(self) -> str:
         """Leave out the content, because it may be a secret."""
         uri = f", uri={self.uri}" if self.uri else ""
-        hook = f", hook={self._hook}" if self._hook else ""
-        return f"MessageView(kind={self._kind}, role={self._role}, {'pre' if self.is_pre else 'post'}{uri}{hook})"
+        hook = f", hook={self.hook}" if self.hook else ""
+        return f"MessageView(kind={self.kind}, role={self._role}, {'pre' if self.is_pre else 'post'}{uri}{hook})"
+
+
+_SET_PART, _SET_ROLE, _SET_SOURCE, _SET_TOOL, _SET_CONTENT = (
+    MessageView.__dict__[name].__set__ for name in ("_part", "_role", "_source", "_tool", "_content")
+)
+"""These set the fields of a view, which has no assignments."""
+
+
+_NEW = MessageView.__new__
 
 
 def _restore_view(

@@ -17,6 +17,8 @@ from dragoman.canonical.extensions.message_labels import (
     read_records,
     record_labels,
 )
+from dragoman.canonical.extensions.message_retention import RETENTION, stored_retention
+from dragoman.canonical.extensions.security import DataPolicy
 from dragoman.canonical.message import Message
 from dragoman.policy.labels import Declassification, labels_of, with_labels, without_labels
 
@@ -39,6 +41,8 @@ class LabelLedger:
 
     def record_labels(self, message_id: str, labels: Iterable[str]) -> None:
         """Store the present labels with a new message. Labels that are stored with it already stay."""
+        if not labels and not self._extensions:
+            return
         known = self._extensions.get(message_id) or {}
         if pending := self._extensions.pop(BEFORE_MESSAGES, None):
             known = {**known, **pending}
@@ -47,6 +51,13 @@ class LabelLedger:
             known = {**known, "security": {"labels": all_labels}}
         if known:
             self._extensions[message_id] = known
+
+    def record_retention(self, message: Message, policies: Iterable[DataPolicy]) -> None:
+        """Store how long the data of the message may be kept. What is stored already stays."""
+        known = self._extensions.get(message.id) or {}
+        limits = [policy.retention for policy in policies if policy.retention is not None]
+        if RETENTION not in known and (kept := stored_retention(limits, message.created_at)) is not None:
+            self._extensions[message.id] = {**known, RETENTION: kept}
 
     def build_record(self, record: Declassification, history: Iterable[str]) -> Mapping[str, Any] | None:
         """Return the new extensions of the newest message; None if there is no message yet."""

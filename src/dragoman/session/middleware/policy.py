@@ -1,13 +1,16 @@
 """The middleware of a policy: which of its checks runs at which effect of a turn."""
 
 from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import replace
-from typing import Any
+from operator import is_
+from typing import Any, TypeVar
 
 from dragoman.adapter.contract import Adapter
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.message import Message, Role
+from dragoman.policy.runner import Steps
 from dragoman.session.effects import (
     Abandoned,
     Admit,
@@ -15,15 +18,18 @@ from dragoman.session.effects import (
     Effect,
     Keep,
     Perform,
+    Replied,
     RunTools,
     Send,
     SendOutcome,
     ToolRun,
     Turn,
-    intercept,
+    advance,
 )
 from dragoman.session.middleware.policy_hooks import PolicyHooks, perform
 from dragoman.session.middleware.stream_filter import StreamFilter
+
+T = TypeVar("T")
 
 
 class PolicyMiddleware:
@@ -41,47 +47,65 @@ class PolicyMiddleware:
         self._history = history
         self._new_tool_message = new_tool_message
         self._adapter: Adapter | None = None
+        self._handlers: dict[type[Any], Callable[[Any], Generator[Effect, Any, Any]]] = {
+            Admit: self._admit,
+            Choose: self._note_route,
+            Send: self._check_request,
+            RunTools: self._check_calls,
+            Keep: self._check_kept,
+        }
 
     def __call__(self, turn: Turn) -> Turn:
-        return intercept(turn, self._handle)
+        """Wrap the turn. Effects that a policy does not look at pass directly: most do."""
+        outcome: Any = None
+        with closing(turn):
+            while (effect := advance(turn, outcome)) is not None:
+                handle = self._handlers.get(type(effect))
+                try:
+                    outcome = (yield effect) if handle is None else (yield from handle(effect))
+                except Exception as error:
+                    outcome = error
 
-    def _handle(self, effect: Effect) -> Generator[Effect, Any, Any]:
-        match effect:
-            case Admit():
-                prompt = yield effect
-                return (yield perform(self._hooks.admit(self._history, prompt, effect.adapter)))
-            case Choose():
-                route = yield effect
-                self._adapter = self._adapter if route is None else route.adapter
-                return route
-            case Send():
-                return (yield from self._check_request(effect))
-            case RunTools():
-                return (yield from self._check_calls(effect))
-            case Keep():
-                return (yield from self._check_kept(effect))
-            case _:
-                return (yield effect)
+    def _admit(self, effect: Admit) -> Generator[Effect, Any, Any]:
+        prompt = yield effect
+        return (yield from _carry_out(self._hooks.admit(self._history, prompt, effect.adapter)))
+
+    def _note_route(self, effect: Choose) -> Generator[Effect, Any, Any]:
+        route = yield effect
+        self._adapter = self._adapter if route is None else route.adapter
+        return route
 
     def _check_request(self, send: Send) -> Generator[Effect, Any, SendOutcome]:
-        messages = yield perform(self._hooks.check_input(send.adapter, send.history, send.messages))
+        messages = yield from _carry_out(self._hooks.check_input(send.adapter, send.history, send.messages))
         options = self._hooks.add_headers(send.adapter, send.options)
+        outcome: SendOutcome
+        if not self._hooks.judges_replies:
+            unchanged = messages is send.messages and options is send.options
+            outcome = yield send if unchanged else replace(send, messages=messages, options=options)
+            return self._note_reply(send, outcome)
         stage = PolicyStage(StreamFilter(self._hooks, send.adapter, self._session_id))
-        outcome: SendOutcome = yield replace(send, messages=messages, options=options, stages=(*send.stages, stage))
+        outcome = yield replace(send, messages=messages, options=options, stages=(*send.stages, stage))
         if isinstance(outcome, Abandoned) and outcome.partial is not None:
-            kept = yield perform(self._hooks.check_partial(send.adapter, outcome.partial))
+            kept = yield from _carry_out(self._hooks.check_partial(send.adapter, outcome.partial))
             return replace(outcome, partial=kept, billed=outcome.partial if kept is None else None)
         return outcome
 
+    def _note_reply(self, send: Send, outcome: SendOutcome) -> SendOutcome:
+        """Record a reply that no plugin judges."""
+        reply = outcome.message if isinstance(outcome, Replied) else getattr(outcome, "partial", None)
+        if reply is not None:
+            self._hooks.note_reply(send.adapter, reply)
+        return outcome
+
     def _check_calls(self, effect: RunTools) -> Generator[Effect, Any, Sequence[ToolRun]]:
-        allowed, refused = yield perform(self._hooks.check_calls(effect.calls))
+        allowed, refused = yield from _carry_out(self._hooks.check_calls(effect.calls))
         runs: Sequence[ToolRun] = (yield replace(effect, calls=tuple(allowed))) if allowed else ()
         by_call_id = {run.call.id: run for run in runs}
         for call in effect.calls:
             if call.id in refused:
                 by_call_id[call.id] = ToolRun(call, self._new_tool_message(refused[call.id]))
         ordered = [by_call_id[call.id] for call in effect.calls if call.id in by_call_id]  # the others wait
-        messages = yield perform(self._hooks.admit_results(effect.adapter, [each.message for each in ordered]))
+        messages = yield from _carry_out(self._hooks.admit_results(effect.adapter, [each.message for each in ordered]))
         return [replace(each, message=message) for each, message in zip(ordered, messages, strict=True)]
 
     def _check_kept(self, keep: Keep) -> Generator[Effect, Any, Any]:
@@ -89,8 +113,9 @@ class PolicyMiddleware:
         messages = list(keep.messages)
         for index, message in enumerate(messages):
             if message.role is Role.ASSISTANT and self._adapter is not None and not self._hooks.has_checked(message):
-                messages[index] = yield perform(self._hooks.check_reply(self._adapter, message))
-        return (yield replace(keep, messages=tuple(messages)))
+                messages[index] = yield from _carry_out(self._hooks.check_reply(self._adapter, message))
+        unchanged = all(map(is_, messages, keep.messages))
+        return (yield keep if unchanged else replace(keep, messages=tuple(messages)))
 
 
 class PolicyStage:
@@ -101,4 +126,35 @@ class PolicyStage:
 
     def __call__(self, event: StreamEvent, /) -> Sequence[StreamEvent] | Perform:
         events = self._filter.try_fast(event)
-        return perform(self._filter.apply(event)) if events is None else events
+        if events is not None:
+            return events
+        steps = _carry_out(self._filter.apply(event))
+        try:
+            return next(steps)
+        except StopIteration as end:
+            released: Sequence[StreamEvent] = end.value
+            return released
+
+
+def _carry_out(steps: Steps[T]) -> Generator[Perform, Any, T]:
+    """Run the steps of a policy. Nothing is yielded if no plugin has to be awaited.
+
+    An interrupt in a plugin is left to the driver, which abandons the turn.
+    """
+    try:
+        first = next(steps)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    except Exception:
+        raise
+    except BaseException as interrupt:
+        result = yield perform(_interrupt(interrupt))
+    else:
+        result = yield perform(steps, first)
+    return result
+
+
+def _interrupt(error: BaseException) -> Steps[Any]:
+    raise error
+    yield

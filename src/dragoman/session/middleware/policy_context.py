@@ -1,7 +1,8 @@
-"""The extensions that a session passes to its policy: agent, model, tool, provenance and completion."""
+"""What a session passes to its policy, as extensions: agent, model, tool, provenance and completion; and the observer
+of what the policy does."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from dragoman.adapter.contract import Adapter
 from dragoman.canonical.extensions.extensions import AgentExtension
@@ -16,6 +17,8 @@ from dragoman.canonical.extensions.slots import (
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.message_view.parts import CalledTool
 from dragoman.canonical.tools import SideEffects
+from dragoman.policy.errors import PolicyDeniedError
+from dragoman.policy.labels import Declassification
 from dragoman.tools.tool import ACTIONS, SIDE_EFFECTS, Tool
 from dragoman.tools.toolbox import Toolbox
 
@@ -36,6 +39,16 @@ _ACTIONS = {
     SideEffects.NETWORK: ("export",),
 }
 """What a tool does with its input, as data policies name it."""
+
+
+class PolicyObserver(Protocol):
+    """Receives what the policy of a session did; `Telemetry` is one."""
+
+    def on_denial(self, error: PolicyDeniedError) -> None: ...
+
+    def on_declassification(self, record: Declassification) -> None: ...
+
+    def on_headers_written(self, provider: str, names: Sequence[str]) -> None: ...
 
 
 class PolicyContext:

@@ -37,8 +37,9 @@ class PolicyHeaders:
             return state
         if known is not None:
             return self._replace_http(state, self._given_http)
-        if any(map(_is_credential, self._plugin_headers(state))):
-            kept = {name: value for name, value in self._plugin_headers(state).items() if not _is_credential(name)}
+        written = self._plugin_headers(state)
+        if any(map(_is_credential, written)):
+            kept = {name: value for name, value in written.items() if not _is_credential(name)}
             return self._replace_http(state, HttpExtension(headers={**_headers(self._given_http), **kept}))
         return state
 
@@ -51,9 +52,10 @@ class PolicyHeaders:
         """
         if self._provider != adapter.provider:
             return options, []
-        plugin_headers = validate_headers(self._plugin_headers(state))
-        if not plugin_headers:
+        written = self._plugin_headers(state)
+        if not written:
             return options, []
+        plugin_headers = validate_headers(written)
         key_header = adapter.endpoint.key_header.lower()
         for name in plugin_headers:
             if name != key_header and _is_credential(name):
@@ -65,13 +67,15 @@ class PolicyHeaders:
 
     def _plugin_headers(self, state: Extensions) -> dict[str, str]:
         """Return the headers in the slot that the program did not give."""
+        if state.http is self._given_http:
+            return {}
         program_headers = {name.lower(): value for name, value in _headers(self._given_http).items()}
         return {
             name: value for name, value in _headers(state.http).items() if program_headers.get(name.lower()) != value
         }
 
     def _replace_http(self, state: Extensions, http: HttpExtension | None) -> Extensions:
-        return state if state.http == http else state.model_copy(update={"http": http})
+        return state if state.http is http or state.http == http else state.model_copy(update={"http": http})
 
 
 def _headers(http: HttpExtension | None) -> Mapping[str, str]:

@@ -13,26 +13,28 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from operator import is_
-from typing import Any, Protocol
+from typing import Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock, replace_fields
-from dragoman.canonical.extensions.extensions import Extensions
-from dragoman.canonical.extensions.security import DataPolicy
+from dragoman.canonical.extensions.extensions import AgentExtension, Extensions
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.message_view.parts import CalledTool
-from dragoman.policy.data_policy import check_data_use, data_policies
+from dragoman.policy.data_policy import data_policies
 from dragoman.policy.edit import drop_signed_thinking
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.labels import Declassification, declassify, labels_of, with_labels
 from dragoman.policy.object_access import PRE_HOOKS
-from dragoman.policy.pipeline import POST_HOOKS, Pipeline
+from dragoman.policy.pipeline import Pipeline
 from dragoman.policy.plugin import Hook, Violation
-from dragoman.policy.runner import Steps, run, run_async
+from dragoman.policy.runner import PolicyEffect, Steps, run, run_async
+from dragoman.policy.step import LazyExtensions
+from dragoman.policy.step_run import POST_HOOKS, StepRun
 from dragoman.session.effects import Perform
 from dragoman.session.middleware.labels import LabelLedger, MessageExtensions
-from dragoman.session.middleware.policy_context import PolicyContext, actions_of, completion, provenance
+from dragoman.session.middleware.policy_context import PolicyContext, PolicyObserver, actions_of, completion, provenance
+from dragoman.session.middleware.policy_data import ConversationData, check_retention
 from dragoman.session.middleware.policy_headers import PolicyHeaders
 from dragoman.tools.calls import error_result
 from dragoman.tools.toolbox import Toolbox
@@ -46,19 +48,9 @@ _CARRIED = ("delegation", "custom")
 request."""
 
 
-class PolicyObserver(Protocol):
-    """Receives what the policy of a session did; `Telemetry` is one."""
-
-    def on_denial(self, error: PolicyDeniedError) -> None: ...
-
-    def on_declassification(self, record: Declassification) -> None: ...
-
-    def on_headers_written(self, provider: str, names: Sequence[str]) -> None: ...
-
-
-def perform(steps: Steps[Any]) -> Perform:
-    """Return the effect that runs steps of a policy."""
-    return Perform(partial(run, steps), partial(run_async, steps))
+def perform(steps: Steps[Any], first: PolicyEffect | None = None) -> Perform:
+    """Return the effect that runs steps of a policy; ``first`` is their first effect, if they have begun."""
+    return Perform(partial(run, steps, first), partial(run_async, steps, first))
 
 
 class PolicyHooks:
@@ -76,15 +68,16 @@ class PolicyHooks:
         self.pipeline = pipeline
         self._session_id = session_id
         self._extensions = extensions or Extensions()
+        security = self._extensions.security
+        self._has_data_policies = security is not None and bool(security.data)
+        if security is not None:
+            check_retention(security.data)
         self._context = PolicyContext(session_id, self._extensions.agent, toolbox)
         self._ledger = LabelLedger(message_extensions)
         self._headers = PolicyHeaders(self._extensions.http)
         self._telemetry = telemetry
         self._calls: dict[str, CalledTool] = {}
-        self._call_providers: dict[str, str | None] = {}
-        """The provider that each call came from."""
-        self._data_policies: list[tuple[str | None, DataPolicy]] = []
-        """Policies of the data in the history, with the provider whose call fetched it."""
+        self._data = ConversationData()
         self._admitted: dict[int, Message] = {}
         """Admitted messages by ``id()``. They are referenced here, so that no other object gets the same ``id()``."""
         self._seen_by_model: dict[str, dict[int, Message]] = {}
@@ -105,6 +98,11 @@ class PolicyHooks:
     def async_names(self) -> tuple[str, ...]:
         """The plugins that need an event loop."""
         return self.pipeline.async_names
+
+    @property
+    def judges_replies(self) -> bool:
+        """Whether a plugin sees replies."""
+        return self.pipeline.has_plugins(Hook.LLM_OUTPUT)
 
     def adopt(self, prompt: Message) -> Message:
         """Return the prompt: its labels are taken over when it is judged."""
@@ -169,52 +167,71 @@ class PolicyHooks:
         ``adapter`` is that of the model that will read them, None if it is not known yet. If a history message is
         changed, signed thinking after it is dropped.
         """
-        self._extensions = self._headers.begin_request(self._extensions)
-        self._admitted = {id(known): known for known in history if id(known) in self._admitted}
+        self._begin_request(adapter)
+        known = self._admitted
+        self._admitted = {id(each): each for each in history if id(each) in known}
+        judges = self.pipeline.has_plugins(Hook.LLM_INPUT)
         admitted: list[Message] = []
         history_changed = False
         for index, message in enumerate(history):
-            if id(message) in self._admitted:
+            if id(message) in known:
                 continue
-            accepted = yield from self._admit(message, adapter, old=True)
-            history[index] = kept = drop_signed_thinking(accepted) if history_changed else accepted
-            history_changed = history_changed or kept is not message
+            self._note(message, old=True)
+            kept = message
+            if judges:
+                # Not by _judge: a long history has no time for a generator per message.
+                step_run = self._start(
+                    Hook.LLM_INPUT, message, self._extensions_for(self._input_slots, message, adapter)
+                )
+                if not step_run.is_done:
+                    yield from self._wait(step_run)
+                kept = self._finish(step_run, True)
+            if history_changed:
+                kept = drop_signed_thinking(kept)
+            if kept is not message:
+                history[index], history_changed = kept, True
             admitted.append(kept)
-            self._remember(kept)
+            self._remember(kept, message)
         if prompt and self.pipeline.plugins:
             self._context.next_turn(prompt[-1].text)
         for message in prompt:
-            accepted = yield from self._admit(message, adapter)
-            admitted.append(drop_signed_thinking(accepted) if history_changed else accepted)
-            self._remember(admitted[-1])
-        self._just_checked = (None if adapter is None else str(adapter.model_id), frozenset(map(id, admitted)))
+            self._note(message)
+            kept = (yield from self._judge_input(message, adapter)) if judges else message
+            admitted.append(drop_signed_thinking(kept) if history_changed else kept)
+            self._remember(admitted[-1], message)
+        if judges:
+            self._just_checked = (None if adapter is None else str(adapter.model_id), frozenset(map(id, admitted)))
         return tuple(admitted[len(admitted) - len(prompt) :])
 
     def check_input(
         self, adapter: Adapter, history: Sequence[Message], filled: Sequence[Message]
-    ) -> Steps[list[Message]]:
+    ) -> Steps[Sequence[Message]]:
         """Return the history as it may be sent to that model; ``filled`` is the same history with file content."""
-        self._check_forwarding(adapter.provider)
+        if (violation := self._data.check_forwarding(adapter.provider)) is not None:
+            self._refuse(Hook.LLM_INPUT, violation)
+        if not self.pipeline.has_plugins(Hook.LLM_INPUT):
+            return filled
         model = str(adapter.model_id)
         (model_of_check, just_checked), self._just_checked = self._just_checked, (None, frozenset())
-        if not self.pipeline.has_plugins(Hook.LLM_INPUT):
-            return list(filled)
+        self._extensions = self._headers.set_provider(self._extensions, adapter)
         already_checked = just_checked if model_of_check == model else frozenset()
         seen, new = self._seen_by_model.get(model, {}), _first_new(history)
+        now_seen: dict[int, Message] = {}
         sent = []
         for index, (stored, full) in enumerate(zip(history, filled, strict=True)):
-            is_stored = stored is full and id(stored) in self._admitted
-            replacement, visible = self._replacements.get(id(full), (None, full))
-            if not (id(full) in already_checked or (id(full) in seen and index < new)):
-                already_seen = is_stored or replacement is not None
-                slots = self._input_slots(visible, adapter)
-                visible = yield from self._run_hook(
-                    Hook.LLM_INPUT, visible, already_seen=already_seen, old=True, **slots
+            key = id(full)
+            now_seen[key] = full
+            known = self._replacements.get(key)
+            visible = full if known is None else known[1]
+            if not (key in already_checked or (key in seen and index < new)):
+                is_stored = stored is full and key in self._admitted
+                visible = yield from self._judge_input(
+                    visible, adapter, already_seen=is_stored or known is not None, old=True
                 )
                 if not is_stored:
-                    self._replacements[id(full)] = (full, visible)
+                    self._replacements[key] = (full, visible)
             sent.append(visible)
-        self._seen_by_model[model] = {id(full): full for full in filled}
+        self._seen_by_model[model] = now_seen
         return sent
 
     def add_headers(self, adapter: Adapter, options: AdapterOptions) -> AdapterOptions:
@@ -243,12 +260,16 @@ class PolicyHooks:
     def admit_results(self, adapter: Adapter, results: Sequence[Message]) -> Steps[tuple[Message, ...]]:
         """Return tool results as the history stores them, labelled by the policies of their data."""
         admitted = []
-        self._extensions = self._headers.begin_request(self._extensions)
+        self._begin_request(adapter)
         for message in results:
             self._add_labels(message)
-            slots = self._input_slots(message, adapter)
-            after = yield from self._run_hook(Hook.TOOL_POST_INVOKE, message, **slots)
-            accepted = yield from self._admit(after, adapter)
+            accepted = message
+            if self.pipeline.has_plugins(Hook.TOOL_POST_INVOKE):
+                visible = self._extensions_for(self._input_slots, message, adapter)
+                accepted = yield from self._judge(Hook.TOOL_POST_INVOKE, message, visible)
+            self._note(accepted)
+            if self.pipeline.has_plugins(Hook.LLM_INPUT):
+                accepted = yield from self._judge_input(accepted, adapter)
             if len(accepted.tool_results) != 1:
                 self._refuse(Hook.TOOL_POST_INVOKE, Violation("a tool's result was left out", code="left_out"))
             self._remember(accepted)
@@ -267,14 +288,18 @@ class PolicyHooks:
 
     def check_reply(self, adapter: Adapter, reply: Message) -> Steps[Message]:
         """Return a reply as the history stores it."""
-        has_plugins = self.pipeline.has_plugins(Hook.LLM_OUTPUT)
-        slots: dict[str, Any] = (
-            {"completion": completion(reply), "provenance": provenance(reply)} if has_plugins else {}
-        )
-        accepted = yield from self._run_hook(Hook.LLM_OUTPUT, reply, llm=self._context.model(adapter), **slots)
-        self._remember(accepted)
-        self._seen_by_model.setdefault(str(adapter.model_id), {})[id(accepted)] = accepted
+        accepted = reply
+        if self.judges_replies:
+            visible = self._extensions_for(self._reply_slots, reply, adapter)
+            accepted = yield from self._judge(Hook.LLM_OUTPUT, reply, visible)
+        self.note_reply(adapter, accepted)
         return accepted
+
+    def note_reply(self, adapter: Adapter, reply: Message) -> None:
+        """Record a reply in its final form."""
+        self._remember(reply)
+        if self.pipeline.has_plugins(Hook.LLM_INPUT):
+            self._seen_by_model.setdefault(str(adapter.model_id), {})[id(reply)] = reply
 
     def check_partial(self, adapter: Adapter, partial: Message | None) -> Steps[Message | None]:
         """Check the part of a reply that arrived before it ended early; None if it is denied."""
@@ -291,7 +316,7 @@ class PolicyHooks:
         sources = (self._extensions, *slots.values())
         if not all(map(is_, self._piece_extensions[0], sources)):
             self._piece_extensions = (sources, replace_fields(self._extensions, slots))
-        return (yield from self._run_pipeline(Hook.LLM_OUTPUT, piece, self._piece_extensions[1], partial=True))
+        return (yield from self._judge(Hook.LLM_OUTPUT, piece, self._piece_extensions[1], partial=True))
 
     def fetch_check(
         self, hook: str, message: Message, require: Callable[[Message], str | None] | None, **slots: Any
@@ -309,50 +334,88 @@ class PolicyHooks:
         parsed_hook = Hook.parse(hook)
         if parsed_hook in POST_HOOKS:
             self._add_labels(message)
-        checked = yield from self._run_hook(parsed_hook, message, **slots)
+        checked = message
+        if self.pipeline.has_plugins(parsed_hook) or parsed_hook in PRE_HOOKS:
+            visible = self._extensions_for(lambda: slots)
+            checked = yield from self._judge(parsed_hook, message, visible)
         code = None if require is None else require(checked)
         if code is not None:
             self._refuse(parsed_hook, Violation(_REFUSAL_REASONS[code], code=code, plugin="the session"))
         return checked
 
-    def _admit(self, message: Message, adapter: Adapter | None, *, old: bool = False) -> Steps[Message]:
-        """``old``: the message was in the history before, and its labels may have been declassified."""
-        self._remember_calls(message)
-        self._add_labels(message, old=old)
-        return (yield from self._run_hook(Hook.LLM_INPUT, message, old=old, **self._input_slots(message, adapter)))
-
     def _check_call(self, call: ToolUseBlock) -> Steps[ToolUseBlock]:
-        violation = check_data_use(
-            actions_of(self._context.tool(call.name)), (policy for _, policy in self._data_policies)
-        )
+        violation = self._data.check_actions(actions_of(self._context.tool(call.name)))
         if violation is not None:
             self._refuse(Hook.TOOL_PRE_INVOKE, violation)
         message = Message(id=call.id, session_id=self._session_id, role=Role.ASSISTANT, content=(call,))
-        accepted = yield from self._run_hook(Hook.TOOL_PRE_INVOKE, message, mcp=self._context.mcp(call.name))
+        visible = self._extensions_for(lambda: {"mcp": self._context.mcp(call.name)})
+        accepted = yield from self._judge(Hook.TOOL_PRE_INVOKE, message, visible)
         if len(accepted.tool_uses) != 1:
             self._refuse(Hook.TOOL_PRE_INVOKE, Violation("the call was left out", code="left_out"))
         return accepted.tool_uses[0]
 
-    def _run_hook(
-        self, hook: Hook, message: Message, *, already_seen: bool = False, old: bool = False, **slots: Any
+    def _judge_input(
+        self, message: Message, adapter: Adapter | None, *, already_seen: bool = False, old: bool = False
     ) -> Steps[Message]:
-        if not self.pipeline.has_plugins(hook) and hook not in PRE_HOOKS:
-            return message
-        visible = replace_fields(self._extensions, {"agent": self._context.agent, **slots})
-        return (yield from self._run_pipeline(hook, message, visible, old=old, already_seen=already_seen))
+        visible = self._extensions_for(self._input_slots, message, adapter)
+        return self._judge(Hook.LLM_INPUT, message, visible, already_seen=already_seen, old=old)
 
-    def _run_pipeline(
-        self, hook: Hook, message: Message, visible: Extensions, *, old: bool = False, **step_options: bool
+    def _judge(
+        self,
+        hook: Hook,
+        message: Message,
+        visible: Extensions | LazyExtensions,
+        *,
+        already_seen: bool = False,
+        partial: bool = False,
+        old: bool = False,
     ) -> Steps[Message]:
+        """Run the plugins of a hook, and keep what they change. ``old``: the message was in the history before, and its
+        labels may have been declassified."""
+        step_run = self._start(hook, message, visible, partial, already_seen)
+        if not step_run.is_done:
+            yield from self._wait(step_run)
+        return self._finish(step_run, old)
+
+    def _start(
+        self,
+        hook: Hook,
+        message: Message,
+        visible: Extensions | LazyExtensions,
+        partial: bool = False,
+        already_seen: bool = False,
+    ) -> StepRun:
         try:
-            outcome = yield from self.pipeline.steps(hook, message, visible, calls=self._calls, **step_options)
+            return self.pipeline.start(
+                hook, message, visible, calls=self._calls, partial=partial, already_seen=already_seen
+            )
         except PolicyDeniedError as error:
             self._report_denial(error)
             raise
-        if outcome.extensions is not visible and outcome.extensions is not None and not step_options.get("partial"):
-            slot_names = (*_CARRIED, "http") if hook is Hook.LLM_INPUT else _CARRIED
-            self._carry_slots(visible, outcome.extensions, slot_names, message.id if old else None)
-        return outcome.message
+
+    def _wait(self, step_run: StepRun) -> Steps[None]:
+        try:
+            yield from step_run.steps()
+        except PolicyDeniedError as error:
+            self._report_denial(error)
+            raise
+
+    def _finish(self, step_run: StepRun, old: bool) -> Message:
+        try:
+            judged = step_run.finish()
+        except PolicyDeniedError as error:
+            self._report_denial(error)
+            raise
+        changed = step_run.changed_extensions
+        if changed is not None and not step_run.source.partial:
+            before = step_run.first.extensions or Extensions()
+            slot_names = (*_CARRIED, "http") if step_run.source.hook == Hook.LLM_INPUT else _CARRIED
+            self._carry_slots(before, changed, slot_names, step_run.first.message.id if old else None)
+        return judged
+
+    def _extensions_for(self, slots: Callable[..., Mapping[str, Any]], *facts: Any) -> LazyExtensions:
+        """Return the extensions of a step; ``slots`` and its arguments give those that differ from step to step."""
+        return LazyExtensions(_build_extensions, self._extensions, self._context.agent, slots, facts)
 
     def _carry_slots(self, before: Extensions, after: Extensions, names: Iterable[str], old: str | None) -> None:
         changes = {name: getattr(after, name) for name in names if getattr(after, name) != getattr(before, name)}
@@ -368,10 +431,10 @@ class PolicyHooks:
         if self._telemetry is not None:
             self._telemetry.on_denial(error)
 
+    def _begin_request(self, adapter: Adapter | None) -> None:
+        self._extensions = self._headers.set_provider(self._headers.begin_request(self._extensions), adapter)
+
     def _input_slots(self, message: Message, adapter: Adapter | None) -> dict[str, Any]:
-        self._extensions = self._headers.set_provider(self._extensions, adapter)
-        if not self.pipeline.has_plugins(Hook.LLM_INPUT) and not self.pipeline.has_plugins(Hook.TOOL_POST_INVOKE):
-            return {}
         calls = [self._calls[each.tool_use_id] for each in message.tool_results if each.tool_use_id in self._calls]
         tool = self._context.mcp(calls[0].name) if len(calls) == 1 else None
         slots: dict[str, Any] = {"provenance": provenance(message, tool), "mcp": tool}
@@ -379,13 +442,28 @@ class PolicyHooks:
             slots["llm"] = self._context.model(adapter)
         return slots
 
+    def _reply_slots(self, reply: Message, adapter: Adapter) -> dict[str, Any]:
+        return {
+            "completion": completion(reply),
+            "provenance": provenance(reply),
+            "llm": self._context.model(adapter),
+        }
+
+    def _note(self, message: Message, *, old: bool = False) -> None:
+        """Record what a message that comes in calls, and its labels."""
+        self._remember_calls(message)
+        self._add_labels(message, old=old)
+
     def _remember_calls(self, message: Message) -> None:
-        for use in message.tool_uses:
-            self._calls[use.id] = self._context.called_tool(use.name)
-            self._call_providers[use.id] = message.metadata.provider
+        for use in message.content:
+            if type(use) is ToolUseBlock:
+                self._calls[use.id] = self._context.called_tool(use.name)
+                self._data.note_call(use.id, message.metadata.provider)
 
     def _add_labels(self, message: Message, *, old: bool = False) -> None:
         """Add the labels and the data policies of this message to those of the conversation."""
+        if not message.metadata.labels and not self._has_data_policies:
+            return
         policies = data_policies(message, self._extensions, self._calls)
         labels = {label for policy in policies for label in policy.apply_labels}
         if message.metadata.labels and not self._ledger.has_labels(message.id):
@@ -394,27 +472,23 @@ class PolicyHooks:
             before = self.labels
             new_labels = self._ledger.new_labels(before, before | labels, message.id if old else None)
             self._extensions = with_labels(self._extensions, new_labels)
-        if not policies:
-            return
-        provider_of_call = next((self._call_providers.get(result.tool_use_id) for result in message.tool_results), None)
-        new = [(provider_of_call, policy) for policy in policies]
-        self._data_policies += [source for source in new if source not in self._data_policies]
+        if policies:
+            self._data.add(message, policies)
 
-    def _check_forwarding(self, provider: str) -> None:
-        """Refuse to send data that may not be forwarded to a provider other than the one that requested it.
-
-        If it is unknown who requested it, no provider did.
-        """
-        for source_provider, policy in self._data_policies:
-            violation = check_data_use(("forward",), (policy,)) if source_provider != provider else None
-            if violation is not None:
-                self._refuse(Hook.LLM_INPUT, violation)
-
-    def _remember(self, message: Message) -> None:
-        """Record a message in its final form."""
-        self._remember_calls(message)
+    def _remember(self, message: Message, noted: Message | None = None) -> None:
+        """Record a message in its final form; ``noted`` is the form that `_note` recorded."""
+        if message is not noted:
+            self._remember_calls(message)
         self._admitted[id(message)] = message
         self._ledger.record_labels(message.id, self.labels)
+        if self._has_data_policies:
+            self._ledger.record_retention(message, data_policies(message, self._extensions, self._calls))
+
+
+def _build_extensions(
+    state: Extensions, agent: AgentExtension, slots: Callable[..., Mapping[str, Any]], facts: tuple[Any, ...]
+) -> Extensions:
+    return replace_fields(state, {"agent": agent, **slots(*facts)})
 
 
 def _first_new(history: Sequence[Message]) -> int:

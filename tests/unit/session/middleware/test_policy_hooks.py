@@ -30,7 +30,7 @@ from dragoman.routing import Router
 from dragoman.session import AsyncSession, Session, tool
 from dragoman.store import Store
 from tests.packaging.systems import needs_files
-from tests.unit.session.drivers import ANTHROPIC, OLLAMA, Driver, Wire, texts
+from tests.unit.session.drivers import ANTHROPIC, OLLAMA, Driver, SyncDriver, Wire, texts
 from tests.unit.session.handwritten_replies import (
     Call,
     Reply,
@@ -455,3 +455,22 @@ def test_a_message_can_be_checked_by_its_own_rule(driver: Driver) -> None:
         apply(session, require=lambda _: "redirected")
     unchanged = apply(driver.session({}), require=lambda _: "redirected")
     assert SECRET in unchanged.text
+
+
+def test_an_interrupt_in_a_plugin_abandons_the_turn() -> None:
+    """At each hook: the session goes on, and a reply that was judged before stays."""
+    for place, kept in ((INPUT, 0), (OUTPUT, 0), ("cmf.tool_pre_invoke", 2)):
+        interrupts = [KeyboardInterrupt()]
+
+        @hook(place)
+        def interrupt(_: Step, interrupts: list[KeyboardInterrupt] = interrupts) -> None:
+            if interrupts:
+                raise interrupts.pop()
+
+        wire = Wire([*replies(), handwritten_anthropic("Well.")])
+        session = SyncDriver().session({"anthropic": wire}, tools=[look], policy=Pipeline([interrupt]))
+        with pytest.raises(KeyboardInterrupt):
+            session.ask("Look.")
+        assert len(session.messages) == kept, place
+        wire.replies = [*([Exception()] * len(wire.requests)), handwritten_anthropic("Well.")]
+        assert session.ask("And?").text == "Well.", place

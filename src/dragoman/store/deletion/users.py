@@ -4,20 +4,13 @@ A session of others keeps its order and its ids, so that it can be continued: of
 replaced, the calls lose their input, and the metadata names nobody.
 """
 
-from sqlalchemy import Connection, Table, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, delete, func, or_, select, update
 
-from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
-from dragoman.canonical.message import Message, MessageMetadata
 from dragoman.store.columns import decode_text, encode_text
+from dragoman.store.deletion.erase import erase
 from dragoman.store.errors import StoreError
 from dragoman.store.records import UserDeletion
-from dragoman.store.rows import attempt_row, message_from_row, message_row
 from dragoman.store.schema import attempts, messages, sessions, tool_calls, tool_ids
-
-DELETED = "[deleted]"
-_KEPT_METADATA = (
-    "model", "provider", "status", "stop_reason", "usage", "team_id", "parent_tool_use_id", "summary_of",
-)  # fmt: skip
 
 
 def delete_user(connection: Connection, user_id: str, now: int) -> UserDeletion:
@@ -43,7 +36,7 @@ def delete_user(connection: Connection, user_id: str, now: int) -> UserDeletion:
     for table in (messages, attempts):
         places = select(table.c.session_id, table.c.seq).where(table.c.user_id == user)
         for session_id, seq in connection.execute(places).all():
-            _erase(connection, table, session_id, seq)
+            erase(connection, table, session_id, seq)
             shared.add(session_id)
             erased += 1
     for session_id in shared:
@@ -59,35 +52,4 @@ def delete_user(connection: Connection, user_id: str, now: int) -> UserDeletion:
         shared_sessions=tuple(sorted(map(decode_text, shared))),
         erased=erased,
         forks=forked,
-    )
-
-
-def _erase(connection: Connection, table: Table, session_id: str, seq: int) -> None:
-    """Replace a row. It is deleted and inserted, because the full-text index follows these two alone."""
-    key = (table.c.session_id == session_id) & (table.c.seq == seq)
-    row = connection.execute(select(table).where(key)).mappings().one()
-    message = _without_content(message_from_row(row))
-    if table is attempts:
-        values = attempt_row(message, session_id, seq)
-    else:
-        values = message_row(message, session_id, seq, None, inherited=bool(row["inherited"]))
-    connection.execute(delete(table).where(key))
-    connection.execute(insert(table), values)
-
-
-def _without_content(message: Message) -> Message:
-    blocks: list[ContentBlock] = []
-    for block in message.content:
-        if isinstance(block, ToolUseBlock):
-            blocks.append(ToolUseBlock(id=block.id, name=block.name, input={}))
-        elif isinstance(block, ToolResultBlock):
-            blocks.append(ToolResultBlock(tool_use_id=block.tool_use_id, content=(TextBlock(text=DELETED),)))
-    metadata = message.metadata
-    return Message(
-        id=message.id,
-        session_id=message.session_id,
-        role=message.role,
-        content=tuple(blocks) or (TextBlock(text=DELETED),),
-        created_at=message.created_at,
-        metadata=MessageMetadata(**{name: getattr(metadata, name) for name in _KEPT_METADATA}),
     )

@@ -1,0 +1,277 @@
+"""One step on its way through the plugins of a pipeline: each result is checked, then merged, ignored or raised."""
+
+import logging
+from collections.abc import Awaitable, Iterable
+from dataclasses import dataclass, replace
+from inspect import isawaitable
+from typing import Any, Literal, NoReturn
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.extensions.extensions import Extensions
+from dragoman.canonical.message import Message
+from dragoman.canonical.message_view.context import UnreadableError
+from dragoman.policy.data_policy import apply_data_labels
+from dragoman.policy.edit import apply_edit, drop_void_thinking
+from dragoman.policy.errors import PolicyDeniedError, TierViolation
+from dragoman.policy.filtering import filter_message
+from dragoman.policy.labels import labels_of, with_labels
+from dragoman.policy.merging import merge_extensions
+from dragoman.policy.object_access import check_access
+from dragoman.policy.plugin import Hook, Mode, OnError, PluginDeclaration, PluginResult, Violation
+from dragoman.policy.runner import BackgroundCalls, ConcurrentCalls, PluginCall, Steps
+from dragoman.policy.slots import Tier
+from dragoman.policy.step import Step, StepSource, new_step
+from dragoman.policy.unknown_parts import drop_unknown_parts, find_unknown_kind
+
+logger = logging.getLogger("dragoman.policy")
+
+POST_HOOKS = frozenset({Hook.TOOL_POST_INVOKE, Hook.PROMPT_POST_FETCH, Hook.RESOURCE_POST_FETCH})
+"""The hooks at which data arrives and gets the labels of its data policy."""
+
+_NAME = "the pipeline"
+_CANNOT_CHANGE = Violation(
+    "the message has been sent, or is part of a history that has, and changes no more: a plugin that changes messages"
+    " is of mode transform",
+    code="cannot_change",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StepRules:
+    """What a pipeline does with signed thinking that a change makes invalid, and with parts that no plugin can read."""
+
+    signed: Literal["drop", "deny"]
+    unknown: Literal["deny", "drop"]
+
+
+class HookPlugins:
+    """The plugins of one hook, in the order in which they run."""
+
+    def __init__(self, plugins: Iterable[PluginDeclaration]) -> None:
+        order = list(Mode)
+        ordered = sorted(plugins, key=lambda plugin: (order.index(plugin.mode), plugin.priority))
+        off_path = (Mode.CONCURRENT, Mode.FIRE_AND_FORGET)
+        self.sequential = tuple(plugin for plugin in ordered if plugin.mode not in off_path)
+        self.concurrent = tuple(plugin for plugin in ordered if plugin.mode is Mode.CONCURRENT)
+        self.background = tuple(plugin for plugin in ordered if plugin.mode is Mode.FIRE_AND_FORGET)
+        self.beside = bool(self.concurrent or self.background)
+        """Whether there are plugins that run beside each other."""
+        self.selected = {
+            (seen, partial): tuple(
+                (plugin, plugin.is_inline)
+                for plugin in self.sequential
+                if not (seen and plugin.mode is Mode.TRANSFORM) and not (partial and plugin.mode is Mode.AUDIT)
+            )
+            for seen in (False, True)
+            for partial in (False, True)
+        }
+        """The sequential plugins, and whether each is inline, for a message that was judged before or not, and for a
+        piece or a whole one."""
+
+
+class StepRun:
+    """``first`` is what the first plugin sees, ``source`` what the next one sees.
+
+    ``changed_extensions`` is None until the extensions change.
+    """
+
+    __slots__ = (
+        "_already_seen", "_next", "_ordered", "_pending", "_plugins", "_rules",
+        "changed_extensions", "first", "is_done", "source",
+    )  # fmt: skip
+
+    def __init__(self, source: StepSource, plugins: HookPlugins, rules: StepRules, already_seen: bool) -> None:
+        self.source = source
+        self.first = source
+        self._plugins = plugins
+        self._ordered = plugins.selected[already_seen, source.partial]
+        self._next = 0
+        self._pending: Awaitable[Any] | None = None
+        """The answer of the next plugin, if it was called already."""
+        self._rules = rules
+        self._already_seen = already_seen
+        self.changed_extensions: Extensions | None = None
+        self.is_done = False
+        """Whether no plugin has to be awaited any more."""
+
+    def run_inline(self) -> None:
+        """Call the next plugins, up to one that has to be awaited."""
+        position, ordered = self._next, self._ordered
+        for declared, is_inline in ordered[position:] if position else ordered:
+            if not is_inline:
+                break
+            try:
+                answer = declared.judge(new_step(self.source, declared.capabilities, declared.copies))
+            except Exception as error:
+                answer = error
+            if answer is not None:
+                if isawaitable(answer):
+                    self._pending = answer
+                    break
+                self.apply_answer(declared, answer)
+            position += 1
+        self._next = position
+        self.is_done = position == len(ordered) and not self._plugins.beside
+
+    def steps(self) -> Steps[None]:
+        """Yield the calls of the plugins that have to be awaited."""
+        while self._next < len(self._ordered):
+            declared, _ = self._ordered[self._next]
+            answer = yield PluginCall(declared, self._step(declared), self._pending)
+            self._pending = None
+            self._next += 1
+            self.apply_answer(declared, answer)
+            self.run_inline()
+        plugins = self._plugins
+        if plugins.concurrent:
+            before = self.source.extensions  # built once, before several threads read them
+            answers = yield ConcurrentCalls(tuple(PluginCall(each, self._step(each)) for each in plugins.concurrent))
+            for declared, answer in zip(plugins.concurrent, answers, strict=True):
+                self.apply_answer(declared, answer, before)
+        if plugins.background and not self.source.partial:
+            _ = self.source.extensions
+            yield BackgroundCalls(tuple(PluginCall(each, self._step(each)) for each in plugins.background))
+
+    def _step(self, declared: PluginDeclaration) -> Step:
+        return new_step(self.source, declared.capabilities, declared.copies)
+
+    def check_access(self) -> None:
+        source = self.source
+        missing = check_access(source.hook, source.message, source.extensions, source.calls)
+        if missing is not None:
+            self.deny(missing)
+
+    def add_data_labels(self) -> None:
+        source = self.source
+        self._replace(source.message, apply_data_labels(source.message, source.extensions, source.calls))
+
+    def check_parts(self) -> None:
+        kind = find_unknown_kind(self.source.message.content)
+        if kind is None:
+            return
+        if self._rules.unknown == "drop" and not self._already_seen:
+            self._replace(drop_unknown_parts(self.source.message), None)
+            return
+        self.deny(Violation(f"no plugin can judge a part of the kind {kind!r:.80}", code="unknown_part"))
+
+    def apply_answer(self, declared: PluginDeclaration, answer: Any, visible: Extensions | None = None) -> None:
+        """Merge a plugin's result, or deny the step. ``visible`` are the extensions that all concurrent plugins
+        received.
+        """
+        message, extensions = self.source.message, None
+        try:
+            result = _as_result(answer)
+            refusal = self._check_violation(declared, result.violation)
+            if refusal is None:
+                message = self._message(declared, result.message)
+                extensions = self._extensions(declared, result.extensions, visible)
+        except Exception as error:
+            self._handle_failure(declared, error)
+            return
+        if self._already_seen and message is not self.source.message:
+            refusal = _CANNOT_CHANGE
+        if refusal is not None:
+            self.deny(replace(refusal, plugin=declared.name))
+        self._replace(message, extensions)
+
+    def finish(self) -> Message:
+        """Return the final message, without the signed thinking that a change made invalid."""
+        final = drop_void_thinking(self.first.message, self.source.message)
+        if final is not self.source.message and self._rules.signed == "deny":
+            reason = "a change would invalidate signed thinking, and the policy keeps it"
+            self.deny(Violation(reason, code="signed_thinking"))
+        return final
+
+    def deny(self, violation: Violation, cause: Exception | None = None) -> NoReturn:
+        raise PolicyDeniedError(
+            self.source.hook, violation.plugin or _NAME, violation.code, violation.reason, violation.description
+        ) from cause
+
+    def _replace(self, message: Message, extensions: Extensions | None) -> None:
+        """Let the next plugin see a change; extensions that are None did not change."""
+        if extensions is not None and extensions is not self.source.extensions:
+            self.changed_extensions = extensions
+        elif message is self.source.message:
+            return
+        self.source = self.source.replace(message, self.changed_extensions)
+
+    def _check_violation(self, declared: PluginDeclaration, violation: Violation | None) -> Violation | None:
+        if violation is None or declared.mode.can_deny:
+            return violation
+        if declared.mode is Mode.AUDIT:
+            logger.warning("the plugin %s would deny %s: %s", declared.name, self.source.hook, violation.code)
+            return None
+        raise TierViolation(declared.name, "step", Tier.IMMUTABLE, f"a plugin of mode {declared.mode} cannot deny")
+
+    def _message(self, declared: PluginDeclaration, returned: Message | None) -> Message:
+        known = self.source.message
+        if returned is None:
+            return known
+        message = apply_edit(known, returned, declared.name, filter_message(known, declared.capabilities))
+        if message is not known and not declared.mode.can_change:
+            detail = f"a plugin of mode {declared.mode} cannot change anything"
+            raise TierViolation(declared.name, "message.content", Tier.IMMUTABLE, detail)
+        return message
+
+    def _extensions(
+        self, declared: PluginDeclaration, returned: Extensions | None, visible: Extensions | None
+    ) -> Extensions | None:
+        if returned is None:
+            return None
+        present = self.source.extensions
+        off_path = declared.mode is Mode.CONCURRENT
+        base = visible if off_path else present
+        may_write = declared.mode.can_change
+        merged = merge_extensions(base, returned, declared.capabilities, plugin=declared.name, may_write=may_write)
+        # Concurrent plugins can only add labels.
+        return with_labels(present, labels_of(merged)) if off_path else merged
+
+    def _handle_failure(self, declared: PluginDeclaration, error: Exception) -> None:
+        if isinstance(error, UnreadableError):
+            raise ConfigurationError(f"plugin {declared.name!r}: {error}") from None
+        if isinstance(error, ConfigurationError):
+            raise error
+        code, reason = _describe_failure(error)
+        if declared.on_error is OnError.IGNORE:
+            logger.warning("%s continues without the plugin %s: %s", self.source.hook, declared.name, reason)
+            return
+        self.deny(Violation(reason, code=code, plugin=declared.name), error)
+
+
+def _as_result(answer: Any) -> PluginResult:
+    match answer:
+        case Exception():
+            raise answer
+        case None:
+            return _NOTHING
+        case PluginResult():
+            return answer
+        case Violation():
+            return PluginResult(violation=answer)
+        case Message():
+            return PluginResult(message=answer)
+        case Extensions():
+            return PluginResult(extensions=answer)
+        case _:
+            raise _CheckResultError(type(answer).__name__)
+
+
+_NOTHING = PluginResult()
+
+
+class _CheckResultError(TypeError):
+    """The text is our own, and quotes nothing that the plugin read."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(f"check returned a {kind}: return a Violation, a Message, Extensions, a PluginResult or None")
+
+
+def _describe_failure(error: Exception) -> tuple[str, str]:
+    """Return a code and a reason. The error's own text is left out, because it may quote what the plugin read."""
+    if isinstance(error, TierViolation):
+        return "tier_violation", str(error)
+    if isinstance(error, TimeoutError):
+        return "timeout", "the plugin did not answer in time"
+    if isinstance(error, _CheckResultError):
+        return "plugin_error", str(error)
+    return "plugin_error", f"the plugin failed with {type(error).__name__}"

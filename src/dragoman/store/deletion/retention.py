@@ -1,0 +1,140 @@
+"""Enforces how long data may be kept: redacts or deletes what is due, and records what it did.
+
+A message that holds data with a retention policy is stored with its end. The messages after it may repeat the data, so
+they end with it, until the data is gone.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Table, func, insert, select, update
+
+from dragoman.canonical.extensions.message_labels import EARLIER_RECORDS, RECORDS
+from dragoman.canonical.extensions.message_retention import RETENTION, read_retention
+from dragoman.store.columns import decode_json, decode_text, encode_json, encode_text, from_micros, to_micros
+from dragoman.store.deletion.erase import KEPT_METADATA, erase
+from dragoman.store.records import RetentionAction, RetentionRecord
+from dragoman.store.rows import extensions_from_row
+from dragoman.store.schema import attempts, messages, retention_records, sessions
+from dragoman.store.writes import delete_session
+
+_REDACTED_METADATA = (*KEPT_METADATA, "user_id", "labels")
+_HAS_RETENTION = messages.c.extensions_json.contains(f'"{RETENTION}"', autoescape=True)
+"""May be true of other messages too."""
+
+
+def find_candidates(connection: Connection) -> tuple[str, ...]:
+    """Return the sessions with data that has an end, as the ids of their rows."""
+    found = select(messages.c.session_id).where(_HAS_RETENTION).distinct().order_by(messages.c.session_id)
+    return tuple(connection.execute(found).scalars())
+
+
+def enforce(
+    connection: Connection,
+    row_id: str,
+    *,
+    action: RetentionAction,
+    now: datetime,
+    session_idle: timedelta,
+    dry_run: bool,
+) -> RetentionRecord | None:
+    """Redact or delete what is due in one session. Return the record, or None if nothing is due."""
+    used = connection.execute(select(sessions.c.updated_at).where(sessions.c.id == row_id)).scalar_one_or_none()
+    if used is None:  # deleted in the meantime
+        return None
+    is_over = from_micros(used) + session_idle <= now
+    sources = [row for row, retention in _sources(connection, row_id) if _is_due(retention, now, is_over)]
+    if not sources:
+        return None
+    affected = _select(connection, messages, row_id, messages.c.seq >= min(row.seq for row in sources))
+    broken = _select(connection, attempts, row_id, attempts.c.created_at >= min(row.created_at for row in sources))
+    record = RetentionRecord(
+        session_id=decode_text(row_id),
+        action=action,
+        at=now,
+        messages=len(affected),
+        attempts=len(broken),
+        sources=tuple(decode_text(row.id) for row in sources),
+    )
+    if dry_run:
+        return record
+    if action == "delete":
+        delete_session(connection, record.session_id)
+    else:
+        for row in affected:
+            kept = _without_retention(extensions_from_row(row._mapping), now)
+            erase(connection, messages, row_id, row.seq, extensions=kept, kept_metadata=_REDACTED_METADATA)
+        for row in broken:
+            erase(connection, attempts, row_id, row.seq, kept_metadata=_REDACTED_METADATA)
+        advanced = update(sessions).where(sessions.c.id == row_id)
+        connection.execute(advanced.values(version=sessions.c.version + 1))
+    _save(connection, row_id, record)
+    return record
+
+
+def read_records(connection: Connection, session_id: str | None) -> tuple[RetentionRecord, ...]:
+    """Return what was done, the oldest first."""
+    table = retention_records
+    query = select(table).order_by(table.c.at, table.c.session_id, table.c.seq)
+    if session_id is not None:
+        query = query.where(table.c.session_id == encode_text(session_id))
+    return tuple(
+        RetentionRecord(
+            session_id=decode_text(row.session_id),
+            action=row.action,
+            at=from_micros(row.at),
+            messages=row.messages,
+            attempts=row.attempts,
+            sources=tuple(decode_json(row.sources_json)),
+        )
+        for row in connection.execute(query)
+    )
+
+
+def _sources(connection: Connection, row_id: str) -> Iterator[tuple[Row[Any], Mapping[str, Any]]]:
+    """Yield the messages whose data has an end that was not enforced yet, and this end."""
+    for row in _select(connection, messages, row_id, _HAS_RETENTION):
+        retention = read_retention(extensions_from_row(row._mapping) or {})
+        if retention is not None:
+            yield row, retention
+
+
+def _is_due(retention: Mapping[str, Any], now: datetime, session_is_over: bool) -> bool:
+    """A stored time that cannot be read is over."""
+    if retention.get("session") and session_is_over:
+        return True
+    try:
+        return "until" in retention and datetime.fromisoformat(retention["until"]) <= now
+    except (TypeError, ValueError):
+        return True
+
+
+def _select(connection: Connection, table: Table, row_id: str, condition: ColumnElement[bool]) -> list[Row[Any]]:
+    query = select(table).where(table.c.session_id == row_id, condition).order_by(table.c.seq)
+    return [*connection.execute(query)]
+
+
+def _without_retention(kept: Mapping[str, Any] | None, now: datetime) -> dict[str, Any] | None:
+    """Return what stays of the extensions of a redacted message: labels and records."""
+    known = {name: value for name, value in (kept or {}).items() if name in ("security", RECORDS, EARLIER_RECORDS)}
+    if kept and RETENTION in kept:
+        known[RETENTION] = {**kept[RETENTION], "enforced": now.isoformat()}
+    return known or None
+
+
+def _save(connection: Connection, row_id: str, record: RetentionRecord) -> None:
+    table = retention_records
+    last = connection.execute(select(func.max(table.c.seq)).where(table.c.session_id == row_id)).scalar_one()
+    connection.execute(
+        insert(table),
+        {
+            "session_id": row_id,
+            "seq": 0 if last is None else last + 1,
+            "at": to_micros(record.at),
+            "action": record.action,
+            "messages": record.messages,
+            "attempts": record.attempts,
+            "sources_json": encode_json(list(record.sources)),
+        },
+    )
