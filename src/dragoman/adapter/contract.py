@@ -181,8 +181,9 @@ class Adapter(ABC):
         return self.capabilities.default_output_limit(stream=True)
 
     def output_limit(self, options: AdapterOptions) -> int:
-        """Return the most output tokens of a reply to a request with these options."""
-        return options.max_output_tokens or self.capabilities.default_output_limit(stream=options.stream)
+        """Return the most output tokens of a reply to a request with these options, alternatives included."""
+        limit = options.max_output_tokens or self.capabilities.default_output_limit(stream=options.stream)
+        return limit * (options.n or 1)
 
     def estimate_input_tokens(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> int:
         """Estimate the input tokens locally, at least 1 (docs/reference/contract.md#estimates).

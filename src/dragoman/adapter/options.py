@@ -58,6 +58,9 @@ class AdapterOptions:
     """How much the provider's own filter of harmful content blocks."""
     logprobs: int | None = None
     """Return the log probability of each token of the answer, and of this many alternatives to it."""
+    n: int | None = None
+    """How many answers to the same prompt to return: the first one is the message, the others are its `alternatives`.
+    Each of them is paid for. 1 is the same as None."""
     num_ctx: int | None = None
     """The context window that a local server reserves, in tokens."""
     keep_alive: str | int | None = None
@@ -76,6 +79,10 @@ class AdapterOptions:
     def __post_init__(self) -> None:
         if isinstance(self.stop_sequences, str):
             object.__setattr__(self, "stop_sequences", (self.stop_sequences,))
+        if self.n is not None:
+            if type(self.n) is not int or self.n < 1:
+                raise RequestError(f"n is the number of answers, at least 1, and not {self.n!r:.40}")
+            object.__setattr__(self, "n", None if self.n == 1 else self.n)
         for name in ("headers", "extra") if self.headers or self.extra else ():
             for provider, fields in getattr(self, name).items():
                 if not isinstance(fields, Mapping):

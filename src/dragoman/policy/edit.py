@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from dragoman.adapter.requests.prefix_ledger import is_signed
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock, ToolUseBlock
-from dragoman.canonical.message import Message
+from dragoman.canonical.message import Alternative, Message
 from dragoman.policy.errors import TierViolation
 from dragoman.policy.slots import Tier
 
@@ -42,6 +42,19 @@ def replace_content(message: Message, content: Sequence[ContentBlock]) -> Messag
     if isinstance(critical, tuple) and len(content) != len(message.content):
         metadata = metadata.model_copy(update={"critical": bool(critical)})
     return message.model_copy(update={"content": tuple(content), "metadata": metadata})
+
+
+def without_alternatives(message: Message) -> Message:
+    """Return the message without the other answers."""
+    return message.model_copy(update={"metadata": message.metadata.model_copy(update={"alternatives": None})})
+
+
+def with_alternatives(message: Message, alternatives: Sequence[Alternative]) -> Message:
+    """Return the message with other answers. If they differ, the provider's raw copy of them is dropped."""
+    if tuple(alternatives) == message.alternatives:
+        return message
+    changes = {"alternatives": tuple(alternatives), "provider_raw": None}
+    return message.model_copy(update={"metadata": message.metadata.model_copy(update=changes)})
 
 
 def drop_void_thinking(original: Message, edited: Message) -> Message:

@@ -10,11 +10,11 @@ from typing import Any, Literal, NoReturn
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.extensions.extensions import Extensions
-from dragoman.canonical.message import Message
+from dragoman.canonical.message import Alternative, Message
 from dragoman.canonical.message_view.context import UnreadableError
 from dragoman.canonical.message_view.parts import CalledTool
 from dragoman.policy.data_policy import apply_data_labels
-from dragoman.policy.edit import apply_edit, drop_void_thinking
+from dragoman.policy.edit import apply_edit, drop_void_thinking, with_alternatives, without_alternatives
 from dragoman.policy.errors import PolicyDeniedError, TierViolation
 from dragoman.policy.filtering import FilterCache, filter_message
 from dragoman.policy.labels import labels_of, with_labels
@@ -159,6 +159,8 @@ class Pipeline:
         """Yield the plugin calls of this hook, in turn, and return the result.
 
         Before the plugins run, the caller's permissions are checked against the object profiles (see `object_access`).
+        Alternatives of a reply are judged one by one, as the reply itself; if one is denied, the reply is.
+
         ``calls`` maps call ids to tools. ``partial``: the message is a piece of a streaming reply, which goes only to
         plugins that may deny or change it. ``already_seen``: the message was judged before, and cannot change any more.
 
@@ -187,7 +189,18 @@ class Pipeline:
                 step_run.apply_answer(declared, answer, before)
         if plugins.background and not partial:
             yield BackgroundCalls(tuple(PluginCall(each, step_run.step(each)) for each in plugins.background))
-        return PipelineResult(step_run.finish(), step_run.extensions)
+        final, shown = step_run.finish(), step_run.extensions
+        if step_hook is Hook.LLM_OUTPUT and step_hook in self._hooks and message.alternatives:
+            judged: list[Alternative] = []
+            for alternative in message.alternatives:
+                answer = final.model_copy(update={"content": alternative.content})
+                found = yield from self.steps(
+                    step_hook, without_alternatives(answer), shown, calls=calls, already_seen=already_seen
+                )
+                judged.append(alternative.model_copy(update={"content": found.message.content}))
+                shown = found.extensions
+            final = with_alternatives(final, judged)
+        return PipelineResult(final, shown)
 
 
 class _StepRun:

@@ -222,6 +222,7 @@ OPTIONS: tuple[tuple[str, Any], ...] = (
     ("metadata", {"team": "blue"}),
     ("safety", "strict"),
     ("logprobs", 2),
+    ("n", 2),
     ("num_ctx", 4096),
     ("keep_alive", "10m"),
 )
