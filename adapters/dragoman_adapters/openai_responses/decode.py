@@ -24,6 +24,9 @@ STATUSES = {
 }
 """The statuses of a background response that is not complete."""
 
+RUNNING = ("queued", "in_progress")
+"""Those of a response that has not ended."""
+
 STOP_REASONS = {
     "max_output_tokens": StopReason.MAX_TOKENS,
     "content_filter": StopReason.REFUSAL,

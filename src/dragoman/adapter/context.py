@@ -82,6 +82,8 @@ class RequestContext:
     `Adapter.to_wire`."""
     prefix_note: Mapping[str, Any] | None = None
     """The prefix ledger's note for the reply, if it holds signed thinking; set by `Adapter.to_wire`."""
+    reply_note: Mapping[str, Any] | None = None
+    """What the adapter notes on the reply, in its provider_raw; set by `Adapter.to_wire`."""
     prices: Prices | None = None
     new_id: Callable[[], str] = new_message_id
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)

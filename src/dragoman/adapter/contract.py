@@ -175,6 +175,14 @@ class Adapter(ABC):
         """The provider's embeddings by this model; None if the adapter supports none."""
         return None
 
+    def poll_request(self, reply: Message) -> WireRequest | None:
+        """Return the request for the state of a reply that the provider still works on; None if it has ended."""
+        return None
+
+    def cancel_request(self, reply: Message) -> WireRequest | None:
+        """Return the request that stops such a reply; None if there is none."""
+        return None
+
     @property
     def default_output_tokens(self) -> int:
         """The output limit of a stream whose options set none."""

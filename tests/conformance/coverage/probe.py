@@ -65,6 +65,7 @@ _OPTIONS: tuple[dict[str, Any], ...] = (
         "n": 2,
     },
     {"stream": True},
+    {"background": True, "server_state": "conv_1"},
 )
 _TOOLS: tuple[Any, ...] = (
     _FUNCTION, WebSearch(), WebFetch(), CodeExecution(), ImageGeneration(), ToolSearch(), Bash(), TextEditor(),

@@ -85,6 +85,8 @@ class ReplyBuilder:
         provider_raw: dict[str, Any] = {"by": self.provider, **raw}
         if tool_ids:
             provider_raw["tool_ids"] = tool_ids
+        if context.reply_note is not None:
+            provider_raw |= context.reply_note
         if context.prefix_note is not None and any(map(is_signed, blocks)):
             provider_raw[PREFIX_NOTE] = dict(context.prefix_note)
         return Message(
