@@ -120,7 +120,7 @@ def _encode_candidate(index: int, message: Message, writer: ReplyWriter) -> dict
     return candidate | {"finishReason": stop_word(message.stop_reason, writer)} | encode_grounding(message, writer)
 
 
-_NOTES = ("by", "blocks", "candidate", "candidates", "tool_ids", "sealed_prefix")
+_NOTES = ("by", "blocks", "candidate", "candidates", "tool_ids", "sealed_prefix", "actions")
 """The notes of an own reply that are no fields of it."""
 
 

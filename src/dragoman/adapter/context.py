@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self
 from dragoman.adapter.errors import UnknownProviderError
 from dragoman.adapter.losses import Loss
 from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
+from dragoman.adapter.requests.action_calls import ActionCalls
 from dragoman.adapter.requests.answer_tool import AnswerTool
 from dragoman.adapter.requests.encode_cache import EncodeCache
 from dragoman.adapter.requests.tool_ids import ToolIdMap
@@ -77,6 +78,8 @@ class RequestContext:
     """Set by `Adapter.to_wire` if tools were sent under other names than their own."""
     answer_tool: AnswerTool | None = None
     """Set by `Adapter.to_wire` if the reply's text comes as the input of a tool."""
+    action_calls: ActionCalls | None = None
+    """Set by `Adapter.to_wire` if one tool of the program runs calls that no tool is declared for."""
     native_calls: Mapping[str, str] = field(default_factory=dict)
     """The names of the program's tools whose calls are items of their own, by the type of the item; set by
     `Adapter.to_wire`."""

@@ -203,7 +203,7 @@ class Adapter(ABC):
     def reply_decoder(self, context: RequestContext) -> StreamDecoder:
         """Return the decoder for the reply to the request that was made with this context."""
         decoder = self.decoder(context)
-        translations = (context.tool_names, context.answer_tool)
+        translations = (context.action_calls, context.tool_names, context.answer_tool)
         decoder.translators = tuple(each.translate for each in translations if each is not None)
         decoder.accept_document(lambda body: self.from_wire_response(WireResponse(200, body, {}), context))
         return decoder

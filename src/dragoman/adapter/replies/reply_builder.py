@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import MalformedReplyError
 from dragoman.adapter.replies.stream_decoder import MAX_CALLS, MAX_NAME
+from dragoman.adapter.requests.action_calls import ACTIONS_NOTE
 from dragoman.adapter.requests.prefix_ledger import PREFIX_NOTE, is_signed
 from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
 from dragoman.canonical.guard import one_line
@@ -71,7 +72,8 @@ class ReplyBuilder:
         context = self.context
         now = context.clock()
         served_model = f"{self.provider}:{model}" if model else context.model
-        named = self._check_calls(tuple(content))
+        content = tuple(content)
+        named = self._check_calls(content)
         blocks = named if context.answer_tool is None else tuple(map(context.answer_tool.translate_block, named))
         if blocks != named:
             # The provider's notes on the call do not apply to the text.
@@ -85,6 +87,8 @@ class ReplyBuilder:
         provider_raw: dict[str, Any] = {"by": self.provider, **raw}
         if tool_ids:
             provider_raw["tool_ids"] = tool_ids
+        if (actions := context.action_calls) is not None and (ids := [b.id for b in content if actions.is_action(b)]):
+            provider_raw[ACTIONS_NOTE] = ids
         if context.reply_note is not None:
             provider_raw |= context.reply_note
         if context.prefix_note is not None and any(map(is_signed, blocks)):
@@ -118,6 +122,8 @@ class ReplyBuilder:
             raise MalformedReplyError(f"the reply calls tools over {MAX_CALLS} times", provider=self.provider)
         for call in calls:
             check_length("the name of a tool", call.name, MAX_NAME, self.provider)
+        if (actions := self.context.action_calls) is not None:
+            content = tuple(map(actions.translate_block, content))
         names = self.context.tool_names
         return content if names is None else tuple(map(names.translate_block, content))
 
