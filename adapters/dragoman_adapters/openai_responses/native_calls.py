@@ -35,7 +35,8 @@ def read_input(native: Mapping[str, Any]) -> dict[str, Any]:
         case "apply_patch_call":
             return {"operation": native["operation"]}
         case "computer_call":
-            actions = native["actions"] if native.get("actions") is not None else [native["action"]]
+            single = [native["action"]] if native.get("action") else []
+            actions = native["actions"] if native.get("actions") is not None else single
             checks = native.get("pending_safety_checks")
             return {"actions": actions, **({"pending_safety_checks": checks} if checks else {})}
         case _:
@@ -99,7 +100,8 @@ _RESULTS: Mapping[str, Callable[[Mapping[str, Any], str, str, bool], Item]] = {
     "custom_tool_call": _custom_result,
 }
 
-_BLANK = "data:image/png;base64," + (
+_BLANK = (
+    "data:image/png;base64,"
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 )
 """A picture of one pixel, for a result without a screenshot: the API takes no other."""

@@ -87,7 +87,7 @@ class ReplyBuilder:
         provider_raw: dict[str, Any] = {"by": self.provider, **raw}
         if tool_ids:
             provider_raw["tool_ids"] = tool_ids
-        if (actions := context.action_calls) is not None and (ids := [b.id for b in content if actions.is_action(b)]):
+        if (actions := context.action_calls) is not None and (ids := actions.call_ids(content)):
             provider_raw[ACTIONS_NOTE] = ids
         if context.reply_note is not None:
             provider_raw |= context.reply_note

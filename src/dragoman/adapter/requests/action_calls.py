@@ -24,8 +24,9 @@ class ActionCalls:
         self._actions: dict[str, str] = {}
         """The actions of a stream, by id of the call."""
 
-    def is_action(self, block: ContentBlock) -> bool:
-        return isinstance(block, ToolUseBlock) and block.name not in self._functions
+    def call_ids(self, content: Iterable[ContentBlock]) -> list[str]:
+        """Return the ids of the actions."""
+        return [block.id for block in content if isinstance(block, ToolUseBlock) and block.name not in self._functions]
 
     def translate(self, events: Iterable[StreamEvent]) -> Iterator[StreamEvent]:
         """Make each action a call of the tool. Its arguments arrive whole."""
@@ -46,7 +47,7 @@ class ActionCalls:
 
     def translate_block(self, block: ContentBlock) -> ContentBlock:
         """Make an action a call of the tool."""
-        if isinstance(block, ToolUseBlock) and self.is_action(block):
+        if isinstance(block, ToolUseBlock) and block.name not in self._functions:
             return block.model_copy(update={"name": self.tool_name, "input": {ACTION: block.name, **block.input}})
         return block
 
