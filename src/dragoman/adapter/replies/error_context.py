@@ -24,6 +24,7 @@ REQUEST_ID_HEADERS = (
     "request-id", "x-request-id", "apim-request-id", "x-amzn-requestid", "x-generation-id",
     "mistral-correlation-id", "x-goog-request-id", "cf-ray",
 )  # fmt: skip
+"""Headers with the provider's id of a request, the most specific first."""
 
 _MAX_SEARCHED = 2_000
 """Characters of a message in which a lost container or file is looked for."""
