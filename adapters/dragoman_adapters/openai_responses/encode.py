@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests import schemas, stored_history
+from dragoman.adapter.requests import schemas
 from dragoman.adapter.requests.encode_cache import EncodedHistory
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
@@ -15,7 +15,7 @@ from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import ProviderBlock, TextBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_adapters.openai_responses import encode_blocks, encode_messages
+from dragoman_adapters.openai_responses import encode_blocks, encode_messages, stored_history
 from dragoman_adapters.openai_responses.options import encode_options
 
 _CONTINUE = "Continue."

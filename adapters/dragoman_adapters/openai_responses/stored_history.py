@@ -10,12 +10,10 @@ from hashlib import blake2b
 from typing import Any
 
 from dragoman.adapter import wirejson
+from dragoman.adapter.requests.prefix_ledger import STORED_NOTE
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
 from dragoman.canonical.message import Message, MessageStatus, Role
-
-STORED_NOTE = "stored_prefix"
-"""The name of the note in provider_raw."""
 
 _DIGEST_BYTES = 16
 
