@@ -1,6 +1,7 @@
 """Messages and what belongs to one: its metadata, its usage, and its stored form."""
 
 from dragoman.canonical.message import (
+    Alternative,
     Channel,
     InputTransformation,
     Message,
@@ -16,6 +17,7 @@ from dragoman.canonical.rules import check
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 
 __all__ = [
+    "Alternative",
     "Channel",
     "CostStatus",
     "InputTransformation",

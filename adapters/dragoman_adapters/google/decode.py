@@ -6,7 +6,7 @@ from typing import Any
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.canonical.blocks import ContentBlock
-from dragoman.canonical.message import Message, MessageStatus, StopReason
+from dragoman.canonical.message import Alternative, Message, MessageStatus, StopReason
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.google import decode_blocks, decode_citations, encode_blocks
 from dragoman_adapters.google.values.spelling import camel_case_fields
@@ -54,7 +54,7 @@ def decode_message(
         raise ValueError("there is neither a candidate nor a reason why the prompt was blocked")
     chosen = candidates[0] if candidates else {}
     candidate = camel_case_fields(chosen, without=("content",))
-    content, notes = _decode_content(chosen.get("content") or {}, reply)
+    content, notes = _decode_content(chosen.get("content") or {}, reply, 0)
     content = decode_citations.attach_citations(content, candidate)
     reason = finish_reason_name(candidate.get("finishReason"), facts)
     usage_counts = decode_usage(
@@ -73,16 +73,35 @@ def decode_message(
         usage=usage_counts,
         raw=raw,
         status=status,
+        alternatives=[
+            _decode_alternative(other, reply, facts, status, place) for place, other in enumerate(candidates[1:], 1)
+        ],
     )
 
 
-def _decode_content(native: Mapping[str, Any], reply: ReplyBuilder) -> tuple[list[ContentBlock], dict[str, Any]]:
+def _decode_alternative(
+    native: Mapping[str, Any], reply: ReplyBuilder, facts: Mapping[str, Any], status: MessageStatus, place: int
+) -> Alternative:
+    candidate = camel_case_fields(native, without=("content",))
+    content, _ = _decode_content(native.get("content") or {}, reply, place)
+    reason = finish_reason_name(candidate.get("finishReason"), facts)
+    has_calls = any(block.type == "tool_use" for block in content)
+    return Alternative(
+        content=tuple(decode_citations.attach_citations(content, candidate)),
+        stop_reason=_decode_stop_reason(reason, status, has_calls=has_calls, is_blocked=False),
+    )
+
+
+def _decode_content(
+    native: Mapping[str, Any], reply: ReplyBuilder, candidate: int
+) -> tuple[list[ContentBlock], dict[str, Any]]:
     blocks: list[ContentBlock] = []
     notes: dict[str, Any] = {}
     for index, part in enumerate(native.get("parts") or ()):
         call = _function_call(part)
         wire_id = call.get("id") if call else None
-        block = decode_blocks.decode_block(part, reply.call_id(index, wire_id) if call else "", reply.provider)
+        place = index if candidate == 0 else (candidate, index)
+        block = decode_blocks.decode_block(part, reply.call_id(place, wire_id) if call else "", reply.provider)
         blocks.append(block)
         if call and decode_blocks.RAW_INPUT in call:
             part = {**part, "functionCall": {key: call[key] for key in call if key != decode_blocks.RAW_INPUT}}

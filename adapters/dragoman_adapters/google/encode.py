@@ -7,6 +7,7 @@ from typing import Any
 from dragoman.adapter.requests import schemas
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
+from dragoman.adapter.server_tools.action_calls import ActionCalls
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
@@ -29,6 +30,9 @@ def encode_body(
     if usable := schemas.fit_tool_schemas(request, request.usable_tools(definitions)):
         encoded["tools"] = encode_tools(usable, request.provider)
         _finish_functions(request, usable, encoded["tools"])
+        if (computer := request.context.native_calls.get("functionCall")) is not None:
+            names = {tool.name for tool in usable if "native" not in (tool.provider_raw or {})}
+            request.context.action_calls = ActionCalls(computer, names)
     return encoded | encode_options(request, tools=bool(usable))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from dragoman.adapter import wirejson
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import (
     AudioBlock,
@@ -78,13 +79,33 @@ def encode_media(block: Media) -> dict[str, Any]:
             return {"fileData": {**({"mimeType": media_type} if media_type else {}), "fileUri": source.data}}
 
 
-def encode_tool_result(block: ToolResultBlock, name: str, wire_id: str | None) -> dict[str, Any]:
-    """Encode a tool result: its texts under ``output`` or ``error``, its media in ``parts``."""
+def encode_tool_result(
+    block: ToolResultBlock, name: str, wire_id: str | None, action: ToolUseBlock | None = None
+) -> dict[str, Any]:
+    """Encode a tool result: its texts under ``output`` or ``error``, its media in ``parts``.
+
+    The result of an ``action`` on a computer may be an object, such as one with the ``url``. An action that needs a
+    confirmation has it if it ran.
+    """
     texts = [each.text for each in block.content if isinstance(each, TextBlock)]
     media = [encode_block(each) for each in block.content if not isinstance(each, TextBlock)]
     answer = {"error" if block.is_error else "output": "\n".join(texts)} if texts or block.is_error or not media else {}
+    if action is not None and not block.is_error:
+        answer = _action_answer(texts, action) or answer
     encoded: dict[str, Any] = {**_id_field(wire_id), "name": name, "response": answer}
     return {"functionResponse": encoded | ({"parts": media} if media else {})}
+
+
+def _action_answer(texts: list[str], action: ToolUseBlock) -> dict[str, Any]:
+    """Return the fields of an action's result."""
+    answer: dict[str, Any] = {}
+    for text in texts:
+        fields, malformed = wirejson.parse_arguments(text)
+        answer |= {"output": text} if malformed else fields
+    decision = action.input.get("safety_decision")
+    if isinstance(decision, Mapping) and decision.get("decision") == "require_confirmation":
+        answer["safety_acknowledgement"] = "true"
+    return answer
 
 
 def apply_note(encoded: dict[str, Any], note: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
+from dragoman.adapter.server_tools.action_calls import ACTIONS_NOTE, restore_action
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import ContentBlock, DocumentBlock, ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Role
@@ -32,6 +33,8 @@ class _Call:
     name: str
     id: str | None
     position: int
+    action: ToolUseBlock | None = None
+    """The provider's own call, if it is an action on a computer."""
 
 
 @dataclass(slots=True)
@@ -146,7 +149,11 @@ class _ContentsEncoder:
         unsigned = bool(self._facts["signature"]) and not self._is_signed(turn, turn_note)
         for index, block in enumerate(turn.blocks):
             if isinstance(block, ToolUseBlock):
-                call = _Call(block.name, self._wire_id(turn, index, turn_note), len(self._calls))
+                is_action = block.id in turn_note.get(ACTIONS_NOTE, ())
+                block = restore_action(block) if is_action else block
+                call = _Call(
+                    block.name, self._wire_id(turn, index, turn_note), len(self._calls), block if is_action else None
+                )
                 self._calls[block.id] = call
                 self._request.record_field_losses(turn, index, "arguments")
                 encoded = encode_blocks.apply_note(
@@ -194,12 +201,13 @@ class _ContentsEncoder:
             call = self._calls.get(block.tool_use_id) or _Call(note.get("name", "unknown"), None, len(self._calls))
             if not note:
                 self._request.record_field_losses(turn, index, *UNSUPPORTED_FIELDS, *_UNSUPPORTED_RESULT_FIELDS)
-                block = self._split_result_media(turn, index, block, content)
+                if call.action is None:
+                    block = self._split_result_media(turn, index, block, content)
             if call.id is None:
                 if any(other.name == call.name and other.position > call.position for _, other in content.answers):
                     self._record_loss(turn, index, "answers to calls of one name go in the order of the calls")
                 content.answers.append((len(content.native_parts), call))
-            encoded = encode_blocks.encode_tool_result(block, call.name, call.id)
+            encoded = encode_blocks.encode_tool_result(block, call.name, call.id, call.action)
             content.native_parts.append(encode_blocks.apply_note(encoded, note))
 
     def _split_result_media(self, turn: Turn, index: int, block: ToolResultBlock, content: _Content) -> ToolResultBlock:

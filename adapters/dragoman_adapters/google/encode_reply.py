@@ -32,7 +32,7 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
     ToolUseBlock,
 )
-from dragoman.canonical.message import Message, StopReason
+from dragoman.canonical.message import Alternative, Message, StopReason
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.google import encode_blocks
 
@@ -87,18 +87,17 @@ _INVALID_KEY = "API_KEY_INVALID"
 def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
     """Encode a whole reply."""
     raw = writer.own_raw(message)
-    parts = _encode_own_parts(message, raw, writer) if writer.is_own else _encode_parts(message, writer)
-    candidate: dict[str, Any] = {"content": {"parts": parts, "role": "model"}}
+    candidates: list[dict[str, Any]]
     if raw:
-        if not parts:
-            del candidate["content"]
-        candidate |= raw.get("candidate") or {}
+        parts = _encode_own_parts(message, raw, writer) if writer.is_own else _encode_parts(message, writer)
+        content = {"content": {"parts": parts, "role": "model"}} if parts else {}
+        candidates = [content | (raw.get("candidate") or {})] if "candidate" in raw or parts else []
+        if candidates and writer.alternatives(message):
+            candidates += raw.get("candidates") or ()
     else:
-        candidate["index"] = 0
-        candidate["finishReason"] = stop_word(message.stop_reason, writer)
-        candidate |= encode_grounding(message, writer)
+        answers = [message, *(_as_message(other, message) for other in writer.alternatives(message))]
+        candidates = [_encode_candidate(index, answer, writer) for index, answer in enumerate(answers)]
     fields = {key: value for key, value in raw.items() if key not in _NOTES}
-    candidates = [candidate, *raw.get("candidates", ())] if not raw or "candidate" in raw or parts else []
     encoded: dict[str, Any] = {"candidates": candidates} if candidates else {}
     encoded |= {
         "modelVersion": writer.served_model(message),
@@ -110,7 +109,18 @@ def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
     return encoded | fields
 
 
-_NOTES = ("by", "blocks", "candidate", "candidates", "tool_ids", "sealed_prefix")
+def _as_message(other: Alternative, message: Message) -> Message:
+    metadata = message.metadata.model_copy(update={"stop_reason": other.stop_reason})
+    return message.model_copy(update={"content": other.content, "metadata": metadata})
+
+
+def _encode_candidate(index: int, message: Message, writer: ReplyWriter) -> dict[str, Any]:
+    parts = _encode_own_parts(message, {}, writer) if writer.is_own else _encode_parts(message, writer)
+    candidate = {"content": {"parts": parts, "role": "model"}, "index": index}
+    return candidate | {"finishReason": stop_word(message.stop_reason, writer)} | encode_grounding(message, writer)
+
+
+_NOTES = ("by", "blocks", "candidate", "candidates", "tool_ids", "sealed_prefix", "actions")
 """The notes of an own reply that are no fields of it."""
 
 

@@ -20,6 +20,7 @@ OPTIONS = OptionTable(
         "top_k": "topK",
         "max_output_tokens": "maxOutputTokens",
         "seed": "seed",
+        "n": "candidateCount",
         "stop_sequences": "stopSequences",
         "frequency_penalty": "frequencyPenalty",
         "presence_penalty": "presencePenalty",

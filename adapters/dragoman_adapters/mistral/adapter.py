@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MISTRAL = Dialect(
     max_tokens="max_tokens",
     seed="random_seed",
-    options={"metadata": "metadata", "safety": "safe_prompt"},
+    options={"metadata": "metadata", "safety": "safe_prompt", "n": "n"},
     words={"safety": {"off": False, "standard": False, "strict": True}},
     logprobs=False,
     stream_usage=False,

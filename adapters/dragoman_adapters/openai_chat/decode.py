@@ -10,7 +10,7 @@ from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import Citation, ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
-from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
+from dragoman.canonical.message import Alternative, Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.openai_chat import decode_blocks, encode, encode_blocks, thinking_details
@@ -48,7 +48,8 @@ def decode_message(
     pieces: Sequence[Piece] | None = None,
     cut: Collection[int] = (),
 ) -> Message:
-    """Decode a whole reply, or the one that a stream has accumulated. Only the first choice becomes the message.
+    """Decode a whole reply, or the one that a stream has accumulated. The first choice becomes the message, the
+    others are its alternatives.
 
     A stream passes the pieces in order of arrival, and the positions of truncated calls.
     """
@@ -78,7 +79,29 @@ def decode_message(
         usage=decode_usage(native, dialect),
         raw={key: value for key, value in raw.items() if value},
         status=status,
+        alternatives=[
+            _decode_alternative(other, reply, dialect, status)
+            for other in sorted(raw["choices"], key=lambda each: each.get("index") or 0)
+        ],
     )
+
+
+def _decode_alternative(
+    choice: Mapping[str, Any], reply: ReplyBuilder, dialect: Dialect, status: MessageStatus
+) -> Alternative:
+    """Decode another choice than the first one."""
+    native_message, index = _native_message(choice), choice.get("index")
+    pieces, finish = decode_blocks.split_message(native_message, dialect), choice.get("finish_reason")
+    content, _ = _decode_blocks(
+        pieces,
+        lambda position, native_id: reply.call_id((index, position), native_id),
+        reply.provider,
+        dialect,
+        decode_blocks.diff_reply_piece,
+        truncated_calls(pieces, finish),
+    )
+    content = _attach_citations(content, native_message.get("annotations"))
+    return Alternative(content=tuple(content), stop_reason=_decode_stop_reason(finish, content, pieces, status))
 
 
 def first_choice(native: Mapping[str, Any]) -> dict[str, Any]:

@@ -47,6 +47,29 @@ def split_message(native: Mapping[str, Any], dialect: Dialect) -> list[Piece]:
     return pieces
 
 
+def join_pieces(pieces: Sequence[Piece]) -> dict[str, Any]:
+    """Return the message that `split_message` splits into these pieces."""
+    message: dict[str, Any] = {}
+    content = [value for field, value in pieces if field == "content"]
+    if content and all(part.keys() == {"type", "text"} for part in content):
+        message["content"] = "".join(part["text"] for part in content)
+    elif content:
+        message["content"] = [
+            each
+            for part in content
+            for each in (
+                {key: value for key, value in part.items() if key != REFERENCES},
+                *part.get(REFERENCES, ()),
+            )
+        ]
+    for field, value in pieces:
+        if field in ("tool_calls", thinking_details.DETAILS_FIELD):
+            message.setdefault(field, []).append(value)
+        elif field != "content":
+            message[field] = message[field] + value if isinstance(message.get(field), str) else value
+    return message
+
+
 def _split_content(content: Sequence[dict[str, Any]], dialect: Dialect) -> list[Piece]:
     """Split a content into its parts; a reference joins the text before it."""
     pieces: list[Piece] = []

@@ -142,6 +142,7 @@ OPENAI = Dialect(
         "verbosity": "verbosity",
         "user": "safety_identifier",
         "metadata": "metadata",
+        "n": "n",
     },
     words={"service_tier": SERVICE_TIERS},
 )

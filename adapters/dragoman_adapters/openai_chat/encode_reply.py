@@ -39,25 +39,41 @@ _INEXACT = (StopReason.STOP_SEQUENCE, StopReason.CONTEXT_OVERFLOW, StopReason.PA
 def encode_reply(message: Message, writer: ReplyWriter, dialect: Dialect) -> dict[str, Any]:
     """Encode a whole reply."""
     raw = writer.own_raw(message)
-    native_message = (
-        _encode_own_message(message, raw, writer, dialect) if raw else _encode_message(message, writer, dialect)
-    )
-    choice: dict[str, Any] = {"index": 0, "message": native_message, "logprobs": None}
-    choice |= raw.get("choice") or {
-        "finish_reason": stop_word(writer.stop_reason(message, has_calls="tool_calls" in native_message), writer)
-    }
+    others: list[dict[str, Any]] = []
+    if raw:
+        native_message = _encode_own_message(message, raw, writer, dialect)
+        choice = {"index": 0, "message": native_message, "logprobs": None}
+        choice |= raw.get("choice") or _finish_reason(message, native_message, writer)
+        if writer.alternatives(message):
+            others = raw.get("choices") or []
+    else:
+        choice = _encode_choice(0, message, writer, dialect)
+        store_state(message, writer)
+        for index, other in enumerate(writer.alternatives(message), 1):
+            metadata = message.metadata.model_copy(update={"stop_reason": other.stop_reason})
+            answer = message.model_copy(update={"content": other.content, "metadata": metadata})
+            others.append(_encode_choice(index, answer, writer, dialect))
     encoded: dict[str, Any] = {
         "id": writer.new_id(REPLY_PREFIX),
         "object": "chat.completion",
         "created": int(message.created_at.timestamp()),
         "model": writer.served_model(message),
-        "choices": [choice, *(raw.get("choices") or ())],
+        "choices": [choice, *others],
     }
     if message.usage is not None:
         encoded["usage"] = encode_usage(message.usage, is_own=writer.is_own)
     if not raw:
         record_usage_losses(message.usage, writer)
     return encoded | (raw.get("reply") or {})
+
+
+def _encode_choice(index: int, message: Message, writer: ReplyWriter, dialect: Dialect) -> dict[str, Any]:
+    encoded = _encode_message(message, writer, dialect)
+    return {"index": index, "message": encoded, "logprobs": None, **_finish_reason(message, encoded, writer)}
+
+
+def _finish_reason(message: Message, encoded: Mapping[str, Any], writer: ReplyWriter) -> dict[str, Any]:
+    return {"finish_reason": stop_word(writer.stop_reason(message, has_calls="tool_calls" in encoded), writer)}
 
 
 def _encode_own_message(message: Message, raw: Note, writer: ReplyWriter, dialect: Dialect) -> dict[str, Any]:
@@ -105,7 +121,6 @@ def _encode_message(message: Message, writer: ReplyWriter, dialect: Dialect) -> 
             case _:
                 record_unsupported(block, index, writer)
     record_order_losses(message.content, writer)
-    store_state(message, writer)
     encoded: dict[str, Any] = {
         "role": "assistant",
         "content": "".join(texts) if texts or not calls else None,

@@ -1,7 +1,8 @@
 """Decodes the stream of Chat Completions (docs/reference/wires/openai-chat.md). The terminal event is [DONE], by
 dialect."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter import wirejson
@@ -10,6 +11,7 @@ from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.framing import Frame, SseDecoder
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.events import (
     MessageComplete,
@@ -52,7 +54,8 @@ class ChatStreamDecoder(StreamDecoder):
         self._started = False
         self._head: dict[str, Any] = {}
         self._choice: dict[str, Any] = {"index": 0}
-        self._others: dict[int, dict[str, Any]] = {}
+        self._context = context
+        self._others: dict[int, ChatStreamDecoder] = {}
         self._pieces_so_far: list[
             TextAccumulator | DetailAccumulator | CallAccumulator | AudioAccumulator | PartAccumulator
         ] = []
@@ -122,12 +125,14 @@ class ChatStreamDecoder(StreamDecoder):
         return MessageStart(self._reply.message_id, self._head.get("model") or self._model)
 
     def _other_choice(self, index: int, choice: dict[str, Any]) -> None:
-        """Another choice, which is kept in provider_raw only."""
-        accumulator = self._others.setdefault(index, {"index": index, "message": FieldAccumulator()})
-        for field, value in (choice.get("delta") or {}).items():
-            accumulator["message"].add(field, value)
-        if choice.get("finish_reason"):
-            accumulator["finish_reason"] = choice["finish_reason"]
+        """Accumulate another choice. It emits no events: it is an alternative of the message at the end."""
+        other = self._others.get(index)
+        if other is None:
+            context = replace(self._context, tool_ids=ToolIdMap(), new_id=str)  # the message at the end gives the ids
+            other = self._others[index] = ChatStreamDecoder(self.provider, context, self._dialect)
+            other._choice["index"] = index
+        for _ in other._first_choice(choice):
+            pass
 
     def _first_choice(self, choice: dict[str, Any]) -> Iterator[StreamEvent]:
         delta = choice.get("delta") or {}
@@ -324,12 +329,15 @@ class ChatStreamDecoder(StreamDecoder):
         return [item.piece() for item in self._pieces_so_far]
 
     def _accumulated_reply(self) -> dict[str, Any]:
-        """Return the reply object so far, without its content."""
-        choice = {**self._choice, "message": self._rest.fields()}
+        """Return the reply object so far. Of the first choice, the pieces have the content."""
+        others = [other._native_choice(other._pieces()) for _, other in sorted(self._others.items())]
+        return {**self._head, "choices": [self._native_choice(()), *others]}
+
+    def _native_choice(self, pieces: Sequence[encode_blocks.Piece]) -> dict[str, Any]:
+        choice = {**self._choice, "message": decode_blocks.join_pieces(pieces) | self._rest.fields()}
         if logprobs := self._logprobs.fields():
             choice["logprobs"] = logprobs
-        others = [{**other, "message": other["message"].fields()} for _, other in sorted(self._others.items())]
-        return {**self._head, "choices": [choice, *others]}
+        return choice
 
 
 def _is_shell(field: str, value: Any) -> bool:

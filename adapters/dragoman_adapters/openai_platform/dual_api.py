@@ -51,6 +51,12 @@ class DualApiAdapter(Adapter):
         """The capabilities in the API of a new conversation."""
         return self._adapters[self._first].capabilities
 
+    def poll_request(self, reply: Message) -> WireRequest | None:
+        return self._adapters[self._noted_api(reply) or self._first].poll_request(reply)
+
+    def cancel_request(self, reply: Message) -> WireRequest | None:
+        return self._adapters[self._noted_api(reply) or self._first].cancel_request(reply)
+
     @property
     def services(self) -> "ServiceApi":
         from dragoman_adapters.openai_platform.services import CompatibleServiceApi  # imported late: few use them

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import quote
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
 from dragoman.adapter.errors import DragomanError, ProviderError
 from dragoman.adapter.facts.capabilities import ModelTable
+from dragoman.adapter.operations.steps import get_request, post_request
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
@@ -13,7 +15,7 @@ from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.server_tools.table import ServerToolTable
-from dragoman.adapter.wire import WireResponse
+from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.openai_responses import decode, encode, errors
@@ -76,7 +78,23 @@ class ResponsesAdapter(WireAdapter):
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> tuple[RequestBuilder, Sequence[ToolDefinition]]:
         server_state = encode.has_stored_history(messages, options.extra.get(self.provider, {}))
-        return prepare_request(self.target, messages, tools, options, server_state=server_state)
+        whole = options.server_state is not None
+        return prepare_request(self.target, messages, tools, options, server_state=server_state, whole=whole)
+
+    def poll_request(self, reply: Message) -> WireRequest | None:
+        response = self._running_response(reply)
+        return None if response is None else get_request(response)
+
+    def cancel_request(self, reply: Message) -> WireRequest | None:
+        response = self._running_response(reply)
+        return None if response is None else post_request(f"{response}/cancel", b"")
+
+    def _running_response(self, reply: Message) -> str | None:
+        """Return the path of a response in the background that has not ended."""
+        raw = reply.metadata.provider_raw or {}
+        if raw.get("by") != self.provider or raw.get("status") not in decode.RUNNING:
+            return None
+        return f"{self.path}/{quote(str(raw['id']), safe='')}" if raw.get("id") else None
 
     def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
         return encode.encode_body(request, tools)

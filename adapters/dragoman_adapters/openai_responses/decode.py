@@ -24,6 +24,9 @@ STATUSES = {
 }
 """The statuses of a background response that is not complete."""
 
+RUNNING = ("queued", "in_progress")
+"""Those of a response that has not ended."""
+
 STOP_REASONS = {
     "max_output_tokens": StopReason.MAX_TOKENS,
     "content_filter": StopReason.REFUSAL,
@@ -177,7 +180,7 @@ def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
         _add_message(assistant, reader)
         assistant = None
         if item_kind(item) == "function_call_output":
-            result, note = decode_tool_result(item, reader.result_id(item["call_id"]), reader.provider)
+            result, note = decode_tool_result(item, reader.result_id(item.get("call_id")), reader.provider)
             reader.add(role, (result,), {"blocks": {"0": note}} if note else {})
         else:
             message = MessageAccumulator(reader.provider, role, reader.call_id)

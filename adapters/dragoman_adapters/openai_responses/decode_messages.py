@@ -167,7 +167,7 @@ def decode_tool_result(
     else:
         content = [TextBlock(text=answer)] if answer else []
     result = ToolResultBlock(tool_use_id=tool_use_id, content=tuple(content))
-    encoded = encode_messages.encode_tool_result(result, lambda _: native["call_id"], note)
+    encoded = encode_messages.encode_tool_result(result, lambda _: native.get("call_id", ""), note)
     return result, note | (diff_objects(native, encoded) or {})
 
 

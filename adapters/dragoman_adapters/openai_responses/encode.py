@@ -15,7 +15,7 @@ from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import ProviderBlock, TextBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_adapters.openai_responses import encode_blocks, encode_messages
+from dragoman_adapters.openai_responses import encode_blocks, encode_messages, stored_history
 from dragoman_adapters.openai_responses.options import encode_options
 
 _CONTINUE = "Continue."
@@ -41,7 +41,9 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
         if not turns[0].raw(request.provider):
             request.record_field_losses(turns[0], 0, "citations")
         turns = turns[1:]
-    if turns:
+    if _continues_stored_history(request):
+        encoded |= _encode_continuation(request, turns)
+    elif turns:
         encoded["input"] = _encode_input(request, turns)
     usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
     encoded |= encode_options(request, tools=bool(usable))
@@ -82,12 +84,68 @@ def _encode_input(request: RequestBuilder, turns: Sequence[Turn]) -> str | Encod
             return history
 
 
-def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[dict[str, Any]]:
+def _continues_stored_history(request: RequestBuilder) -> bool:
+    """Whether the option ``server_state`` is set and possible."""
+    extra, target = request.options.extra.get(request.provider, {}), request.target
+    if (state := request.used.take("server_state")) is None:
+        return False
+    wanted, offered = "conversation" if isinstance(state, str) else "response", target.capabilities.wire
+    if wanted not in (offered.get("server_state") or ()):
+        request.record_option_loss("server_state", f"the endpoint is not known to store a {wanted}")
+    elif extra.get("previous_response_id") or extra.get("conversation"):
+        request.record_option_loss("server_state", "extra names what to continue")
+    elif extra.get("store") is False:
+        request.record_option_loss("server_state", "with store: false, nothing is stored")
+    else:
+        return True
+    return False
+
+
+def _encode_continuation(request: RequestBuilder, turns: Sequence[Turn]) -> dict[str, Any]:
+    """Encode the items that the provider does not have, and what they continue; all items if there is no such reply."""
+    ends: list[int] = []
+    items = _encode_messages(request, turns, ends)
+    stored_history.note_request(request, items)
+    state = request.options.server_state
+    conversation = state if isinstance(state, str) else None
+    stored = stored_history.find_stored_reply(turns, ends, items, request.provider)
+    if (
+        stored is not None
+        and stored.end < len(items)
+        and conversation in (None, conversation_of(stored.message))
+        and (response := stored.raw.get("id"))
+    ):
+        stored_history.drop_stored_losses(request, turns, ends, stored.end)
+        continued = {"conversation": conversation} if conversation else {"previous_response_id": response}
+        return {**continued, "input": EncodedHistory((), items[stored.end :])}
+    if conversation is None:
+        return {"input": EncodedHistory((), items)}
+    if any(conversation_of(turn.message) == conversation for turn in turns):
+        request.record_option_loss("server_state", "the history is not that of the conversation: all of it is sent")
+        return {"input": EncodedHistory((), items)}
+    return {"conversation": conversation, "input": EncodedHistory((), items)}
+
+
+def conversation_of(message: Message) -> str | None:
+    """Return the id of the provider's conversation that a reply is part of."""
+    conversation = (message.metadata.provider_raw or {}).get("conversation")
+    return conversation.get("id") if isinstance(conversation, Mapping) else None
+
+
+def _encode_messages(
+    request: RequestBuilder, turns: Sequence[Turn], ends: list[int] | None = None
+) -> list[dict[str, Any]]:
+    """Encode the items of turns. ``ends`` receives the number of items after each turn."""
     if any(turn.message.channel for turn in turns):
         for role, side in groupby(turns, key=lambda turn: turn.role):
             if role is Role.ASSISTANT:
                 _record_channel_losses(request, list(side))
-    return [item for turn in turns for item in encode_messages.encode_turn(request, turn)]
+    items: list[dict[str, Any]] = []
+    for turn in turns:
+        items += encode_messages.encode_turn(request, turn)
+        if ends is not None:
+            ends.append(len(items))
+    return items
 
 
 def _record_channel_losses(request: RequestBuilder, turns: Sequence[Turn]) -> None:

@@ -70,9 +70,7 @@ def encode_turn(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
             message.native_parts += _encode_parts(request, turn, index, notes.get(origin, {}))
             continue
         message = None
-        item = _encode_item(request, turn, index, notes.get(origin, {}))
-        if item is not None:
-            items.append((index, item))
+        items += ((index, item) for item in _encode_item(request, turn, index, notes.get(origin, {})))
     if not turn.blocks and ("0" in starts or turn.role is not Role.TOOL):
         items.append((-1, _MessageItem(starts.get("0", _FOREIGN_NOTE))))
     if turn.role is Role.ASSISTANT:
@@ -110,8 +108,8 @@ def _drop_foreign_citations(request: RequestBuilder, turn: Turn, index: int, blo
     return block.model_copy(update={"citations": citations})
 
 
-def _encode_item(request: RequestBuilder, turn: Turn, index: int, note: Note) -> dict[str, Any] | None:
-    """Encode a block as an item of its own; None if it cannot be sent."""
+def _encode_item(request: RequestBuilder, turn: Turn, index: int, note: Note) -> list[dict[str, Any]]:
+    """Encode a block as an item of its own; none if it cannot be sent."""
     match turn.blocks[index]:
         case ThinkingBlock() | RedactedThinkingBlock() as block:
             item = request.restore_block(turn, index, encode_thinking(block, note))
@@ -120,10 +118,10 @@ def _encode_item(request: RequestBuilder, turn: Turn, index: int, note: Note) ->
                 if isinstance(block, RedactedThinkingBlock):
                     reason = "sealed thinking is sent as reasoning without a summary"
                     request.record_block_loss(turn, index, LossKind.THINKING, reason, Severity.INFO)
-                return item
+                return [item]
             reason = "reasoning that neither the item itself nor the provider's store holds: left out"
             request.record_block_loss(turn, index, LossKind.THINKING, reason)
-            return None
+            return []
         case ToolUseBlock() as block:
             item = request.restore_block(turn, index, encode_tool_call(block, request.tool_id))
             if block.raw_input is not None and item["arguments"] != block.raw_input:
@@ -132,16 +130,18 @@ def _encode_item(request: RequestBuilder, turn: Turn, index: int, note: Note) ->
                 )
             if item["type"] != "function_call":
                 request.encoder_state.setdefault(_NATIVE_CALLS, {})[block.id] = item
-            return item
+            return [item]
         case ToolResultBlock() as block if call := request.encoder_state.get(_NATIVE_CALLS, {}).get(block.tool_use_id):
-            return native_calls.result_item(call, request.tool_id(block.tool_use_id), block)
+            if call["type"] == "computer_call":
+                return native_calls.computer_items(call, request.tool_id(block.tool_use_id), block)
+            return [native_calls.result_item(call, request.tool_id(block.tool_use_id), block)]
         case ToolResultBlock() as block:
             request.record_field_losses(
                 turn, index, "errors", *(() if turn.raw(request.provider) else ("note", *_UNSUPPORTED_FIELDS))
             )
-            return request.restore_block(turn, index, encode_tool_result(block, request.tool_id, note))
+            return [request.restore_block(turn, index, encode_tool_result(block, request.tool_id, note))]
         case ProviderBlock() as block:
-            return block.data
+            return [block.data]
         case block:
             raise TypeError(f"the projection let a {block.type} block through")
 

@@ -91,7 +91,7 @@ def finish_response(
 
 _STATUSES = ("completed", "incomplete")
 
-_NOTES = ("by", "blocks", "items", "tool_ids", "sealed_prefix", "api")
+_NOTES = ("by", "blocks", "items", "tool_ids", "sealed_prefix", "stored_prefix", "api")
 """The notes of an own reply that are no fields of it."""
 
 

@@ -9,7 +9,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dragoman.canonical.blocks import TextBlock, ToolResultBlock
+from dragoman.canonical.blocks import ImageBlock, TextBlock, ToolResultBlock
+from dragoman_adapters.openai_responses import encode_blocks
 
 Item = dict[str, Any]
 
@@ -33,6 +34,11 @@ def read_input(native: Mapping[str, Any]) -> dict[str, Any]:
             return {name: value for name, value in native["action"].items() if value is not None}
         case "apply_patch_call":
             return {"operation": native["operation"]}
+        case "computer_call":
+            single = [native["action"]] if native.get("action") else []
+            actions = native["actions"] if native.get("actions") is not None else single
+            checks = native.get("pending_safety_checks")
+            return {"actions": actions, **({"pending_safety_checks": checks} if checks else {})}
         case _:
             return {"input": native["input"]}
 
@@ -93,3 +99,30 @@ _RESULTS: Mapping[str, Callable[[Mapping[str, Any], str, str, bool], Item]] = {
     "apply_patch_call": _patch_result,
     "custom_tool_call": _custom_result,
 }
+
+_BLANK = (
+    "data:image/png;base64,"
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+)
+"""A picture of one pixel, for a result without a screenshot: the API takes no other."""
+
+
+def computer_items(call: Item, call_id: str, result: ToolResultBlock) -> list[Item]:
+    """Return the items for the result of a ``computer_call``: its screenshot, and its texts as the user's.
+
+    The safety checks of a call that ran count as acknowledged: ``approve`` and the policy saw them in its input.
+    """
+    image = next((block for block in reversed(result.content) if isinstance(block, ImageBlock)), None)
+    part = {"image_url": _BLANK} if image is None else encode_blocks.encode_block(image, "input", {})
+    screenshot = {name: part[name] for name in ("image_url", "file_id") if part.get(name)}
+    item: Item = {
+        "type": "computer_call_output",
+        "call_id": call_id,
+        "output": {"type": "computer_screenshot", **screenshot},
+    }
+    if (checks := call.get("pending_safety_checks")) and not result.is_error:
+        item["acknowledged_safety_checks"] = checks
+    texts = [block.text for block in result.content if isinstance(block, TextBlock) and block.text]
+    if not texts:
+        return [item]
+    return [item, {"role": "user", "content": "\n".join(("About the computer:", *texts))}]

@@ -56,7 +56,10 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
         encoded["prompt_cache_options"] = {"ttl": lifetime}
     elif requested == "1h" or not capabilities.supports_prompt_caching:
         option_support.record_cache_hint_loss(request)
-    if request.options.stream:
+    in_background = take("background") is not None and option_support.has_background(request)
+    if in_background:
+        encoded["background"] = True
+    if request.options.stream and not in_background:
         encoded["stream"] = True
     request.record_unused_options(OPTIONS.absent)
     return encoded
@@ -118,6 +121,7 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         thinking=True if reasoning.get("summary") else None,
         reasoning_summary=summary if (summary := reasoning.get("summary")) != "auto" else None,
         logprobs=(native.get("top_logprobs") or 0) if _LOGPROBS in (native.get("include") or ()) else None,
+        background=True if native.get("background") is True else None,
         stream=native.get("stream") or False,
         context=context,
     )

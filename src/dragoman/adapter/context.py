@@ -14,6 +14,7 @@ from dragoman.adapter.requests.answer_tool import AnswerTool
 from dragoman.adapter.requests.encode_cache import EncodeCache
 from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.adapter.requests.tool_names import ToolNames
+from dragoman.adapter.server_tools.action_calls import ActionCalls
 from dragoman.canonical.ids import ModelId, new_message_id, new_session_id
 from dragoman.canonical.routing import RoutingDecisionRecord
 from dragoman.canonical.usage import TokenUsage, Usage
@@ -77,11 +78,15 @@ class RequestContext:
     """Set by `Adapter.to_wire` if tools were sent under other names than their own."""
     answer_tool: AnswerTool | None = None
     """Set by `Adapter.to_wire` if the reply's text comes as the input of a tool."""
+    action_calls: ActionCalls | None = None
+    """Set by `Adapter.to_wire` if one tool of the program runs calls that no tool is declared for."""
     native_calls: Mapping[str, str] = field(default_factory=dict)
     """The names of the program's tools whose calls are items of their own, by the type of the item; set by
     `Adapter.to_wire`."""
     prefix_note: Mapping[str, Any] | None = None
     """The prefix ledger's note for the reply, if it holds signed thinking; set by `Adapter.to_wire`."""
+    reply_note: Mapping[str, Any] | None = None
+    """What the adapter notes on the reply, in its provider_raw; set by `Adapter.to_wire`."""
     prices: Prices | None = None
     new_id: Callable[[], str] = new_message_id
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)

@@ -175,14 +175,23 @@ class Adapter(ABC):
         """The provider's embeddings by this model; None if the adapter supports none."""
         return None
 
+    def poll_request(self, reply: Message) -> WireRequest | None:
+        """Return the request for the state of a reply that the provider still works on; None if it has ended."""
+        return None
+
+    def cancel_request(self, reply: Message) -> WireRequest | None:
+        """Return the request that stops such a reply; None if there is none."""
+        return None
+
     @property
     def default_output_tokens(self) -> int:
         """The output limit of a stream whose options set none."""
         return self.capabilities.default_output_limit(stream=True)
 
     def output_limit(self, options: AdapterOptions) -> int:
-        """Return the most output tokens of a reply to a request with these options."""
-        return options.max_output_tokens or self.capabilities.default_output_limit(stream=options.stream)
+        """Return the most output tokens of a reply to a request with these options, alternatives included."""
+        limit = options.max_output_tokens or self.capabilities.default_output_limit(stream=options.stream)
+        return limit * (options.n or 1)
 
     def estimate_input_tokens(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> int:
         """Estimate the input tokens locally, at least 1 (docs/reference/contract.md#estimates).
@@ -194,7 +203,7 @@ class Adapter(ABC):
     def reply_decoder(self, context: RequestContext) -> StreamDecoder:
         """Return the decoder for the reply to the request that was made with this context."""
         decoder = self.decoder(context)
-        translations = (context.tool_names, context.answer_tool)
+        translations = (context.action_calls, context.tool_names, context.answer_tool)
         decoder.translators = tuple(each.translate for each in translations if each is not None)
         decoder.accept_document(lambda body: self.from_wire_response(WireResponse(200, body, {}), context))
         return decoder

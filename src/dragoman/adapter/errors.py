@@ -33,7 +33,7 @@ DragomanError
     ├── ContextOverflowError    the request is larger than the model's window
     ├── InvalidRequestError     400, 422: the provider rejects the request
     │   ├── NotFoundError       404: the model or path does not exist
-    │   └── ExpiredReferenceError   a container or a file that the request names is gone
+    │   └── ExpiredReferenceError   what the request names is gone: a container, a file
     ├── ContentFilterError      the provider's filter blocked the request
     ├── ServerError             5xx
     ├── NetworkError            no reply, or a part of one
@@ -342,8 +342,9 @@ class NotFoundError(InvalidRequestError):
 
 
 class ExpiredReferenceError(InvalidRequestError):
-    """A container or a file that the request names is gone: providers delete containers after minutes, and files after
-    days. ``reference`` is ``container`` or ``file``.
+    """A container, a file, an earlier response or a conversation that the request names is gone: providers delete
+    containers after minutes, and files and responses after days. ``reference`` is ``container``, ``file``, ``response``
+    or ``conversation``.
     """
 
     reference: str = "file"

@@ -1,5 +1,6 @@
 """AdapterOptions: what a caller may ask of one request, whatever the provider."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -58,6 +59,15 @@ class AdapterOptions:
     """How much the provider's own filter of harmful content blocks."""
     logprobs: int | None = None
     """Return the log probability of each token of the answer, and of this many alternatives to it."""
+    server_state: bool | str | None = None
+    """Continue the history that the provider stores, and send only what is new. True: after its last reply. A text: in
+    the provider's conversation of that id. If the history was edited, or the provider no longer has it, all is sent."""
+    background: bool | float | None = None
+    """Let the provider work on the reply without an open connection, and ask for it until it has ended. A number is the
+    seconds after which it is cancelled. A stream then has progress events, and the whole reply at its end."""
+    n: int | None = None
+    """How many answers to the same prompt to return: the first one is the message, the others are its `alternatives`.
+    Each of them is paid for. 1 is the same as None."""
     num_ctx: int | None = None
     """The context window that a local server reserves, in tokens."""
     keep_alive: str | int | None = None
@@ -76,6 +86,22 @@ class AdapterOptions:
     def __post_init__(self) -> None:
         if isinstance(self.stop_sequences, str):
             object.__setattr__(self, "stop_sequences", (self.stop_sequences,))
+        if self.n is not None:
+            if type(self.n) is not int or self.n < 1:
+                raise RequestError(f"n is the number of answers, at least 1, and not {self.n!r:.40}")
+            object.__setattr__(self, "n", None if self.n == 1 else self.n)
+        if self.background is False:
+            object.__setattr__(self, "background", None)
+        if not (self.background is None or self.background is True or _is_duration(self.background)):
+            raise RequestError(f"background is True or a number of seconds, and not {self.background!r:.40}")
+        if self.server_state is False:
+            object.__setattr__(self, "server_state", None)
+        if not (
+            self.server_state is None
+            or self.server_state is True
+            or (self.server_state and type(self.server_state) is str)
+        ):
+            raise RequestError(f"server_state is True or the id of a conversation, and not {self.server_state!r:.40}")
         for name in ("headers", "extra") if self.headers or self.extra else ():
             for provider, fields in getattr(self, name).items():
                 if not isinstance(fields, Mapping):
@@ -89,3 +115,7 @@ class AdapterOptions:
             change(changed, name, getattr(self, name))
         change(changed, "context", context)
         return changed
+
+
+def _is_duration(value: Any) -> bool:
+    return type(value) in (int, float) and 0 < value < math.inf

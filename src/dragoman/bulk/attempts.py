@@ -226,7 +226,7 @@ class RowAttempts:
             return None
         adapter, options = requester.adapter, requester.options
         input_tokens = adapter.estimate_input_tokens(messages, ())
-        output_tokens = options.max_output_tokens or limits.reply_tokens or adapter.output_limit(options)
+        output_tokens = limits.output_tokens(adapter, options)
         while True:
             try:
                 return await limits.acquire_async(requester.model, input_tokens, output_tokens)

@@ -145,6 +145,16 @@ class OutputRetry:
 
 
 @dataclass(frozen=True, slots=True)
+class BackgroundProgress:
+    """The provider still works on a reply in the background. ``state`` is its own word, such as queued."""
+
+    type: ClassVar[Literal["background_progress"]] = "background_progress"
+    state: str
+    seconds: float
+    """Since the reply was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
 class ToolProgress:
     """A running tool reports how far it is. ``fraction`` is between 0 and 1."""
 

@@ -7,6 +7,7 @@ from dragoman.canonical.blocks import SINGLE_VALUES, ContentBlock, TextBlock, To
 from dragoman.canonical.display import render_html
 from dragoman.canonical.message_fields import (
     SCHEMA_VERSION,
+    Alternative,
     Channel,
     InputTransformation,
     MessageFields,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SCHEMA_VERSION",
+    "Alternative",
     "Channel",
     "InputTransformation",
     "Message",

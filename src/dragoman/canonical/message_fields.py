@@ -3,7 +3,7 @@
 Views and extensions read messages as `MessageFields`, so that `Message` can depend on them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Self
@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 from dragoman.canonical import guard
 from dragoman.canonical.blocks import (
     Content,
+    ContentBlock,
     FrozenModel,
     TextBlock,
     ThinkingBlock,
@@ -75,6 +76,22 @@ class InputTransformation(FrozenModel):
     where: Text | None = None
 
 
+class Alternative(FrozenModel):
+    """Another answer to the same prompt: what the model wrote, and why it stopped."""
+
+    content: Content = ()
+    stop_reason: StopReason | None = None
+
+    @property
+    def text(self) -> str:
+        """The text blocks, joined without a separator."""
+        return join_texts(self.content)
+
+
+def join_texts(content: Iterable[ContentBlock]) -> str:
+    return "".join(block.text for block in content if isinstance(block, TextBlock))
+
+
 class MessageMetadata(FrozenModel):
     """Everything about a message except its content. Source: docs/reference/canonical.md#metadata.
 
@@ -100,6 +117,8 @@ class MessageMetadata(FrozenModel):
     ``prompt_cache`` says, or for five minutes."""
     summary_of: tuple[Text, ...] | None = None
     """For a summary: the ids of the earlier messages that it replaces, which may be summaries themselves."""
+    alternatives: tuple[Alternative, ...] | None = None
+    """The other answers, if the option ``n`` asked for several. They are in no later request."""
     labels: NameSet | None = None
     """The security labels of the conversation when the message was added, without those declassified since."""
 
@@ -154,22 +173,40 @@ class MessageFields(FrozenModel):
                     "content[{index}] makes the message larger than {limit} bytes",
                     {"index": index, "limit": guard.MAX_BODY_BYTES},
                 )
+        if self.alternatives and size + sum(map(guard.json_size, self.alternatives)) > guard.MAX_BODY_BYTES:
+            limit = guard.MAX_BODY_BYTES
+            raise PydanticCustomError(
+                "too_large", "the alternatives make the message larger than {limit} bytes", {"limit": limit}
+            )
         share_field_names(self, self.metadata, *self.content)
         return self
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Copy as all canonical data. If the content changes, the provider's raw copy of the content is dropped."""
+        """Copy as all canonical data. If the content changes, what belongs to the old content is dropped: the
+        provider's raw copy and the alternatives."""
         changed = super().model_copy(update=update, deep=deep)
-        raw = changed.metadata.provider_raw
-        if raw is None or changed.content == self.content or raw != self.metadata.provider_raw:
+        old, new = self.metadata, changed.metadata
+        if (new.provider_raw is None and new.alternatives is None) or changed.content == self.content:
             return changed
-        metadata = changed.metadata.model_copy(update={"provider_raw": None})
+        dropped: dict[str, Any] = {}
+        if new.provider_raw is not None and new.provider_raw == old.provider_raw:
+            dropped["provider_raw"] = None
+        if new.alternatives is not None and new.alternatives == old.alternatives:
+            dropped["alternatives"] = None
+        if not dropped:
+            return changed
+        metadata = new.model_copy(update=dropped)
         return super(MessageFields, changed).model_copy(update={"metadata": metadata})
 
     @property
     def text(self) -> str:
         """The text blocks, joined without a separator."""
-        return "".join(block.text for block in self.content if isinstance(block, TextBlock))
+        return join_texts(self.content)
+
+    @property
+    def alternatives(self) -> tuple[Alternative, ...]:
+        """The other answers, if the option ``n`` asked for several."""
+        return self.metadata.alternatives or ()
 
     @property
     def thinking(self) -> str:

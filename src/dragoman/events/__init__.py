@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.errors import EventError, EventOverflowError
 from dragoman.canonical.events import (
+    BackgroundProgress,
     ErrorEvent,
     MessageComplete,
     MessageStart,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CATALOGUE",
     "Actor",
+    "BackgroundProgress",
     "ErrorEvent",
     "Event",
     "EventBus",

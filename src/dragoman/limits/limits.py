@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import ConfigurationError, OverloadedError, ProviderError, RateLimitError
 from dragoman.canonical.usage import TokenUsage
 from dragoman.limits.counters import Adjustment, ClaimResult, LocalCounters, Notice
@@ -65,6 +66,12 @@ class Limits:
     def is_local(self) -> bool:
         """Whether the counters are in this process, so that no call here waits for a network."""
         return self._local_counters is not None
+
+    def output_tokens(self, adapter: Adapter, options: AdapterOptions) -> int:
+        """Return the expected size of a reply to a request with these options, alternatives included."""
+        if options.max_output_tokens is None and self.reply_tokens is not None:
+            return self.reply_tokens * (options.n or 1)
+        return adapter.output_limit(options)
 
     def reserve(self, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Grant:
         """Reserve what a request needs of every matching limit, or nothing; do not wait.

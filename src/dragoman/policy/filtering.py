@@ -44,12 +44,15 @@ def filter_extensions(extensions: Extensions | None, capabilities: Iterable[Capa
 
 
 def filter_message(message: Message, granted: frozenset[Capability]) -> Message:
-    """Return the message with the metadata that these capabilities allow to read, and without ``provider_raw``.
+    """Return the message with the metadata that these capabilities allow to read.
 
+    ``provider_raw`` and the alternatives are hidden: each alternative is judged as a message of its own.
     The session needs read_agent, the user read_subject, the team read_teams and the labels read_labels.
     """
     metadata = message.metadata
-    hidden: dict[str, Any] = {} if metadata.provider_raw is None else {"provider_raw": None}
+    hidden: dict[str, Any] = {
+        name: None for name in ("provider_raw", "alternatives") if getattr(metadata, name) is not None
+    }
     for name, capability in _GATED_METADATA.items():
         if getattr(metadata, name) is not None and capability not in granted:
             hidden[name] = None

@@ -11,6 +11,7 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.message import Message
 from dragoman.canonical.message_view.parts import CalledTool
+from dragoman.policy.alternatives import judge_alternatives
 from dragoman.policy.filtering import FilterCache
 from dragoman.policy.object_access import PRE_HOOKS
 from dragoman.policy.plugin import Hook, Mode, Plugin, PluginDeclaration
@@ -117,6 +118,8 @@ class Pipeline:
         """Yield the plugin calls of this hook that have to be awaited, in turn, and return the result.
 
         Before the plugins run, the caller's permissions are checked against the object profiles (see `object_access`).
+        Alternatives of a reply are judged one by one, as the reply itself; if one is denied, the reply is.
+
         ``calls`` maps call ids to tools. ``partial``: the message is a piece of a streaming reply, which goes only to
         plugins that may deny or change it. ``already_seen``: the message was judged before, and cannot change any more.
 
@@ -130,7 +133,17 @@ class Pipeline:
         )
         yield from step_run.steps()
         changed = step_run.changed_extensions
-        return PipelineResult(step_run.finish(), extensions if changed is None else changed)
+        final, visible = step_run.finish(), extensions if changed is None else changed
+        if step_hook is Hook.LLM_OUTPUT and message.alternatives and self.has_plugins(step_hook):
+
+            def judge(answer: Message) -> Steps[Message]:
+                nonlocal visible
+                found = yield from self.steps(step_hook, answer, visible, calls=calls, already_seen=already_seen)
+                visible = found.extensions
+                return found.message
+
+            final = yield from judge_alternatives(final, message.alternatives, judge)
+        return PipelineResult(final, visible)
 
     def start(
         self,

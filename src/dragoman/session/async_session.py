@@ -257,6 +257,7 @@ class AsyncSession(Conversation[AsyncTransport]):
                     outcome, events = run.effect.messages, keep(run.effect, self._history)
                 case Wait():
                     await run.effect.timing.sleep_async(run.effect.seconds)
+                    events = run.effect.events
                 case Perform():
                     outcome = await run.effect.work_async()
         except asyncio.CancelledError:

@@ -257,6 +257,9 @@ class TurnOptions(TypedDict, total=False):
     metadata: Mapping[str, str] | None
     safety: Literal["off", "standard", "strict"] | None
     logprobs: int | None
+    server_state: bool | str | None
+    background: bool | float | None
+    n: int | None
     num_ctx: int | None
     keep_alive: str | int | None
     strict_prefix: bool

@@ -333,7 +333,7 @@ class Conversation(WaitingCalls, Generic[TransportT]):
         if self.config.client is not None:
             self.config.client.lifetime.check()
         wrapped = reduce(lambda inner, wrap: wrap(inner), self._middlewares, turn)
-        return TurnRun(wrapped, TurnRecord(self._history, check=check))
+        return TurnRun(wrapped, TurnRecord(self._history, check=check), self._transports.get)
 
     def _start_turn(
         self,

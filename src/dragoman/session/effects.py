@@ -14,6 +14,7 @@ from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.session.events import SessionEvent
 from dragoman.session.replies.response import ResponseDetails
 from dragoman.session.routes import Route
 from dragoman.tools.calls import Fault
@@ -115,10 +116,11 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait before the next attempt."""
+    """Wait before the next attempt. The caller receives the events after it."""
 
     seconds: float
     timing: Timing
+    events: tuple[SessionEvent, ...] = ()
 
 
 Effect = Admit | Choose | Read | Send | RunTools | Keep | Wait | Perform

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from dragoman.canonical.blocks import ToolResultBlock
-from dragoman.canonical.events import OutputEvent, StreamEvent, ToolProgress
+from dragoman.canonical.events import BackgroundProgress, OutputEvent, StreamEvent, ToolProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,4 +16,4 @@ class ToolAnswered:
     result: ToolResultBlock
 
 
-SessionEvent = StreamEvent | ToolAnswered | ToolProgress | OutputEvent
+SessionEvent = StreamEvent | ToolAnswered | BackgroundProgress | ToolProgress | OutputEvent

@@ -1,6 +1,6 @@
 """The history of a session, and what else was billed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,3 +56,11 @@ class History:
         """Add what a stored session had besides its messages."""
         self.attempts = Attempts(attempts)
         self.extensions.update(extensions)
+
+
+def first_new(history: Sequence[Message]) -> int:
+    """Return the index of the first message after the last reply, at most that of the last message."""
+    index = len(history)
+    while index and history[index - 1].role is not Role.ASSISTANT:
+        index -= 1
+    return min(index, len(history) - 1)

@@ -339,6 +339,7 @@ class Session(Conversation[Transport]):
                     outcome, events = run.effect.messages, keep(run.effect, self._history)
                 case Wait():
                     run.effect.timing.sleep(run.effect.seconds)
+                    events = run.effect.events
                 case Perform():
                     outcome = run.effect.work()
         except KeyboardInterrupt:

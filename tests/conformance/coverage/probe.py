@@ -55,8 +55,17 @@ _OPTIONS: tuple[dict[str, Any], ...] = (
     {"effort": "high", "thinking": True, "reasoning_summary": "auto"},
     {"thinking_budget": 1024, "max_output_tokens": 4096},
     {"prompt_cache": "5m", "tool_choice": NamedTool("f")},
-    {"service_tier": "flex", "verbosity": "low", "user": "u", "metadata": {"a": "b"}, "safety": "off", "logprobs": 2},
+    {
+        "service_tier": "flex",
+        "verbosity": "low",
+        "user": "u",
+        "metadata": {"a": "b"},
+        "safety": "off",
+        "logprobs": 2,
+        "n": 2,
+    },
     {"stream": True},
+    {"background": True, "server_state": "conv_1"},
 )
 _TOOLS: tuple[Any, ...] = (
     _FUNCTION, WebSearch(), WebFetch(), CodeExecution(), ImageGeneration(), ToolSearch(), Bash(), TextEditor(),

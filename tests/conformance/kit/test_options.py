@@ -57,6 +57,9 @@ CASES: list[tuple[str, Any, tuple[str, ...]]] = [
     ("metadata", {"team": "blue"}, ("metadata", "labels", "requestMetadata")),
     ("safety", "strict", ("safetySettings", "safety_mode", "safe_prompt")),
     ("logprobs", 2, ("logprobs", "top_logprobs", "responseLogprobs", "include")),
+    ("server_state", "conv_1", ("conversation",)),
+    ("background", True, ("background",)),
+    ("n", 2, ("n", "candidateCount")),
     ("num_ctx", 4096, ("num_ctx",)),
     ("keep_alive", "10m", ("keep_alive",)),
 ]

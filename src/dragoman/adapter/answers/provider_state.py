@@ -18,7 +18,7 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.losses import Loss, LossKind
-from dragoman.adapter.requests.prefix_ledger import PREFIX_NOTE
+from dragoman.adapter.requests.prefix_ledger import PREFIX_NOTE, STORED_NOTE
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
     ContentBlock,
@@ -39,7 +39,7 @@ MARK = "DRGMseal"
 """The mark in the text of an envelope. It is valid base64 in both alphabets, and six whole bytes."""
 _GROUP = 56
 _MAX_DOUBLE = int(sys.float_info.max)
-_NOTES = ("blocks", "items", "list", "store", "api", PREFIX_NOTE)
+_NOTES = ("blocks", "items", "list", "store", "api", PREFIX_NOTE, STORED_NOTE)
 """The notes of an adapter that its encoder reads when the message goes back."""
 
 

@@ -12,7 +12,7 @@ from dragoman.adapter.losses import Loss, LossKind, Severity, log_losses
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, ToolUseBlock
 from dragoman.canonical.events import MessageStart
 from dragoman.canonical.ids import ModelId
-from dragoman.canonical.message import Message, StopReason
+from dragoman.canonical.message import Alternative, Message, StopReason
 from dragoman.canonical.usage import TokenUsage
 
 logger = logging.getLogger("dragoman.adapter")
@@ -33,12 +33,14 @@ class ReplyWriter:
         self.is_own = issuer == provider
         self.state = StateWriter(context, issuer)
         self.losses: list[Loss] = []
+        self._left_out = 0
 
     @classmethod
     def for_message(cls, provider: str, model: str, context: RequestContext, message: Message) -> "ReplyWriter":
         """Return the writer of a whole reply."""
         writer = cls(provider, model, context, issuer_of(message, context), message.id)
         writer.state.model = message.metadata.model or context.model
+        writer.count_alternatives(message)
         return writer
 
     @classmethod
@@ -128,8 +130,20 @@ class ReplyWriter:
             reason = f"the wire does not report {', '.join(lost)} separately"
             self.record_loss(LossKind.USAGE, reason, Severity.INFO)
 
+    def alternatives(self, message: Message) -> tuple[Alternative, ...]:
+        """Return the other answers of a reply, for a wire that has a place for them."""
+        self._left_out = 0
+        return message.alternatives
+
+    def count_alternatives(self, message: Message) -> None:
+        """Count the other answers of a reply. They are a loss if the encoder does not take them."""
+        self._left_out = len(message.alternatives)
+
     def finish(self) -> tuple[Loss, ...]:
         """Log the losses, add them to the context's, and return them."""
+        if self._left_out:
+            reason = f"n: the reply has one answer here, the {self._left_out} others are left out"
+            self.record_loss(LossKind.OPTION, reason)
         losses = (*self.losses, *self.state.losses(self.message_id))
         self.context.losses.extend(losses)
         log_losses(losses, session_id=self.context.session_id, adapter=self.provider)

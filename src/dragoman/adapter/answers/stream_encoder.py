@@ -257,6 +257,7 @@ class ReplyStreamEncoder(ABC):
 
     def _on_complete(self, event: MessageComplete) -> bytes:
         message = event.message
+        self.writer.count_alternatives(message)
         if message.metadata.status is not MessageStatus.COMPLETE:
             raise StreamTruncatedError(f"the reply has the status {message.metadata.status}")
         if message.stop_reason in FAILED and not self.writer.is_own:

@@ -24,6 +24,7 @@ REQUEST_ID_HEADERS = (
     "request-id", "x-request-id", "apim-request-id", "x-amzn-requestid", "x-generation-id",
     "mistral-correlation-id", "x-goog-request-id", "cf-ray",
 )  # fmt: skip
+"""Headers with the provider's id of a request, the most specific first."""
 
 _MAX_SEARCHED = 2_000
 """Characters of a message in which a lost container or file is looked for."""
@@ -34,11 +35,15 @@ _EXPIRED = {
         rf"\bno such file object\b|\bfiles?[-_/][a-z0-9][\w-]*[^!?]{{0,120}}\b{_GONE}"
         rf"|\bfile not found: file[-_]|\baccess the file \S+ or it may not exist\b|\bfile [^.!?]{{0,60}}\bexpired\b"
     ),
+    "response": re.compile(rf"\bprevious[ _]response\b[^!?]{{0,120}}\b{_GONE}|\binvalid [`'\"]?previous_response_id"),
+    "conversation": re.compile(rf"\bconversation\b(?!_)[^.!?]{{0,120}}\b{_GONE}"),
 }
 """What providers say if a container or a file of the request is gone."""
 _ADVICE = {
     "container": "Ask without the id of the container: the provider then makes a new one. Its files are gone, too",
     "file": "Upload the file again, and use its new id in place of the old one",
+    "response": "Ask without its id, and send the whole history",
+    "conversation": "Ask without its id, and send the whole history",
 }
 
 
@@ -82,7 +87,7 @@ class Failure:
         return error
 
     def _find_expired_reference(self, kind: type[ProviderError]) -> str | None:
-        """Return ``container`` or ``file`` if the provider says that one of the request is gone."""
+        """Return the name of what the request refers to, if the provider says that it is gone."""
         if kind not in (InvalidRequestError, NotFoundError, PermissionDeniedError):
             return None
         text = self.text[:_MAX_SEARCHED].lower()

@@ -11,9 +11,11 @@ from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import MalformedReplyError
 from dragoman.adapter.replies.stream_decoder import MAX_CALLS, MAX_NAME
 from dragoman.adapter.requests.prefix_ledger import PREFIX_NOTE, is_signed
+from dragoman.adapter.server_tools.action_calls import ACTIONS_NOTE
 from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
 from dragoman.canonical.guard import one_line
 from dragoman.canonical.message import (
+    Alternative,
     Channel,
     InputTransformation,
     Message,
@@ -60,6 +62,7 @@ class ReplyBuilder:
         raw: dict[str, Any],
         status: MessageStatus = MessageStatus.COMPLETE,
         channel: Channel | None = None,
+        alternatives: Iterable[Alternative] = (),
     ) -> Message:
         """Return the assistant's message with its cost. ``model`` is the provider's name of the model that answered.
 
@@ -69,19 +72,10 @@ class ReplyBuilder:
         context = self.context
         now = context.clock()
         served_model = f"{self.provider}:{model}" if model else context.model
-        blocks = tuple(content)
-        calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
-        if len(calls) > MAX_CALLS:
-            raise MalformedReplyError(f"the reply calls tools over {MAX_CALLS} times", provider=self.provider)
-        for call in calls:
-            check_length("the name of a tool", call.name, MAX_NAME, self.provider)
-        if context.tool_names is not None:
-            blocks = tuple(map(context.tool_names.translate_block, blocks))
-        if (
-            context.answer_tool is not None
-            and (translated := tuple(map(context.answer_tool.translate_block, blocks))) != blocks
-        ):
-            blocks = translated
+        content = tuple(content)
+        named = self._check_calls(content)
+        blocks = named if context.answer_tool is None else tuple(map(context.answer_tool.translate_block, named))
+        if blocks != named:
             # The provider's notes on the call do not apply to the text.
             raw = {name: raw[name] for name in ("id",) if name in raw}
             stop_reason = StopReason.END_TURN if stop_reason is StopReason.TOOL_USE else stop_reason
@@ -93,6 +87,10 @@ class ReplyBuilder:
         provider_raw: dict[str, Any] = {"by": self.provider, **raw}
         if tool_ids:
             provider_raw["tool_ids"] = tool_ids
+        if (actions := context.action_calls) is not None and (ids := actions.call_ids(content)):
+            provider_raw[ACTIONS_NOTE] = ids
+        if context.reply_note is not None:
+            provider_raw |= context.reply_note
         if context.prefix_note is not None and any(map(is_signed, blocks)):
             provider_raw[PREFIX_NOTE] = dict(context.prefix_note)
         return Message(
@@ -109,12 +107,38 @@ class ReplyBuilder:
                 usage=self._build_usage(usage, served_model, now, status) if usage is not None else None,
                 status=status,
                 stop_reason=stop_reason,
+                alternatives=self._build_alternatives(alternatives),
                 input_transformations=self._read_transformations(raw.get("input_transformations")),
                 provider_raw=provider_raw,
                 user_id=context.user_id,
                 team_id=context.team_id,
             ),
         )
+
+    def _check_calls(self, content: tuple[ContentBlock, ...]) -> tuple[ContentBlock, ...]:
+        """Return the content with the program's own names of tools. Raises MalformedReplyError if a limit is passed."""
+        calls = [block for block in content if isinstance(block, ToolUseBlock)]
+        if len(calls) > MAX_CALLS:
+            raise MalformedReplyError(f"the reply calls tools over {MAX_CALLS} times", provider=self.provider)
+        for call in calls:
+            check_length("the name of a tool", call.name, MAX_NAME, self.provider)
+        if (actions := self.context.action_calls) is not None:
+            content = tuple(map(actions.translate_block, content))
+        names = self.context.tool_names
+        return content if names is None else tuple(map(names.translate_block, content))
+
+    def _build_alternatives(self, alternatives: Iterable[Alternative]) -> tuple[Alternative, ...] | None:
+        """Return the other answers as the program reads them: its own names of tools, and text for the answer tool."""
+        tool = self.context.answer_tool
+        built: list[Alternative] = []
+        for each in alternatives:
+            named = self._check_calls(each.content)
+            blocks = named if tool is None else tuple(map(tool.translate_block, named))
+            stop = each.stop_reason
+            if blocks != named and stop is StopReason.TOOL_USE:
+                stop = StopReason.END_TURN
+            built.append(Alternative(content=blocks, stop_reason=stop))
+        return tuple(built) or None
 
     def _build_usage(self, usage: TokenUsage, served_model: str, now: datetime, status: MessageStatus) -> Usage:
         """Return the usage with its cost. Problems are logged once for each reply; the usage of a broken reply is

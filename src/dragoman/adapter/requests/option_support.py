@@ -112,6 +112,14 @@ def decode_logprobs(body: Mapping[str, Any], field: Path, count_field: Path | No
     return count if isinstance(count, int) else 0
 
 
+def has_background(request: RequestBuilder) -> bool:
+    """Whether the endpoint replies in the background; if not, the option is a loss."""
+    found = bool(request.target.capabilities.wire.get("background"))
+    if not found:
+        request.record_option_loss("background", "the endpoint is not known to reply in the background")
+    return found
+
+
 def record_parallel_calls_loss(request: RequestBuilder, reason: str) -> None:
     """Record that parallel calls were forbidden, on a wire that cannot forbid them."""
     if request.used.take("parallel_tool_calls") is False:

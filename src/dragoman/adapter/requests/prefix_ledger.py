@@ -16,6 +16,8 @@ from dragoman.canonical.message import Message
 
 PREFIX_NOTE = "sealed_prefix"
 """The name of the note in provider_raw."""
+STORED_NOTE = "stored_prefix"
+"""The name of another note in provider_raw: what preceded a reply that its provider stores."""
 
 _FRAME_FIELDS = ("system", "instructions", "tools")
 _FREE_FIELDS = ("cache_control",)

@@ -32,6 +32,7 @@ def prepare_request(
     """Return the request and its tools; see `RequestBuilder.from_history`. Raises CriticalLossError."""
     if options.context is not None:
         options.context.tool_names = options.context.answer_tool = None
+        options.context.reply_note = options.context.action_calls = None
     losses: list[Loss] = []
     tools, options = _rename_tools(target, tools, options, losses)
     messages, tools, options = _emulate_schema(target, messages, tools, options, losses)

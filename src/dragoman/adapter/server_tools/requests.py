@@ -43,7 +43,7 @@ class ToolsOfRequest:
             chosen: ToolDefinition | None = tool
             if isinstance(tool, ServerTool) and not self._is_own(tool):
                 chosen = self._encode(tool, words)
-                added += chosen is not None and self._is_own(chosen)
+                added += chosen is not None and self._is_own(chosen) and not isinstance(tool, ClientTool)
             if chosen is not None and self._is_usable(chosen):
                 self._record_missing_fields(chosen)
                 kept.append(chosen)

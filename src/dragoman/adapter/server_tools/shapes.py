@@ -54,6 +54,11 @@ def _pixels(path: str, display: tuple[int, int]) -> Mapping[str, Any]:
     return {f"{path}_width_px": width, f"{path}_height_px": height}
 
 
+def _width_and_height(path: str, display: tuple[int, int]) -> Mapping[str, Any]:
+    width, height = display
+    return {f"{path}_width": width, f"{path}_height": height}
+
+
 def _expression(path: str, condition: Mapping[str, Any]) -> Mapping[str, Any]:
     return {path: _write_condition(condition)}
 
@@ -81,4 +86,5 @@ SHAPES: Mapping[str, Shape] = {
     "network_policy": _network_policy,
     "pixels": _pixels,
     "timestamp": _timestamp,
+    "width_and_height": _width_and_height,
 }

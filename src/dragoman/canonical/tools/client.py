@@ -68,7 +68,8 @@ class Memory(ClientTool):
 
 
 class ComputerUse(ClientTool):
-    """A screen, a mouse and a keyboard: ``function(action, ...)`` returns a screenshot as an image block."""
+    """A screen, a mouse and a keyboard. The function gets the provider's own actions as arguments, and returns a
+    screenshot as an image block (docs/server-tools.md#computers)."""
 
     WORD: ClassVar[str] = "computer_use"
     RESTRICTING: ClassVar[frozenset[str]] = frozenset({"exclude"})

@@ -57,7 +57,7 @@ class LimitsMiddleware:
     def _send_within(self, limits: Limits, send: Send) -> Generator[Effect, Any, SendOutcome]:
         model = str(send.adapter.model_id)
         input_tokens = send.adapter.estimate_input_tokens(send.messages, send.tools)
-        output_tokens = send.options.max_output_tokens or limits.reply_tokens or send.adapter.output_limit(send.options)
+        output_tokens = limits.output_tokens(send.adapter, send.options)
         try:
             grant: Grant = yield Perform(
                 partial(limits.acquire, model, input_tokens, output_tokens),

@@ -1,11 +1,12 @@
 """What a session passes to its policy, as extensions: agent, model, tool, provenance and completion; and the observer
 of what the policy does."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from dragoman.adapter.contract import Adapter
-from dragoman.canonical.extensions.extensions import AgentExtension
+from dragoman.canonical.blocks import replace_fields
+from dragoman.canonical.extensions.extensions import AgentExtension, Extensions
 from dragoman.canonical.extensions.mcp import MCPExtension, ToolMetadata
 from dragoman.canonical.extensions.slots import (
     CompletionExtension,
@@ -151,3 +152,10 @@ def completion(reply: Message) -> CompletionExtension:
         created_at=reply.created_at.isoformat(),
         latency_ms=None if usage is None else usage.latency_ms,
     )
+
+
+def build_extensions(
+    state: Extensions, agent: AgentExtension, slots: Callable[..., Mapping[str, Any]], facts: tuple[Any, ...]
+) -> Extensions:
+    """Return the extensions of a step: those of the session, its agent, and what ``slots`` makes of the facts."""
+    return replace_fields(state, {"agent": agent, **slots(*facts)})

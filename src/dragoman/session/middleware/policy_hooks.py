@@ -18,9 +18,10 @@ from typing import Any
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock, replace_fields
-from dragoman.canonical.extensions.extensions import AgentExtension, Extensions
+from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.message_view.parts import CalledTool
+from dragoman.policy.alternatives import judge_alternatives
 from dragoman.policy.data_policy import data_policies
 from dragoman.policy.edit import drop_signed_thinking
 from dragoman.policy.errors import PolicyDeniedError
@@ -32,8 +33,16 @@ from dragoman.policy.runner import PolicyEffect, Steps, run, run_async
 from dragoman.policy.step import LazyExtensions
 from dragoman.policy.step_run import POST_HOOKS, StepRun
 from dragoman.session.effects import Perform
+from dragoman.session.history import first_new
 from dragoman.session.middleware.labels import LabelLedger, MessageExtensions
-from dragoman.session.middleware.policy_context import PolicyContext, PolicyObserver, actions_of, completion, provenance
+from dragoman.session.middleware.policy_context import (
+    PolicyContext,
+    PolicyObserver,
+    actions_of,
+    build_extensions,
+    completion,
+    provenance,
+)
 from dragoman.session.middleware.policy_data import ConversationData, check_retention
 from dragoman.session.middleware.policy_headers import PolicyHeaders
 from dragoman.tools.calls import error_result
@@ -215,7 +224,7 @@ class PolicyHooks:
         (model_of_check, just_checked), self._just_checked = self._just_checked, (None, frozenset())
         self._extensions = self._headers.set_provider(self._extensions, adapter)
         already_checked = just_checked if model_of_check == model else frozenset()
-        seen, new = self._seen_by_model.get(model, {}), _first_new(history)
+        seen, new = self._seen_by_model.get(model, {}), first_new(history)
         now_seen: dict[int, Message] = {}
         sent = []
         for index, (stored, full) in enumerate(zip(history, filled, strict=True)):
@@ -375,7 +384,12 @@ class PolicyHooks:
         step_run = self._start(hook, message, visible, partial, already_seen)
         if not step_run.is_done:
             yield from self._wait(step_run)
-        return self._finish(step_run, old)
+        judged = self._finish(step_run, old)
+        if hook is Hook.LLM_OUTPUT and message.alternatives and not partial and self.pipeline.has_plugins(hook):
+            judged = yield from judge_alternatives(
+                judged, message.alternatives, lambda answer: self._judge(hook, answer, visible)
+            )
+        return judged
 
     def _start(
         self,
@@ -415,7 +429,7 @@ class PolicyHooks:
 
     def _extensions_for(self, slots: Callable[..., Mapping[str, Any]], *facts: Any) -> LazyExtensions:
         """Return the extensions of a step; ``slots`` and its arguments give those that differ from step to step."""
-        return LazyExtensions(_build_extensions, self._extensions, self._context.agent, slots, facts)
+        return LazyExtensions(build_extensions, self._extensions, self._context.agent, slots, facts)
 
     def _carry_slots(self, before: Extensions, after: Extensions, names: Iterable[str], old: str | None) -> None:
         changes = {name: getattr(after, name) for name in names if getattr(after, name) != getattr(before, name)}
@@ -483,17 +497,3 @@ class PolicyHooks:
         self._ledger.record_labels(message.id, self.labels)
         if self._has_data_policies:
             self._ledger.record_retention(message, data_policies(message, self._extensions, self._calls))
-
-
-def _build_extensions(
-    state: Extensions, agent: AgentExtension, slots: Callable[..., Mapping[str, Any]], facts: tuple[Any, ...]
-) -> Extensions:
-    return replace_fields(state, {"agent": agent, **slots(*facts)})
-
-
-def _first_new(history: Sequence[Message]) -> int:
-    """Return the index of the first message after the last reply, at most that of the last message."""
-    index = len(history)
-    while index and history[index - 1].role is not Role.ASSISTANT:
-        index -= 1
-    return min(index, len(history) - 1)

@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dragoman.adapter.replies.error_context import REQUEST_ID_HEADERS
 from dragoman.adapter.wire import Headers
 from dragoman.limits.rate_limit_headers import read_remaining
 from dragoman.transport import Attempt
-
-_REQUEST_IDS = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id", "cf-ray")
-"""Headers with the provider's id of a request, the most specific first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +27,7 @@ class ResponseDetails:
     @property
     def request_id(self) -> str | None:
         """The provider's id of the request, to quote in a support case."""
-        return next((self.headers[name] for name in _REQUEST_IDS if name in self.headers), None)
+        return next((self.headers[name] for name in REQUEST_ID_HEADERS if name in self.headers), None)
 
     @property
     def remaining_requests(self) -> int | None:

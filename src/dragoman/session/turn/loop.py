@@ -221,9 +221,9 @@ def _request_with_retries(
             case Failed(error=error):
                 seen, wait = False, retries.next_wait if isinstance(error, ProviderError) else None
         if wait is None:
-            if not seen and options is requests.options and _has_lost_container(error, route.adapter, requests):
-                logger.warning("%s: the container is gone: asked again without it", route.adapter.provider)
-                options = _without_container(options, route.adapter.provider)
+            if not seen and options is requests.options and (lost := _lost_reference(error, route.adapter, requests)):
+                logger.warning("%s: the %s is gone: asked again without it", route.adapter.provider, lost)
+                options = _without_reference(options, lost, route.adapter.provider)
                 continue
             if isinstance(error, ProviderError):
                 route.report_outcome(error)
@@ -242,20 +242,26 @@ def _without_forced_choice(options: AdapterOptions) -> AdapterOptions:
     return replace(options, tool_choice=None) if forced else options
 
 
-def _has_lost_container(error: Exception, adapter: Adapter, requests: Requests) -> bool:
-    """Whether the container of an earlier reply, which the request carried on, is gone; one that the program names is
-    not replaced."""
-    if not (isinstance(error, ExpiredReferenceError) and error.reference == "container"):
-        return False
+def _lost_reference(error: Exception, adapter: Adapter, requests: Requests) -> str | None:
+    """Return what is gone if the request can go without it: the container of an earlier reply, which the request
+    carried on, or the history that the provider stored. A container that the program names is not replaced."""
+    if not isinstance(error, ExpiredReferenceError):
+        return None
     provider = adapter.provider
+    if error.reference in ("response", "conversation"):
+        return None if requests.options.server_state is None else error.reference
+    if error.reference != "container":
+        return None
     named = "container" in requests.options.extra.get(provider, {}) or any(
         provider in (getattr(tool, "container", None) or ()) for tool in requests.tools
     )
-    return bool(adapter.server_tools.containers) and not named
+    return "container" if adapter.server_tools.containers and not named else None
 
 
-def _without_container(options: AdapterOptions, provider: str) -> AdapterOptions:
-    """Return the options for a request that names no container."""
+def _without_reference(options: AdapterOptions, reference: str, provider: str) -> AdapterOptions:
+    """Return the options for a request that names no container, or that sends the whole history."""
+    if reference != "container":
+        return replace(options, server_state=None)
     return replace(options, extra={**options.extra, provider: {**options.extra.get(provider, {}), "container": ...}})
 
 

@@ -20,7 +20,7 @@ class ReplyReader:
     """
 
     def __init__(self, send: Send) -> None:
-        self._send = send
+        self.send = send
         self._decoder: StreamDecoder | None = None
         self.outcome: SendOutcome | None = None
         self._clock = send.retries.timing.clock
@@ -40,7 +40,7 @@ class ReplyReader:
     def decoder(self) -> StreamDecoder:
         """The decoder of a streamed reply."""
         if self._decoder is None:
-            self._decoder = self._send.adapter.reply_decoder(self._send.context)
+            self._decoder = self.send.adapter.reply_decoder(self.send.context)
         return self._decoder
 
     def receive(self, events: Sequence[StreamEvent]) -> None:
@@ -97,8 +97,8 @@ class ReplyReader:
         """Return a reply without content for one that cannot be read: its cost is unknown."""
         if not isinstance(error, MalformedReplyError):
             return None
-        adapter = self._send.adapter
-        reply = ReplyBuilder(self._send.context, adapter.provider)
+        adapter = self.send.adapter
+        reply = ReplyBuilder(self.send.context, adapter.provider)
         return reply.build((), model=adapter.model, stop_reason=None, usage=None, raw={}, status=MessageStatus.ERROR)
 
     def abandon(self) -> Abandoned:

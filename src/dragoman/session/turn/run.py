@@ -1,6 +1,6 @@
 """What both drivers share: the state of a running turn, and the effects that they carry out alike."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +10,8 @@ from dragoman.adapter.losses import log_losses
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.events import MessageComplete
-from dragoman.canonical.message import Message, Role
-from dragoman.session.effects import Effect, Failed, Keep, Send, ToolRun, Turn, advance
+from dragoman.canonical.message import Message, MessageStatus, Role
+from dragoman.session.effects import Effect, Failed, Keep, Replied, Send, SendOutcome, ToolRun, Turn, advance
 from dragoman.session.events import SessionEvent, ToolAnswered
 from dragoman.session.history import History
 from dragoman.session.media import MediaFiles
@@ -35,6 +35,7 @@ class TurnRun:
 
     turn: Turn
     record: TurnRecord
+    get_transport: Callable[[Adapter], Any]
     effect: Effect | None = None
     events: Callable[[], Any] | None = field(default=None, init=False)
     """Returns the generator of its events, or None if that is gone; None if nobody reads them."""
@@ -50,6 +51,9 @@ class TurnRun:
             return self.validator.follow
         return None if self.record.check is None else self.record.check.follow().follow
 
+    _following: Generator[Effect, Any, SendOutcome] | None = field(default=None, init=False)
+    """Follows a reply that its provider still works on; its effects come before the turn's."""
+
     def begin(self) -> None:
         """Run the turn to its first effect."""
         self.record.begin()
@@ -63,13 +67,26 @@ class TurnRun:
             self.validator.finish()
 
     def finish_attempt(self, reader: ReplyReader) -> None:
-        """Send the turn the outcome of a `Send`."""
+        """Send the turn the outcome of a `Send`. A reply that its provider still works on is followed first."""
         outcome = reader.outcome or Failed(ConfigurationError("a stage removed the end of the reply"))
         self.record.note(outcome)
+        if isinstance(outcome, Replied) and outcome.message.metadata.status is MessageStatus.PARTIAL:
+            from dragoman.session.turn import background  # imported late: few replies come later
+
+            if background.is_unfinished(reader.send, outcome):
+                self._following = background.follow(reader.send, outcome, self.get_transport)
+                self.advance(None)
+                return
         self.advance(outcome)
 
     def advance(self, outcome: Any) -> None:
         """Send the turn the outcome of the effect: its result, or its exception."""
+        if (following := self._following) is not None:
+            try:
+                self.effect = following.throw(outcome) if isinstance(outcome, Exception) else following.send(outcome)
+                return
+            except StopIteration as ended:
+                self._following, outcome = None, ended.value
         try:
             self.effect = advance(self.turn, outcome)
         except Exception as error:

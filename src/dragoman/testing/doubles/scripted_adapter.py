@@ -61,7 +61,8 @@ ALL_CAPABILITIES = AdapterCapabilities(
 _NAMES = (
     "max_output_tokens", "temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty", "seed",
     "parallel_tool_calls", "effort", "thinking", "thinking_budget", "prompt_cache", "service_tier", "verbosity",
-    "reasoning_summary", "user", "metadata", "safety", "logprobs", "num_ctx", "keep_alive",
+    "reasoning_summary", "user", "metadata", "safety", "logprobs",
+    "server_state", "background", "n", "num_ctx", "keep_alive",
 )  # fmt: skip
 _OPTIONS = OptionTable({**{name: name for name in _NAMES}, "stop_sequences": "stop"})
 _BLOCK: TypeAdapter[ContentBlock] = TypeAdapter(ContentBlock)

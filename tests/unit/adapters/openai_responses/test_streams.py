@@ -1,11 +1,12 @@
 """Streams: events as data arrives, the whole message at the end, and never a false end."""
 
+import json
 import logging
 from collections.abc import Sequence
 
 import pytest
 
-from dragoman import Message
+from dragoman import Message, RequestContext, get_adapter
 from dragoman.adapter import errors
 from dragoman.canonical.blocks import ProviderBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.events import (
@@ -252,3 +253,31 @@ def test_an_unknown_event_is_ignored_with_one_warning(caplog: pytest.LogCaptureF
     assert [record.message for record in caplog.records] == [
         "openai: the stream event 'response.telepathy.delta' is unknown to this version and passed over"
     ]
+
+
+def test_a_second_response_in_one_stream_is_not_read() -> None:
+    """The first terminal event ends the reply: recordings with several responses are joined replies to requests."""
+    first, second = ([
+        {"type": "response.created", "response": {"id": name, "status": "in_progress", "output": []}},
+        {"type": "response.output_item.added", "output_index": 0, "item": {"type": "message", "id": f"m_{name}",
+         "role": "assistant", "content": []}},
+        {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": name},
+        {"type": "response.completed", "response": {"id": name, "status": "completed", "output": []}},
+    ] for name in ("one", "two"))  # fmt: skip
+    body = "".join(f"data: {json.dumps(event)}\n\n" for event in (*first, *second)).encode()
+    model = "openai:gpt-5.4"
+    for chunks in ([body], [body[place : place + 7] for place in range(0, len(body), 7)]):
+        events = list(get_adapter(model).iter_stream(chunks, RequestContext.for_model(model)))
+        assert [event.type for event in events if event.type == "message_complete"] == ["message_complete"]
+        last = events[-1]
+        assert isinstance(last, MessageComplete)
+        assert last.message.text == "one"
+
+
+def test_an_output_without_a_call_id_is_kept() -> None:
+    """The SDK's type has the field as optional. It goes back as it came."""
+    item = {"type": "function_call_output", "output": "3"}
+    body = {"model": "gpt-5.4", "input": [item], "previous_response_id": "resp_1"}
+    adapter = get_adapter("openai:gpt-5.4")
+    wire = adapter.to_wire(*adapter.from_wire_request(body, RequestContext.for_model("openai:gpt-5.4")))
+    assert json.loads(wire.body)["input"] == [item]

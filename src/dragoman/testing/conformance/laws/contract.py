@@ -222,6 +222,9 @@ OPTIONS: tuple[tuple[str, Any], ...] = (
     ("metadata", {"team": "blue"}),
     ("safety", "strict"),
     ("logprobs", 2),
+    ("server_state", "conv_1"),
+    ("background", True),
+    ("n", 2),
     ("num_ctx", 4096),
     ("keep_alive", "10m"),
 )

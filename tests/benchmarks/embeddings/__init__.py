@@ -1,0 +1,1 @@
+"""The speed of embeddings, compared with other clients: `python -m tests.benchmarks.embeddings`."""

@@ -1,0 +1,212 @@
+"""ComputerUse with OpenAI and Google: declared, called, answered with a screenshot, and streamed. The replies are
+written by hand from the SDK's types."""
+
+import json
+from typing import Any
+
+import pytest
+
+from dragoman import AdapterOptions, ImageBlock, Message, RequestContext, TextBlock, ToolDefinition, get_adapter
+from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.canonical.blocks import MediaSource
+from dragoman.canonical.events import MessageComplete, ToolUseEnd, ToolUseInputDelta, ToolUseStart
+from dragoman.canonical.message import StopReason
+from dragoman.errors import UnsupportedToolError
+from dragoman.server_tools import ComputerUse
+from tests.conformance.validators import sdk_types
+from tests.unit.session.drivers import Driver
+
+OPENAI, GEMINI = "openai:gpt-5.4", "google:gemini-3-flash-preview"
+COMPUTER = ComputerUse(function=print, environment="browser")
+FUNCTION = ToolDefinition(name="note", description="Notes it.")
+PICTURE = "iVBORw0KGgo="
+SCREENSHOT = ImageBlock(source=MediaSource(kind="base64", data=PICTURE), media_type="image/png")
+CHECKS = [{"id": "sc_1", "code": "malicious_instructions", "message": "Look."}]
+CLICK = {"type": "click", "button": "left", "x": 1, "y": 2}
+OPENAI_CALL = {
+    "type": "computer_call", "id": "cu_1", "call_id": "call_1", "status": "completed", "actions": [CLICK],
+    "pending_safety_checks": CHECKS,
+}  # fmt: skip
+DECISION = {"decision": "require_confirmation", "explanation": "It pays."}
+PARTS: list[dict[str, Any]] = [
+    {"functionCall": {"name": "click_at", "args": {"x": 5, "y": 6, "safety_decision": DECISION}},
+     "thoughtSignature": "AAAA"},
+    {"functionCall": {"name": "note", "args": {}}},
+]  # fmt: skip
+
+
+def body_of(wire: WireRequest) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(wire.body)
+    return found
+
+
+def openai_reply(call: dict[str, Any]) -> bytes:
+    return json.dumps(
+        {"id": "r", "object": "response", "status": "completed", "model": "gpt-5.4", "output": [call]}
+    ).encode()
+
+
+def gemini_reply() -> bytes:
+    candidate = {"content": {"role": "model", "parts": PARTS}, "finishReason": "STOP"}
+    return json.dumps({"modelVersion": "gemini-3-flash-preview", "candidates": [candidate]}).encode()
+
+
+def asked(model: str, *tools: ToolDefinition) -> tuple[RequestContext, dict[str, Any]]:
+    context = RequestContext.for_model(model)
+    wire = get_adapter(model).to_wire([Message.user("Go.")], tools, AdapterOptions(context=context))
+    return context, body_of(wire)
+
+
+@pytest.mark.parametrize(
+    ("model", "tool", "entry"),
+    [
+        (OPENAI, COMPUTER, {"type": "computer"}),
+        ("azure-openai:gpt-5.4", COMPUTER, {"type": "computer"}),
+        ("openai:computer-use-preview", ComputerUse(function=print, display=(8, 6), environment="browser"),
+         {"type": "computer_use_preview", "environment": "browser", "display_width": 8, "display_height": 6}),
+        (GEMINI, ComputerUse(function=print, environment="desktop", exclude=("navigate",)),
+         {"computerUse": {"environment": "ENVIRONMENT_DESKTOP", "excludedPredefinedFunctions": ["navigate"]}}),
+        ("google-vertex:gemini-2.5-computer-use-preview-10-2025", COMPUTER,
+         {"computerUse": {"environment": "ENVIRONMENT_BROWSER"}}),
+    ],
+)  # fmt: skip
+def test_the_tool_has_the_providers_form(model: str, tool: ComputerUse, entry: dict[str, Any]) -> None:
+    _, body = asked(model, tool)
+    assert body["tools"] == [entry]
+    assert body.get("truncation") == ("auto" if "preview" in model and "openai" in model else None)
+
+
+@pytest.mark.parametrize(
+    ("model", "tool"),
+    [
+        (OPENAI, ComputerUse(function=print, exclude=("navigate",))),
+        ("openai:computer-use-preview", COMPUTER),
+        ("google:gemini-2.5-flash", COMPUTER),
+        ("openai-chat:gpt-4.1", COMPUTER),
+    ],
+)
+def test_what_a_model_lacks_is_refused(model: str, tool: ComputerUse) -> None:
+    """A setting that forbids something, a screen without its size, and a model without the tool."""
+    with pytest.raises(UnsupportedToolError):
+        asked(model, tool)
+
+
+def test_openai_calls_and_results() -> None:
+    """The call goes back as it came; checks of a call that ran are acknowledged; a text follows as the user's."""
+    adapter = get_adapter(OPENAI)
+    context, _ = asked(OPENAI, COMPUTER)
+    reply = adapter.from_wire_response(WireResponse(200, openai_reply(OPENAI_CALL)), context)
+    (call,) = reply.tool_uses
+    assert (call.name, call.input) == ("computer", {"actions": [CLICK], "pending_safety_checks": CHECKS})
+    assert reply.stop_reason is StopReason.TOOL_USE
+    result = Message.tool(call.id, [SCREENSHOT, TextBlock(text="done")])
+    options = AdapterOptions(context=context)
+    body = body_of(adapter.to_wire([Message.user("Go."), reply, result], [COMPUTER], options))
+    picture = {"type": "computer_screenshot", "image_url": f"data:image/png;base64,{PICTURE}"}
+    assert body["input"][1:] == [
+        OPENAI_CALL,
+        {"type": "computer_call_output", "call_id": "call_1", "output": picture, "acknowledged_safety_checks": CHECKS},
+        {"role": "user", "content": "About the computer:\ndone"},
+    ]
+    assert list(sdk_types.faults("openai", body)) == []
+
+
+@pytest.mark.parametrize("error", [True, False])
+def test_a_result_without_a_picture_is_still_an_answer(error: bool) -> None:
+    """A denied or interrupted call acknowledges nothing."""
+    adapter = get_adapter(OPENAI)
+    context, _ = asked(OPENAI, COMPUTER)
+    reply = adapter.from_wire_response(WireResponse(200, openai_reply(OPENAI_CALL)), context)
+    answer = Message.tool(reply.tool_uses[0].id, "Denied.", is_error=True) if error else Message.user("Stop.")
+    body = body_of(adapter.to_wire([Message.user("Go."), reply, answer], [COMPUTER], AdapterOptions(context=context)))
+    output = body["input"][2]
+    assert output["output"]["image_url"].startswith("data:image/png;base64,")
+    assert "acknowledged_safety_checks" not in output
+    assert body["input"][3]["content"].startswith("About the computer:\n")
+    assert list(sdk_types.faults("openai", body)) == []
+
+
+def test_the_single_action_of_the_preview_is_a_list_of_one() -> None:
+    adapter = get_adapter("openai:computer-use-preview")
+    context, _ = asked("openai:computer-use-preview", ComputerUse(function=print, display=(8, 6)))
+    call = {**OPENAI_CALL, "action": CLICK, "pending_safety_checks": []}
+    del call["actions"]
+    reply = adapter.from_wire_response(WireResponse(200, openai_reply(call)), context)
+    assert reply.tool_uses[0].input == {"actions": [CLICK]}
+
+
+@pytest.mark.parametrize("model", [GEMINI, "google-vertex:gemini-2.5-computer-use-preview-10-2025"])
+def test_actions_of_gemini_are_calls_of_the_tool(model: str) -> None:
+    """Declared functions stay what they are, parts go back as they came, and a confirmed action says so."""
+    adapter = get_adapter(model)
+    context, _ = asked(model, COMPUTER, FUNCTION)
+    reply = adapter.from_wire_response(WireResponse(200, gemini_reply()), context)
+    action = {"action": "click_at", "x": 5, "y": 6, "safety_decision": DECISION}
+    assert [(call.name, call.input) for call in reply.tool_uses] == [("computer", action), ("note", {})]
+    results = [
+        Message.tool(reply.tool_uses[0].id, [SCREENSHOT, TextBlock(text='{"url": "https://example.org"}')]),
+        Message.tool(reply.tool_uses[1].id, "noted"),
+    ]
+    history = [Message.user("Go."), reply, *results]
+    for tools in ([COMPUTER, FUNCTION], []):  # also if the tool is gone from the request
+        body = body_of(adapter.to_wire(history, tools, AdapterOptions(context=context)))
+        assert body["contents"][1]["parts"] == PARTS
+        screen, noted = (part["functionResponse"] for part in body["contents"][2]["parts"])
+        assert screen == {
+            "name": "click_at",
+            "response": {"url": "https://example.org", "safety_acknowledgement": "true"},
+            "parts": [{"inlineData": {"mimeType": "image/png", "data": PICTURE}}],
+        }
+        assert noted == {"name": "note", "response": {"output": "noted"}}
+
+
+def test_an_action_that_did_not_run_is_not_confirmed() -> None:
+    adapter = get_adapter(GEMINI)
+    context, _ = asked(GEMINI, COMPUTER, FUNCTION)
+    reply = adapter.from_wire_response(WireResponse(200, gemini_reply()), context)
+    denied = Message.tool(reply.tool_uses[0].id, "Denied.", is_error=True)
+    body = body_of(adapter.to_wire([Message.user("Go."), reply, denied], [COMPUTER], AdapterOptions(context=context)))
+    assert body["contents"][2]["parts"][0]["functionResponse"]["response"] == {"error": "Denied."}
+
+
+def test_actions_stream_as_calls_of_the_tool() -> None:
+    adapter = get_adapter(GEMINI)
+    context, _ = asked(GEMINI, COMPUTER, FUNCTION)
+    events = list(adapter.iter_stream([b"data: " + gemini_reply() + b"\n\n"], context))
+    assert [event.tool_name for event in events if isinstance(event, ToolUseStart)] == ["computer", "note"]
+    (first, _), (last, _) = (
+        [event for event in events if isinstance(event, kind)] for kind in (ToolUseInputDelta, ToolUseEnd)
+    )
+    assert isinstance(last, ToolUseEnd)
+    assert json.loads(first.partial_json) == last.final_input  # type: ignore[union-attr]  # the first kind has it
+    assert isinstance(events[-1], MessageComplete)
+    assert events[-1].message.tool_uses[0].input == last.final_input
+
+
+def test_without_the_tool_every_call_keeps_its_name() -> None:
+    context, _ = asked(GEMINI, FUNCTION)
+    reply = get_adapter(GEMINI).from_wire_response(WireResponse(200, gemini_reply()), context)
+    assert [call.name for call in reply.tool_uses] == ["click_at", "note"]
+
+
+def test_a_session_runs_the_loop(driver: Driver) -> None:
+    """The function gets the actions, and its screenshot goes back."""
+    import httpx
+
+    seen: list[dict[str, Any]] = []
+    bodies: list[dict[str, Any]] = []
+    done = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+            "content": [{"type": "output_text", "text": "Bought.", "annotations": []}]}  # fmt: skip
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        bodies.append(json.loads(request.content))
+        return httpx.Response(200, content=openai_reply(OPENAI_CALL if len(bodies) == 1 else done))
+
+    def control(actions: list[dict[str, Any]], pending_safety_checks: list[dict[str, Any]]) -> list[Any]:
+        seen.extend(actions)
+        return [SCREENSHOT]
+
+    session = driver.session({"openai": answer}, OPENAI, tools=[ComputerUse(function=control)])
+    assert driver.ask(session, "Buy milk.").text == "Bought."
+    assert seen == [CLICK]
+    assert [item.get("type") for item in bodies[1]["input"][1:]] == ["computer_call", "computer_call_output"]
