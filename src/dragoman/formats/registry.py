@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,10 @@ from dragoman.formats.body.convert import from_message_body, to_message_body
 from dragoman.formats.chatml import from_chatml, to_chatml
 from dragoman.formats.cmf.convert import from_cmf, to_cmf
 from dragoman.formats.conversion import Conversion
-from dragoman.formats.detect import Detection, Recogniser, identify
+from dragoman.formats.detect import PARQUET, SQLITE, Detection, Recogniser, identify
 from dragoman.formats.document import decode_text
 from dragoman.formats.errors import FormatError
-from dragoman.formats.exporters import to_hugging_face, to_langchain, to_litellm, to_pydantic_ai
+from dragoman.formats.exporters import to_hugging_face, to_langchain, to_litellm, to_llm_log, to_pydantic_ai
 from dragoman.formats.importers import (
     Conversation,
     from_a2a,
@@ -41,6 +41,19 @@ from dragoman.formats.importers import (
     from_vercel_model,
     from_vercel_ui,
 )
+from dragoman.formats.importers.agents import from_openinference
+from dragoman.formats.importers.datasets import from_hugging_face_file
+from dragoman.formats.importers.frameworks import (
+    from_autogen,
+    from_google_adk,
+    from_google_adk_file,
+    from_haystack,
+    from_llama_index,
+    from_mcp,
+)
+from dragoman.formats.importers.langchain.langgraph import from_langgraph, from_langgraph_file
+from dragoman.formats.importers.langchain.langsmith import from_langsmith
+from dragoman.formats.importers.templates import from_chat_template, from_harmony
 from dragoman.formats.labels import read_sidecar
 from dragoman.formats.native import from_native, to_native
 from dragoman.formats.own_messages import from_messages, to_messages
@@ -61,6 +74,7 @@ class Format:
     written.
 
     ``read_many`` reads a source with several conversations from the path of its file, ``read_all`` from its text.
+    With both, ``file_mark`` has the first bytes of the files that ``read_many`` reads.
     ``recognises`` says of parsed JSON whether it is in the format; formats of other packages are detected by it.
     """
 
@@ -72,6 +86,7 @@ class Format:
     read_all: Callable[[Any], list[Conversation]] | None = None
     suffix: str = ".json"
     recognises: Recogniser | None = None
+    file_mark: bytes | None = None
 
 
 def _write_body(history: Sequence[Message], model: str | None) -> Conversion[Any]:
@@ -102,7 +117,8 @@ def _build_formats() -> dict[str, Format]:
         lambda history, _: to_langchain(history)),
         Format("litellm", "LiteLLM's message lists and replies", lambda data, model: from_litellm(data, model=model),
         lambda history, _: to_litellm(history)),
-        Format("llm", "the log of simonw/llm, a SQLite file", read_many=from_llm_logs),
+        Format("llm", "the log of simonw/llm, a SQLite file", read_many=from_llm_logs,
+        write=lambda history, _: to_llm_log(history), suffix=".db"),
         Format("llm-json", "responses and logs of simonw/llm as JSON", read_all=from_llm_json),
         Format("vercel-ui", "UIMessage of the Vercel AI SDK", lambda data, _: from_vercel_ui(data)),
         Format("vercel-model", "ModelMessage of the Vercel AI SDK", lambda data, _: from_vercel_model(data)),
@@ -111,13 +127,26 @@ def _build_formats() -> dict[str, Format]:
         Format("anthropic-batch", "Anthropic's batches: requests and replies", read_all=from_anthropic_batch,
         suffix=".jsonl"),
         Format("hf", "chat data sets of Hugging Face: a conversation a row", read_all=from_hugging_face,
-        write=lambda history, _: to_hugging_face(history),
+        read_many=from_hugging_face_file, file_mark=PARQUET, write=lambda history, _: to_hugging_face(history),
         suffix=".jsonl"),
         Format("claude-code", "logs of Claude Code", read_all=from_claude_code, suffix=".jsonl"),
         Format("codex", "logs of the Codex CLI", lambda data, _: from_codex(data), suffix=".jsonl"),
         Format("chatgpt", "the export of ChatGPT", read_all=from_chatgpt),
         Format("otel", "traces with OpenTelemetry's gen_ai messages", read_all=from_otel),
         Format("a2a", "messages and tasks of A2A", lambda data, _: from_a2a(data)),
+        Format("openinference", "spans with OpenInference's conventions", read_all=from_openinference),
+        Format("langgraph", "checkpoints of LangGraph", read_all=from_langgraph,
+        read_many=from_langgraph_file, file_mark=SQLITE),
+        Format("langsmith", "runs of LangSmith", read_all=from_langsmith, suffix=".jsonl"),
+        Format("llama-index", "messages, stores and memories of LlamaIndex", read_all=from_llama_index),
+        Format("haystack", "Haystack's messages", lambda data, _: from_haystack(data)),
+        Format("autogen", "AutoGen's messages and states", read_all=from_autogen),
+        Format("google-adk", "sessions and events of Google's ADK", read_all=from_google_adk,
+        read_many=from_google_adk_file, file_mark=SQLITE),
+        Format("mcp", "messages and results of MCP", lambda data, _: from_mcp(data)),
+        Format("harmony", "OpenAI's Harmony, as JSON or as text", lambda data, _: from_harmony(data)),
+        Format("chat-template", "texts of chat templates other than ChatML and Harmony",
+        lambda data, _: from_chat_template(data), suffix=".txt"),
         Format("vcr", "vcrpy's cassettes", read_many=lambda path: from_cassette(path.read_bytes())),
     )  # fmt: skip
     return {entry.name: entry for entry in found}
@@ -132,32 +161,34 @@ GROUP = "dragoman.formats"
 
 
 @cache
-def _others() -> dict[str, Format]:
-    """Return the formats of other packages. Raises ConfigurationError if one cannot be loaded, or is no format."""
-    found: dict[str, Format] = {}
-    for entry in entry_points(group=GROUP):
-        try:
-            loaded = entry.load()
-        except Exception as error:
-            raise ConfigurationError(f"the format {entry.name!r} ({entry.value}) cannot be loaded: {error}") from error
-        if not isinstance(loaded, Format) or loaded.name != entry.name:
-            raise ConfigurationError(
-                f"{entry.value}, installed as the format {entry.name!r}, is no Format of that name"
-            )
-        if entry.name in FORMATS:
-            raise ConfigurationError(f"{entry.value} has the name of a format of Dragoman: {entry.name!r}")
-        found[entry.name] = loaded
-    return found
+def _entries() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+@cache
+def _load(name: str) -> Format:
+    """Return the format of another package. Raises ConfigurationError if it cannot be loaded, or is no format."""
+    entry = _entries()[name]
+    try:
+        loaded = entry.load()
+    except Exception as error:
+        raise ConfigurationError(f"the format {entry.name!r} ({entry.value}) cannot be loaded: {error}") from error
+    if not isinstance(loaded, Format) or loaded.name != entry.name:
+        raise ConfigurationError(f"{entry.value}, installed as the format {entry.name!r}, is no Format of that name")
+    return loaded
 
 
 def get_format(name: str) -> Format:
-    """Return the format of that name, or the list format of the provider of that name. Raises ConfigurationError."""
+    """Return the format of that name, or the list format of the provider of that name. Raises ConfigurationError.
+
+    A package's format takes the place of one of ours with the same name.
+    """
+    if name in _entries():
+        return _load(name)
     if name in FORMATS:
         return FORMATS[name]
-    if name in _others():
-        return _others()[name]
     if name not in providers():
-        known = ", ".join([*FORMATS, *_others()])
+        known = ", ".join([*FORMATS, *_entries()])
         raise ConfigurationError(f"there is no format {name!r:.80}: there are {known}, and the names of providers")
     return Format(
         name,
@@ -184,23 +215,27 @@ def read_file(path: Path, name: str, model: str | None = None) -> Read:
     """Read the conversations of a file in a format, with the labels of the file beside it. Raises FormatError and
     ConfigurationError, and OSError.
     """
-    read_many = get_format(name).read_many
-    if read_many is not None:
+    known = get_format(name)
+    read_many = known.read_many
+    if read_many is not None and (known.file_mark is None or _begins_with(path, known.file_mark)):
         return _collect(name, lambda: read_many(path))
     return _collect(name, lambda: _labelled(path, _read_data(path.read_bytes(), name, model, path.stem)))
 
 
+def _begins_with(path: Path, mark: bytes) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(mark)) == mark
+
+
 def _labelled(path: Path, found: list[Conversation]) -> list[Conversation]:
-    """Add the labels of the file beside it to a document that holds one conversation."""
-    if len(found) != 1:
-        return found
-    (only,) = found
-    return [Conversation(only.name, read_sidecar(path, only.messages))]
+    """Add the labels of the file beside a document to each of its conversations."""
+    return [Conversation(each.name, read_sidecar(path, each.messages)) for each in found]
 
 
 def identify_format(document: Any) -> Detection:
     """As `identify`, with the formats of other packages."""
-    return identify(document, {name: known.recognises for name, known in _others().items() if known.recognises})
+    others = {name: _load(name).recognises for name in _entries()}
+    return identify(document, {name: recognises for name, recognises in others.items() if recognises is not None})
 
 
 def _detected(document: Any, place: str) -> str:
