@@ -17,6 +17,7 @@ try:
         SearchHit,
         SessionPage,
         SessionRecord,
+        StoredCall,
         StoredSession,
         UserDeletion,
     )
@@ -39,6 +40,7 @@ __all__ = [
     "StoreBusyError",
     "StoreError",
     "StoreVersionError",
+    "StoredCall",
     "StoredSession",
     "UnreadableError",
     "UserDeletion",

@@ -12,8 +12,17 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dragoman.canonical.message import Message
+from dragoman.open_turns import TurnStep
 from dragoman.pricing.cost_lines import CostLine
-from dragoman.store.records import ExportResult, SearchHit, SessionPage, SessionRecord, StoredSession, UserDeletion
+from dragoman.store.records import (
+    ExportResult,
+    SearchHit,
+    SessionPage,
+    SessionRecord,
+    StoredCall,
+    StoredSession,
+    UserDeletion,
+)
 from dragoman.store.store import Extensions, Store, ToolIds
 
 Result = TypeVar("Result")
@@ -48,6 +57,7 @@ class AsyncStore:
         model: str | None = None,
         extensions: Extensions | None = None,
         attempts: Sequence[Message] = (),
+        step: TurnStep | None = None,
     ) -> int:
         return await self._run(
             partial(
@@ -59,6 +69,7 @@ class AsyncStore:
                 model=model,
                 extensions=extensions,
                 attempts=attempts,
+                step=step,
             )
         )
 
@@ -106,6 +117,19 @@ class AsyncStore:
         self, text: str, *, user_id: str | None = None, session_id: str | None = None, limit: int = 50
     ) -> tuple[SearchHit, ...]:
         return await self._run(partial(self.store.search, text, user_id=user_id, session_id=session_id, limit=limit))
+
+    async def unanswered(
+        self, *, user_id: str | None = None, session_id: str | None = None, limit: int = 50
+    ) -> tuple[StoredCall, ...]:
+        return await self._run(partial(self.store.unanswered, user_id=user_id, session_id=session_id, limit=limit))
+
+    async def failed_calls(
+        self, *, user_id: str | None = None, session_id: str | None = None, limit: int = 50
+    ) -> tuple[StoredCall, ...]:
+        return await self._run(partial(self.store.failed_calls, user_id=user_id, session_id=session_id, limit=limit))
+
+    async def unfinished(self, *, limit: int = 50) -> tuple[str, ...]:
+        return await self._run(partial(self.store.unfinished, limit=limit))
 
     async def billed_replies(
         self,

@@ -12,7 +12,7 @@ from dragoman.store.columns import decode_text, encode_text
 from dragoman.store.errors import StoreError
 from dragoman.store.records import UserDeletion
 from dragoman.store.rows import attempt_row, message_from_row, message_row
-from dragoman.store.schema import attempts, messages, sessions, tool_calls, tool_ids
+from dragoman.store.schema import attempts, messages, sessions, tool_calls, tool_ids, turns
 
 DELETED = "[deleted]"
 _KEPT_METADATA = (
@@ -46,6 +46,8 @@ def delete_user(connection: Connection, user_id: str, now: int) -> UserDeletion:
             _erase(connection, table, session_id, seq)
             shared.add(session_id)
             erased += 1
+    shared.update(connection.execute(select(turns.c.session_id).where(turns.c.user_id == user)).scalars())
+    connection.execute(delete(turns).where(turns.c.user_id == user))
     for session_id in shared:
         advanced = update(sessions).where(sessions.c.id == session_id)
         connection.execute(advanced.values(version=sessions.c.version + 1, updated_at=now))
@@ -73,6 +75,9 @@ def _erase(connection: Connection, table: Table, session_id: str, seq: int) -> N
         values = message_row(message, session_id, seq, None, inherited=bool(row["inherited"]))
     connection.execute(delete(table).where(key))
     connection.execute(insert(table), values)
+    if table is messages:
+        of_message = (tool_calls.c.session_id == session_id) & (tool_calls.c.seq == seq)
+        connection.execute(update(tool_calls).where(of_message).values(result_json=None))
 
 
 def _without_content(message: Message) -> Message:

@@ -31,12 +31,14 @@ from sqlalchemy.sql.dml import ReturningUpdate
 
 from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.message import Message
+from dragoman.open_turns import TurnStep
 from dragoman.store.columns import encode_id, encode_optional, encode_optional_json
 from dragoman.store.errors import ConflictError, SessionNotFoundError, StoreError
 from dragoman.store.records import SessionRecord
 from dragoman.store.rows import attempt_row, message_row, session_row
 from dragoman.store.schema import attempts, messages, sessions, tool_calls, tool_ids
 from dragoman.store.tool_calls import CANCELLED, PENDING, save_tool_calls, save_tool_ids
+from dragoman.store.turns import save_step
 
 Values = Mapping[str, Any]
 
@@ -76,13 +78,14 @@ _INSERT = insert(messages)
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """One turn. The first ``inherited`` messages are copies that another session was billed for."""
+    """One turn, or one step. The first ``inherited`` messages are copies that another session was billed for."""
 
     messages: tuple[Message, ...] = ()
     attempts: tuple[Message, ...] = ()
     tool_ids: Mapping[str, Any] = field(default_factory=dict)
     extensions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     inherited: int = 0
+    step: TurnStep | None = None
 
     def __post_init__(self) -> None:
         unknown = self.extensions.keys() - {message.id for message in self.messages}
@@ -93,7 +96,7 @@ class TurnRecord:
                 raise ConflictError("two messages of the turn have the same id")
 
     def __bool__(self) -> bool:
-        return bool(self.messages or self.attempts or self.tool_ids)
+        return bool(self.messages or self.attempts or self.tool_ids or self.step)
 
     @property
     def is_one_statement(self) -> bool:
@@ -101,7 +104,7 @@ class TurnRecord:
         them.
         """
         tools = any(block.type in ("tool_use", "tool_result") for message in self.messages for block in message.content)
-        return not (tools or self.attempts or self.tool_ids)
+        return not (tools or self.attempts or self.tool_ids or self.step)
 
 
 def dump_tool_ids(tool_ids: ToolIdMap | Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -122,6 +125,8 @@ def create(connection: Connection, record: SessionRecord, turn: TurnRecord) -> N
         except IntegrityError:
             raise _duplicate_message_error() from None
     _save_related(connection, row["id"], 0, turn)
+    if turn.step is not None:
+        save_step(connection, row["id"], record.version, turn.step, row["created_at"])
 
 
 def append(
@@ -136,6 +141,8 @@ def append(
         raise _duplicate_message_error() from None
     _save_related(connection, row_id, session.next_seq - len(rows), turn)
     version: int = session.version
+    if turn.step is not None:
+        save_step(connection, row_id, version, turn.step, now)
     return version
 
 
@@ -238,7 +245,8 @@ def _save_related(connection: Connection, session_id: str, first: int, turn: Tur
     """Write the rest of a turn; ``first`` is the index of its first message in the session."""
     if turn.attempts:
         _save_attempts(connection, session_id, turn.attempts)
-    save_tool_ids(connection, session_id, turn.tool_ids)
+    if turn.tool_ids:
+        save_tool_ids(connection, session_id, turn.tool_ids)
     save_tool_calls(connection, session_id, enumerate(turn.messages, first), turn.tool_ids.get("issued", {}))
 
 
@@ -298,10 +306,13 @@ def _find_seq(connection: Connection, session_id: str, message_id: str) -> int:
 
 
 def _reopen_call(call: Values, copied_ids: set[str]) -> Values:
-    """Return the call as pending if its result comes after the last copied message."""
-    if call["status"] == CANCELLED or call["result_message_id"] is None or call["result_message_id"] in copied_ids:
+    """Return the call as pending if its result comes after the last copied message, or is not in the history yet."""
+    if call["status"] == CANCELLED or call["result_message_id"] in copied_ids:
         return call
-    return {**call, "status": PENDING, "result_message_id": None, "completed_at": None}
+    return {
+        **call, "status": PENDING, "result_message_id": None, "completed_at": None, "started_at": None,
+        "result_json": None,
+    }  # fmt: skip
 
 
 def _select_session(table: Table, session_id: str) -> Select[Any]:

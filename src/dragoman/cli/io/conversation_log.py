@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError, MissingExtraError
 from dragoman.canonical.message import Message, Role
+from dragoman.open_turns import TurnStep
 
 if TYPE_CHECKING:
     from dragoman.store import Store
@@ -22,6 +23,8 @@ class ConversationLog:
     A turn that cannot be saved does not fail: its answer is there. ``problem`` then says why it is not kept. Without
     the extra ``store``, nothing is kept, and no problem reported.
     """
+
+    stores_steps = True
 
     def __init__(self, url: str | None, command: str) -> None:
         """``url`` is that of the store; None is the user's own store."""
@@ -49,11 +52,18 @@ class ConversationLog:
             if (cursor := page.cursor) is None:
                 raise ConfigurationError("there is no conversation to continue: dragoman ask MODEL PROMPT starts one")
 
-    def create(self, model: str | None = None, messages: Sequence[Message] = (), **facts: Any) -> Any:
+    def create(
+        self,
+        model: str | None = None,
+        messages: Sequence[Message] = (),
+        *,
+        step: TurnStep | None = None,
+        **facts: Any,
+    ) -> Any:
+        asked = () if step is None or step.turn is None else step.turn.prompt
+        title, metadata = _title((*messages, *asked)), {COMMAND: self._command}
         try:
-            return self._store.create(
-                model, messages, title=_title(messages), metadata={COMMAND: self._command}, **facts
-            )
+            return self._store.create(model, messages, title=title, metadata=metadata, step=step, **facts)
         except DragomanError as error:
             self._fail(error)
             return SimpleNamespace(version=0)
