@@ -154,8 +154,8 @@ class SessionConfig:
     middleware: Iterable[Middleware] = ()
     """Wrappers of each turn, the outermost first (see `dragoman.session.middleware`)."""
     store: SessionStore | None = None
-    """Saves each step of a turn when it happens. Its ConflictError or StoreError is raised there; the session keeps what
-    it has."""
+    """Saves each step of a turn when it happens. Its ConflictError or StoreError is raised there; the session keeps
+    what it has."""
     durability: Literal["step", "turn"] = "step"
     """When a turn is saved: each step in a transaction of its own, so that a killed program loses none, or all of it at
     the end, which is faster."""

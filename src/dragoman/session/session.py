@@ -99,8 +99,9 @@ class Session(Conversation[Transport]):
 
         ``model`` overrides the router for this turn; it needs a router. A forced ``tool_choice`` applies to the first
         reply of the turn. A prompt of None continues after a TurnLimitError or a paused reply, and goes on with an
-        `unfinished` turn. Raises ProviderError, and RequestError if the prompt cannot be sent; with a router NoModelError, and UnknownProviderError if the
-        prompt mentions an unknown model. If the turn gets no reply, the history is as before.
+        `unfinished` turn. Raises ProviderError, and RequestError if the prompt cannot be sent; with a router
+        NoModelError, and UnknownProviderError if the prompt mentions an unknown model. If the turn gets no reply, the
+        history is as before.
 
         ``output`` is the type of the answer, which is then ``reply.output``: a pydantic model, a dataclass, a union or
         any other type with a JSON Schema. An answer that is not valid stays in the history, and the model is asked
@@ -247,7 +248,7 @@ class Session(Conversation[Transport]):
     def close(self) -> None:
         """Release the connections. The conversation stays readable; the next turn opens new ones."""
         self._end_turn()
-        self._save()
+        self._save_rest()
         if self.config.own_providers:
             for transport in self._transports.take_all():
                 transport.close()

@@ -86,7 +86,20 @@ class TurnSteps:
         self._hides_results = hides_results
         self._lock = RLock()
         self._run = _Run()
+        self._row = 0
+        """The number of the turn that is open in the store; 0 if none is."""
         self.turn: OpenTurn | None = None
+
+    def resume(self, turn: OpenTurn | None) -> None:
+        """Take over the open turn of a session that was loaded."""
+        self.turn, self._row = turn, 0 if turn is None else turn.number
+
+    def save_rest(self) -> None:
+        """Save what a step could not save, because the store failed."""
+        with self._lock:
+            closes = self.turn is None and self._row
+            self._save(TurnStep(state="done", number=self._row) if closes else None)
+            self._row = 0 if closes else self._row
 
     def __call__(self, turn: Turn) -> Turn:
         run = _Run()
@@ -105,7 +118,11 @@ class TurnSteps:
         """Save that these calls start. Raises StoreError: then none of them may run."""
         effects = {each.call.id: None if each.tool is None else each.tool.definition.side_effects for each in calls}
         with self._lock:
-            self._write(self._run, started=effects)
+            try:
+                self._write(self._run, started=effects)
+            except Exception:
+                self._run.store_failed = True
+                raise
             self._note({call: CallProgress(side_effects=effect) for call, effect in effects.items()})
 
     def finish(self, call: PreparedCall, outcome: CallOutcome) -> None:
@@ -177,7 +194,7 @@ class TurnSteps:
         with self._lock:
             has_run = run.begun or (run.sent and not self._every_step)
             if self.turn is None or not has_run or (error is None and not run.sent):
-                self._save()
+                self.save_rest()
             else:
                 self._write(run, state="done" if error is None else "failed", error=error, is_end=True)
 
@@ -201,7 +218,7 @@ class TurnSteps:
                 self._save(None, new)
                 return
             found = None if run.replaces and not run.begun else self.turn
-            given_up = 0 if self.turn is None or found is not None else self.turn.number
+            given_up = self._row if found is None else 0
             turn = OpenTurn(first_message=len(self._history.messages)) if found is None else found
             changed = replace(turn, prompt=self._merge_prompt(turn, prompt), attempts=(*turn.attempts, *run.failures))
             begins = found is None and state == "open"
@@ -216,10 +233,14 @@ class TurnSteps:
                 ended=ended,
             )
             is_plain = run.begun and state == "open" and not (begins or step.turn or started or ended)
+            if state != "open":  # also if the store fails
+                self.turn = None
             version = self._save(None if is_plain or (found is None and not (begins or given_up)) else step, new)
             run.begun = True
             run.failures.clear()
-            self.turn = (replace(changed, number=version or 0) if begins else changed) if state == "open" else None
+            self._row = (version or 0) if begins else self._row if state == "open" else 0
+            if state == "open":
+                self.turn = replace(changed, number=self._row)
 
     def _note(self, progress: Mapping[str, CallProgress]) -> None:
         if self.turn is not None:

@@ -98,7 +98,7 @@ class StoredConversation(WaitingCalls):
             store, version=found.version, messages=len(found.messages), attempts=len(found.attempts)
         )
         if session._steps is not None:
-            session._steps.turn = getattr(found, "turn", None)  # a store need not know of open turns
+            session._steps.resume(getattr(found, "turn", None))  # a store need not know of open turns
         return session
 
     def _snapshot(self, new: tuple[Message, ...] = ()) -> Snapshot:
@@ -116,6 +116,11 @@ class StoredConversation(WaitingCalls):
             may_save=self._policy.has_judged,
             step=step,
         )
+
+    def _save_rest(self) -> None:
+        """Save what is not in the store yet."""
+        if self._steps is not None:
+            self._steps.save_rest()
 
     def _annotate(self, message_id: str, extensions: Mapping[str, Any]) -> None:
         self._persistence.annotate(self._snapshot(), message_id, extensions)

@@ -12,7 +12,7 @@ revision = "0003"
 down_revision = "0002"
 
 _ID = sa.String(200)
-_NEW_COLUMNS = {"started_at": sa.BigInteger(), "side_effects": sa.Text(), "result_json": sa.Text()}
+_NEW_COLUMNS: dict[str, Any] = {"started_at": sa.BigInteger(), "side_effects": sa.Text(), "result_json": sa.Text()}
 _KEYS = {"tool_calls_of_reply": "message_id", "tool_calls_with_result": "result_message_id"}
 _COPIED = (
     "session_id, seq, position, id, message_id, result_message_id, name, status, provider_id, provider, created_at,"
