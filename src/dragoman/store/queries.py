@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from pydantic_core import from_json, to_json
-from sqlalchemy import Connection, RowMapping, Select, and_, or_, select
+from sqlalchemy import Connection, RowMapping, Select, and_, bindparam, or_, select
 
 from dragoman.canonical.extensions.message_labels import label_messages
 from dragoman.store.columns import MALFORMED_DATA_ERRORS, decode_text, encode_id, encode_text, to_micros
@@ -109,7 +109,8 @@ def calls(
     connection: Connection, *, status: str, user_id: str | None, session_id: str | None, limit: int
 ) -> tuple[StoredCall, ...]:
     """Return the calls of that status, the newest first."""
-    selected = select(tool_calls).where(tool_calls.c.status == status)
+    is_status = tool_calls.c.status == bindparam("status", status, literal_execute=True)  # for the index of the status
+    selected = select(tool_calls).where(is_status)
     if session_id is not None:
         selected = selected.where(tool_calls.c.session_id == encode_text(session_id))
     if user_id is not None:

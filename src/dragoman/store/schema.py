@@ -28,6 +28,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
@@ -98,6 +99,14 @@ def _of_message(column: str, name: str) -> ForeignKeyConstraint:
     """Deferred: a message that is replaced is deleted and inserted in one transaction."""
     return ForeignKeyConstraint(
         ["session_id", column], ["messages.session_id", "messages.id"], name=name, deferrable=True, initially="DEFERRED"
+    )
+
+
+def _of_status(status: str) -> Index:
+    """Return an index of the calls of one status, which are few."""
+    condition = text(f"status = '{status}'")
+    return Index(
+        f"tool_calls_{status}", "session_id", "created_at", sqlite_where=condition, postgresql_where=condition
     )
 
 
@@ -173,7 +182,7 @@ tool_calls = Table(
     _of_message("message_id", "tool_calls_of_reply"),
     _of_message("result_message_id", "tool_calls_with_result"),
     Index("tool_calls_by_status", "session_id", "status"),
-    Index("tool_calls_by_time", "status", "created_at"),
+    *(_of_status(status) for status in ("pending", "failed")),
 )
 """One row per call: the block at ``position`` of the assistant's message ``seq``. A history from elsewhere may use an
 id twice, so ``id`` is not a key.
@@ -197,7 +206,6 @@ turns = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     PrimaryKeyConstraint("session_id", "number", name="turns_in_order"),
-    Index("turns_by_state", "state", "created_at"),
 )
 """Turns that are open or failed; a turn that is done has no row. ``number`` is the version that began the turn, and its
 messages are those from ``first_seq`` on. A session has at most one open turn. ``prompt_json`` has the messages that the

@@ -34,7 +34,6 @@ def upgrade() -> None:
         *(sa.Column(name, sa.BigInteger, nullable=False) for name in ("created_at", "updated_at")),
         sa.PrimaryKeyConstraint("session_id", "number", name="turns_in_order"),
     )
-    op.create_index("turns_by_state", "turns", ["state", "created_at"])
     _drop_orphans()
     if op.get_bind().dialect.name == "sqlite":
         _rebuild_calls()
@@ -46,7 +45,12 @@ def upgrade() -> None:
                 name, "tool_calls", "messages", ["session_id", column], ["session_id", "id"],
                 deferrable=True, initially="DEFERRED",
             )  # fmt: skip
-    op.create_index("tool_calls_by_time", "tool_calls", ["status", "created_at"])
+    for status in ("pending", "failed"):
+        condition = sa.text(f"status = '{status}'")
+        op.create_index(
+            f"tool_calls_{status}", "tool_calls", ["session_id", "created_at"],
+            sqlite_where=condition, postgresql_where=condition,
+        )  # fmt: skip
 
 
 def _drop_orphans() -> None:
