@@ -1,18 +1,19 @@
 """Programs that are killed in the middle of turns: `python -m tests.hardening.kills`.
 
-Each program goes on with a session that an earlier one has left, asks, and runs tools, until SIGKILL ends it at a random
-moment. Its tools and the answers that it received are noted in a file beside the store. At the end each session is
-completed, and compared with the notes. PostgreSQL if DRAGOMAN_TEST_POSTGRES_URL names a database that may be filled.
+Each program goes on with a session that an earlier one has left, asks, and runs tools, until SIGKILL ends it at a
+random moment. Its tools and the answers that it received are noted in a file. At the end each session is completed, and
+compared with the notes. PostgreSQL if DRAGOMAN_TEST_POSTGRES_URL names a database that may be filled.
 """
 
 import argparse
 import json
-import logging
 import os
+import signal
 import sys
 import tempfile
+import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
@@ -20,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from sqlalchemy import event
 
-from dragoman.adapter.errors import DragomanError, ProviderError
+from dragoman.adapter.errors import ProviderError
 from dragoman.session import Session, Tool, tool
 from dragoman.store import ConflictError, Store
 from dragoman.tools.context import Context
@@ -41,9 +43,7 @@ _REPEATABLE = ("read", "none")
 
 @dataclass(frozen=True)
 class Row:
-    """What the kills of one database have done. Everything but ``kills``, ``received``, ``runs`` and ``interrupted`` has to
-    be 0.
-    """
+    """What the kills of one database have done. From ``lost`` on, everything has to be 0."""
 
     database: str
     kills: int
@@ -83,6 +83,27 @@ class Notes:
         return [json.loads(line) for line in self._path.read_bytes().splitlines()]
 
 
+class Moments:
+    """Moments between which a program does one thing. It is killed at the one of that number, if any."""
+
+    def __init__(self, last: int | None) -> None:
+        self._left = last
+        self._lock = threading.Lock()
+
+    def go_by(self, *_: Any) -> None:
+        with self._lock:
+            if self._left is None:
+                return
+            self._left -= 1
+            if self._left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def watch(self, store: Store) -> None:
+        """Count a moment before each commit of the store, and one after it."""
+        event.listen(store._database.engine, "commit", self.go_by)
+        event.listen(store._database.engine, "checkin", self.go_by)
+
+
 class Provider:
     """Answers with up to three calls, or with a text, by how long the conversation is; sometimes it fails."""
 
@@ -93,19 +114,22 @@ class Provider:
         messages = json.loads(request.content)["messages"]
         number = self._seed + 7 * len(messages)
         if number % 13 == 0:
-            return httpx.Response(400, json={"type": "error", "error": {"type": "invalid_request_error", "message": "no"}})
+            error = {"type": "invalid_request_error", "message": "no"}
+            return httpx.Response(400, json={"type": "error", "error": error})
         is_answer = any(block["type"] == "tool_result" for block in messages[-1]["content"] if isinstance(block, dict))
         count = number % 4 if not is_answer or number % 3 == 0 else 0
         calls = [Call(f"toolu_{len(messages)}_{index}", _EFFECTS[(number + index) % 4]) for index in range(count)]
         return httpx.Response(200, json=json.loads(handwritten_anthropic(*calls or ["Done."]).body))
 
 
-def _tools(notes: Notes) -> list[Tool]:
+def _tools(notes: Notes, moments: Moments) -> list[Tool]:
     def make(effect: str) -> Tool:
         @tool(name=effect, side_effects=effect)
         def run(context: Context[None]) -> str:
             """Do something."""
+            moments.go_by()
             notes.add("ran", effect, context.tool_use_id)
+            moments.go_by()
             return f"{effect} ran"
 
         return run
@@ -114,9 +138,9 @@ def _tools(notes: Notes) -> list[Tool]:
 
 
 @contextmanager
-def _open_session(store: Store, session_id: str, notes: Notes, seed: int) -> Iterator[Session]:
+def _open_session(store: Store, session_id: str, notes: Notes, moments: Moments, seed: int) -> Iterator[Session]:
     settings: dict[str, Any] = {
-        "tools": _tools(notes),
+        "tools": _tools(notes, moments),
         "providers": {
             "anthropic": {
                 "client": httpx.Client(transport=httpx.MockTransport(Provider(seed))),
@@ -134,14 +158,16 @@ def _open_session(store: Store, session_id: str, notes: Notes, seed: int) -> Ite
         yield session
 
 
-def converse(url: str, session_id: str, notes_file: Path, seed: int, turns: int | None = None) -> None:
+def converse(
+    url: str, session_id: str, notes_file: Path, seed: int, turns: int | None = None, last_moment: int | None = None
+) -> None:
     """Go on with the session for that many turns, or until the program is killed."""
-    logging.disable(logging.CRITICAL)
-    notes = Notes(notes_file)
+    notes, moments = Notes(notes_file), Moments(last_moment)
     with Store(url, pool_size=1, timeout=120) as store:
+        moments.watch(store)
         while turns is None or turns > 0:
             try:
-                with _open_session(store, session_id, notes, seed) as session:
+                with _open_session(store, session_id, notes, moments, seed) as session:
                     while turns is None or turns > 0:
                         turns = None if turns is None else turns - 1
                         _ask(session, notes)
@@ -162,17 +188,28 @@ def _ask(session: Session, notes: Notes) -> None:
         notes.add("answered", session.session_id, message.id)
 
 
-def measure(database: str, url: str, folder: Path, kills: int, seed: int) -> Row:
-    """Kill that many programs on the store at a URL, and compare the store with what they have noted."""
+def kill_at_moments(count: int, start: Callable[..., BaseProcess]) -> int:
+    """Run that many programs one after the other, each until its next moment. Return how many were killed."""
+    killed = 0
+    for moment in range(1, count + 1):
+        program = start(moment, last_moment=moment)
+        program.start()
+        program.join()
+        killed += program.exitcode == -signal.SIGKILL
+    return killed
+
+
+def measure(database: str, url: str, folder: Path, kill: Callable[[Callable[..., BaseProcess]], int], seed: int) -> Row:
+    """Kill programs on the store at a URL, and compare the store with what they have noted."""
     notes_file = folder / f"{database}.notes"
     notes = Notes(notes_file)
     Store(url).close()
 
-    def start(number: int) -> BaseProcess:
+    def start(number: int, **how: Any) -> BaseProcess:
         session_id = f"sess_{number % _SESSIONS}"
-        return FORK_CONTEXT.Process(target=converse, args=(url, session_id, notes_file, seed + number))
+        return FORK_CONTEXT.Process(target=converse, args=(url, session_id, notes_file, seed + number), kwargs=how)
 
-    killed = kill_at_random(kills, _AT_ONCE, start, seed)
+    killed = kill(start)
     with Store(url) as store:
         unnoticed = _unnoticed(store, notes)
         session_ids = [record.id for record in store.list(limit=1000).sessions]
@@ -228,10 +265,14 @@ def rows(kills: int, seed: int) -> Iterator[Row]:
     server = postgres_url()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        yield measure("sqlite", f"sqlite:///{folder / 'sessions.db'}", folder, kills, seed)
+
+        def kill(start: Callable[..., BaseProcess]) -> int:
+            return kill_at_random(kills, _AT_ONCE, start, seed)
+
+        yield measure("sqlite", f"sqlite:///{folder / 'sessions.db'}", folder, kill, seed)
         with nullcontext(None) if server is None else postgres_place(server) as url:
             if url is not None:
-                yield measure("postgresql", url, folder, kills, seed)
+                yield measure("postgresql", url, folder, kill, seed)
 
 
 def lines(found: Iterable[Row]) -> Iterator[str]:

@@ -105,9 +105,7 @@ def _of_message(column: str, name: str) -> ForeignKeyConstraint:
 def _of_status(status: str) -> Index:
     """Return an index of the calls of one status, which are few."""
     condition = text(f"status = '{status}'")
-    return Index(
-        f"tool_calls_{status}", "session_id", "created_at", sqlite_where=condition, postgresql_where=condition
-    )
+    return Index(f"tool_calls_{status}", "session_id", "created_at", sqlite_where=condition, postgresql_where=condition)
 
 
 def _message_columns() -> list[Column[Any]]:
