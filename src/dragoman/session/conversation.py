@@ -38,7 +38,6 @@ from dragoman.session.media import MediaFiles
 from dragoman.session.message_factory import MessageFactory
 from dragoman.session.middleware import Middleware
 from dragoman.session.middleware.no_policy import NoPolicy, UnreadLabels
-from dragoman.session.middleware.steps import save_effect
 from dragoman.session.preview import Preview, preview
 from dragoman.session.replies.record import TurnRecord
 from dragoman.session.routes import Route, Routes
@@ -323,7 +322,7 @@ class Conversation(StoredConversation, Generic[TransportT]):
                 requests=requests,
                 max_rounds=self.config.max_rounds,
                 answers=answers,
-                save=None if results is None or self.config.store is None else save_effect(self._save),
+                save=None if results is None or self._steps is None else self._steps.rest,
                 correct=None if check is None else partial(self._correct, check),
             )
         )

@@ -89,6 +89,8 @@ class TurnSteps:
         self._row = 0
         """The number of the turn that is open in the store; 0 if none is."""
         self.turn: OpenTurn | None = None
+        self.rest = save_effect(self.save_rest)
+        """The effect that saves what is not in the store yet."""
 
     def resume(self, turn: OpenTurn | None) -> None:
         """Take over the open turn of a session that was loaded."""

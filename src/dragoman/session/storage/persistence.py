@@ -109,14 +109,3 @@ class Persistence:
                 " declassification needs: give it a method annotate, as dragoman.store.Store has"
             )
         self._version = annotate(snapshot.session_id, message_id, extensions, expected_version=self._version)
-
-
-class NoStore:
-    """Stands in for `Persistence` in a session without a store."""
-
-    def save(self, snapshot: Snapshot, **_: Any) -> int | None:
-        """Save nothing."""
-        return None
-
-    def annotate(self, snapshot: Snapshot, message_id: str, extensions: Mapping[str, Any]) -> None:
-        """Save nothing."""

@@ -14,16 +14,27 @@ from dragoman.session.config import SessionConfig, SessionSettings
 from dragoman.session.history import History
 from dragoman.session.message_factory import MessageFactory
 from dragoman.session.middleware.no_policy import NoPolicy
-from dragoman.session.middleware.steps import TurnSteps
 from dragoman.session.preview import Preview
 from dragoman.session.storage import snapshot
-from dragoman.session.storage.persistence import NoStore, Persistence
 from dragoman.session.storage.snapshot import Snapshot
 from dragoman.session.turn.waiting import WaitingCalls
 from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
     from dragoman.session.middleware.policy_hooks import PolicyHooks
+    from dragoman.session.middleware.steps import TurnSteps
+    from dragoman.session.storage.persistence import Persistence
+
+
+class NoStore:
+    """Stands in for a `Persistence` in a session without a store."""
+
+    def save(self, snapshot: Snapshot, **_: Any) -> int | None:
+        """Save nothing."""
+        return None
+
+    def annotate(self, snapshot: Snapshot, message_id: str, extensions: Mapping[str, Any]) -> None:
+        """Save nothing."""
 
 
 class StoredConversation(WaitingCalls):
@@ -35,7 +46,7 @@ class StoredConversation(WaitingCalls):
     _history: History
     _factory: MessageFactory
     _policy: "PolicyHooks | NoPolicy"
-    _persistence: Persistence | NoStore
+    _persistence: "Persistence | NoStore"
 
     if TYPE_CHECKING:
 
@@ -83,6 +94,8 @@ class StoredConversation(WaitingCalls):
     @classmethod
     def _from_store(cls, session_id: str, store: SessionStore, model: str | None, settings: SessionSettings) -> Self:
         """Return a stored session; its next turns are saved to the same store."""
+        from dragoman.session.storage.persistence import Persistence  # as in _new_persistence
+
         found = store.load(session_id)
         active_model = found.model or model
         if active_model is None and settings.get("router") is None:
@@ -125,20 +138,24 @@ class StoredConversation(WaitingCalls):
     def _annotate(self, message_id: str, extensions: Mapping[str, Any]) -> None:
         self._persistence.annotate(self._snapshot(), message_id, extensions)
 
-    def _new_persistence(self) -> Persistence | NoStore:
+    def _new_persistence(self) -> "Persistence | NoStore":
         config = self.config
         if config.store is None:
             return NoStore()
+        from dragoman.session.storage.persistence import Persistence  # what is not configured is not imported
+
         facts = {
             "workspace": None if config.workspace is None else str(config.workspace),
             "routing_policy": None if config.router is None else config.router.configuration,
         }
         return Persistence(config.store, facts=facts)
 
-    def _new_steps(self) -> TurnSteps | None:
+    def _new_steps(self) -> "TurnSteps | None":
         config = self.config
         if config.store is None:
             return None
+        from dragoman.session.middleware.steps import TurnSteps  # as above
+
         every_step = config.durability == "step" and getattr(config.store, "stores_steps", False)
         return TurnSteps(
             lambda step=None, new=(): self._save(step, new),

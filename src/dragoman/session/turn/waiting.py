@@ -1,21 +1,24 @@
 """The part of a session that knows which calls wait, and what a program has left unfinished."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.open_turns import OpenTurn
 from dragoman.session.history import History
-from dragoman.session.middleware.steps import TurnSteps
 from dragoman.session.turn.answers import pending_calls, unanswered_calls
 from dragoman.session.turn.run import TurnRun
 from dragoman.session.turn.unfinished import UnfinishedTurn, describe_turn
+
+if TYPE_CHECKING:
+    from dragoman.session.middleware.steps import TurnSteps
 
 
 class WaitingCalls:
     """What a turn that has ended, or was interrupted, waits for."""
 
     _history: History
-    _steps: TurnSteps | None
+    _steps: "TurnSteps | None"
     _running: TurnRun | None = None
 
     @property

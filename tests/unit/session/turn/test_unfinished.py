@@ -1,6 +1,7 @@
 """A program that is killed in a turn: what a later one finds, and how it goes on."""
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -17,7 +18,7 @@ from dragoman.store import AsyncStore, ConflictError, Store, StoreError
 from dragoman.tools.context import Suspend
 from tests.store.load import integrity
 from tests.store.turns import rows
-from tests.unit.session.drivers import ANTHROPIC, OLLAMA, Driver, SyncDriver, Wire
+from tests.unit.session.drivers import ANTHROPIC, OLLAMA, AsyncDriver, Driver, SyncDriver, Wire
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic, handwritten_ollama
 from tests.unit.session.turn.crashes import Crash, record_crashes
 
@@ -259,6 +260,62 @@ def test_failed_attempts_are_known(driver: Driver, store: Store, tmp_path: Path)
     assert attempts.count('"cost_usd":"0.') == 1
     assert session.cost.usd is not None
     assert store.total_spend().cost_usd == session.cost.usd > Decimal(0)
+
+
+def test_a_killed_turn_goes_on_as_a_whole(driver: Driver, store: Store, tmp_path: Path) -> None:
+    """With durability="turn" the rest is one transaction, which closes the turn."""
+    crashes, _ = record_turn(driver, store, tmp_path)
+    tools, wire = Tools(), Wire([handwritten_anthropic("Went on.")])
+    with Store(crash_at(crashes, ran=0, may_have_run=2).url) as found:
+        later = resume(driver, found, {"anthropic": wire}, tools=tools.all, durability="turn")
+        version = found.record("sess_1").version
+        assert driver.ask(later, None).text == "Went on."
+        kept = found.load("sess_1")
+        assert (kept.version, kept.turn, kept.messages) == (version + 1, None, later.messages)
+
+
+class SlowStore(Store):
+    """Waits in one of its writes."""
+
+    waits_at = -1
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.reached, self.may_go_on = threading.Event(), threading.Event()
+
+    def append(self, *arguments: Any, **facts: Any) -> int:
+        self.waits_at -= 1
+        if self.waits_at == 0:
+            self.reached.set()
+            assert self.may_go_on.wait(60)
+        return super().append(*arguments, **facts)
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+def test_a_task_is_cancelled_in_a_step(tmp_path: Path, number: int) -> None:
+    """The write ends by itself, and the store then has what the session has."""
+    tools = Tools()
+    replies = [handwritten_anthropic(*CALLS), handwritten_anthropic("Done.")]
+    driver = AsyncDriver()
+    with SlowStore(f"sqlite:///{tmp_path / 'chats.db'}") as store, driver.runner:
+        session = driver.session({"anthropic": Wire(replies)}, tools=tools.all, store=store)
+        store.waits_at = number
+
+        async def main() -> None:
+            task = asyncio.create_task(session.ask(QUESTION))
+            await asyncio.to_thread(store.reached.wait, 60)
+            task.cancel()
+            await asyncio.sleep(0)
+            store.may_go_on.set()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await session.close()
+
+        driver.runner.run(main())
+        kept = store.load("sess_1")
+        assert kept.messages == session.messages
+        assert (kept.turn is None) == (session.unfinished is None)
+        assert integrity.faults(store) == []
 
 
 def test_two_programs_go_on_with_one_turn(driver: Driver, store: Store, tmp_path: Path) -> None:
