@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import event
 
 from dragoman.canonical.message import Message
+from dragoman.open_turns import OpenTurn, TurnStep
 from dragoman.store import Store, StoreError
 from tests.store.load import integrity
 from tests.store.turns import everything, reply, tool_turn
@@ -55,6 +56,10 @@ FIRST = "01M7YJFK7P2ZFT4X2CGGZQ0001"
 WORKS: dict[str, Work] = {
     "append": _append,
     "answer": lambda store: store.append("there", [Message.tool("waiting", "x")], expected_version=1),
+    "begin": lambda store: store.append(
+        "there", expected_version=1, step=TurnStep(begins=True, turn=OpenTurn(prompt=(Message.user("And?"),)))
+    ),
+    "start": lambda store: store.append("there", expected_version=1, step=TurnStep(started={"waiting": "write"})),
     "annotate": lambda store: store.annotate("there", FIRST, {"labels": ["a"]}, expected_version=1),
     "create": lambda store: store.create("a:b", tool_turn().messages, session_id="new", attempts=[reply("x")]),
     "fork": lambda store: store.fork("there", new_session_id="new"),
@@ -89,7 +94,7 @@ def test_a_failure_at_every_statement_leaves_the_old_state(store: Store, name: s
             else:
                 break
         assert everything(store) == before, seen[-1]
-    assert number > {"append": 5, "answer": 2, "annotate": 2, "delete": 1}.get(name, 4)
+    assert number > {"append": 5, "answer": 2, "begin": 2, "start": 2, "annotate": 2, "delete": 1}.get(name, 4)
     assert everything(store) != before
 
 

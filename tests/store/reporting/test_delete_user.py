@@ -50,7 +50,7 @@ def fill(store: Store) -> None:
         MODEL, [*shared, *tail], session_id="sess_bob", user_id=BOB, extensions={shared[1].id: {"who": SECRET}},
         attempts=[message_of("assistant", SECRET, ANN, billed=True)],
     )  # fmt: skip
-    asked = OpenTurn(prompt=(said("user", f"And {SECRET}?", ANN),))
+    asked = OpenTurn(prompt=(message_of("user", f"And {SECRET}?", ANN),))
     store.append("sess_bob", expected_version=None, step=TurnStep(begins=True, turn=asked))
     store.fork("sess_bob", new_session_id="sess_fork")
 

@@ -39,7 +39,7 @@ class ConversationLog:
         return Store(self._url)
 
     def last(self) -> str:
-        """Return the id of the last used conversation of the command line.
+        """Return the id of the last used conversation of the command line. One whose only turn has failed is none.
 
         Raises ConfigurationError if there is none, and MissingExtraError and StoreError as `Store` does.
         """
@@ -47,10 +47,14 @@ class ConversationLog:
         while True:
             page = self._store.list(cursor=cursor)
             for record in page.sessions:
-                if COMMAND in record.metadata:
+                if COMMAND in record.metadata and self._has_content(record.id):
                     return record.id
             if (cursor := page.cursor) is None:
                 raise ConfigurationError("there is no conversation to continue: dragoman ask MODEL PROMPT starts one")
+
+    def _has_content(self, session_id: str) -> bool:
+        found = self._store.load(session_id)
+        return bool(found.messages) or found.turn is not None
 
     def create(
         self,
