@@ -122,7 +122,7 @@ def test_a_store_is_migrated_explicitly(tmp_path: Path) -> None:
     check = CliRunner().invoke(app, ["store", "migrate", "--store", str(path), "--check"])
     assert (check.exit_code, path.read_bytes()) == (1, before)
     assert "0001" in check.output
-    assert "0001 -> 0002" in run("store", "migrate", "--store", path).output
+    assert "0001 -> 0003" in run("store", "migrate", "--store", path).output
     assert "already" in run("store", "migrate", "--store", path).output
     with pytest.raises(ConfigurationError):
         run("store", "migrate", "--store", tmp_path / "none.db")

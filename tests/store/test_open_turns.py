@@ -14,7 +14,7 @@ from dragoman.canonical.message import Message
 from dragoman.open_turns import CallProgress, FailedAttempt, OpenTurn, TurnStep
 from dragoman.store import ConflictError, Store, UnreadableError
 from tests.store.load import integrity
-from tests.store.turns import change, rows, tool_turn
+from tests.store.turns import change, everything, rows, tool_turn
 
 ASKED = OpenTurn(prompt=(Message.user("Pay \0 \\0 Łódź", session_id="sess_1"),))
 MUSEUM = Path(__file__).parents[1] / "compatibility" / "stores"
@@ -69,6 +69,16 @@ def test_a_turn_that_is_gone_is_a_conflict(store: Store) -> None:
     with pytest.raises(ConflictError, match="not in the store any more"):
         store.append("sess_1", expected_version=1, step=TurnStep(number=number, turn=ASKED))
     assert store.record("sess_1").version == 1
+
+
+def test_a_step_on_an_old_version_is_a_conflict(store: Store) -> None:
+    """It neither begins a turn nor ends one."""
+    number = begin(store)
+    before = everything(store)
+    for step in (TurnStep(begins=True, turn=ASKED), TurnStep(number=number, state="done")):
+        with pytest.raises(ConflictError, match="is at version 1"):
+            store.append("sess_1", [Message.user("?")], expected_version=0, step=step)
+    assert everything(store) == before
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,20 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, bindparam, delete, insert, or_, select, update
+from sqlalchemy import (
+    CTE,
+    Connection,
+    Delete,
+    Insert,
+    RowMapping,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from dragoman.adapter import wirejson
 from dragoman.canonical.blocks import ToolResultBlock
@@ -84,6 +97,30 @@ def save_step(connection: Connection, session_id: str, version: int, step: TurnS
                 for call, result in step.ended.items()
             ],
         )
+
+
+def is_simple(step: TurnStep) -> bool:
+    """Whether the step only begins a turn, or only ends one."""
+    return not (step.started or step.ended or step.given_up) and (step.begins or step.state == DONE)
+
+
+def begin_turn(advanced: CTE) -> Insert:
+    """Return the statement that begins the turn of a session that is advanced."""
+    known = {"number": advanced.c.version}
+    values = (known.get(column.name, bindparam(f"turn_{column.name}", type_=column.type)) for column in turns.c)
+    return _INSERT.from_select([column.name for column in turns.c], select(*values).select_from(advanced))
+
+
+def end_turn(advanced: CTE) -> Delete:
+    """Return the statement that ends the turn of a session that is advanced."""
+    return _DELETE.where(exists(select(advanced.c.version)))
+
+
+def simple_values(session_id: str, step: TurnStep, now: int) -> dict[str, Any]:
+    """Return the parameters of both."""
+    if not step.begins:
+        return {"of_turn": step.number}
+    return {f"turn_{name}": value for name, value in _turn_row(session_id, 0, step.turn or OpenTurn(), now).items()}
 
 
 def load_turn(connection: Connection, session_id: str, messages: tuple[Message, ...]) -> OpenTurn | None:
