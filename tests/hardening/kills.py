@@ -8,14 +8,17 @@ compared with the notes. PostgreSQL if DRAGOMAN_TEST_POSTGRES_URL names a databa
 import argparse
 import json
 import os
+import random
 import signal
 import sys
 import tempfile
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -29,13 +32,15 @@ from dragoman.store import ConflictError, Store
 from dragoman.tools.context import Context
 from tests.store.databases import postgres_place, postgres_url
 from tests.store.load import integrity
-from tests.store.load.writers import FORK_CONTEXT, kill_at_random
+from tests.store.load.writers import FORK_CONTEXT
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic
 
 MODEL = "anthropic:claude-opus-5-5"
 KILLS = 500
 SEED = 20261122
 _AT_ONCE = 4
+_LONGEST = 0.1
+"""Seconds of CPU until the latest kill: a few turns."""
 _SESSIONS = 40
 _EFFECTS = ("write", "network", "read", "none")
 _REPEATABLE = ("read", "none")
@@ -158,13 +163,36 @@ def _open_session(store: Store, session_id: str, notes: Notes, moments: Moments,
         yield session
 
 
+def _kill_after(seconds: float) -> None:
+    """Kill this program when it has used that much CPU time: a busy machine does not change what it does until then."""
+    last = time.process_time() + seconds
+
+    def watch() -> None:
+        while time.process_time() < last:
+            time.sleep(0.0005)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def converse(
-    url: str, session_id: str, notes_file: Path, seed: int, turns: int | None = None, last_moment: int | None = None
+    url: str,
+    session_id: str,
+    notes_file: Path,
+    seed: int,
+    turns: int | None = None,
+    *,
+    last_moment: int | None = None,
+    seconds: float | None = None,
 ) -> None:
-    """Go on with the session for that many turns, or until the program is killed."""
+    """Go on with the session for that many turns, or until the program is killed: at a moment, or after that much CPU
+    time.
+    """
     notes, moments = Notes(notes_file), Moments(last_moment)
     with Store(url, pool_size=1, timeout=120) as store:
         moments.watch(store)
+        if seconds is not None:
+            _kill_after(seconds)
         while turns is None or turns > 0:
             try:
                 with _open_session(store, session_id, notes, moments, seed) as session:
@@ -196,6 +224,21 @@ def kill_at_moments(count: int, start: Callable[..., BaseProcess]) -> int:
         program.start()
         program.join()
         killed += program.exitcode == -signal.SIGKILL
+    return killed
+
+
+def kill_at_random(count: int, seed: int, start: Callable[..., BaseProcess]) -> int:
+    """Run that many programs, some at the same time, each until a random moment. Return how many were killed."""
+    chance, killed = random.Random(seed), 0
+    for first in range(0, count, _AT_ONCE):
+        programs = [
+            start(number, seconds=chance.uniform(0, _LONGEST)) for number in range(first, min(first + _AT_ONCE, count))
+        ]
+        for program in programs:
+            program.start()
+        for program in programs:
+            program.join()
+            killed += program.exitcode == -signal.SIGKILL
     return killed
 
 
@@ -265,10 +308,7 @@ def rows(kills: int, seed: int) -> Iterator[Row]:
     server = postgres_url()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-
-        def kill(start: Callable[..., BaseProcess]) -> int:
-            return kill_at_random(kills, _AT_ONCE, start, seed)
-
+        kill = partial(kill_at_random, kills, seed)
         yield measure("sqlite", f"sqlite:///{folder / 'sessions.db'}", folder, kill, seed)
         with nullcontext(None) if server is None else postgres_place(server) as url:
             if url is not None:
