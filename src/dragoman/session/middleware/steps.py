@@ -215,7 +215,7 @@ class TurnSteps:
         """Save one step, and note what the turn is then."""
         with self._lock:
             if not (self._every_step or is_end):
-                return
+                return  # the end saves the whole turn
             if run.compacts:
                 self._save(None, new)
                 return
@@ -234,10 +234,11 @@ class TurnSteps:
                 started=started,
                 ended=ended,
             )
-            is_plain = run.begun and state == "open" and not (begins or step.turn or started or ended)
+            changes_nothing = run.begun and state == "open" and not (step.turn or started or ended)
+            has_no_turn = found is None and not (begins or given_up)
             if state != "open":  # also if the store fails
                 self.turn = None
-            version = self._save(None if is_plain or (found is None and not (begins or given_up)) else step, new)
+            version = self._save(None if changes_nothing or has_no_turn else step, new)
             run.begun = True
             run.failures.clear()
             self._row = (version or 0) if begins else self._row if state == "open" else 0
