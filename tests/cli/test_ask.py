@@ -241,6 +241,17 @@ class TestContinue:
             titles = {record.title: record.metadata for record in store.list().sessions}
         assert titles == {"First?": {"command": "ask"}, None: {}}
 
+    def test_a_question_that_failed_is_no_conversation(
+        self, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The one before it is continued."""
+        provider.replies = [handwritten_anthropic("One."), handwritten_anthropic("Two.")]
+        assert ask(MODEL, "First?").exit_code == 0
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        assert "no API key" in fail("openai:gpt-6.1-sol", "Second?")
+        assert ask("-c", "Third?").exit_code == 0
+        assert len(provider.bodies[-1]["messages"]) == 3
+
     def test_the_configuration_turns_the_log_off(
         self, provider: ScriptedProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user_folder: Path
     ) -> None:

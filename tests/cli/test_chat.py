@@ -1,14 +1,19 @@
 """`dragoman chat`: its commands, and what it shares with `ask`."""
 
 import json
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.blocks import ToolUseBlock
+from dragoman.canonical.message import Message
 from dragoman.cli.app import app
 from dragoman.cli.io import standard_input
+from dragoman.open_turns import FailedAttempt, OpenTurn, TurnStep
+from dragoman.store import Store
 from dragoman.testing.faults.server import FaultyServer, json_reply, sse_reply
 from tests.cli.conftest import ScriptedProvider
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic
@@ -69,6 +74,43 @@ def test_calls_that_wait_are_answered(
     sent = {block["tool_use_id"]: block for block in provider.bodies[-1]["messages"][-1]["content"]}
     assert sent["toolu_1"]["content"] == "receipt 7"
     assert (sent["toolu_2"]["content"], sent["toolu_2"]["is_error"]) == ("too much", True)
+
+
+def interrupt_a_turn() -> None:
+    """What a chat leaves that was killed while it ran a tool."""
+    asked, called = Message.user("Where am I?"), Message.assistant([ToolUseBlock(id="tu_1", name="getcwd")])
+    with Store() as store:
+        turn = OpenTurn(
+            prompt=(asked,), attempts=(FailedAttempt(model=MODEL, error="OverloadedError", cost_usd=Decimal("0.5")),)
+        )
+        store.create(MODEL, session_id="sess_1", metadata={"command": "chat"}, step=TurnStep(begins=True, turn=turn))
+        version = store.append("sess_1", [asked, called], expected_version=1)
+        store.append("sess_1", expected_version=version, step=TurnStep(number=1, started={"tu_1": "execute"}))
+
+
+def test_an_interrupted_turn_goes_on(provider: ScriptedProvider) -> None:
+    """It is shown, and /continue does what ask(None) does; a question shows it, too, and gives it up."""
+    interrupt_a_turn()
+    provider.replies = [handwritten_anthropic("I do not know.")]
+    done = chat("-c", "--tool", "os:getcwd", typed="/continue\n/continue\n")
+    assert done.exit_code == 0, done.output
+    for line in (
+        "the last turn was interrupted: Where am I?", "getcwd({}) may have run", "at least $0.500000",
+        "/continue goes on with it", "I do not know.", "no turn was interrupted",
+    ):  # fmt: skip
+        assert line in done.output
+    assert "it was not run again" in str(provider.bodies[-1])
+
+
+def test_a_question_gives_an_interrupted_turn_up(provider: ScriptedProvider) -> None:
+    """Of which it says what was known."""
+    interrupt_a_turn()
+    provider.replies = [handwritten_anthropic("Fine.")]
+    done = CliRunner().invoke(app, ["ask", "-c", "How are you?"])
+    assert done.exit_code == 0, done.output
+    assert "getcwd({}) may have run" in done.stderr
+    with Store() as store:
+        assert store.unfinished() == ()
 
 
 def test_a_file_goes_with_the_next_message_alone(provider: ScriptedProvider, tmp_path: Path) -> None:

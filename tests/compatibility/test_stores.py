@@ -25,6 +25,8 @@ FOLDER = Path(__file__).parent / "stores"
 DIGESTS = {
     "v0001.db": "b6cbaa7e0146b3be",
     "v0001.sql": "f47c24fba6ae33ce",
+    "v0002.db": "56f1bcfb9e976d24",
+    "v0002.sql": "ae13d6f8eb8d498d",
     "lines_v1.jsonl": "a53a9b981facae12",
     "lines_newer.jsonl": "bbefd6c6ae25abe2",
 }

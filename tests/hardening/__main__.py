@@ -1,4 +1,4 @@
-"""Hostile streams and values, faults, keys, a long conversation, cancellations: `python -m tests.hardening`.
+"""Hostile streams and values, faults, keys, a long conversation, cancellations, kills: `python -m tests.hardening`.
 
 It prints a table for each, with the worst of every row, and exits with 1 if anything is over its bound. ``--quick``
 tries a hundredth. Times are CPU times of this machine; the tests assert none of them.
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import chdir
 from typing import Protocol, TypeVar
 
-from tests.hardening import cancellations, conversions, fault_plans, fuzz, secret_frames, stalls
+from tests.hardening import cancellations, conversions, fault_plans, fuzz, kills, secret_frames, stalls
 
 SEED = 20261122
 MIB = 1024 * 1024
@@ -51,6 +51,7 @@ def main() -> int:
             secret_frames.lines(noted(secret_frames.rows())),
             conversions.lines(noted(conversions.rows(200_000 // share))),
             cancellations.lines(noted(cancellations.rows(1_000 // share, chosen.seed))),
+            kills.lines(noted(kills.rows(max(kills.KILLS // share, 10), chosen.seed))),
         ):
             for line in table:
                 sys.stdout.write(line + "\n")

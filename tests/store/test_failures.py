@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import event
 
 from dragoman.canonical.message import Message
+from dragoman.open_turns import OpenTurn, TurnStep
 from dragoman.store import Store, StoreError
 from tests.store.load import integrity
 from tests.store.turns import everything, reply, tool_turn
@@ -55,6 +56,7 @@ FIRST = "01M7YJFK7P2ZFT4X2CGGZQ0001"
 WORKS: dict[str, Work] = {
     "append": _append,
     "answer": lambda store: store.append("there", [Message.tool("waiting", "x")], expected_version=1),
+    "start": lambda store: store.append("there", expected_version=1, step=TurnStep(started={"waiting": "write"})),
     "annotate": lambda store: store.annotate("there", FIRST, {"labels": ["a"]}, expected_version=1),
     "create": lambda store: store.create("a:b", tool_turn().messages, session_id="new", attempts=[reply("x")]),
     "fork": lambda store: store.fork("there", new_session_id="new"),
@@ -89,23 +91,35 @@ def test_a_failure_at_every_statement_leaves_the_old_state(store: Store, name: s
             else:
                 break
         assert everything(store) == before, seen[-1]
-    assert number > {"append": 5, "answer": 2, "annotate": 2, "delete": 1}.get(name, 4)
+    assert number > {"append": 5, "answer": 2, "start": 2, "annotate": 2, "delete": 1}.get(name, 4)
     assert everything(store) != before
 
 
+STEPS = {
+    "none": None,
+    "begins": TurnStep(begins=True, turn=OpenTurn(prompt=(Message.user("And?"),))),
+    "ends": TurnStep(number=2, state="done"),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize(("number", "when"), [(1, "before"), (1, "after"), (2, "before"), (2, "after"), (0, "commit")])
-def test_a_turn_of_one_statement_is_stored_as_a_whole_or_not_at_all(store: Store, number: int, when: str) -> None:
+def test_a_turn_of_one_statement_is_stored_as_a_whole_or_not_at_all(
+    store: Store, number: int, when: str, step: str
+) -> None:
     """PostgreSQL commits such a turn with its statement: a later failure has stored it."""
     prepare_store(store)
+    version = store.append("there", expected_version=1, step=STEPS["begins"]) if step == "ends" else 1
     before = everything(store)
     turn = [Message.user("One."), reply("Two.")]
     with fail_at(store, number, when), suppress(CrashError):
-        store.append("there", turn, expected_version=1)
+        store.append("there", turn, expected_version=version, step=STEPS[step])
     found = store.load("there")
-    if found.version == 1:
+    if found.version == version:
         assert everything(store) == before
     else:
-        assert (found.version, [message.id for message in found.messages[-2:]]) == (2, [each.id for each in turn])
+        assert [message.id for message in found.messages[-2:]] == [each.id for each in turn]
+        assert (found.version, found.turn is not None) == (version + 1, step == "begins")
     assert integrity.faults(store) == []
 
 

@@ -38,7 +38,7 @@ def test_the_migrations_end_at_the_current_tables(place: str) -> None:
             assert {change for change in found if SEARCH_TABLE not in change[1]} == _ON_SQLITE
 
 
-_KEYS = ("messages_in_order", "attempts_in_order", "tool_calls_in_order", "tool_ids_once")
+_KEYS = ("messages_in_order", "attempts_in_order", "tool_ids_once")
 _ON_SQLITE = {
     *(("remove_constraint", name) for name in _KEYS), ("remove_column", "messages.number"),
     ("remove_column", "attempts.number"),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dragoman.canonical.blocks import TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Message
+from dragoman.open_turns import OpenTurn, TurnStep
 from dragoman.store import ConflictError, SessionNotFoundError, Store, StoreError, StoreVersionError, UnreadableError
 from dragoman.testing import strategies
 from tests.sampling import examples
@@ -173,6 +174,7 @@ def test_deleting_removes_everything(store: Store) -> None:
     turn = tool_turn("findable")
     session = store.create(messages=turn.messages, tool_ids=turn.tool_ids, attempts=[reply("broken")])
     kept = store.create(session_id="kept", messages=[Message.user("findable, too")])
+    store.append(session.id, expected_version=None, step=TurnStep(begins=True, turn=OpenTurn()))
     fork = store.fork(session.id)
     store.delete(session.id)
     for table in TABLES[1:]:
@@ -181,7 +183,7 @@ def test_deleting_removes_everything(store: Store) -> None:
     store.delete(fork.id)
     assert store.list().sessions == (kept,)
     assert {table: len(found) for table, found in everything(store).items()} == {
-        "sessions": 1, "messages": 1, "attempts": 0, "tool_calls": 0, "tool_ids": 0,
+        "sessions": 1, "messages": 1, "attempts": 0, "tool_calls": 0, "tool_ids": 0, "turns": 0,
     }  # fmt: skip
 
 

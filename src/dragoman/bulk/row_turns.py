@@ -17,6 +17,7 @@ from dragoman.bulk.attempts import RowAttempts, is_fatal
 from dragoman.bulk.requester import Requester
 from dragoman.bulk.state.records import Outcome
 from dragoman.canonical.message import Message, Role
+from dragoman.open_turns import TurnStep
 from dragoman.output.errors import OutputError
 from dragoman.policy.errors import PolicyDeniedError, PolicyError
 from dragoman.runtime import ClientConfig
@@ -82,13 +83,15 @@ class RowSession(AsyncSession):
             client=turns.session_client,
             options=requester.options,
             labels=self._row_labels,
+            durability="turn",
         )
         self._transports: Any = _RequesterTransports(requester, attempts)
 
-    def _save(self) -> None:
+    def _save(self, step: TurnStep | None = None, new: tuple[Message, ...] = ()) -> int | None:
         """Save a row that has an answer, or one that was billed."""
-        if self.attempts or any(message.role is Role.ASSISTANT for message in self.messages):
-            super()._save()
+        if self.attempts or any(message.role is Role.ASSISTANT for message in (*self.messages, *new)):
+            return super()._save(step, new)
+        return None
 
     def _build_middlewares(self) -> tuple[Middleware, ...]:
         labels, attempts = partial(intercept, handle=self._check_labels), partial(intercept, handle=self._record)

@@ -16,7 +16,7 @@ from dragoman.canonical.message import Message, StopReason
 from dragoman.cli.io.answers import AnswerWriter, PlainWriter, answer_writer
 from dragoman.cli.io.completion import complete_model
 from dragoman.cli.io.console import console
-from dragoman.cli.io.conversations import describe, open_conversation
+from dragoman.cli.io.conversations import describe, describe_unfinished, open_conversation
 from dragoman.cli.io.loading import load_local
 from dragoman.cli.io.prompts import read_prompt
 from dragoman.cli.io.terminal import EventPrinter, show_losses, usage_line
@@ -96,6 +96,8 @@ def ask(
         session = conversation.session
         if continued and not quiet:
             notes.print(f"[dim]{escape(describe(session))}[/]", soft_wrap=True)
+            for line in () if session.unfinished is None else describe_unfinished(session.unfinished):
+                notes.print(f"[yellow]{escape(line)}[/]", soft_wrap=True)
         if not quiet and session.model is not None:
             load_local(notes, session.model)
         if is_streamed:

@@ -16,7 +16,7 @@ from dragoman.canonical.events import MessageComplete
 from dragoman.cli.io.answers import markdown_writer
 from dragoman.cli.io.completion import complete_model
 from dragoman.cli.io.console import console
-from dragoman.cli.io.conversations import describe, open_conversation
+from dragoman.cli.io.conversations import describe, describe_unfinished, open_conversation
 from dragoman.cli.io.loading import load_local
 from dragoman.cli.io.prompts import attach
 from dragoman.cli.io.regular_files import read_regular
@@ -26,12 +26,14 @@ from dragoman.cli.io.turn_options import read_options
 from dragoman.session import Session
 from dragoman.session.config import TurnOptions
 from dragoman.session.replies.stream import ReplyStream
+from dragoman.session.turn.unfinished import UnfinishedTurn
 from dragoman.tools.calls import DECLINED
 
 HELP = """/model MODEL     switch to another model; /swap does the same
 /preview MODEL   show what that switch would lose and cost
 /attach FILE     send a file with the next message
 /answer RESULT   give the first tool call that waits its result; /decline REASON gives it an error
+/continue        go on with a turn that was interrupted
 /compact         replace the older part of the conversation by a summary; /compact WORDS instructs its writer
 /cost            show the cost of the session so far
 /save FILE       write the session to a file; `dragoman chat --load FILE` continues it
@@ -97,7 +99,10 @@ class _Chat:
 
     def run(self) -> None:
         self._out.print(f"[bold]{escape(str(self._session.model))}[/] [dim]/help lists the commands[/]")
-        self._show_pending()
+        if self._session.unfinished is None:
+            self._show_pending()
+        else:
+            self._show_unfinished(self._session.unfinished)
         while (line := self._read_line()) is not None:
             if line.startswith("/"):
                 if not self._run_command(line):
@@ -136,6 +141,17 @@ class _Chat:
             waits = f"{call.name}({json.dumps(call.input, ensure_ascii=False)}) waits{reason}"
             self._out.print(f"[yellow]{escape(waits)}[/] [dim]/answer or /decline it[/]", soft_wrap=True)
 
+    def _show_unfinished(self, turn: UnfinishedTurn) -> None:
+        for line in describe_unfinished(turn):
+            self._out.print(f"[yellow]{escape(line)}[/]", soft_wrap=True)
+        self._out.print("[dim]/continue goes on with it; a new message gives it up[/]")
+
+    def _continue(self) -> None:
+        if self._session.unfinished is None:
+            self._out.print("[yellow]no turn was interrupted[/]")
+            return
+        self._show_turn(lambda: self._session.stream(None, **self._options))
+
     def _show_turn(self, start: Callable[[], ReplyStream[Any]]) -> bool:
         """Show a turn as it arrives, and the calls that wait at its end. Return whether it ended without an error."""
         out, printer, done = self._out, EventPrinter(self._out, markdown_writer(self._out)), False
@@ -173,6 +189,7 @@ class _Chat:
             "attach": lambda: self._attach(argument),
             "answer": lambda: self._answer_call(argument),
             "decline": lambda: self._answer_call(RequestError(argument or DECLINED)),
+            "continue": self._continue,
             "compact": lambda: self._compact(argument),
             "cost": lambda: out.print(escape(f"{session.cost} · {session.usage.total_tokens:,} tokens")),
             "save": lambda: self._save(argument),

@@ -8,7 +8,12 @@ from dragoman.canonical.message import Message
 
 
 class SessionStore(Protocol):
-    """The store of sessions; `dragoman.store.Store` is one. Its errors reach the caller unchanged."""
+    """The store of sessions; `dragoman.store.Store` is one. Its errors reach the caller unchanged.
+
+    A store with a true attribute ``stores_steps`` gets each step of a turn: `create` and `append` then take a ``step``,
+    a `dragoman.open_turns.TurnStep`, and `load` returns the open turn as ``turn``. Another one gets each turn when it
+    ends.
+    """
 
     def create(
         self,

@@ -1,6 +1,7 @@
 """Sessions: a conversation that asks, runs tools, and changes its model between turns."""
 
 from dragoman.limits.budget import Budget
+from dragoman.open_turns import FailedAttempt
 from dragoman.session.async_session import AsyncSession
 from dragoman.session.cost import Cost
 from dragoman.session.events import SessionEvent, ToolAnswered
@@ -11,6 +12,7 @@ from dragoman.session.replies.response import ResponseDetails
 from dragoman.session.replies.stream import AsyncReplyStream, ReplyStream
 from dragoman.session.session import Session
 from dragoman.session.turn.question import ask
+from dragoman.session.turn.unfinished import UnfinishedTurn
 from dragoman.tools.tool import Tool, tool
 from dragoman.tools.toolbox import Toolbox
 
@@ -19,6 +21,7 @@ __all__ = [
     "AsyncSession",
     "Budget",
     "Cost",
+    "FailedAttempt",
     "Preview",
     "Pseudonyms",
     "Reply",
@@ -29,6 +32,7 @@ __all__ = [
     "Tool",
     "ToolAnswered",
     "Toolbox",
+    "UnfinishedTurn",
     "ask",
     "tool",
 ]

@@ -170,7 +170,7 @@ class AsyncSession(Conversation[AsyncTransport]):
         """As `Session.close`."""
         await self._end_turn()
         if self.config.store is not None:
-            await asyncio.to_thread(self._save)
+            await asyncio.to_thread(self._save_rest)
         if self.config.own_providers:
             for transport in self._transports.take_all():
                 await transport.close()

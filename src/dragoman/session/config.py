@@ -81,6 +81,7 @@ class SessionSettings(TypedDict, total=False):
     extensions: "Extensions | None"
     labels: Iterable[str]
     labels_without_policy: Literal["refuse", "allow"]
+    durability: Literal["step", "turn"]
     middleware: Iterable[Middleware]
     prices: Prices | None
     new_id: Callable[[], str]
@@ -154,7 +155,11 @@ class SessionConfig:
     middleware: Iterable[Middleware] = ()
     """Wrappers of each turn, the outermost first (see `dragoman.session.middleware`)."""
     store: SessionStore | None = None
-    """Saves each turn when it ends. Its ConflictError or StoreError is raised there; the session keeps the turn."""
+    """Saves each step of a turn when it happens. Its ConflictError or StoreError is raised there; the session keeps
+    what it has."""
+    durability: Literal["step", "turn"] = "step"
+    """When a turn is saved: each step in a transaction of its own, so that a killed program loses none, or all of it at
+    the end, which is faster."""
     prices: Prices | None = None
     """The price table; None is the bundled one."""
     new_id: Callable[[], str] = new_message_id
@@ -184,6 +189,8 @@ class SessionConfig:
         object.__setattr__(self, "providers", merge_providers(shared, own) if shared else own)
         for name in ("budgets", "middleware", "labels"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        if self.durability not in ("step", "turn"):
+            raise ConfigurationError(f"durability: {self.durability!r:.80}: use step or turn")
         if not all(isinstance(label, str) for label in self.labels):
             raise ConfigurationError("labels are texts, such as labels=['pii']")
         if self.labels and self.policy is not None:

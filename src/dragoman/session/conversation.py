@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext, bundled_prices
 from dragoman.adapter.errors import CompactionError, ConfigurationError, SwapRefusedError
@@ -14,14 +14,14 @@ from dragoman.adapter.requests.encode_cache import EncodeCache
 from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.extensions.message_labels import labels_of_messages
-from dragoman.canonical.ids import new_message_id, new_session_id
+from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import TokenUsage
 from dragoman.limits.budget import BudgetAccounts, Budgets, Spend
 from dragoman.runtime.session_store import SessionStore
 from dragoman.runtime.transports import Transports, TransportT
 from dragoman.runtime.validation import check_class, check_messages
-from dragoman.session import cost, snapshot
+from dragoman.session import cost
 from dragoman.session.compaction.compact import Compaction, run_compaction
 from dragoman.session.config import (
     SessionConfig,
@@ -38,14 +38,14 @@ from dragoman.session.media import MediaFiles
 from dragoman.session.message_factory import MessageFactory
 from dragoman.session.middleware import Middleware
 from dragoman.session.middleware.no_policy import NoPolicy, UnreadLabels
-from dragoman.session.middleware.persistence import NoStore, Persistence, PersistenceMiddleware, save_effect
 from dragoman.session.preview import Preview, preview
 from dragoman.session.replies.record import TurnRecord
 from dragoman.session.routes import Route, Routes
-from dragoman.session.snapshot import Snapshot
-from dragoman.session.turn.answers import CallResults, WaitingCalls, read_answers
+from dragoman.session.storage.stored import StoredConversation, new_tool_id
+from dragoman.session.turn.answers import Answers, CallResults, continue_calls, pending_calls, read_answers
 from dragoman.session.turn.loop import Requests, TurnPlan, run_turn
 from dragoman.session.turn.run import TurnRun
+from dragoman.session.turn.unfinished import waiting_prompt
 from dragoman.tools.call_runner import CallRunner
 from dragoman.tools.context import Context
 from dragoman.tools.toolbox import Toolbox
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 TURN_IN_PROGRESS = "the session is in the middle of a turn and runs one at a time: use another session for a second one"
 
 
-class Conversation(WaitingCalls, Generic[TransportT]):
+class Conversation(StoredConversation, Generic[TransportT]):
     """A history, the model that answers next, and the tools. Use `Session` or `AsyncSession`."""
 
     _asynchronous: ClassVar[bool]
@@ -91,7 +91,7 @@ class Conversation(WaitingCalls, Generic[TransportT]):
         self.toolbox = Toolbox(config.tools if isinstance(config.tools, tuple) else ())
         self.options = config.options or AdapterOptions()
         self.prices = config.prices if config.prices is not None else bundled_prices()
-        self.tool_ids = tool_ids if tool_ids is not None else ToolIdMap(partial(_new_tool_id, config.new_id))
+        self.tool_ids = tool_ids if tool_ids is not None else ToolIdMap(partial(new_tool_id, config.new_id))
         self._factory = MessageFactory(self.session_id, config.new_id, config.clock, config.pseudonyms)
         self.identify(config.user_id, config.team_id)
         self._encodings = EncodeCache()
@@ -107,7 +107,8 @@ class Conversation(WaitingCalls, Generic[TransportT]):
         if system is not None:
             self._history.messages.insert(0, self._factory.new_message(Role.SYSTEM, system))
         self._accounts = BudgetAccounts(config.budgets)
-        self._persistence: Persistence | NoStore = self._new_persistence()
+        self._persistence = self._new_persistence()
+        self._steps = self._new_steps()
         labels = frozenset(config.labels)
         self._policy: PolicyHooks | NoPolicy = NoPolicy(self._history.extensions, labels, self._unread_labels)
         self._on_swap: Callable[[str | None, Preview], object] = lambda previous, preview: None
@@ -217,84 +218,9 @@ class Conversation(WaitingCalls, Generic[TransportT]):
         self._adapter = self._routes.find(model)
         return result
 
-    def dump(self) -> bytes:
-        """Return the session as JSON: model, history and tool-id map, without tools, keys and options."""
-        return snapshot.write(self._snapshot())
-
-    @classmethod
-    def load(cls, data: bytes | str, *, model: str | None = None, **settings: Unpack[SessionSettings]) -> Self:
-        """Return the session of a `dump`, to continue on its model or on another; ``settings`` are as for a new one.
-
-        Raises ConfigurationError if the data is not a stored session, and SwapRefusedError as `swap` does.
-        """
-        settings = seal_keys(settings)  # type: ignore[assignment]  # as in __init__
-        return cls._from_snapshot(snapshot.read(data, _tool_id_factory(settings)), model, settings)
-
-    @classmethod
-    def _from_snapshot(
-        cls, found: Snapshot, model: str | None, settings: SessionSettings, store: SessionStore | None = None
-    ) -> Self:
-        session = cls(
-            model or found.model,
-            session_id=found.session_id,
-            messages=found.messages,
-            tool_ids=found.tool_ids,
-            store=store,
-            **settings,
-        )
-        session._history.restore(found.attempts, found.extensions)
-        session._policy.restore(found.messages)
-        if session.model is not None and session.model != found.model:
-            session.swap(session.model)
-        return session
-
-    @classmethod
-    def _from_store(cls, session_id: str, store: SessionStore, model: str | None, settings: SessionSettings) -> Self:
-        """Return a stored session; its next turns are saved to the same store."""
-        found = store.load(session_id)
-        active_model = found.model or model
-        if active_model is None and settings.get("router") is None:
-            raise ConfigurationError(f"the session {found.id} has no model: pass model= to choose one")
-        tool_ids = ToolIdMap.load(found.tool_ids, _tool_id_factory(settings))
-        known = Snapshot(found.id, active_model, found.messages, tool_ids, found.attempts, found.extensions)
-        session = cls._from_snapshot(known, model, settings, store)
-        if "user_id" not in settings:
-            session._factory.user_id = found.record.user_id
-        if "team_id" not in settings:
-            session._factory.team_id = found.record.team_id
-        session._persistence = Persistence(
-            store, version=found.version, messages=len(found.messages), attempts=len(found.attempts)
-        )
-        return session
-
     @property
     def _unread_labels(self) -> UnreadLabels:
         return "read" if self.config.router is not None else self.config.labels_without_policy
-
-    def _snapshot(self) -> Snapshot:
-        history = self._history
-        return Snapshot(
-            self.session_id, self.model, history.messages, self.tool_ids, history.attempts.all, history.extensions
-        )
-
-    def _save(self) -> None:
-        """Save what is new, if there is a store, and if the policy has judged it."""
-        self._persistence.save(
-            self._snapshot(), user_id=self.user_id, team_id=self.team_id, may_save=self._policy.has_judged
-        )
-
-    def _annotate(self, message_id: str, extensions: Mapping[str, Any]) -> None:
-        self._persistence.annotate(self._snapshot(), message_id, extensions)
-
-    def _new_persistence(self) -> "Persistence | NoStore":
-        config = self.config
-        if config.store is None:
-            return NoStore()
-        facts = {
-            "workspace": None if config.workspace is None else str(config.workspace),
-            "routing_policy": None if config.router is None else config.router.configuration,
-        }
-        return Persistence(config.store, facts=facts)
 
     def _build_middlewares(self) -> tuple[Middleware, ...]:
         """Return what wraps each turn, the innermost first. What is not configured is not imported."""
@@ -325,8 +251,8 @@ class Conversation(WaitingCalls, Generic[TransportT]):
             from dragoman.session.middleware.limits import LimitsMiddleware
 
             middlewares.append(LimitsMiddleware(config.limits, self._new_budgets))
-        if config.store is not None:
-            middlewares.append(PersistenceMiddleware(self._save))
+        if self._steps is not None:
+            middlewares.append(self._steps)
         return tuple(middlewares)
 
     def _start(self, turn: Turn, check: "AnswerCheck[Any] | None" = None) -> TurnRun:
@@ -371,7 +297,16 @@ class Conversation(WaitingCalls, Generic[TransportT]):
         results: CallResults | None,
     ) -> Turn:
         requests = self._new_requests(options)
-        sticky = self._adapter
+        sticky, messages, open_turn = self._adapter, self._history.messages, self._open_turn
+        asked: tuple[Message, ...] = ()
+        answers: Callable[[], Answers] | None = None
+        if prompt is not None:
+            asked = (self._factory.user_message(prompt),)
+        elif results is not None:
+            answers = partial(read_answers, results, messages, open_turn)
+        elif open_turn is not None:
+            asked = waiting_prompt(open_turn, self._history)
+            answers = partial(continue_calls, messages, open_turn) if pending_calls(messages) else None
 
         def choose(admitted: tuple[Message, ...]) -> Route:
             return self._routes.for_turn(
@@ -380,14 +315,14 @@ class Conversation(WaitingCalls, Generic[TransportT]):
 
         return run_turn(
             TurnPlan(
-                prompt=() if prompt is None else (self._policy.adopt(self._factory.user_message(prompt)),),
+                prompt=tuple(map(self._policy.adopt, asked)),
                 known_adapter=sticky if self._routes.router is None else None,
                 choose=choose,
                 history=self._history.to_send,
                 requests=requests,
                 max_rounds=self.config.max_rounds,
-                answers=None if results is None else partial(read_answers, results, self._history.messages),
-                save=None if results is None or self.config.store is None else save_effect(self._save),
+                answers=answers,
+                save=None if results is None or self._steps is None else self._steps.rest,
                 correct=None if check is None else partial(self._correct, check),
             )
         )
@@ -464,7 +399,7 @@ class Conversation(WaitingCalls, Generic[TransportT]):
     def _call_runner(self, run: TurnRun) -> CallRunner:
         if run.calls is None:
             reasons, most = self._history.reasons_to_wait, self.config.max_parallel_tools
-            run.calls = CallRunner(self._new_call_context, most, later=reasons)
+            run.calls = CallRunner(self._new_call_context, most, later=reasons, log=self._steps)
         return run.calls
 
     def _may_report(self, effect: RunTools) -> bool:
@@ -489,11 +424,3 @@ class Conversation(WaitingCalls, Generic[TransportT]):
     @abstractmethod
     def close(self) -> Any:
         """Release the connections."""
-
-
-def _tool_id_factory(settings: SessionSettings) -> Callable[[], str]:
-    return partial(_new_tool_id, settings.get("new_id", new_message_id))
-
-
-def _new_tool_id(new_id: Callable[[], str]) -> str:
-    return f"tu_{new_id()}"

@@ -83,6 +83,8 @@ class Send:
     tools: tuple[ToolDefinition, ...]
     options: AdapterOptions
     retries: RetryState
+    new_messages: tuple[Message, ...] | None = None
+    """The messages of ``history`` that are kept together with the reply; None if nothing is kept."""
     stages: tuple[Stage, ...] = ()
     observers: tuple[Callable[[Mapping[str, str]], Perform], ...] = ()
     """Called with the headers of the response as soon as it begins; the driver performs what they return."""
@@ -107,11 +109,12 @@ class Keep:
     """Add these messages to the history. The outcome is the messages as they were added.
 
     The caller receives an event for each reply and for each tool result among them. ``calls`` are the tool calls that
-    these results answer.
+    these results answer; those without a result wait for it. ``ends_turn``: nothing follows.
     """
 
     messages: tuple[Message, ...]
     calls: tuple[ToolUseBlock, ...] = ()
+    ends_turn: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,7 @@ class Session(Conversation[Transport]):
 
     ask, stream       run a turn: the model answers, and the tools that it calls run
     pending, pending_reasons            the calls that wait for results from elsewhere
+    unfinished        the turn that a killed program has left; ask(None) goes on with it
     answer, stream_answer               give them their results, and go on with the turn
     swap, preview     change the model; what that would lose and cost
     compact           put a summary in place of the older part of the history
@@ -97,9 +98,10 @@ class Session(Conversation[Transport]):
         """Return the assistant's answer, after all tool calls.
 
         ``model`` overrides the router for this turn; it needs a router. A forced ``tool_choice`` applies to the first
-        reply of the turn. A prompt of None continues after a TurnLimitError or a paused reply. Raises ProviderError,
-        and RequestError if the prompt cannot be sent; with a router NoModelError, and UnknownProviderError if the
-        prompt mentions an unknown model. If the turn gets no reply, the history is as before.
+        reply of the turn. A prompt of None continues after a TurnLimitError or a paused reply, and goes on with an
+        `unfinished` turn. Raises ProviderError, and RequestError if the prompt cannot be sent; with a router
+        NoModelError, and UnknownProviderError if the prompt mentions an unknown model. If the turn gets no reply, the
+        history is as before.
 
         ``output`` is the type of the answer, which is then ``reply.output``: a pydantic model, a dataclass, a union or
         any other type with a JSON Schema. An answer that is not valid stays in the history, and the model is asked
@@ -200,7 +202,7 @@ class Session(Conversation[Transport]):
         cls, session_id: str, store: SessionStore, *, model: str | None = None, **settings: Unpack[SessionSettings]
     ) -> Self:
         """Return a stored session, to continue on its model or on another; ``settings`` are as for a new one. The
-        session saves its next turns to the store.
+        session saves its next turns to the store. If its program was killed in a turn, ``unfinished`` is that turn.
 
         Raises SessionNotFoundError, UnreadableError, and SwapRefusedError as `swap` does.
         """
@@ -246,7 +248,7 @@ class Session(Conversation[Transport]):
     def close(self) -> None:
         """Release the connections. The conversation stays readable; the next turn opens new ones."""
         self._end_turn()
-        self._save()
+        self._save_rest()
         if self.config.own_providers:
             for transport in self._transports.take_all():
                 transport.close()

@@ -18,6 +18,7 @@ try:
         SearchHit,
         SessionPage,
         SessionRecord,
+        StoredCall,
         StoredSession,
         UserDeletion,
     )
@@ -41,6 +42,7 @@ __all__ = [
     "StoreBusyError",
     "StoreError",
     "StoreVersionError",
+    "StoredCall",
     "StoredSession",
     "UnreadableError",
     "UserDeletion",

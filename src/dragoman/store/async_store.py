@@ -12,6 +12,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dragoman.canonical.message import Message
+from dragoman.open_turns import TurnStep
 from dragoman.pricing.cost_lines import CostLine
 from dragoman.store.records import (
     ExportResult,
@@ -20,6 +21,7 @@ from dragoman.store.records import (
     SearchHit,
     SessionPage,
     SessionRecord,
+    StoredCall,
     StoredSession,
     UserDeletion,
 )
@@ -57,6 +59,7 @@ class AsyncStore:
         model: str | None = None,
         extensions: Extensions | None = None,
         attempts: Sequence[Message] = (),
+        step: TurnStep | None = None,
     ) -> int:
         return await self._run(
             partial(
@@ -68,6 +71,7 @@ class AsyncStore:
                 model=model,
                 extensions=extensions,
                 attempts=attempts,
+                step=step,
             )
         )
 
@@ -115,6 +119,19 @@ class AsyncStore:
         self, text: str, *, user_id: str | None = None, session_id: str | None = None, limit: int = 50
     ) -> tuple[SearchHit, ...]:
         return await self._run(partial(self.store.search, text, user_id=user_id, session_id=session_id, limit=limit))
+
+    async def unanswered(
+        self, *, user_id: str | None = None, session_id: str | None = None, limit: int = 50
+    ) -> tuple[StoredCall, ...]:
+        return await self._run(partial(self.store.unanswered, user_id=user_id, session_id=session_id, limit=limit))
+
+    async def failed_calls(
+        self, *, user_id: str | None = None, session_id: str | None = None, limit: int = 50
+    ) -> tuple[StoredCall, ...]:
+        return await self._run(partial(self.store.failed_calls, user_id=user_id, session_id=session_id, limit=limit))
+
+    async def unfinished(self, *, limit: int = 50) -> tuple[str, ...]:
+        return await self._run(partial(self.store.unfinished, limit=limit))
 
     async def billed_replies(
         self,

@@ -5,16 +5,17 @@ from datetime import datetime
 from typing import Any
 
 from pydantic_core import from_json, to_json
-from sqlalchemy import Connection, RowMapping, Select, and_, or_, select
+from sqlalchemy import Connection, RowMapping, Select, and_, bindparam, or_, select
 
 from dragoman.canonical.extensions.message_labels import label_messages
 from dragoman.store.columns import MALFORMED_DATA_ERRORS, decode_text, encode_id, encode_text, to_micros
 from dragoman.store.errors import StoreError
-from dragoman.store.records import SearchHit, SessionPage, SessionRecord, StoredSession
+from dragoman.store.records import SearchHit, SessionPage, SessionRecord, StoredCall, StoredSession
 from dragoman.store.rows import extensions_from_row, message_from_row, record_from_row
-from dragoman.store.schema import attempts, messages, sessions
+from dragoman.store.schema import attempts, messages, sessions, tool_calls, turns
 from dragoman.store.search import contains_condition, fold
 from dragoman.store.tool_calls import load_tool_ids
+from dragoman.store.turns import OPEN, call_from_row, load_turn
 from dragoman.store.writes import session_not_found
 
 MAX_ROWS = 1000
@@ -38,13 +39,15 @@ def load(connection: Connection, session_id: str) -> StoredSession:
         decode_text(row["id"]): extensions_from_row(row) for row in message_rows if row["extensions_json"] is not None
     }
     stored = {message_id: value for message_id, value in extensions.items() if value is not None}
+    history = label_messages([*map(message_from_row, message_rows)], stored)
     return StoredSession(
         record=found,
-        messages=label_messages([*map(message_from_row, message_rows)], stored),
+        messages=history,
         tool_ids=load_tool_ids(connection, row_id),
         attempts=tuple(map(message_from_row, attempt_rows)),
         extensions=stored,
         inherited=sum(bool(row["inherited"]) for row in message_rows),
+        turn=load_turn(connection, row_id, history),
     )
 
 
@@ -100,6 +103,29 @@ def search(
     newest = selected.order_by(messages.c.created_at.desc(), messages.c.session_id.desc(), messages.c.seq.desc())
     rows = _rows(connection, newest.limit(_check_limit(limit)))
     return tuple(SearchHit(decode_text(row["session_id"]), row["seq"], message_from_row(row)) for row in rows)
+
+
+def calls(
+    connection: Connection, *, status: str, user_id: str | None, session_id: str | None, limit: int
+) -> tuple[StoredCall, ...]:
+    """Return the calls of that status, the newest first."""
+    is_status = tool_calls.c.status == bindparam("status", status, literal_execute=True)  # for the index of the status
+    selected = select(tool_calls).where(is_status)
+    if session_id is not None:
+        selected = selected.where(tool_calls.c.session_id == encode_text(session_id))
+    if user_id is not None:
+        of_user = select(sessions.c.id).where(sessions.c.user_id == encode_text(user_id))
+        selected = selected.where(tool_calls.c.session_id.in_(of_user))
+    newest = selected.order_by(
+        tool_calls.c.created_at.desc(), tool_calls.c.session_id.desc(), tool_calls.c.seq.desc(), tool_calls.c.position
+    )
+    return tuple(map(call_from_row, _rows(connection, newest.limit(_check_limit(limit)))))
+
+
+def unfinished(connection: Connection, *, limit: int) -> tuple[str, ...]:
+    """Return the ids of sessions with an open turn, the oldest turn first."""
+    selected = select(turns.c.session_id).where(turns.c.state == OPEN).order_by(turns.c.created_at, turns.c.session_id)
+    return tuple(map(decode_text, connection.execute(selected.limit(_check_limit(limit))).scalars()))
 
 
 def _rows(connection: Connection, selected: Select[Any]) -> list[RowMapping]:

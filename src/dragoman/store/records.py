@@ -10,6 +10,7 @@ from pydantic import Field
 from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.guard import Count, JsonObject, Text
 from dragoman.canonical.message import Message
+from dragoman.open_turns import OpenTurn
 
 
 class SessionRecord(FrozenModel):
@@ -40,7 +41,8 @@ class StoredSession:
 
     ``tool_ids`` is the input of `ToolIdMap.load`. ``attempts`` are replies that broke and were billed. The keys of
     ``extensions`` are message ids. The first ``inherited`` messages are copies from the session that this one was
-    forked from, which was billed for them.
+    forked from, which was billed for them. ``turn`` is the turn that has not ended, if the program that ran it was
+    killed or still runs it; the results of its calls that have ended may not be among the messages yet.
     """
 
     record: SessionRecord
@@ -49,6 +51,7 @@ class StoredSession:
     attempts: tuple[Message, ...] = ()
     extensions: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     inherited: int = 0
+    turn: OpenTurn | None = None
 
     @property
     def id(self) -> str:
@@ -78,6 +81,26 @@ class SearchHit:
     session_id: str
     seq: int
     message: Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredCall:
+    """A tool call in a store. ``message_id`` is that of the reply with the call.
+
+    ``status`` is pending, succeeded, failed or cancelled. A pending call with ``started_at`` may have run.
+    ``side_effects`` are those that its tool had when the call started.
+    """
+
+    session_id: str
+    message_id: str
+    id: str
+    name: str
+    status: str
+    side_effects: str | None
+    created_at: datetime
+    started_at: datetime | None
+    completed_at: datetime | None
+    result_message_id: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

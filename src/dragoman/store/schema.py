@@ -18,6 +18,7 @@ from sqlalchemy import (
     Column,
     Dialect,
     ForeignKey,
+    ForeignKeyConstraint,
     Index,
     Integer,
     MetaData,
@@ -27,10 +28,11 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-HEAD = "0003"
+HEAD = "0004"
 """The newest migration. Migrations are numbered, so that an older version of this library recognizes a newer store."""
 
 VERSION_TABLE = "dragoman_version"
@@ -91,6 +93,19 @@ sessions = Table(
 
 def _of_session() -> Column[str]:
     return Column("session_id", String(MAX_ID), ForeignKey("sessions.id", ondelete="CASCADE"), nullable=False)
+
+
+def _of_message(column: str, name: str) -> ForeignKeyConstraint:
+    """Deferred: a message that is replaced is deleted and inserted in one transaction."""
+    return ForeignKeyConstraint(
+        ["session_id", column], ["messages.session_id", "messages.id"], name=name, deferrable=True, initially="DEFERRED"
+    )
+
+
+def _of_status(status: str) -> Index:
+    """Return an index of the calls of one status, which are few."""
+    condition = text(f"status = '{status}'")
+    return Index(f"tool_calls_{status}", "session_id", "created_at", sqlite_where=condition, postgresql_where=condition)
 
 
 def _message_columns() -> list[Column[Any]]:
@@ -158,11 +173,41 @@ tool_calls = Table(
     Column("provider", Text),
     Column("created_at", BigInteger, nullable=False),
     Column("completed_at", BigInteger),
+    Column("started_at", BigInteger),
+    Column("side_effects", Text),
+    Column("result_json", Text),
     PrimaryKeyConstraint("session_id", "seq", "position", name="tool_calls_in_order"),
+    _of_message("message_id", "tool_calls_of_reply"),
+    _of_message("result_message_id", "tool_calls_with_result"),
     Index("tool_calls_by_status", "session_id", "status"),
+    *(_of_status(status) for status in ("pending", "failed")),
 )
 """One row per call: the block at ``position`` of the assistant's message ``seq``. A history from elsewhere may use an
 id twice, so ``id`` is not a key.
+
+A pending call with ``started_at`` may have run. With ``completed_at`` it has ended: ``result_json`` is its result,
+which is not in the history yet, or the result comes from elsewhere.
+"""
+
+turns = Table(
+    "turns",
+    metadata,
+    _of_session(),
+    Column("number", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("error", Text),
+    Column("prompt_json", Text, nullable=False),
+    Column("attempts_json", Text, nullable=False),
+    Column("first_seq", BigInteger, nullable=False),
+    Column("user_id", Text),
+    Column("schema_version", Integer, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    PrimaryKeyConstraint("session_id", "number", name="turns_in_order"),
+)
+"""Turns that are open or failed; a turn that is done has no row. ``number`` is the version that began the turn, and its
+messages are those from ``first_seq`` on. A session has at most one open turn. ``prompt_json`` has the messages that the
+model was asked, ``attempts_json`` the requests that failed.
 """
 
 tool_ids = Table(

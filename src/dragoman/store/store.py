@@ -14,6 +14,7 @@ from sqlalchemy import URL, inspect
 from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message
+from dragoman.open_turns import TurnStep
 from dragoman.pricing.cost_lines import CostLine, cost_line, sum_lines
 from dragoman.store import jsonl as json_lines
 from dragoman.store import queries, writes
@@ -30,11 +31,13 @@ from dragoman.store.records import (
     SearchHit,
     SessionPage,
     SessionRecord,
+    StoredCall,
     StoredSession,
     UserDeletion,
 )
 from dragoman.store.reports.billing import BillingFilters, iter_billed_replies
 from dragoman.store.schema import SEARCH_TABLE
+from dragoman.store.tool_calls import FAILED, PENDING
 from dragoman.store.writes import TurnRecord, dump_tool_ids
 
 ToolIds = ToolIdMap | Mapping[str, Any]
@@ -44,9 +47,13 @@ Extensions = Mapping[str, Mapping[str, Any]]
 class Store:
     """Sessions in a database. Threads and processes may share one; use it as a context manager, or call `close`.
 
-    A turn is one transaction: its messages, calls, results, usage and tool ids are stored together or not at all. An
-    acknowledged turn survives a crash of the program and, unless ``synchronous`` is "normal", of the machine.
+    What `append` stores is one transaction: messages, calls, results, usage and tool ids are stored together or not at
+    all. A session stores each step of a turn so. An acknowledged step survives a crash of the program and, unless
+    ``synchronous`` is "normal", of the machine.
     """
+
+    stores_steps = True
+    """Whether `create` and `append` take ``step``."""
 
     def __init__(
         self,
@@ -110,13 +117,14 @@ class Store:
         metadata: Mapping[str, Any] | None = None,
         user_id: str | None = None,
         team_id: str | None = None,
+        step: TurnStep | None = None,
     ) -> SessionRecord:
-        """Return a new session, optionally with its first turn: its version is then 1, and 0 otherwise.
+        """Return a new session, optionally with its first turn or step: its version is then 1, and 0 otherwise.
 
         ``metadata`` is the caller's own JSON. The other arguments are those of `append`. Raises ConflictError if the id
         is taken, and StoreError if an argument cannot be stored.
         """
-        turn = _new_turn_record(messages, attempts, tool_ids, extensions)
+        turn = _new_turn_record(messages, attempts, tool_ids, extensions, step)
         now = self._clock()
         try:
             record = SessionRecord(
@@ -147,17 +155,19 @@ class Store:
         model: str | None = None,
         extensions: Extensions | None = None,
         attempts: Sequence[Message] = (),
+        step: TurnStep | None = None,
     ) -> int:
-        """Store one turn, and return the session's new version.
+        """Store one turn, or one step of a turn, and return the session's new version.
 
         ``expected_version`` is the version that the turn was made on; None appends to any version. ``tool_ids`` is the
         session's whole map: its new entries are added. ``model`` is the one that answers next; None keeps the current
         one. ``extensions`` are JSON objects by message id. ``attempts`` are replies that broke and were billed.
+        ``step`` is what a session says about its open turn.
 
         Raises ConflictError if the session has another version, or a message with one of these ids; nothing is
         overwritten. Also raises SessionNotFoundError, StoreBusyError and StoreError.
         """
-        turn = _new_turn_record(messages, attempts, tool_ids, extensions)
+        turn = _new_turn_record(messages, attempts, tool_ids, extensions, step)
         now = to_micros(self._clock())
         return self._database.write(
             lambda connection: writes.append(
@@ -241,6 +251,32 @@ class Store:
                 limit=limit,
                 sqlite=self._database.is_sqlite,
                 indexed=self._indexed,
+            )
+        )
+
+    def unanswered(
+        self, *, user_id: str | None = None, session_id: str | None = None, limit: int = 50
+    ) -> tuple[StoredCall, ...]:
+        """Return the calls without a result, the newest first: those that wait for one, and those that were given up.
+        One that has started, in a session of `unfinished`, may have run. ``user_id`` is the session's.
+        """
+        return self._calls(PENDING, user_id, session_id, limit)
+
+    def failed_calls(
+        self, *, user_id: str | None = None, session_id: str | None = None, limit: int = 50
+    ) -> tuple[StoredCall, ...]:
+        """Return the calls whose result is an error, the newest first."""
+        return self._calls(FAILED, user_id, session_id, limit)
+
+    def unfinished(self, *, limit: int = 50) -> tuple[str, ...]:
+        """Return the ids of the sessions in the middle of a turn, the longest ago first: their program runs, or was
+        killed."""
+        return self._database.read(lambda connection: queries.unfinished(connection, limit=limit))
+
+    def _calls(self, status: str, user_id: str | None, session_id: str | None, limit: int) -> tuple[StoredCall, ...]:
+        return self._database.read(
+            lambda connection: queries.calls(
+                connection, status=status, user_id=user_id, session_id=session_id, limit=limit
             )
         )
 
@@ -391,9 +427,13 @@ _new_id = new_session_id
 
 
 def _new_turn_record(
-    messages: Sequence[Message], attempts: Sequence[Message], tool_ids: ToolIds | None, extensions: Extensions | None
+    messages: Sequence[Message],
+    attempts: Sequence[Message],
+    tool_ids: ToolIds | None,
+    extensions: Extensions | None,
+    step: TurnStep | None,
 ) -> TurnRecord:
-    return TurnRecord(tuple(messages), tuple(attempts), dump_tool_ids(tool_ids), extensions or {})
+    return TurnRecord(tuple(messages), tuple(attempts), dump_tool_ids(tool_ids), extensions or {}, step=step)
 
 
 def _detach_session(messages: tuple[Message, ...], session_id: str) -> tuple[Message, ...]:

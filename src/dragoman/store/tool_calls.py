@@ -25,7 +25,10 @@ _ANSWER_STATEMENT = (
         tool_calls.c.id == bindparam("of_call"),
     )
     .values(
-        status=bindparam("new_status"), result_message_id=bindparam("answer"), completed_at=bindparam("answered_at")
+        status=bindparam("new_status"),
+        result_message_id=bindparam("answer"),
+        completed_at=bindparam("answered_at"),
+        result_json=None,
     )
 )
 

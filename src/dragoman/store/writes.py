@@ -1,16 +1,18 @@
 """Transactions that write. Each takes the connection that it runs on.
 
-A turn begins with a statement that advances the session and adds the turn's messages. PostgreSQL does both in one
-statement, which takes all messages as one JSON text: a turn that has only messages is one round trip. SQLite runs in
-this process, and takes an UPDATE and an INSERT.
+A turn, or a step, begins with a statement that advances the session and adds the messages. PostgreSQL does both in one
+statement, which takes all messages as one JSON text: a turn that has only messages is one round trip, and so is a step
+that only begins or ends an open turn. SQLite runs in this process, and takes a statement for each.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from pydantic_core import to_json
 from sqlalchemy import (
+    CTE,
     JSON,
     Column,
     Connection,
@@ -27,16 +29,17 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.sql.dml import ReturningUpdate
 
 from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.message import Message
+from dragoman.open_turns import TurnStep
 from dragoman.store.columns import encode_id, encode_optional, encode_optional_json
 from dragoman.store.errors import ConflictError, SessionNotFoundError, StoreError
 from dragoman.store.records import SessionRecord
 from dragoman.store.rows import attempt_row, message_row, session_row
 from dragoman.store.schema import attempts, messages, sessions, tool_calls, tool_ids
 from dragoman.store.tool_calls import CANCELLED, PENDING, save_tool_calls, save_tool_ids
+from dragoman.store.turns import begin_turn, end_turn, is_simple, save_step, simple_values
 
 Values = Mapping[str, Any]
 
@@ -57,32 +60,44 @@ _ADVANCE = (
 _ADVANCE_FROM_VERSION = _ADVANCE.where(sessions.c.version == bindparam("seen"))
 
 
-def _with_messages(advance: ReturningUpdate[Any]) -> Select[Any]:
-    """Add nothing if no session is advanced."""
-    advanced = advance.cte("advanced")
+@cache
+def _in_one_statement(*, expects: bool, adds: bool, begins: bool, ends: bool) -> Select[Any]:
+    """Return the statement that advances a session, adds messages, and begins or ends its open turn. It does nothing if
+    no session is advanced.
+    """
+    advanced = (_ADVANCE_FROM_VERSION if expects else _ADVANCE).cte("advanced")
+    statement = select(advanced.c.version, advanced.c.next_seq)
+    if adds:
+        statement = statement.add_cte(_insert_messages(advanced))
+    if begins:
+        statement = statement.add_cte(begin_turn(advanced).cte("begun"))
+    if ends:
+        statement = statement.add_cte(end_turn(advanced).cte("ended"))
+    return statement
+
+
+def _insert_messages(advanced: CTE) -> CTE:
     columns = [Column(column.name, column.type) for column in messages.c]
     read = func.json_to_recordset(cast(bindparam("rows", type_=Text()), JSON))
     new = read.table_valued(*columns, name="new", joins_implicitly=True).render_derived(with_types=True)
     known = {"session_id": bindparam("of_session"), "seq": advanced.c.next_seq - bindparam("added") + new.c.seq}
     selected = select(*(known.get(column.name, new.c[column.name]) for column in messages.c)).select_from(advanced)
-    inserted = insert(messages).from_select([column.name for column in messages.c], selected).cte("kept")
-    return select(advanced.c.version, advanced.c.next_seq).add_cte(inserted)
+    return insert(messages).from_select([column.name for column in messages.c], selected).cte("kept")
 
 
-_ADVANCE_AND_INSERT = _with_messages(_ADVANCE)
-_ADVANCE_AND_INSERT_FROM_VERSION = _with_messages(_ADVANCE_FROM_VERSION)
 _INSERT = insert(messages)
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """One turn. The first ``inherited`` messages are copies that another session was billed for."""
+    """One turn, or one step. The first ``inherited`` messages are copies that another session was billed for."""
 
     messages: tuple[Message, ...] = ()
     attempts: tuple[Message, ...] = ()
     tool_ids: Mapping[str, Any] = field(default_factory=dict)
     extensions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     inherited: int = 0
+    step: TurnStep | None = None
 
     def __post_init__(self) -> None:
         unknown = self.extensions.keys() - {message.id for message in self.messages}
@@ -93,15 +108,15 @@ class TurnRecord:
                 raise ConflictError("two messages of the turn have the same id")
 
     def __bool__(self) -> bool:
-        return bool(self.messages or self.attempts or self.tool_ids)
+        return bool(self.messages or self.attempts or self.tool_ids or self.step)
 
     @property
     def is_one_statement(self) -> bool:
-        """Whether `append` writes only the session and its messages: the turn has only messages, and no tool in
-        them.
+        """Whether `append` is one statement on PostgreSQL: there are only messages, no tool in them, and a step that
+        only begins or ends a turn.
         """
         tools = any(block.type in ("tool_use", "tool_result") for message in self.messages for block in message.content)
-        return not (tools or self.attempts or self.tool_ids)
+        return not (tools or self.attempts or self.tool_ids) and (self.step is None or is_simple(self.step))
 
 
 def dump_tool_ids(tool_ids: ToolIdMap | Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -122,6 +137,8 @@ def create(connection: Connection, record: SessionRecord, turn: TurnRecord) -> N
         except IntegrityError:
             raise _duplicate_message_error() from None
     _save_related(connection, row["id"], 0, turn)
+    if turn.step is not None:
+        save_step(connection, row["id"], record.version, turn.step, row["created_at"])
 
 
 def append(
@@ -130,12 +147,15 @@ def append(
     """Return the new version. The session's row is updated first: its lock admits one writer."""
     row_id = encode_id(session_id, "the session's id")
     rows = _message_rows(row_id, turn)
+    step = turn.step if connection.dialect.name == "postgresql" and turn.is_one_statement else None
     try:
-        session = _advance_session(connection, row_id, rows, expected=expected, now=now, model=model)
+        session = _advance_session(connection, row_id, rows, expected=expected, now=now, model=model, step=step)
     except IntegrityError:
         raise _duplicate_message_error() from None
     _save_related(connection, row_id, session.next_seq - len(rows), turn)
     version: int = session.version
+    if turn.step is not None and step is None:
+        save_step(connection, row_id, version, turn.step, now)
     return version
 
 
@@ -162,22 +182,34 @@ def annotate(
 
 
 def _advance(
-    connection: Connection, session_id: str, rows: Sequence[dict[str, Any]], expected: int | None, **values: Any
+    connection: Connection,
+    session_id: str,
+    rows: Sequence[dict[str, Any]],
+    expected: int | None,
+    step: TurnStep | None,
+    **values: Any,
 ) -> Row[Any] | None:
     """Return the session's new ``version`` and ``next_seq``; None if it does not exist, or has another version than
     expected.
 
-    ``rows`` are the messages, with their index in the turn as ``seq``. ``values``: ``moment`` and ``answering``, as in
-    the session's row. Raises IntegrityError if the session has a message with one of their ids.
+    ``rows`` are the messages, with their index in the turn as ``seq``. ``step`` is simple. ``values``: ``moment`` and
+    ``answering``, as in the session's row. Raises IntegrityError if the session has a message with one of their ids.
     """
     values |= {"of_session": session_id, "added": len(rows)}
     if expected is not None:
         values["seen"] = expected
-    if rows and connection.dialect.name == "postgresql":
-        values["rows"] = to_json(rows).decode()
-        return connection.execute(
-            _ADVANCE_AND_INSERT if expected is None else _ADVANCE_AND_INSERT_FROM_VERSION, values
-        ).one_or_none()
+    if (rows or step) and connection.dialect.name == "postgresql":
+        if rows:
+            values["rows"] = to_json(rows).decode()
+        if step is not None:
+            values |= simple_values(session_id, step, values["moment"])
+        statement = _in_one_statement(
+            expects=expected is not None,
+            adds=bool(rows),
+            begins=step is not None and step.begins,
+            ends=step is not None and not step.begins,
+        )
+        return connection.execute(statement, values).one_or_none()
     session = connection.execute(_ADVANCE if expected is None else _ADVANCE_FROM_VERSION, values).one_or_none()
     if session is not None and not all(isinstance(number, int) for number in session):  # a damaged row of SQLite
         raise StoreError("the session's row holds values that cannot be read: restore a backup")
@@ -195,10 +227,11 @@ def _advance_session(
     expected: int | None,
     now: int,
     model: str | None,
+    step: TurnStep | None = None,
 ) -> Row[Any]:
     """Return the advanced row of the session. Raises SessionNotFoundError and ConflictError."""
     expected_version = expected if expected is None or 0 <= expected < _MAX_VERSION else -1
-    session = _advance(connection, row_id, rows, expected_version, moment=now, answering=encode_optional(model))
+    session = _advance(connection, row_id, rows, expected_version, step, moment=now, answering=encode_optional(model))
     if session is None:
         found = connection.execute(select(sessions.c.version).where(sessions.c.id == row_id)).scalar_one_or_none()
         if found is None:
@@ -238,7 +271,8 @@ def _save_related(connection: Connection, session_id: str, first: int, turn: Tur
     """Write the rest of a turn; ``first`` is the index of its first message in the session."""
     if turn.attempts:
         _save_attempts(connection, session_id, turn.attempts)
-    save_tool_ids(connection, session_id, turn.tool_ids)
+    if turn.tool_ids:
+        save_tool_ids(connection, session_id, turn.tool_ids)
     save_tool_calls(connection, session_id, enumerate(turn.messages, first), turn.tool_ids.get("issued", {}))
 
 
@@ -298,10 +332,13 @@ def _find_seq(connection: Connection, session_id: str, message_id: str) -> int:
 
 
 def _reopen_call(call: Values, copied_ids: set[str]) -> Values:
-    """Return the call as pending if its result comes after the last copied message."""
-    if call["status"] == CANCELLED or call["result_message_id"] is None or call["result_message_id"] in copied_ids:
+    """Return the call as pending if its result comes after the last copied message, or is not in the history yet."""
+    if call["status"] == CANCELLED or call["result_message_id"] in copied_ids:
         return call
-    return {**call, "status": PENDING, "result_message_id": None, "completed_at": None}
+    return {
+        **call, "status": PENDING, "result_message_id": None, "completed_at": None, "started_at": None,
+        "result_json": None,
+    }  # fmt: skip
 
 
 def _select_session(table: Table, session_id: str) -> Select[Any]:

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import ToolProgress
@@ -23,6 +23,18 @@ TimedResult = tuple[ToolResultBlock | Later, float]
 
 TimedOutcome = tuple[CallOutcome, float]
 """The same, or the request of the tool for another call."""
+
+
+class CallLog(Protocol):
+    """Notes which calls start and how they end. The async runner calls it in threads."""
+
+    def start(self, calls: Sequence[PreparedCall]) -> None:
+        """Note that these calls start. If it raises, none of them is run."""
+        ...
+
+    def finish(self, call: PreparedCall, outcome: CallOutcome) -> None:
+        """Note how a call has ended, while others of the same reply still run."""
+        ...
 
 
 def ignore(progress: ToolProgress) -> None:
@@ -44,34 +56,52 @@ class CallRunner:
     """How often each tool has asked for another call in this turn."""
     later: dict[str, str] = field(default_factory=dict)
     """Why calls wait for their results, by call id."""
+    log: CallLog | None = None
     _contexts: list[Context[Any]] = field(default_factory=list)
 
     def run(self, prepared: Sequence[PreparedCall], report: Report = ignore) -> list[TimedResult]:
         """Return the results, in the order of the calls."""
+        round_log = self._new_round(prepared)
+        if round_log is not None:
+            round_log.start_first()
         if len(prepared) == 1:
-            return self._count_retries(prepared, [self._run_one(prepared[0], report)])
+            return self._count_retries(prepared, [self._run_one(prepared[0], report, round_log)])
         with ThreadPoolExecutor(max_workers=min(self.max_parallel, len(prepared))) as pool:
-            started = [pool.submit(copy_context().run, self._run_one, call, report) for call in prepared]
+            started = [pool.submit(copy_context().run, self._run_one, call, report, round_log) for call in prepared]
             return self._count_retries(prepared, [each.result() for each in started])
 
     async def run_async(self, prepared: Sequence[PreparedCall], report: Report = ignore) -> list[TimedResult]:
         """The async twin of `run`; plain functions run in threads."""
         import asyncio  # sync programs do not need it
 
-        free = asyncio.Semaphore(self.max_parallel)
+        free, round_log = asyncio.Semaphore(self.max_parallel), self._new_round(prepared)
+        if round_log is not None:
+            await asyncio.to_thread(round_log.start_first)
 
         async def run_one(call: PreparedCall) -> TimedOutcome:
             async with free:
-                return await self._run_one_async(call, report)
+                return await self._run_one_async(call, report, round_log)
 
-        return self._count_retries(prepared, await asyncio.gather(*map(run_one, prepared)))
+        outcomes: list[TimedOutcome] = []
+        # An error of the log is raised when the other calls have ended, as in `run`.
+        for outcome in await asyncio.gather(*map(run_one, prepared), return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+            outcomes.append(outcome)
+        return self._count_retries(prepared, outcomes)
 
     def leave(self) -> None:
         """Mark the contexts of all calls as cancelled: nobody waits for their results."""
         for context in self._contexts:
             context._ended.set()
 
-    def _run_one(self, prepared: PreparedCall, report: Report) -> TimedOutcome:
+    def _new_round(self, prepared: Sequence[PreparedCall]) -> "_RoundLog | None":
+        running = [call for call in prepared if call.tool is not None and call.outcome is None]
+        return None if self.log is None or not running else _RoundLog(self.log, running, self.max_parallel)
+
+    def _run_one(self, prepared: PreparedCall, report: Report, round_log: "_RoundLog | None") -> TimedOutcome:
+        if round_log is not None and round_log.has_to_start(prepared):
+            round_log.start(prepared)
         started_at = perf_counter()
         call, context = self._bind(prepared)
         timeout = None if prepared.tool is None else prepared.tool.timeout
@@ -83,11 +113,18 @@ class CallRunner:
                 result = start_thread(lambda: calls.run(call, tell)).result(timeout)
             except TimeoutError:
                 result = _end(prepared, context, timeout)
-        return result, perf_counter() - started_at
+        seconds = perf_counter() - started_at
+        if round_log is not None and round_log.has_to_finish(prepared):
+            round_log.finish(prepared, result)
+        return result, seconds
 
-    async def _run_one_async(self, prepared: PreparedCall, report: Report) -> TimedOutcome:
+    async def _run_one_async(
+        self, prepared: PreparedCall, report: Report, round_log: "_RoundLog | None"
+    ) -> TimedOutcome:
         import asyncio
 
+        if round_log is not None and round_log.has_to_start(prepared):
+            await asyncio.to_thread(round_log.start, prepared)
         started_at = perf_counter()
         call, context = self._bind(prepared)
         timeout = None if prepared.tool is None else prepared.tool.timeout
@@ -100,7 +137,10 @@ class CallRunner:
                 result = await asyncio.wait_for(running, timeout)
             except TimeoutError:
                 result = _end(prepared, context, timeout)
-        return result, perf_counter() - started_at
+        seconds = perf_counter() - started_at
+        if round_log is not None and round_log.has_to_finish(prepared):
+            await asyncio.to_thread(round_log.finish, prepared, result)
+        return result, seconds
 
     def _bind(self, prepared: PreparedCall) -> tuple[PreparedCall, Context[Any] | None]:
         """Return the call with its context, if the tool takes one, or with a refusal if it has no retries left."""
@@ -130,6 +170,40 @@ class CallRunner:
                     self.later[call.call.id] = outcome.reason
                 results.append((outcome, seconds))
         return results
+
+
+class _RoundLog:
+    """Notes the calls of one round that run.
+
+    Those that start at once are noted together. The end of the last one is not noted: the results of the round follow.
+    """
+
+    def __init__(self, log: CallLog, running: Sequence[PreparedCall], at_once: int) -> None:
+        self._log = log
+        self._first = running[:at_once]
+        self._to_start = {call.call.id for call in running[at_once:]}
+        self._running = {call.call.id for call in running}
+        self._lock = threading.Lock()
+
+    def start_first(self) -> None:
+        self._log.start(self._first)
+
+    def has_to_start(self, call: PreparedCall) -> bool:
+        return call.call.id in self._to_start
+
+    def start(self, call: PreparedCall) -> None:
+        self._log.start([call])
+
+    def has_to_finish(self, call: PreparedCall) -> bool:
+        """Whether the call has run, while others have not ended."""
+        with self._lock:
+            if call.call.id not in self._running:
+                return False
+            self._running.remove(call.call.id)
+            return bool(self._running)
+
+    def finish(self, call: PreparedCall, outcome: CallOutcome) -> None:
+        self._log.finish(call, outcome)
 
 
 def _end(prepared: PreparedCall, context: Context[Any] | None, timeout: float) -> ToolResultBlock:

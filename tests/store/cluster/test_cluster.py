@@ -9,7 +9,9 @@ import pytest
 from sqlalchemy import PrimaryKeyConstraint, UniqueConstraint
 from sqlalchemy.exc import DBAPIError
 
+from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message
+from dragoman.open_turns import OpenTurn, TurnStep
 from dragoman.store import Store, StoreError, citus_statements
 from dragoman.store.schema import distribution_column, metadata
 from tests.store.cluster.sharding import (
@@ -34,6 +36,16 @@ def use_session(store: Store, session_id: str) -> None:
     version = store.append(session_id, turn.messages[2:], expected_version=1, tool_ids=turn.tool_ids, model="c:d")
     store.append(session_id, [Message.user("?"), reply("!")], expected_version=version)
     store.append(session_id, attempts=[reply("broken")], expected_version=None)
+    asked = OpenTurn(prompt=(Message.user("And?"),))
+    store.append(session_id, expected_version=None, step=TurnStep(begins=True, turn=asked))
+    number = store.record(session_id).version
+    called = Message.assistant([ToolUseBlock(id="tu_open", name="look")])
+    store.append(session_id, [called], expected_version=None, step=TurnStep(number=number, turn=asked))
+    store.append(session_id, expected_version=None, step=TurnStep(number=number, started={"tu_open": "write"}))
+    store.append(session_id, expected_version=None, step=TurnStep(number=number, ended={"tu_open": None}))
+    assert store.load(session_id).turn is not None
+    assert store.unanswered(session_id=session_id)
+    store.append(session_id, expected_version=None, step=TurnStep(number=number, state="done"))
     store.annotate(session_id, turn.messages[0].id, {"labels": ["a"]}, expected_version=None)
     store.record(session_id)
     store.load(session_id)
@@ -75,7 +87,7 @@ def test_the_cluster_sql_covers_every_table() -> None:
     assert first == "SELECT create_distributed_table('sessions', 'id')"
     table_arguments = [re.findall("'([^']*)'", statement) for statement in others]
     assert table_arguments == [
-        [name, "session_id", "sessions"] for name in ("attempts", "messages", "tool_calls", "tool_ids")
+        [name, "session_id", "sessions"] for name in ("attempts", "messages", "tool_ids", "turns", "tool_calls")
     ]
     assert {"sessions", *(name for name, *_ in table_arguments)} == set(metadata.tables)
 

@@ -6,7 +6,7 @@ from dragoman.store import Store
 
 _ORPHANS = " UNION ALL ".join(
     f"SELECT '{table}' FROM {table} WHERE session_id NOT IN (SELECT id FROM sessions)"
-    for table in ("messages", "attempts", "tool_calls", "tool_ids")
+    for table in ("messages", "attempts", "tool_calls", "tool_ids", "turns")
 )
 
 

@@ -8,9 +8,10 @@ import pytest
 from dragoman.canonical.blocks import ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageMetadata
 from dragoman.canonical.usage import TokenUsage
+from dragoman.open_turns import OpenTurn, TurnStep
 from dragoman.pricing import price_table
 from dragoman.store import AsyncStore, ConflictError, Store, StoreError
-from dragoman.store.schema import attempts, messages, sessions, tool_calls, tool_ids
+from dragoman.store.schema import attempts, messages, sessions, tool_calls, tool_ids, turns
 from tests.store.load import integrity
 from tests.store.turns import rows
 
@@ -49,6 +50,8 @@ def fill(store: Store) -> None:
         MODEL, [*shared, *tail], session_id="sess_bob", user_id=BOB, extensions={shared[1].id: {"who": SECRET}},
         attempts=[message_of("assistant", SECRET, ANN, billed=True)],
     )  # fmt: skip
+    asked = OpenTurn(prompt=(message_of("user", f"And {SECRET}?", ANN),))
+    store.append("sess_bob", expected_version=None, step=TurnStep(begins=True, turn=asked))
     store.fork("sess_bob", new_session_id="sess_fork")
 
 
@@ -62,7 +65,7 @@ def test_everything_of_the_user_is_gone(store: Store) -> None:
     assert [record.id for record in store.list(user_id=ANN).sessions] == []
     assert store.search(SECRET) == ()
     assert store.total_spend(user_id=ANN).replies == 0
-    for table in (sessions, messages, attempts, tool_calls, tool_ids):
+    for table in (sessions, messages, attempts, tool_calls, tool_ids, turns):
         held = str(rows(store, f"SELECT * FROM {table.name}"))
         assert SECRET not in held, table.name
         assert ANN not in held, table.name

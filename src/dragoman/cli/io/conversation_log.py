@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError, MissingExtraError
 from dragoman.canonical.message import Message, Role
+from dragoman.open_turns import TurnStep
 
 if TYPE_CHECKING:
     from dragoman.store import Store
@@ -23,6 +24,8 @@ class ConversationLog:
     the extra ``store``, nothing is kept, and no problem reported.
     """
 
+    stores_steps = True
+
     def __init__(self, url: str | None, command: str) -> None:
         """``url`` is that of the store; None is the user's own store."""
         self._url = url
@@ -36,7 +39,7 @@ class ConversationLog:
         return Store(self._url)
 
     def last(self) -> str:
-        """Return the id of the last used conversation of the command line.
+        """Return the id of the last used conversation of the command line. One whose only turn has failed is none.
 
         Raises ConfigurationError if there is none, and MissingExtraError and StoreError as `Store` does.
         """
@@ -44,16 +47,27 @@ class ConversationLog:
         while True:
             page = self._store.list(cursor=cursor)
             for record in page.sessions:
-                if COMMAND in record.metadata:
+                if COMMAND in record.metadata and self._has_content(record.id):
                     return record.id
             if (cursor := page.cursor) is None:
                 raise ConfigurationError("there is no conversation to continue: dragoman ask MODEL PROMPT starts one")
 
-    def create(self, model: str | None = None, messages: Sequence[Message] = (), **facts: Any) -> Any:
+    def _has_content(self, session_id: str) -> bool:
+        found = self._store.load(session_id)
+        return bool(found.messages) or found.turn is not None
+
+    def create(
+        self,
+        model: str | None = None,
+        messages: Sequence[Message] = (),
+        *,
+        step: TurnStep | None = None,
+        **facts: Any,
+    ) -> Any:
+        asked = () if step is None or step.turn is None else step.turn.prompt
+        title, metadata = _title((*messages, *asked)), {COMMAND: self._command}
         try:
-            return self._store.create(
-                model, messages, title=_title(messages), metadata={COMMAND: self._command}, **facts
-            )
+            return self._store.create(model, messages, title=title, metadata=metadata, step=step, **facts)
         except DragomanError as error:
             self._fail(error)
             return SimpleNamespace(version=0)

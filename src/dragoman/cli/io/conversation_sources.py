@@ -14,7 +14,7 @@ from dragoman.canonical.ids import new_tool_use_id
 from dragoman.canonical.message import Message
 from dragoman.cli.io.convert.files import read_conversations
 from dragoman.formats import Conversation, detect, from_cassette
-from dragoman.session import snapshot
+from dragoman.session.storage import snapshot
 from dragoman.sqlite_files import is_sqlite_file, table_names
 
 if TYPE_CHECKING:

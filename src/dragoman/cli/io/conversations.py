@@ -1,6 +1,7 @@
 """Starts or continues the conversation of a command."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,11 +9,13 @@ from rich.console import Console
 from rich.markup import escape
 
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.guard import one_line
 from dragoman.cli.io.client import conversation_client, names_model
 from dragoman.cli.io.conversation_log import ConversationLog
 from dragoman.cli.io.tool_names import load_tools
 from dragoman.session import Session
 from dragoman.session.config import SessionSettings
+from dragoman.session.turn.unfinished import UnfinishedTurn
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +85,19 @@ def describe(session: Session) -> str:
     return (
         f"continues a conversation of {len(session.messages)} messages with {session.model or 'the model of the rules'}"
     )
+
+
+def describe_unfinished(turn: UnfinishedTurn) -> Iterator[str]:
+    """Yield lines about a turn that was interrupted: what was asked, and what its calls have done."""
+    asked = " ".join(message.text for message in turn.prompt).strip()
+    yield f"the last turn was interrupted: {one_line(asked):.200}" if asked else "the last turn was interrupted"
+    for calls, state in ((turn.ran, "ran"), (turn.may_have_run, "may have run"), (turn.not_run, "has not run")):
+        for call in calls:
+            yield f"{call.name}({json.dumps(call.input, ensure_ascii=False)}) {state}"
+    for attempt in turn.attempts:
+        cost = "" if attempt.cost_usd is None else f", at least ${attempt.cost_usd:.6f}"
+        yield f"{attempt.model} failed: {attempt.error}{cost}"
+    if turn.awaits_reply:
+        yield "it waited for a reply, which may have been billed"
+    if turn.cost.replies:
+        yield f"it has cost {turn.cost}"

@@ -75,10 +75,9 @@ class NoPolicy:
         return True
 
     def _handle(self, effect: Effect) -> Generator[Effect, Any, Any]:
-        outcome = yield effect
-        if isinstance(effect, Keep):
-            for message in outcome:
+        if isinstance(effect, Keep):  # before it, because the messages are saved with their labels
+            for message in effect.messages:
                 known = self._extensions.get(message.id) or {}
                 labels = sorted(self.labels | read_labels(known))
                 self._extensions[message.id] = {**known, "security": {"labels": labels}}
-        return outcome
+        return (yield effect)

@@ -41,8 +41,8 @@ class TurnRecord:
     def end(self) -> None:
         """Note what the turn added to the history."""
         messages, attempts = self.history.since(self._mark)
-        if messages and all(message.role is Role.TOOL for message in messages):
-            messages = self.history.last_round()  # results, while other calls of the same reply still wait
+        if all(message.role is Role.TOOL for message in messages):
+            messages = self.history.last_round()  # results, if any, while other calls of the same reply still wait
         self._kept = messages, attempts
 
     def complete(self, error: Exception | None) -> None:

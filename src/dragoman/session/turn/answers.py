@@ -7,9 +7,10 @@ from typing import Any
 from dragoman.adapter.errors import CallNotPendingError, RequestError
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
+from dragoman.open_turns import OpenTurn
 from dragoman.session.effects import RunTools
-from dragoman.session.history import History
-from dragoman.tools.calls import PreparedCall, result_from_elsewhere
+from dragoman.session.turn.unfinished import LOST_RESULT, may_run
+from dragoman.tools.calls import PreparedCall, error_result, result_from_elsewhere
 from dragoman.tools.toolbox import Toolbox
 
 CallResults = Mapping[str, Any]
@@ -18,28 +19,15 @@ CallResults = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The results of calls that wait, by call id. ``complete``: no other call waits."""
+    """Calls of the last reply, and the results of those that are not run, by call id.
+
+    ``complete``: all calls without a result are among them. ``rest_waits``: the others wait for results from elsewhere.
+    """
 
     calls: tuple[ToolUseBlock, ...]
     results: Mapping[str, ToolResultBlock]
     complete: bool
-
-
-class WaitingCalls:
-    """The part of a session that knows which calls wait."""
-
-    _history: History
-
-    @property
-    def pending(self) -> tuple[ToolUseBlock, ...]:
-        """The calls of the last reply that wait for their results. A new prompt gives them up."""
-        return pending_calls(self._history.messages)
-
-    @property
-    def pending_reasons(self) -> Mapping[str, str]:
-        """Why the calls wait, by call id, as tools and ``approve`` said in this process. Reasons are not stored."""
-        reasons = self._history.reasons_to_wait
-        return {call.id: reasons[call.id] for call in self.pending if call.id in reasons}
+    rest_waits: bool = True
 
 
 def has_calls_to_run(reply: Message) -> bool:
@@ -65,25 +53,59 @@ def pending_calls(messages: Sequence[Message]) -> tuple[ToolUseBlock, ...]:
     return ()
 
 
-def read_answers(results: CallResults, messages: Sequence[Message]) -> Answers:
-    """Return the results of calls that wait in that history.
+def unanswered_calls(messages: Sequence[Message], turn: OpenTurn | None) -> Iterator[ToolUseBlock]:
+    """Yield the calls of the last reply that have no result, neither in the history nor in the open turn."""
+    progress = {} if turn is None else turn.calls
+    for call in pending_calls(messages):
+        found = progress.get(call.id)
+        if found is None or found.result is None:
+            yield call
+
+
+def continue_calls(messages: Sequence[Message], turn: OpenTurn) -> Answers:
+    """Return the open calls of a turn that goes on: those that may run, the results of those that have ended, and an
+    error for those that may have run and must not run twice.
+    """
+    calls: list[ToolUseBlock] = []
+    results: dict[str, ToolResultBlock] = {}
+    waiting = 0
+    for call in pending_calls(messages):
+        progress = turn.calls.get(call.id)
+        if progress is not None and progress.waits:
+            waiting += 1
+            continue
+        calls.append(call)
+        if not may_run(progress):
+            ended = None if progress is None else progress.result
+            results[call.id] = error_result(call.id, LOST_RESULT) if ended is None else ended
+    return Answers(tuple(calls), results, complete=not waiting)
+
+
+def read_answers(results: CallResults, messages: Sequence[Message], turn: OpenTurn | None = None) -> Answers:
+    """Return the results of calls that wait in that history. Those that an open turn has come with them.
 
     Raises CallNotPendingError if a call does not wait, and RequestError if no result can hold a value.
     """
     if not isinstance(results, Mapping) or not results:
         raise RequestError("results are a dict with the id of each answered call and its result or its error")
-    waiting = {call.id: call for call in pending_calls(messages)}
-    read: dict[str, ToolResultBlock] = {}
+    waiting = {call.id: call for call in unanswered_calls(messages, turn)}
+    progress = {} if turn is None else turn.calls
+    ended = {call.id: call for call in pending_calls(messages) if call.id not in waiting}
+    read = {call_id: result for call_id in ended if (result := progress[call_id].result) is not None}
     for call_id, value in results.items():
         if call_id not in waiting:
-            answered = any(call_id == each.tool_use_id for message in messages for each in message.tool_results)
+            answered = call_id in ended or any(
+                call_id == each.tool_use_id for message in messages for each in message.tool_results
+            )
             raise CallNotPendingError(str(call_id), tuple(waiting), answered=answered)
         try:
             read[call_id] = result_from_elsewhere(waiting[call_id], value)
         except (TypeError, ValueError) as error:
             raise RequestError(f"the result of the call {call_id:.80} cannot be sent: {error!s:.300}") from None
-    calls = tuple(call for call in waiting.values() if call.id in read)
-    return Answers(calls, read, complete=len(calls) == len(waiting))
+    calls = tuple(call for call in pending_calls(messages) if call.id in read)
+    rest = [call for call in waiting if call not in read]
+    rest_waits = turn is None or all(call in progress and progress[call].waits for call in rest)
+    return Answers(calls, read, complete=not rest, rest_waits=rest_waits)
 
 
 def prepare_calls(effect: RunTools, toolbox: Toolbox) -> Iterator[PreparedCall]:

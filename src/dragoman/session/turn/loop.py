@@ -73,7 +73,8 @@ class TurnPlan:
     requests: Requests
     max_rounds: int
     answers: Callable[[], Answers] | None = None
-    """Returns the results of calls that wait, for a turn that goes on with them. Raises CallNotPendingError."""
+    """Returns the results of calls that wait, for a turn that goes on with them. Raises CallNotPendingError. None if no
+    call waits."""
     save: Perform | None = None
     """Saves the session; None without a store."""
     correct: Callable[[Message], Message | None] | None = None
@@ -105,7 +106,8 @@ def run_turn(plan: TurnPlan) -> Turn:
             route, reply = yield from _first_reply(requests, route, history, new_messages)
         else:
             reply = yield from request_reply(requests, route, history, new_messages)
-        *_, reply = yield Keep((*new_messages, reply))
+        ends_turn = plan.correct is None and not (_pauses(reply) or has_calls_to_run(reply))
+        *_, reply = yield Keep((*new_messages, reply), ends_turn=ends_turn)
         history.append(reply)
         is_first = False
         if _pauses(reply):
@@ -113,8 +115,9 @@ def run_turn(plan: TurnPlan) -> Turn:
             continue
         if has_calls_to_run(reply):
             runs: Sequence[ToolRun] = yield RunTools(route.adapter, reply.tool_uses)
-            history += yield Keep(tuple(run.message for run in runs), reply.tool_uses)
-            if len(runs) < len(reply.tool_uses):  # the other results come later
+            some_wait = len(runs) < len(reply.tool_uses)
+            history += yield Keep(tuple(run.message for run in runs), reply.tool_uses, ends_turn=some_wait)
+            if some_wait:
                 return
             new_messages, rounds, calls_left = (), rounds - 1, calls_left - 1
             if calls_left == 0:
@@ -138,15 +141,17 @@ def run_turn(plan: TurnPlan) -> Turn:
 
 
 def _keep_answers(answers: Answers, save: Perform | None, route: Route) -> Generator[Effect, Any, bool]:
-    """Keep results that come from elsewhere. Return whether all calls of the reply have one now.
+    """Keep results that come from elsewhere, and run the other calls. Return whether all calls of the reply have one
+    now.
 
     They are saved before anything is sent: of two programs that answer the same call, one gets a ConflictError.
     """
     runs: Sequence[ToolRun] = yield RunTools(route.adapter, answers.calls, answers.results)
-    yield Keep(tuple(run.message for run in runs), answers.calls)
+    complete = answers.complete and len(runs) == len(answers.calls)
+    yield Keep(tuple(run.message for run in runs), answers.calls, ends_turn=not complete and answers.rest_waits)
     if save is not None:
         yield save
-    return answers.complete
+    return complete
 
 
 def request_reply(
@@ -203,6 +208,7 @@ def _request_with_retries(
             tools=requests.tools,
             options=options,
             retries=retries,
+            new_messages=new_messages,
         )
         match outcome:
             case Replied():
@@ -210,7 +216,7 @@ def _request_with_retries(
                 return outcome.message
             case Abandoned():
                 if outcome.partial is not None and new_messages is not None:
-                    yield Keep((*new_messages, outcome.partial))
+                    yield Keep((*new_messages, outcome.partial), ends_turn=True)
                 else:
                     requests.record_billed(outcome.partial or outcome.billed)
                 raise AbandonedTurnError

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Table, delete, insert, select
+from sqlalchemy import Connection, Table, delete, insert, select, update
 
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageMetadata
 from dragoman.store.rows import attempt_row, message_from_row, message_row
-from dragoman.store.schema import attempts
+from dragoman.store.schema import attempts, messages, tool_calls
 
 DELETED = "[deleted]"
 KEPT_METADATA = (
@@ -38,6 +38,9 @@ def erase(
         values = message_row(message, session_id, seq, extensions, inherited=bool(row["inherited"]))
     connection.execute(delete(table).where(key))
     connection.execute(insert(table), values)
+    if table is messages:
+        of_message = (tool_calls.c.session_id == session_id) & (tool_calls.c.seq == seq)
+        connection.execute(update(tool_calls).where(of_message).values(result_json=None))
 
 
 def _without_content(message: Message, kept_metadata: tuple[str, ...]) -> Message:

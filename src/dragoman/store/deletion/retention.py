@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Table, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Table, delete, func, insert, select, update
 
 from dragoman.canonical.extensions.message_labels import EARLIER_RECORDS, RECORDS
 from dragoman.canonical.extensions.message_retention import RETENTION, read_retention
@@ -16,7 +16,7 @@ from dragoman.store.columns import decode_json, decode_text, encode_json, encode
 from dragoman.store.deletion.erase import KEPT_METADATA, erase
 from dragoman.store.records import RetentionAction, RetentionRecord
 from dragoman.store.rows import extensions_from_row
-from dragoman.store.schema import attempts, messages, retention_records, sessions
+from dragoman.store.schema import attempts, messages, retention_records, sessions, turns
 from dragoman.store.writes import delete_session
 
 _REDACTED_METADATA = (*KEPT_METADATA, "user_id", "labels")
@@ -67,6 +67,7 @@ def enforce(
             erase(connection, messages, row_id, row.seq, extensions=kept, kept_metadata=_REDACTED_METADATA)
         for row in broken:
             erase(connection, attempts, row_id, row.seq, kept_metadata=_REDACTED_METADATA)
+        connection.execute(delete(turns).where(turns.c.session_id == row_id))  # an open turn repeats what it read
         advanced = update(sessions).where(sessions.c.id == row_id)
         connection.execute(advanced.values(version=sessions.c.version + 1))
     _save(connection, row_id, record)

@@ -10,7 +10,7 @@ from dragoman.store.columns import decode_text, encode_text
 from dragoman.store.deletion.erase import erase
 from dragoman.store.errors import StoreError
 from dragoman.store.records import UserDeletion
-from dragoman.store.schema import attempts, messages, sessions, tool_calls, tool_ids
+from dragoman.store.schema import attempts, messages, sessions, tool_calls, tool_ids, turns
 
 
 def delete_user(connection: Connection, user_id: str, now: int) -> UserDeletion:
@@ -39,6 +39,8 @@ def delete_user(connection: Connection, user_id: str, now: int) -> UserDeletion:
             erase(connection, table, session_id, seq)
             shared.add(session_id)
             erased += 1
+    shared.update(connection.execute(select(turns.c.session_id).where(turns.c.user_id == user)).scalars())
+    connection.execute(delete(turns).where(turns.c.user_id == user))
     for session_id in shared:
         advanced = update(sessions).where(sessions.c.id == session_id)
         connection.execute(advanced.values(version=sessions.c.version + 1, updated_at=now))

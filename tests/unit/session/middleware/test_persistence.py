@@ -1,4 +1,4 @@
-"""Sessions and their store: each turn is stored when it ends, and a later program continues the session."""
+"""Sessions and their store: each turn is stored while it runs, and a later program continues the session."""
 
 import asyncio
 import json
@@ -12,6 +12,7 @@ from dragoman.adapter.errors import ConfigurationError, ProviderError
 from dragoman.routing import Router
 from dragoman.session import AsyncSession, Session, tool
 from dragoman.store import ConflictError, SessionNotFoundError, Store
+from tests.store.turns import rows
 from tests.unit.session.drivers import ANTHROPIC, OLLAMA, Driver, SyncDriver, Wire
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic, handwritten_ollama
 
@@ -38,7 +39,7 @@ def resume(driver: Driver, store: Store, wires: dict[str, Wire], **settings: Any
 
 
 def test_a_turn_is_stored_when_it_ends(driver: Driver, store: Store) -> None:
-    """With its calls, results and ids, all at once; a session without a message is not stored."""
+    """With its calls, results and ids, each step by itself; a session without a turn is not stored."""
     wire = Wire([handwritten_anthropic(Call("toolu_1", "look", {"at": "a"})), handwritten_anthropic("Fine.")])
     session = driver.session({"anthropic": wire}, tools=[look], store=store, user_id="u1", system="Be brief.")
     with pytest.raises(SessionNotFoundError):
@@ -46,7 +47,8 @@ def test_a_turn_is_stored_when_it_ends(driver: Driver, store: Store) -> None:
     driver.ask(session, "Look at a.")
     kept = store.load("sess_1")
     assert kept.messages == session.messages
-    assert (kept.version, kept.model, kept.record.user_id) == (1, ANTHROPIC, "u1")
+    steps = 5  # the prompt, the call, its start, its result, and the answer
+    assert (kept.version, kept.model, kept.record.user_id, kept.turn) == (steps, ANTHROPIC, "u1", None)
     assert kept.tool_ids == session.tool_ids.dump()
 
 
@@ -85,19 +87,36 @@ def test_another_program_continues_with_the_same_prefix(driver: Driver, store: S
     driver.ask(again, "And you?")
     before, after = wires["anthropic"].requests[-1]["messages"], later["anthropic"].requests[-1]["messages"]
     assert json.dumps(after[: len(before)]) == json.dumps(before)
-    assert (store.load("sess_1").version, store.load("sess_1").messages) == (4, again.messages)
+    assert store.load("sess_1").messages == again.messages
+
+
+@pytest.mark.parametrize("prompts", [1, 2])
+def test_a_turn_can_be_stored_as_a_whole(driver: Driver, store: Store, prompts: int) -> None:
+    """With durability="turn" it is one transaction, and a turn that fails stores nothing."""
+    replies = [handwritten_anthropic(Call("toolu_1", "look", {"at": "a"})), handwritten_anthropic("Fine.")]
+    wire = Wire([*replies * prompts, *[ConnectionError("no")] * 3])
+    session = driver.session({"anthropic": wire}, tools=[look], store=store, durability="turn")
+    for _ in range(prompts):
+        driver.ask(session, "Look at a.")
+    with pytest.raises((ProviderError, ConnectionError)):
+        driver.ask(session, "Hi")
+    kept = store.load("sess_1")
+    assert (kept.version, kept.turn, kept.messages) == (prompts, None, session.messages)
+    with pytest.raises(ConfigurationError, match="use step or turn"):
+        driver.session({}, durability="never")
 
 
 def test_two_programs_do_not_overwrite_each_other(driver: Driver, store: Store) -> None:
-    """The second program to add a turn gets an error and keeps its own turn."""
+    """The second program to begin a turn gets an error before it sends anything."""
     session = driver.session({"anthropic": Wire([handwritten_anthropic("1.")])}, store=store)
     driver.ask(session, "One?")
     first = resume(driver, store, {"anthropic": Wire([handwritten_anthropic("2.")])})
-    second = resume(driver, store, {"anthropic": Wire([handwritten_anthropic("II.")])})
+    wire = Wire([handwritten_anthropic("II.")])
+    second = resume(driver, store, {"anthropic": wire})
     driver.ask(first, "Two?")
     with pytest.raises(ConflictError):
         driver.ask(second, "Two?")
-    assert second.messages[-1].text == "II."
+    assert (wire.requests, second.messages) == ([], session.messages)
     assert store.load("sess_1").messages == first.messages
 
 
@@ -114,13 +133,17 @@ def test_a_partial_reply_is_stored(store: Store) -> None:
     assert [message.metadata.status for message in kept] == ["complete", "cancelled"]
 
 
-def test_a_failed_turn_stores_nothing(driver: Driver, store: Store) -> None:
-    """It leaves nothing in the history either."""
+def test_a_failed_turn_is_closed(driver: Driver, store: Store) -> None:
+    """It leaves nothing in the history, and the next turn is a new one. Its attempts stay."""
     session = driver.session({"anthropic": Wire([ConnectionError("no")] * 3)}, store=store)
     with pytest.raises((ProviderError, ConnectionError)):
         driver.ask(session, "Hi")
-    with pytest.raises(SessionNotFoundError):
-        store.load("sess_1")
+    kept = store.load("sess_1")
+    assert (kept.messages, kept.turn, session.unfinished, store.unfinished()) == ((), None, None, ())
+    (turn,) = rows(store, "SELECT state, error, prompt_json, attempts_json FROM turns")
+    assert turn[:2] == ("failed", "NetworkError")
+    assert [message["content"][0]["text"] for message in json.loads(turn[2])] == ["Hi"]
+    assert {(each["model"], each["cost_usd"]) for each in json.loads(turn[3])} == {(ANTHROPIC, None)}
 
 
 def test_resuming_needs_a_session_and_a_model(store: Store) -> None:

@@ -25,7 +25,7 @@ from dragoman.formats.reading.lines import holds_conversations, read_lines
 from dragoman.formats.reading.read import Read
 from dragoman.formats.registry import FORMATS, get_format, identify_format, iter_text, read_file
 from dragoman.formats.umf.convert import to_umf
-from dragoman.session import snapshot
+from dragoman.session.storage import snapshot
 
 _UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAME = 80

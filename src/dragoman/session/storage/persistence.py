@@ -1,19 +1,21 @@
-"""Saves a session to its store: at the end of each turn, everything that it added, in one transaction."""
+"""Saves what is new in a session to its store, in one transaction."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from functools import partial
+from threading import RLock
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.message import Message
+from dragoman.open_turns import TurnStep
 from dragoman.runtime.session_store import SessionStore
-from dragoman.session.effects import Perform, Turn
-from dragoman.session.snapshot import Snapshot
+from dragoman.session.storage.snapshot import Snapshot
 
 
 class Persistence:
-    """Tracks what the store has of one session. ``version`` is the store's; None if the session is not stored yet."""
+    """Tracks what the store has of one session. ``version`` is the store's; None if the session is not stored yet.
+
+    Tools that run at the same time may save from several threads.
+    """
 
     def __init__(
         self,
@@ -29,6 +31,7 @@ class Persistence:
         self._version = version
         self._messages = messages
         self._attempts = attempts
+        self._lock = RLock()
 
     def save(
         self,
@@ -37,27 +40,43 @@ class Persistence:
         user_id: str | None,
         team_id: str | None,
         may_save: Callable[[Sequence[Message]], bool],
-    ) -> None:
-        """Save what is new, if anything is, and if ``may_save`` accepts it.
+        step: TurnStep | None = None,
+    ) -> int | None:
+        """Save what is new, if anything is, and if ``may_save`` accepts it. Return the session's version in the store.
 
         Raises ConflictError if another program added to the session meanwhile: nothing is overwritten, and this session
         keeps what it has. Raises StoreError.
         """
-        messages, attempts = snapshot.messages[self._messages :], snapshot.attempts[self._attempts :]
-        if not (messages or attempts) or not may_save(messages):
-            return
+        with self._lock:
+            messages, attempts = snapshot.messages[self._messages :], snapshot.attempts[self._attempts :]
+            if not (messages or attempts or step) or not may_save(messages):
+                return self._version
+            self._write(snapshot, messages, attempts, user_id, team_id, step)
+            self._messages, self._attempts = len(snapshot.messages), len(snapshot.attempts)
+            return self._version
+
+    def _write(
+        self,
+        snapshot: Snapshot,
+        messages: Sequence[Message],
+        attempts: Sequence[Message],
+        user_id: str | None,
+        team_id: str | None,
+        step: TurnStep | None,
+    ) -> None:
         new_extensions = {
             message.id: snapshot.extensions[message.id] for message in messages if message.id in snapshot.extensions
         }
-        extra = (
-            {"extensions": new_extensions} if new_extensions else {}
-        )  # without a policy, the store need not support them
+        optional: dict[str, Any] = {"extensions": new_extensions or None, "step": step}
+        extra = {name: value for name, value in optional.items() if value is not None}  # a store need not support them
+        # Only messages bring new ids.
+        tool_ids = snapshot.tool_ids if messages or self._version is None else None
         if self._version is None:
             record = self._store.create(
                 snapshot.model,
                 messages,
                 session_id=snapshot.session_id,
-                tool_ids=snapshot.tool_ids,
+                tool_ids=tool_ids,
                 attempts=attempts,
                 user_id=user_id,
                 team_id=team_id,
@@ -70,12 +89,11 @@ class Persistence:
                 snapshot.session_id,
                 messages,
                 expected_version=self._version,
-                tool_ids=snapshot.tool_ids,
+                tool_ids=tool_ids,
                 model=snapshot.model,
                 attempts=attempts,
                 **extra,
             )
-        self._messages, self._attempts = len(snapshot.messages), len(snapshot.attempts)
 
     def annotate(self, snapshot: Snapshot, message_id: str, extensions: Mapping[str, Any]) -> None:
         """Replace the stored extensions of a message. A message that is not stored yet is saved with them later.
@@ -91,40 +109,3 @@ class Persistence:
                 " declassification needs: give it a method annotate, as dragoman.store.Store has"
             )
         self._version = annotate(snapshot.session_id, message_id, extensions, expected_version=self._version)
-
-
-class NoStore:
-    """Stands in for `Persistence` in a session without a store."""
-
-    def save(self, snapshot: Snapshot, **_: Any) -> None:
-        """Save nothing."""
-
-    def annotate(self, snapshot: Snapshot, message_id: str, extensions: Mapping[str, Any]) -> None:
-        """Save nothing."""
-
-
-class PersistenceMiddleware:
-    """Saves the session when a turn ends, however it ends. ``save`` may wait for a database."""
-
-    def __init__(self, save: Callable[[], None]) -> None:
-        self._save = save_effect(save)
-
-    def __call__(self, turn: Turn) -> Turn:
-        with closing(turn):
-            try:
-                yield from turn
-            except Exception:
-                yield self._save
-                raise
-        yield self._save
-
-
-def save_effect(save: Callable[[], None]) -> Perform:
-    """Return the effect that saves. A driver with an event loop does it in a thread."""
-    return Perform(save, partial(_save_in_thread, save))
-
-
-async def _save_in_thread(save: Callable[[], None]) -> None:
-    import asyncio  # sync programs do not need it
-
-    await asyncio.to_thread(save)

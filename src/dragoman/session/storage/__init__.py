@@ -1,0 +1,1 @@
+"""What a session leaves behind: its dump, and its rows in a store."""
