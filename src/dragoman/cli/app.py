@@ -27,9 +27,10 @@ COMMANDS = {
     "embed": "Writes the rows of a file in their order, each with its vector: a list of 32-bit floats.",
     "keys": "Store, list and remove API keys.",
     "models": "Lists models and their capabilities.",
+    "policy": "Ready policies: list them, and write them into dragoman.toml.",
     "prices": "Shows a model's prices in US dollars per million tokens.",
     "local": "Manages the embedded model, which needs the extra `local` and one file of 98 MB.",
-    "store": "Export a store for reports, migrate it, delete a user's data, or distribute it over a cluster.",
+    "store": "Export a store for reports, migrate it, delete data, or distribute it over a cluster.",
     "view": "Writes a conversation as one HTML page.",
 }
 """The commands with their summaries, so that the list of commands imports none of them."""

@@ -1,4 +1,5 @@
-"""Ready-made plugins: redaction, access by URI and by profile, confirmation, labelled models, policy services."""
+"""Ready-made plugins: redaction, access by URI and by profile, confirmation, labelled models, untrusted data, policy
+services."""
 
 from dragoman.policy.plugins.confirmation import Confirmation
 from dragoman.policy.plugins.finding import Finder, Finding, findings, personal_data, presidio, secrets
@@ -7,6 +8,7 @@ from dragoman.policy.plugins.object_access import ObjectAccess
 from dragoman.policy.plugins.opa import OpaPolicy
 from dragoman.policy.plugins.redaction import Redaction
 from dragoman.policy.plugins.remote import RemotePlugin
+from dragoman.policy.plugins.untrusted import UntrustedData
 from dragoman.policy.plugins.uris import AllowUris, DenyUris
 
 __all__ = [
@@ -20,6 +22,7 @@ __all__ = [
     "OpaPolicy",
     "Redaction",
     "RemotePlugin",
+    "UntrustedData",
     "findings",
     "personal_data",
     "presidio",

@@ -42,8 +42,8 @@ class Confirmation(Plugin):
         if not callable(ask):
             raise ConfigurationError(f"ask must be a function, not a {type(ask).__name__}")
         known = tools.items() if isinstance(tools, Mapping) else map(_tool_effects, tools)
-        self._effects = {name: _parse_effects(effects) for name, effects in known}
-        self._harmless = frozenset(map(_parse_effects, (harmless,) if isinstance(harmless, str) else harmless))
+        self._effects = {name: parse_effects(effects) for name, effects in known}
+        self._harmless = frozenset(map(parse_effects, (harmless,) if isinstance(harmless, str) else harmless))
         self._ask = ask
         self._trust_hints = trust_hints
         if inspect.iscoroutinefunction(ask):
@@ -82,7 +82,8 @@ def _tool_effects(tool: ToolDefinition) -> tuple[str, SideEffects]:
     return tool.name, tool.side_effects
 
 
-def _parse_effects(name: SideEffects | str) -> SideEffects:
+def parse_effects(name: SideEffects | str) -> SideEffects:
+    """Raises ConfigurationError if there is no such side effect."""
     try:
         return SideEffects(name)
     except ValueError:

@@ -181,9 +181,14 @@ def _build_policy(document: Document, mistakes: list[_Mistake]) -> Any:
 
 
 def _load_plugin(table: PluginTable) -> Any:
-    """Return a plugin. Raises ConfigurationError if none of that name is installed."""
+    """Return a plugin: a ready one, or an installed one. Raises ConfigurationError if there is none of that name."""
+    from dragoman.policy.plugins.presets import PRESETS, build_preset  # most files name no plugin
+
+    if table.name in PRESETS:
+        return build_preset(table.name, table.settings)
     known = {entry.name: entry for entry in entry_points(group=PLUGINS)}
     if table.name not in known:
-        raise ConfigurationError(f"no plugin {table.name!r:.60} is installed{nearest_name(table.name, known)}")
+        hint = nearest_name(table.name, (*PRESETS, *known))
+        raise ConfigurationError(f"no plugin {table.name!r:.60} is installed{hint}")
     found = known[table.name].load()
     return found(**table.settings) if isinstance(found, type) or table.settings else found

@@ -70,7 +70,7 @@ def _amount(value: Any) -> Any:
 
 
 class PluginTable(_Table):
-    """``[[plugins]]``: a plugin of the policy, by its entry point in the group ``dragoman.plugins``."""
+    """``[[plugins]]``: a plugin of the policy: a ready one, or an entry point of the group ``dragoman.plugins``."""
 
     name: StrictStr
     settings: Mapping[str, Any] = Field(default_factory=dict)
