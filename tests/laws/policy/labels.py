@@ -1,8 +1,8 @@
 """A label stays through any course of events until one audit record says that it was removed.
 
-`python -m tests.laws.policy.labels` runs two machines 2,000 times of 50 steps each: this one, on extensions only, and
-that of `session_labels`, on whole sessions with their stores. `--runs` sets another number. The exit status is 1 if a
-label was lost.
+`python -m tests.laws.policy.labels` runs three machines 2,000 times of 50 steps each: this one, on extensions only,
+that of `session_labels`, on whole sessions with their stores, and that of `travelling_labels`, through formats, files,
+bulk runs and batches. `--runs` sets another number. The exit status is 1 if a label was lost.
 """
 
 import argparse
@@ -144,6 +144,7 @@ def run(machine: type[RuleBasedStateMachine], runs: int, steps: int = STEPS) -> 
 
 def main() -> int:
     from tests.laws.policy.session_labels import SessionLabels
+    from tests.laws.policy.travelling_labels import TravellingLabels
 
     parser = argparse.ArgumentParser(prog="python -m tests.laws.policy.labels", description=__doc__)
     parser.add_argument("--runs", type=int, default=RUNS)
@@ -151,7 +152,7 @@ def main() -> int:
     logging.disable(logging.CRITICAL)  # failing plugins are expected here
     print("| machine | runs | steps | seconds | labels lost |\n| --- | --- | --- | --- | --- |")
     lost = False
-    for machine in (Labels, SessionLabels):
+    for machine in (Labels, SessionLabels, TravellingLabels):
         begun, outcome = time.perf_counter(), "none"
         try:
             run(machine, runs)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.laws.policy.labels import Labels, run
 from tests.laws.policy.session_labels import SessionLabels
+from tests.laws.policy.travelling_labels import TravellingLabels
 
 
 def test_labels_survive_in_extensions() -> None:
@@ -19,3 +20,9 @@ def test_labels_survive_in_sessions(caplog: pytest.LogCaptureFixture, exhaustive
     """
     with caplog.at_level(logging.CRITICAL):
         run(SessionLabels, 12 if exhaustive else 4)
+
+
+def test_labels_travel(caplog: pytest.LogCaptureFixture, exhaustive: bool) -> None:
+    """Through sessions, formats, files, stores, bulk runs and batches, in any order."""
+    with caplog.at_level(logging.CRITICAL):
+        run(TravellingLabels, 12 if exhaustive else 2)
