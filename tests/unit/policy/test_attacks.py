@@ -6,7 +6,9 @@ import pytest
 
 from dragoman.policy import Extensions, TierViolation
 from dragoman.policy.extensions import merge_extensions
+from tests.laws.policy.attack_table import TABLE, Attack, run_message, run_plugin
 from tests.laws.policy.attacks import ATTACKS, EVERYTHING, READERS, VALUES, Explosive, places, run_attacks
+from tests.tables import each_row
 from tests.unit.canonical.extensions.samples import full
 
 
@@ -37,3 +39,20 @@ def test_an_unreadable_value_is_a_violation() -> None:
         merge_extensions(full(), returned, EVERYTHING)
     with pytest.raises(TierViolation):
         merge_extensions(full(), Extensions.__new__(Extensions), EVERYTHING)
+
+
+@each_row("attack", TABLE["messages"], ids=lambda attack: attack["name"])
+def test_no_message_gets_around_a_ready_policy(attack: Attack) -> None:
+    """An address, a word, a call or data in disguise, at any place of a message, ends as the table says."""
+    assert run_message(attack) == attack["verdict"]
+
+
+@each_row("attack", TABLE["plugins"], ids=lambda attack: attack["name"])
+def test_no_plugin_returns_more_than_it_may(attack: Attack) -> None:
+    """Whatever it returns, against its mode and its capabilities."""
+    assert run_plugin(attack) == attack["verdict"]
+
+
+def test_the_table_is_large_and_its_names_are_distinct() -> None:
+    names = [attack["name"] for attacks in (TABLE["messages"], TABLE["plugins"]) for attack in attacks]
+    assert len(names) == len(set(names)) >= 150
