@@ -125,36 +125,37 @@ class Pipeline:
         """
         step_hook = Hook.parse(hook)
         _check_types(message, extensions)
-        step_run = self.start(
-            step_hook, message, extensions, calls=calls or {}, partial=partial, already_seen=already_seen
+        step_run = start_step(
+            self, step_hook, message, extensions, calls=calls or {}, partial=partial, already_seen=already_seen
         )
         yield from step_run.steps()
         changed = step_run.changed_extensions
         return PipelineResult(step_run.finish(), extensions if changed is None else changed)
 
-    def start(
-        self,
-        hook: Hook,
-        message: Message,
-        extensions: Extensions | LazyExtensions | None,
-        *,
-        calls: Mapping[str, CalledTool],
-        partial: bool = False,
-        already_seen: bool = False,
-    ) -> StepRun:
-        """Start what `steps` does, for a session: run the plugins up to the first one that has to be awaited. The
-        caller runs the steps of the result, if it is not done.
-        """
-        source = StepSource(hook, message, extensions, calls, partial, self._shared)
-        step_run = StepRun(source, self._by_hook[hook], self._rules, already_seen)
-        if hook in self._hooks:
-            step_run.check_parts()
-        if hook in PRE_HOOKS:
-            step_run.check_access()
-        elif hook in POST_HOOKS:
-            step_run.add_data_labels()
-        step_run.run_inline()
-        return step_run
+
+def start_step(
+    pipeline: Pipeline,
+    hook: Hook,
+    message: Message,
+    extensions: Extensions | LazyExtensions | None,
+    *,
+    calls: Mapping[str, CalledTool],
+    partial: bool = False,
+    already_seen: bool = False,
+) -> StepRun:
+    """Start what `Pipeline.steps` does: run the plugins up to the first one that has to be awaited. The caller runs the
+    steps of the result, if it is not done.
+    """
+    source = StepSource(hook, message, extensions, calls, partial, pipeline._shared)
+    step_run = StepRun(source, pipeline._by_hook[hook], pipeline._rules, already_seen)
+    if hook in pipeline._hooks:
+        step_run.check_parts()
+    if hook in PRE_HOOKS:
+        step_run.check_access()
+    elif hook in POST_HOOKS:
+        step_run.add_data_labels()
+    step_run.run_inline()
+    return step_run
 
 
 def _check_types(message: object, extensions: object) -> None:
