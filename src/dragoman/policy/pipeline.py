@@ -1,6 +1,7 @@
 """The pipeline: runs plugins in order, each with the extensions it may read, and checks, merges or rejects the results.
 
-All rules are here, once for both drivers: `steps` yields plugin calls and receives their results (see `runner`).
+All rules are here and in `step_run`, once for both drivers: plugins that nobody has to wait for are called directly,
+and `steps` yields the calls of the others and receives their results (see `runner`).
 """
 
 from collections.abc import Iterable, Mapping
