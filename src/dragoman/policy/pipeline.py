@@ -1,6 +1,7 @@
 """The pipeline: runs plugins in order, each with the extensions it may read, and checks, merges or rejects the results.
 
-All rules are here, once for both drivers: `steps` yields plugin calls and receives their results (see `runner`).
+All rules are here and in `step_run`, once for both drivers: plugins that nobody has to wait for are called directly,
+and `steps` yields the calls of the others and receives their results (see `runner`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -128,8 +129,8 @@ class Pipeline:
         """
         step_hook = Hook.parse(hook)
         _check_types(message, extensions)
-        step_run = self.start(
-            step_hook, message, extensions, calls=calls or {}, partial=partial, already_seen=already_seen
+        step_run = start_step(
+            self, step_hook, message, extensions, calls=calls or {}, partial=partial, already_seen=already_seen
         )
         yield from step_run.steps()
         changed = step_run.changed_extensions
@@ -145,29 +146,30 @@ class Pipeline:
             final = yield from judge_alternatives(final, message.alternatives, judge)
         return PipelineResult(final, visible)
 
-    def start(
-        self,
-        hook: Hook,
-        message: Message,
-        extensions: Extensions | LazyExtensions | None,
-        *,
-        calls: Mapping[str, CalledTool],
-        partial: bool = False,
-        already_seen: bool = False,
-    ) -> StepRun:
-        """Start what `steps` does, for a session: run the plugins up to the first one that has to be awaited. The
-        caller runs the steps of the result, if it is not done.
-        """
-        source = StepSource(hook, message, extensions, calls, partial, self._shared)
-        step_run = StepRun(source, self._by_hook[hook], self._rules, already_seen)
-        if hook in self._hooks:
-            step_run.check_parts()
-        if hook in PRE_HOOKS:
-            step_run.check_access()
-        elif hook in POST_HOOKS:
-            step_run.add_data_labels()
-        step_run.run_inline()
-        return step_run
+
+def start_step(
+    pipeline: Pipeline,
+    hook: Hook,
+    message: Message,
+    extensions: Extensions | LazyExtensions | None,
+    *,
+    calls: Mapping[str, CalledTool],
+    partial: bool = False,
+    already_seen: bool = False,
+) -> StepRun:
+    """Start what `Pipeline.steps` does: run the plugins up to the first one that has to be awaited. The caller runs the
+    steps of the result, if it is not done.
+    """
+    source = StepSource(hook, message, extensions, calls, partial, pipeline._shared)
+    step_run = StepRun(source, pipeline._by_hook[hook], pipeline._rules, already_seen)
+    if hook in pipeline._hooks:
+        step_run.check_parts()
+    if hook in PRE_HOOKS:
+        step_run.check_access()
+    elif hook in POST_HOOKS:
+        step_run.add_data_labels()
+    step_run.run_inline()
+    return step_run
 
 
 def _check_types(message: object, extensions: object) -> None:

@@ -1,7 +1,7 @@
 """The two drivers of a pipeline: `run` and `run_async`.
 
-A pipeline is a generator of plugin calls. The driver runs each call and sends the result back; an exception is a
-result too.
+A pipeline is a generator of the plugin calls that have to wait. The driver runs each call and sends the result back; an
+exception is a result too.
 """
 
 import asyncio

@@ -47,22 +47,15 @@ class PolicyMiddleware:
         self._history = history
         self._new_tool_message = new_tool_message
         self._adapter: Adapter | None = None
-        self._handlers: dict[type[Any], Callable[[Any], Generator[Effect, Any, Any]]] = {
-            Admit: self._admit,
-            Choose: self._note_route,
-            Send: self._check_request,
-            RunTools: self._check_calls,
-            Keep: self._check_kept,
-        }
 
     def __call__(self, turn: Turn) -> Turn:
         """Wrap the turn. Effects that a policy does not look at pass directly: most do."""
         outcome: Any = None
         with closing(turn):
             while (effect := advance(turn, outcome)) is not None:
-                handle = self._handlers.get(type(effect))
+                handle = _HANDLERS.get(type(effect))
                 try:
-                    outcome = (yield effect) if handle is None else (yield from handle(effect))
+                    outcome = (yield effect) if handle is None else (yield from handle(self, effect))
                 except Exception as error:
                     outcome = error
 
@@ -116,6 +109,16 @@ class PolicyMiddleware:
                 messages[index] = yield from _carry_out(self._hooks.check_reply(self._adapter, message))
         unchanged = all(map(is_, messages, keep.messages))
         return (yield keep if unchanged else replace(keep, messages=tuple(messages)))
+
+
+_HANDLERS: dict[type[Any], Callable[[PolicyMiddleware, Any], Generator[Effect, Any, Any]]] = {
+    Admit: PolicyMiddleware._admit,
+    Choose: PolicyMiddleware._note_route,
+    Send: PolicyMiddleware._check_request,
+    RunTools: PolicyMiddleware._check_calls,
+    Keep: PolicyMiddleware._check_kept,
+}
+"""What is done at each effect. A table in each middleware would be a cycle, which only the garbage collector frees."""
 
 
 class PolicyStage:

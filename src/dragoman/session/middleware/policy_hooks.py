@@ -27,7 +27,7 @@ from dragoman.policy.edit import drop_signed_thinking
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.labels import Declassification, declassify, labels_of, with_labels
 from dragoman.policy.object_access import PRE_HOOKS
-from dragoman.policy.pipeline import Pipeline
+from dragoman.policy.pipeline import Pipeline, start_step
 from dragoman.policy.plugin import Hook, Violation
 from dragoman.policy.runner import PolicyEffect, Steps, run, run_async
 from dragoman.policy.step import LazyExtensions
@@ -400,8 +400,8 @@ class PolicyHooks:
         already_seen: bool = False,
     ) -> StepRun:
         try:
-            return self.pipeline.start(
-                hook, message, visible, calls=self._calls, partial=partial, already_seen=already_seen
+            return start_step(
+                self.pipeline, hook, message, visible, calls=self._calls, partial=partial, already_seen=already_seen
             )
         except PolicyDeniedError as error:
             self._report_denial(error)

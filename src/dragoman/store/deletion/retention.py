@@ -40,7 +40,9 @@ def enforce(
     dry_run: bool,
 ) -> RetentionRecord | None:
     """Redact or delete what is due in one session. Return the record, or None if nothing is due."""
-    used = connection.execute(select(sessions.c.updated_at).where(sessions.c.id == row_id)).scalar_one_or_none()
+    session = select(sessions.c.updated_at).where(sessions.c.id == row_id)
+    # Locked, so that no turn is added meanwhile; SQLite has one writer anyway.
+    used = connection.execute(session if dry_run else session.with_for_update()).scalar_one_or_none()
     if used is None:  # deleted in the meantime
         return None
     is_over = from_micros(used) + session_idle <= now
