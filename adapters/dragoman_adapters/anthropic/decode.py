@@ -1,5 +1,7 @@
 """Decodes replies, and requests in Anthropic's format (docs/reference/wires/anthropic.md)."""
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -121,12 +123,18 @@ def _decode_server_tools(
     (https://platform.claude.com/docs/en/agents-and-tools/tool-use/code-execution-tool).
     """
     found = count.counts_by_name("server_tool_use")
-    runs = 0 if found else sum(map(_is_code_execution, content))
-    return found | {name: calls for name, calls in (("code_execution", runs), ("advisor", advisor_calls)) if calls}
+    names = [str(block.get("name")) for block in content if block.get("type") == "server_tool_use"]
+    runs = 0 if found else sum(name.endswith(_CODE) for name in names)
+    unknown = Counter(name for name in names if not (name in _KNOWN_TOOLS or _FREE_NAME.search(name)))
+    counted = {_CODE: runs, "advisor": advisor_calls, **unknown}
+    return found | {name: calls for name, calls in counted.items() if calls}
 
 
-def _is_code_execution(block: Mapping[str, Any]) -> bool:
-    return block.get("type") == "server_tool_use" and str(block.get("name")).endswith("code_execution")
+_CODE = "code_execution"
+_FREE_NAME = re.compile(rf"^tool_search_tool|{_CODE}$")
+_KNOWN_TOOLS = ("web_search", "web_fetch", "advisor")
+"""Server tools whose calls are counted elsewhere, or cost nothing but tokens. Another one may be billed: without a
+price, it makes the cost a lower bound."""
 
 
 def decode_block(native: dict[str, Any], tool_use_id: str, provider: str) -> ContentBlock:

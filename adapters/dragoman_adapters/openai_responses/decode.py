@@ -145,10 +145,20 @@ def _decode_server_tools(reply: UsageReader, count: UsageReader) -> dict[str, in
             item_kind(item) == "web_search_call" and (item.get("action") or {}).get("type", "search") == "search"
             for item in items
         )
-    found = Counter(_BILLED_ITEMS[kind] for kind in map(item_kind, items) if kind in _BILLED_ITEMS)
+    found = Counter(name for kind in map(item_kind, items) if (name := _billed_name(kind)))
     return {name: calls for name, calls in {"web_search": searches, **found}.items() if calls}
 
 
+def _billed_name(kind: str) -> str | None:
+    """Return the name of the price of an item; None if it costs nothing but tokens. A call that this version does not
+    know may be billed: without a price, it makes the cost a lower bound."""
+    if kind in _BILLED_ITEMS or not kind.endswith("_call") or kind in _UNBILLED_CALLS:
+        return _BILLED_ITEMS.get(kind)
+    return kind.removesuffix("_call")
+
+
+_UNBILLED_CALLS = CLIENT_CALLS | {"function_call", "web_search_call"}
+"""Calls of the program, and searches, which are counted by their actions."""
 _BILLED_ITEMS = {
     "file_search_call": "file_search",
     "code_interpreter_call": "code_interpreter",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from dragoman.adapter.errors import UnknownProviderError
 from dragoman.adapter.losses import Loss
@@ -14,10 +14,12 @@ from dragoman.adapter.requests.answer_tool import AnswerTool
 from dragoman.adapter.requests.encode_cache import EncodeCache
 from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.adapter.requests.tool_names import ToolNames
-from dragoman.adapter.server_tools.action_calls import ActionCalls
 from dragoman.canonical.ids import ModelId, new_message_id, new_session_id
 from dragoman.canonical.routing import RoutingDecisionRecord
 from dragoman.canonical.usage import TokenUsage, Usage
+
+if TYPE_CHECKING:
+    from dragoman.adapter.server_tools.action_calls import ActionCalls
 
 
 class Prices(Protocol):
@@ -78,7 +80,7 @@ class RequestContext:
     """Set by `Adapter.to_wire` if tools were sent under other names than their own."""
     answer_tool: AnswerTool | None = None
     """Set by `Adapter.to_wire` if the reply's text comes as the input of a tool."""
-    action_calls: ActionCalls | None = None
+    action_calls: "ActionCalls | None" = None
     """Set by `Adapter.to_wire` if one tool of the program runs calls that no tool is declared for."""
     native_calls: Mapping[str, str] = field(default_factory=dict)
     """The names of the program's tools whose calls are items of their own, by the type of the item; set by

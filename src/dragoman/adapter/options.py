@@ -90,6 +90,10 @@ class AdapterOptions:
             if type(self.n) is not int or self.n < 1:
                 raise RequestError(f"n is the number of answers, at least 1, and not {self.n!r:.40}")
             object.__setattr__(self, "n", None if self.n == 1 else self.n)
+        if self.safety is not None and self.safety not in _SAFETY:
+            raise RequestError(f"safety is one of {', '.join(_SAFETY)}, and not {self.safety!r:.40}")
+        if self.logprobs is not None:
+            object.__setattr__(self, "logprobs", _check_logprobs(self.logprobs))
         if self.background is False:
             object.__setattr__(self, "background", None)
         if not (self.background is None or self.background is True or _is_duration(self.background)):
@@ -115,6 +119,18 @@ class AdapterOptions:
             change(changed, name, getattr(self, name))
         change(changed, "context", context)
         return changed
+
+
+_SAFETY = ("off", "standard", "strict")
+
+
+def _check_logprobs(count: Any) -> int:
+    """Return the number of alternatives; True asks for none."""
+    if count is True:
+        return 0
+    if type(count) is not int or count < 0:
+        raise RequestError(f"logprobs is the number of alternatives of each token, at least 0, and not {count!r:.40}")
+    return count
 
 
 def _is_duration(value: Any) -> bool:

@@ -1,6 +1,6 @@
 """The settings of several providers: checked, and merged."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dragoman.adapter import registry
@@ -23,12 +23,17 @@ def read_providers(providers: Mapping[str, Mapping[str, Any]] | None) -> dict[st
             f"providers must be a mapping such as {{'anthropic': {{...}}}}, not a value of the class "
             f"{type(providers).__name__}"
         )
-    for name in providers:
-        if not registry.is_provider(name):
-            known = registry.providers()
-            raise ConfigurationError(f"unknown provider in providers: {name!r:.60}{nearest_name(str(name), known)}")
+    check_provider_names("providers", providers)
     names = registered_setting_names()
     return {name: read_provider_settings(name, each, extra_names=names) for name, each in providers.items()}
+
+
+def check_provider_names(setting: str, names: Iterable[str]) -> None:
+    """Raise ConfigurationError, with the nearest name, for a name that is no provider."""
+    for name in names:
+        if not registry.is_provider(name):
+            known = registry.providers()
+            raise ConfigurationError(f"unknown provider in {setting}: {name!r:.60}{nearest_name(str(name), known)}")
 
 
 def merge_providers(

@@ -16,7 +16,7 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.limits.budget import Budget
 from dragoman.runtime import ClientConfig, HasConfig, client_config
-from dragoman.runtime.providers import merge_providers, read_providers
+from dragoman.runtime.providers import check_provider_names, merge_providers, read_providers
 from dragoman.runtime.session_store import SessionStore
 from dragoman.runtime.transports import Transports
 from dragoman.runtime.validation import check_settings
@@ -297,6 +297,9 @@ def merge_options(
     for name in _OUTPUT_OPTIONS if changes else ():
         changes.pop(name, None)
     merged = replace(options, stream=stream, **changes) if changes or stream != options.stream else options
+    if merged.extra or merged.headers:
+        check_provider_names("extra", merged.extra)
+        check_provider_names("headers", merged.headers)
     if merged.output_schema is None or isinstance(merged.output_schema, Mapping):
         return merged
     from dragoman.session.replies.answer import with_json_schema

@@ -203,3 +203,17 @@ def test_a_context_needs_a_full_model_id(model: Any) -> None:
     for look_up in (RequestContext.for_model, get_adapter):
         with pytest.raises(UnknownProviderError, match="provider:"):
             look_up(model)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("safety", "insane"), ("logprobs", -1), ("logprobs", "2"), ("logprobs", 1.5)]
+)
+def test_wrong_values_of_options_are_refused(name: str, value: Any) -> None:
+    """What an adapter would leave out without a word, or send to be refused, is an error here."""
+    with pytest.raises(RequestError, match=f"{name} is"):
+        AdapterOptions(**{name: value})
+
+
+def test_logprobs_may_be_true() -> None:
+    """As in OpenAI's API: no alternatives."""
+    assert AdapterOptions(logprobs=True).logprobs == 0

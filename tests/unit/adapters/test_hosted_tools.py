@@ -45,6 +45,7 @@ ROWS: list[tuple[str, Mapping[str, Any], dict[str, int], CostStatus]] = [
     ("openai:gpt-5.1", responses("image_generation_call"), {"image_generation": 1}, CostStatus.PARTIAL),
     ("openai:gpt-5.1", responses("shell_call", "shell_call_output"), {"shell": 1}, CostStatus.PARTIAL),
     ("openai:gpt-5.1", responses("shell_call"), {}, CostStatus.PRICED),
+    ("openai:gpt-5.1", responses("quantum_call", "tool_search_call"), {"quantum": 1}, CostStatus.PARTIAL),
     (
         "xai:grok-4.3",
         responses(server_side_tool_usage_details=XAI_DETAILS),
@@ -63,6 +64,12 @@ ROWS: list[tuple[str, Mapping[str, Any], dict[str, int], CostStatus]] = [
         claude(CODE, web_search_requests=1),
         {"web_search_requests": 1},
         CostStatus.PRICED,
+    ),
+    (
+        "anthropic:claude-opus-5-5",
+        claude({**CODE, "name": "quantum"}, {**CODE, "name": "tool_search_tool_bm25"}),
+        {"quantum": 1},
+        CostStatus.PARTIAL,
     ),
     ("anthropic:claude-opus-5-5", claude(web_fetch_requests=2), {"web_fetch_requests": 2}, CostStatus.PRICED),
     (

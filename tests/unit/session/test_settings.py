@@ -95,3 +95,11 @@ def test_ask_needs_no_session() -> None:
     settings = SyncDriver().session({"anthropic": wire}).providers
     assert ask(ANTHROPIC, "Which colour?", system="One word.", providers=settings).text == "Blue."
     assert wire.requests[0]["system"] == "One word."
+
+
+@pytest.mark.parametrize("setting", ["extra", "headers"])
+def test_extra_and_headers_of_an_unknown_provider_are_refused(setting: str) -> None:
+    """They would reach nobody."""
+    session = Session("openai:gpt-5.4", providers={"openai": {"api_key": "k"}})
+    with pytest.raises(ConfigurationError, match=f"unknown provider in {setting}: 'opnai'; did you mean 'openai'"):
+        session.ask("Hi", **{setting: {"opnai": {"x": "1"}}})

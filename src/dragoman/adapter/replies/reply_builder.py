@@ -11,7 +11,6 @@ from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import MalformedReplyError
 from dragoman.adapter.replies.stream_decoder import MAX_CALLS, MAX_NAME
 from dragoman.adapter.requests.prefix_ledger import PREFIX_NOTE, is_signed
-from dragoman.adapter.server_tools.action_calls import ACTIONS_NOTE
 from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
 from dragoman.canonical.guard import one_line
 from dragoman.canonical.message import (
@@ -87,8 +86,8 @@ class ReplyBuilder:
         provider_raw: dict[str, Any] = {"by": self.provider, **raw}
         if tool_ids:
             provider_raw["tool_ids"] = tool_ids
-        if (actions := context.action_calls) is not None and (ids := actions.call_ids(content)):
-            provider_raw[ACTIONS_NOTE] = ids
+        if context.action_calls is not None:
+            provider_raw |= context.action_calls.note(content)
         if context.reply_note is not None:
             provider_raw |= context.reply_note
         if context.prefix_note is not None and any(map(is_signed, blocks)):

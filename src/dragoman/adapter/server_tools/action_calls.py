@@ -24,9 +24,11 @@ class ActionCalls:
         self._actions: dict[str, str] = {}
         """The actions of a stream, by id of the call."""
 
-    def call_ids(self, content: Iterable[ContentBlock]) -> list[str]:
-        """Return the ids of the actions."""
-        return [block.id for block in content if isinstance(block, ToolUseBlock) and block.name not in self._functions]
+    def note(self, content: Iterable[ContentBlock]) -> dict[str, list[str]]:
+        """Return the note for provider_raw; empty if there are no actions."""
+        calls = (block for block in content if isinstance(block, ToolUseBlock))
+        ids = [call.id for call in calls if call.name not in self._functions]
+        return {ACTIONS_NOTE: ids} if ids else {}
 
     def translate(self, events: Iterable[StreamEvent]) -> Iterator[StreamEvent]:
         """Make each action a call of the tool. Its arguments arrive whole."""
