@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+from dragoman import AsyncClient
 from dragoman.runtime.configuration import find_configuration, read_configuration
+from dragoman_gateway.generation import Generation
 from dragoman_gateway.settings import GatewaySettings
 
 
@@ -16,3 +18,8 @@ def read_settings(path: Path | None = None) -> GatewaySettings:
     else:
         file = read_configuration(path)
     return GatewaySettings.from_table(file.tables.get("gateway", {}), file.path)
+
+
+def read_generation(path: Path | None = None) -> Generation:
+    """Return what the configuration file describes."""
+    return Generation(read_settings(path), AsyncClient.from_config(path), owns_client=True)

@@ -1,19 +1,36 @@
 """Errors of the gateway itself that no provider has: each knows the HTTP status that a client gets."""
 
+from typing import ClassVar
+
 from dragoman.errors import RequestError
 
 
 class ClientError(RequestError):
     """The request cannot be read. Its message is for the client."""
 
-    status = 400
+    status: ClassVar[int] = 400
+    retry_after: int | None = None
+
+
+class SlowClientError(ClientError):
+    """The request did not arrive in time."""
+
+    status = 408
 
 
 class BodyTooLargeError(ClientError):
+    """The body is larger than the limit."""
+
     status = 413
+
+    def __init__(self, cap: int) -> None:
+        self.cap = cap
+        super().__init__(f"the body is larger than {cap} bytes")
 
 
 class ContentTypeError(ClientError):
+    """The body is no JSON, or its compression is unknown."""
+
     status = 415
 
 
@@ -23,5 +40,5 @@ class UnavailableError(ClientError):
     status = 503
 
     def __init__(self, message: str, *, retry_after: int) -> None:
-        self.retry_after = retry_after
         super().__init__(message)
+        self.retry_after = retry_after

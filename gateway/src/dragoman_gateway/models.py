@@ -24,9 +24,22 @@ class Models:
         Raises NotFoundError with the nearest names, and PermissionDeniedError if the caller may not use the model.
         """
         model = self._find(name)
-        if caller.models and not any(fnmatchcase(each, pattern) for pattern in caller.models for each in (name, model)):
+        if not self._allows(caller, name):
             raise PermissionDeniedError(f"this key may not use the model {name!r:.120}")
         return model
+
+    def names(self, caller: Caller) -> tuple[str, ...]:
+        """Return the names that the caller may use: those of the settings, and the program's own aliases."""
+        own = () if self._aliases is None else tuple(self._aliases.custom)
+        return tuple(name for name in dict.fromkeys((*self._exact, *own)) if self._allows(caller, name))
+
+    def target(self, name: str) -> str:
+        """Return the model that answers for the name. Raises NotFoundError."""
+        return self._find(name)
+
+    def _allows(self, caller: Caller, name: str) -> bool:
+        both = (name, self._find(name))
+        return not caller.models or any(fnmatchcase(each, pattern) for pattern in caller.models for each in both)
 
     def _find(self, name: str) -> str:
         if (model := self._exact.get(name)) is not None:

@@ -18,10 +18,20 @@ class GatewaySettings(BaseModel):
 
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
+    workers: int = Field(default=1, ge=1)
+    """The number of processes that answer requests."""
     models: Mapping[str, str] = Field(default_factory=dict)
     """Names or patterns of names that clients ask for, each with the model that answers. The first match counts."""
     strict: bool = False
     """Whether a request is refused if its history loses something that is more than a detail."""
+    max_requests: int = Field(default=2000, ge=1)
+    """The most requests that are answered at the same time, in one process."""
+    body_seconds: float = Field(default=60.0, gt=0)
+    """How long a client may take to send its request."""
+    reader_seconds: float = Field(default=300.0, gt=0)
+    """How long a client may read nothing of a stream before it is left."""
+    drain_seconds: float = Field(default=600.0, gt=0)
+    """How long requests that have begun may take after the signal to end."""
     body_cap: int = Field(default=64 * 1024 * 1024, ge=1)
     """The most bytes of a request's body, decompressed."""
     first_event_seconds: float = Field(default=5.0, gt=0)
@@ -41,6 +51,11 @@ class GatewaySettings(BaseModel):
             ]
             place = f"{path}: " if path is not None else ""
             raise ConfigurationError(f"{place}{'; '.join(mistakes)}") from None
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether each request needs a key of this gateway."""
+        return False
 
     @property
     def is_local(self) -> bool:

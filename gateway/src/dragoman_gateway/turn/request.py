@@ -10,6 +10,7 @@ from dragoman.messages import Role
 from dragoman.policy import Hook
 from dragoman.session.effects import Perform, RunTools, Send, intercept
 from dragoman_gateway.access import Caller
+from dragoman_gateway.metrics import RequestRecord
 from dragoman_gateway.turn.model_name import replace_model
 from dragoman_gateway.wires import Wire
 
@@ -26,6 +27,7 @@ class ClientRequest:
     fields: dict[str, Any] = field(repr=False)
     target: str
     """The model that answers, as ``provider:model`` or as an alias."""
+    record: RequestRecord
 
     @property
     def model(self) -> str:
@@ -83,6 +85,13 @@ class Turn:
         """Prepare the context for the reply of the model that was asked last."""
         if self.answering is not None:
             self.context.model = str(self.answering.model_id)
+
+    def note_end(self) -> None:
+        """Note in the record what was used, also by a reply that the client left."""
+        record = self.request.record
+        record.model = str(self.answering.model_id) if self.answering is not None else ""
+        last = self.session.messages[-1:]
+        record.usages = [each.usage for each in (*last, *self.session.attempts) if each.usage is not None]
 
     def losses(self, asked: tuple[Loss, ...]) -> tuple[Loss, ...]:
         """Return all losses so far; ``asked`` are those of the request to the provider."""

@@ -4,6 +4,7 @@ After an error in the stream, the connection is broken off: some clients take an
 """
 
 import asyncio
+import time
 from typing import Any
 
 from starlette.types import Receive, Send
@@ -28,10 +29,12 @@ async def answer_streamed(turn: Turn, settings: GatewaySettings, receive: Receiv
     answer = _Answer(turn, settings, send)
     departure = Departure(receive)
     departure.watch()
+    record = turn.request.record
     try:
         await answer.run()
     except asyncio.CancelledError:
-        if not departure.seen:
+        record.broken = True
+        if not (departure.seen or answer.body.unread):
             raise
     except Exception as error:
         await answer.fail(error)
@@ -49,13 +52,7 @@ class _Answer:
         self._stream = turn.session.stream(turn.prompt)
         self._frames = WholeFrames()
         self._encoder: Any = None
-        self.body = StreamBody(
-            send,
-            self._headers,
-            ping=turn.request.wire.ping,
-            first_seconds=settings.first_event_seconds,
-            ping_seconds=settings.ping_seconds,
-        )
+        self.body = StreamBody(send, self._headers, turn.request.wire.ping, settings)
 
     async def run(self) -> None:
         turn, write, encode, passes = self._turn, self.body.write, None, False
@@ -63,6 +60,7 @@ class _Answer:
         async with self._stream as stream:
             async for event in stream:
                 if encode is None:
+                    turn.request.record.first_at = time.perf_counter()
                     passes = turn.passes_reply
                     encode = self._begin().feed
                 data = self._frames.feed(turn.relay.take()) if passes else encode(event)
@@ -75,6 +73,7 @@ class _Answer:
             raise StreamTruncatedError("the reply ended without a message")
         if passes and (rest := self._frames.finish()):
             await write(rest)
+        turn.request.record.status = 200
         await self.body.end()
 
     async def fail(self, error: Exception) -> None:
@@ -82,9 +81,11 @@ class _Answer:
         request = self._turn.request
         if not self.body.started:
             self.body.stop()
-            headers = named(request.wire, request.request_id)
-            await error_response(request.wire, error, request.model, headers).send(self._send)
+            response = error_response(request.wire, error, request.model, named(request.wire, request.request_id))
+            request.record.status = response.status
+            await response.send(self._send)
             return
+        request.record.status, request.record.broken = 200, True
         known, written = to_known(error), b""
         if self._turn.passes_reply:
             written = self._frames.feed(self._turn.relay.take())
@@ -102,4 +103,5 @@ class _Answer:
 
     def _headers(self) -> Headers:
         losses = () if self._turn.passes_reply else self._turn.losses(self._stream.losses)
+        self._turn.request.record.losses = losses
         return [*reply_head(self._turn, losses), *_KIND]

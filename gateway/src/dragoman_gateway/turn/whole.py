@@ -6,7 +6,7 @@ from starlette.types import Receive, Send
 
 from dragoman import Loss, Message
 from dragoman.errors import TurnLimitError
-from dragoman_gateway.turn.errors import error_response
+from dragoman_gateway.turn.errors import encoded_headers, error_response
 from dragoman_gateway.turn.heads import named, reply_head
 from dragoman_gateway.turn.replies import Departure, Response
 from dragoman_gateway.turn.request import Turn
@@ -24,6 +24,7 @@ async def answer_whole(turn: Turn, receive: Receive, send: Send) -> None:
     try:
         response = await _ask(turn)
     except asyncio.CancelledError:
+        request.record.broken = True
         if not departure.seen:
             raise
         return
@@ -31,6 +32,7 @@ async def answer_whole(turn: Turn, receive: Receive, send: Send) -> None:
         response = error_response(request.wire, error, request.model, named(request.wire, request.request_id))
     finally:
         departure.stop()
+    request.record.status = response.status
     await response.send(send)
 
 
@@ -40,8 +42,9 @@ async def _ask(turn: Turn) -> Response:
     if turn.passes_reply and turn.relay.response is not None:
         return Response(turn.relay.response.status, [*reply_head(turn, ()), _JSON], turn.relay.response.body)
     written = turn.adapter.to_wire_response(message, turn.context)
-    headers = [(name.encode(), value.encode()) for name, value in written.headers.items()]
-    return Response(written.status, [*reply_head(turn, turn.losses(asked)), *headers], written.body)
+    losses = turn.request.record.losses = turn.losses(asked)
+    head = reply_head(turn, losses)
+    return Response(written.status, [*head, *encoded_headers(written, head)], written.body)
 
 
 async def _request_reply(turn: Turn) -> tuple[Message, tuple[Loss, ...]]:

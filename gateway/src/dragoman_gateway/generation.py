@@ -1,0 +1,114 @@
+"""What all requests share: one generation of settings and client, which a reload replaces as a whole."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar
+from weakref import WeakSet
+
+from dragoman import AsyncClient
+from dragoman.errors import DragomanError
+from dragoman_gateway.access import Access, Caller, OpenAccess
+from dragoman_gateway.callers import CallerClients
+from dragoman_gateway.errors import UnavailableError
+from dragoman_gateway.metrics import Metrics
+from dragoman_gateway.models import Models
+from dragoman_gateway.settings import GatewaySettings
+
+logger = logging.getLogger("dragoman.gateway")
+
+_RETRY_SECONDS = 2
+
+
+@dataclass(slots=True, eq=False)
+class Generation:
+    """Settings, and what is made from them. A request keeps the generation that it began with."""
+
+    settings: GatewaySettings
+    client: AsyncClient
+    access: Access = field(default_factory=OpenAccess)
+    owns_client: bool = False
+    """Whether the gateway has made the client, and closes it."""
+    models: Models = field(init=False)
+    callers: CallerClients = field(init=False)
+    in_flight: int = field(default=0, init=False)
+    """The requests that are being answered."""
+    replaced: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self.models = Models(self.settings.models, self.client)
+        self.callers = CallerClients(self.client, self.access)
+
+    async def client_for(self, caller: Caller) -> AsyncClient:
+        """Return the client that holds what the caller may spend."""
+        return await self.callers.client_for(caller)
+
+    async def leave(self) -> None:
+        """Note the end of a request. The last one of a replaced generation closes its client."""
+        self.in_flight -= 1
+        if self.replaced and self.in_flight == 0:
+            await self.close()
+
+    async def close(self) -> None:
+        if self.owns_client:
+            await self.client.close()
+
+
+class Gateway:
+    """A running gateway: the present generation, and whether it takes requests."""
+
+    running: ClassVar["WeakSet[Gateway]"] = WeakSet()
+    """All gateways of the process, for the server's signals."""
+
+    def __init__(self, generation: Generation, load: Callable[[], Generation] | None = None) -> None:
+        """``load`` reads the configuration again; None if a program has made the settings."""
+        self.current = generation
+        self.metrics = Metrics()
+        self.draining = False
+        self._load = load
+        self._old: WeakSet[Generation] = WeakSet()
+        self.running.add(self)
+
+    @property
+    def in_flight(self) -> int:
+        """The requests that are being answered, those of earlier generations too."""
+        return self.current.in_flight + sum(each.in_flight for each in self._old)
+
+    def enter(self) -> Generation:
+        """Begin a request. Raises UnavailableError while the gateway ends, and above its limit."""
+        current = self.current
+        if self.draining:
+            raise UnavailableError("the gateway is about to end: ask again", retry_after=_RETRY_SECONDS)
+        if self.in_flight >= current.settings.max_requests:
+            raise UnavailableError("the gateway answers as many requests as it may: ask again", retry_after=1)
+        current.in_flight += 1
+        return current
+
+    def drain(self) -> None:
+        """Take no more requests. Those that have begun are answered."""
+        self.draining = True
+
+    async def reload(self) -> bool:
+        """Read the configuration again. Requests that have begun go on under the one they began with.
+
+        Return whether it could be read; if not, the old one stays.
+        """
+        if self._load is None:
+            return False
+        try:
+            new = await asyncio.to_thread(self._load)
+        except (DragomanError, OSError) as error:
+            logger.error("the configuration was not reloaded: %s", error)
+            return False
+        old, self.current = self.current, new
+        old.replaced = True
+        self._old.add(old)
+        if old.in_flight == 0:
+            await old.close()
+        logger.info("the configuration was reloaded")
+        return True
+
+    async def close(self) -> None:
+        for each in (*self._old, self.current):
+            await each.close()
