@@ -17,7 +17,15 @@ class Caller:
     team: str | None = None
     models: tuple[str, ...] = ()
     """Patterns of the models that the caller may use, such as ``anthropic:*``; empty for all."""
+    endpoints: tuple[str, ...] = ()
+    """The endpoints that the caller may use, such as ``messages``; empty for all."""
     admin: bool = False
+    """Whether the caller may see what others spent. Such a caller may use no model."""
+
+    @property
+    def owner(self) -> str:
+        """The owner of what the caller makes: its key; empty in a gateway without keys."""
+        return self.key_id or ""
 
 
 class Access(Protocol):
