@@ -117,22 +117,20 @@ responses = Table(
     metadata,
     Column("id", String(MAX_ID), primary_key=True),
     Column("owner", String(MAX_ID), nullable=False),
-    Column("root_id", String(MAX_ID), nullable=False),
     Column("previous_id", String(MAX_ID)),
-    Column("issuer", Text),
     Column("status", String(20), nullable=False),
     Column("background", Boolean, nullable=False),
+    Column("streamed", Boolean, nullable=False),
     Column("input_json", Text, nullable=False),
     Column("response_json", Text, nullable=False),
     Column("cancelled", Boolean, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("alive_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False),
-    Index("gateway_responses_by_root", "root_id"),
     Index("gateway_responses_by_expiry", "expires_at"),
 )
-"""``issuer`` is the provider that stores the response as well; NULL if only the gateway does. ``alive_at`` is renewed
-by the replica that runs a background response."""
+"""``input_json`` has the items of this turn alone. ``alive_at`` is renewed by the replica that runs a background
+response."""
 
 response_events = Table(
     "gateway_response_events",

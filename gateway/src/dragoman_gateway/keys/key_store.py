@@ -57,7 +57,7 @@ class KeyStore:
         key = VirtualKey(
             id=key_id,
             digest=digest,
-            name=name,
+            name=check_name("key", name),
             user=check_name("user", user),
             team=check_name("team", team),
             models=check_patterns(models),

@@ -76,11 +76,10 @@ def _responses() -> None:
         "gateway_responses",
         sa.Column("id", _ID, primary_key=True),
         sa.Column("owner", _ID, nullable=False),
-        sa.Column("root_id", _ID, nullable=False),
         sa.Column("previous_id", _ID),
-        sa.Column("issuer", sa.Text),
         sa.Column("status", sa.String(20), nullable=False),
         sa.Column("background", sa.Boolean, nullable=False),
+        sa.Column("streamed", sa.Boolean, nullable=False),
         sa.Column("input_json", sa.Text, nullable=False),
         sa.Column("response_json", sa.Text, nullable=False),
         sa.Column("cancelled", sa.Boolean, nullable=False),
@@ -88,7 +87,6 @@ def _responses() -> None:
         sa.Column("alive_at", sa.BigInteger, nullable=False),
         sa.Column("expires_at", sa.BigInteger, nullable=False),
     )
-    op.create_index("gateway_responses_by_root", "gateway_responses", ["root_id"])
     op.create_index("gateway_responses_by_expiry", "gateway_responses", ["expires_at"])
     op.create_table(
         "gateway_response_events",
