@@ -203,4 +203,4 @@ def test_a_misspelt_setting_of_a_key_is_refused(database: Database) -> None:
             store.set_allowance(scope, None)
     with pytest.raises(ConfigurationError):
         store.find("nobody")
-    assert store.list() == ()
+    assert store.all() == ()

@@ -72,7 +72,7 @@ def test_a_refusal_by_one_scope_reserves_nothing_of_the_others(database: Databas
     async def scenario() -> None:
         ledger = Ledger(database)
         for _ in range(2):
-            with pytest.raises(SpentBudgetError, match="the team b is \\$0.001"):
+            with pytest.raises(SpentBudgetError, match=r"the team b is \$0\.001"):
                 await ledger.reserve("x", {**budgets("0.01"), **budgets("0.001", "team:b")}, CENT)
         assert await admitted(ledger, "y", budgets("0.01"))
         await ledger.close()
@@ -171,4 +171,3 @@ def test_spend_that_could_not_be_stored_is_counted(database: Database, monkeypat
         return ledger.dropped
 
     assert run(scenario()) == 1
-

@@ -123,7 +123,6 @@ responses = Table(
     Column("streamed", Boolean, nullable=False),
     Column("input_json", Text, nullable=False),
     Column("response_json", Text, nullable=False),
-    Column("cancelled", Boolean, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("alive_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False),

@@ -75,7 +75,9 @@ class Admission:
         """
         allowances = self._access.allowances_for(caller)
         budgets = {scope: each.budgets for scope, each in allowances.items() if each.budgets}
-        limits: dict[str, Sequence[KeyLimit]] = {scope: each.limits for scope, each in allowances.items() if each.limits}
+        limits: dict[str, Sequence[KeyLimit]] = {
+            scope: each.limits for scope, each in allowances.items() if each.limits
+        }
         ticket = Ticket(self, scopes_of(caller), use, budgets)
         await ticket.reserve()
         try:

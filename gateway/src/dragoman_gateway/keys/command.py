@@ -76,7 +76,7 @@ def create(
 def list_(config: Config = None, as_json: AsJson = False) -> None:
     """Lists all keys, without their secrets."""
     now = datetime.now(UTC)
-    rows = [_describe(key, now) for key in _store(config).list()]
+    rows = [_describe(key, now) for key in _store(config).all()]
     _print_rows(rows, ("id", "name", "team", "user", "state", "models", "budgets", "limits"), as_json=as_json)
 
 

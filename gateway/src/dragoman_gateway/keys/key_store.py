@@ -12,6 +12,7 @@ from dragoman.errors import ConfigurationError
 from dragoman_gateway.database import Database
 from dragoman_gateway.database.tables import allowances, counters, keys, response_events, response_items, responses
 from dragoman_gateway.keys.records import (
+    NO_ALLOWANCE,
     Allowance,
     VirtualKey,
     check_endpoints,
@@ -45,7 +46,7 @@ class KeyStore:
         team: str | None = None,
         models: tuple[str, ...] = (),
         endpoints: tuple[str, ...] = (),
-        allowance: Allowance = Allowance(),
+        allowance: Allowance = NO_ALLOWANCE,
         admin: bool = False,
         expires_at: datetime | None = None,
     ) -> tuple[VirtualKey, str]:
@@ -74,7 +75,7 @@ class KeyStore:
         )
         return key, secret
 
-    def list(self) -> tuple[VirtualKey, ...]:
+    def all(self) -> tuple[VirtualKey, ...]:
         """Return all keys, the newest first."""
         query = select(keys).order_by(keys.c.created_at.desc(), keys.c.id)
         rows = self._database.run(lambda connection: connection.execute(query).mappings().all(), writes=False)
@@ -82,7 +83,7 @@ class KeyStore:
 
     def find(self, id_or_name: str) -> VirtualKey:
         """Return a key by its id, or by its name if only one has it. Raises ConfigurationError."""
-        found = [key for key in self.list() if id_or_name in (key.id, key.name)]
+        found = [key for key in self.all() if id_or_name in (key.id, key.name)]
         if len(found) != 1:
             why = "several keys have that name" if found else "there is no such key"
             raise ConfigurationError(f"{why}: dragoman gateway keys list shows the ids of all keys")

@@ -89,9 +89,7 @@ class Ledger:
         """Bookings that wait to be stored."""
         return len(self._queue)
 
-    async def reserve(
-        self, request_id: str, budgets: Mapping[str, Sequence[PeriodBudget]], needed: Amount
-    ) -> None:
+    async def reserve(self, request_id: str, budgets: Mapping[str, Sequence[PeriodBudget]], needed: Amount) -> None:
         """Reserve an amount under all budgets of all scopes, or under none. A second call with the same id replaces the
         first reservation.
 

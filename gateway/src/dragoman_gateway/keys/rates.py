@@ -113,5 +113,3 @@ class Rates:
         if self.is_available:
             logger.warning("the server with the counts of the limits does not answer: limits are not counted")
             self._retry_at = time.monotonic() + self._pause
-
-

@@ -40,6 +40,9 @@ class Allowance:
         )
 
 
+NO_ALLOWANCE = Allowance()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualKey:
     """``models`` are globs over ``provider:model`` and the names that clients use; no glob allows all models.
@@ -57,7 +60,7 @@ class VirtualKey:
     team: str | None = None
     models: tuple[str, ...] = ()
     endpoints: tuple[str, ...] = ()
-    allowance: Allowance = Allowance()
+    allowance: Allowance = NO_ALLOWANCE
     admin: bool = False
     created_at: datetime = _EPOCH
     expires_at: datetime | None = None

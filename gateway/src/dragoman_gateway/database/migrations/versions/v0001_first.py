@@ -82,7 +82,6 @@ def _responses() -> None:
         sa.Column("streamed", sa.Boolean, nullable=False),
         sa.Column("input_json", sa.Text, nullable=False),
         sa.Column("response_json", sa.Text, nullable=False),
-        sa.Column("cancelled", sa.Boolean, nullable=False),
         sa.Column("created_at", sa.BigInteger, nullable=False),
         sa.Column("alive_at", sa.BigInteger, nullable=False),
         sa.Column("expires_at", sa.BigInteger, nullable=False),

@@ -1,0 +1,58 @@
+"""A stored response, and the statuses that it can have."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+OPEN = ("queued", "in_progress")
+"""The statuses of a response that is not finished."""
+
+CONTINUABLE = ("completed", "incomplete")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredResponse:
+    """``input`` has the items of this turn. ``response`` is the object as the client receives it. ``streamed``: it runs
+    in the background, and its events are stored."""
+
+    id: str
+    owner: str
+    previous_id: str | None = None
+    input: Sequence[Any] = field(default=(), repr=False)
+    response: dict[str, Any] = field(repr=False)
+    background: bool = False
+    streamed: bool = False
+
+    @property
+    def status(self) -> str:
+        return str(self.response.get("status", "completed"))
+
+    @property
+    def is_open(self) -> bool:
+        return self.status in OPEN
+
+    @property
+    def output(self) -> list[Any]:
+        output = self.response.get("output")
+        return output if isinstance(output, list) else []
+
+    @classmethod
+    def from_row(cls, row: Mapping[Any, Any]) -> "StoredResponse":
+        return cls(
+            id=row["id"],
+            owner=row["owner"],
+            previous_id=row["previous_id"],
+            input=json.loads(row["input_json"]),
+            response=json.loads(row["response_json"]),
+            background=row["background"],
+            streamed=row["streamed"],
+        )
+
+
+class BrokenChainError(Exception):
+    """A response that a later one continues is not stored any more."""
+
+    def __init__(self, response_id: str) -> None:
+        self.response_id = response_id
+        super().__init__(response_id)
