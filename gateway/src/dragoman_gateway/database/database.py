@@ -80,7 +80,7 @@ class Database:
             raise _unavailable(error) from None
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown(cancel_futures=True)  # a transaction ends within the time-out
         self._engine.dispose()
 
     async def _run_in_thread(self, work: Callable[[Connection], Result], *, writes: bool) -> Result:
