@@ -1,19 +1,25 @@
 """The application: its routes, and what all requests share."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
-from starlette.routing import Route
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 
 from dragoman import AsyncClient
 from dragoman_gateway import pages
-from dragoman_gateway.access import Access, OpenAccess
+from dragoman_gateway.access import Access, Caller
 from dragoman_gateway.configuration import read_generation
 from dragoman_gateway.endpoint import Endpoint
 from dragoman_gateway.generation import Gateway, Generation
+from dragoman_gateway.ids import new_request_id
+from dragoman_gateway.services import check_caller
 from dragoman_gateway.settings import GatewaySettings
-from dragoman_gateway.wires import WIRES
+from dragoman_gateway.stored.endpoints import StoredEndpoints
+from dragoman_gateway.turn.errors import error_response
+from dragoman_gateway.turn.heads import named
+from dragoman_gateway.wires import WIRES, responses
 
 
 def create_app(
@@ -22,10 +28,10 @@ def create_app(
     """Return the application of a gateway.
 
     ``client`` asks the models; by default it is the one that dragoman.toml describes. ``access`` checks keys; without
-    it, everyone who reaches the gateway may use it. The caller closes the client that it gives.
+    it, everyone who reaches the gateway may use it, unless its database has keys. The caller closes the client that it gives.
     """
     made = AsyncClient.from_config() if client is None else client
-    generation = Generation(settings or GatewaySettings(), made, access or OpenAccess(), owns_client=client is None)
+    generation = Generation(settings or GatewaySettings(), made, access, owns_client=client is None)
     return build_app(Gateway(generation))
 
 
@@ -44,8 +50,27 @@ def build_app(gateway: Gateway) -> Starlette:
 
     routes = [
         *(Route(wire.path, Endpoint(gateway, wire), methods=["POST"]) for wire in WIRES),
+        *_stored_responses(gateway),
         *pages.routes(gateway),
     ]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=pages.HANDLERS)
     app.state.gateway = gateway
     return app
+
+
+def _stored_responses(gateway: Gateway) -> list[BaseRoute]:
+    """Return the routes of stored responses."""
+
+    async def identify(headers: Mapping[str, str]) -> Caller:
+        caller = await gateway.current.access.authenticate(headers)
+        check_caller(caller, responses.WIRE.name)
+        return caller
+
+    def fail(error: Exception) -> Response:
+        written = error_response(responses.WIRE, error, "", named(responses.WIRE, new_request_id()))
+        reply = Response(written.body, written.status)
+        reply.raw_headers += written.headers
+        return reply
+
+    services = gateway.services
+    return StoredEndpoints(services.responses, services.background, identify, fail).routes()

@@ -3,7 +3,6 @@
 from collections import OrderedDict
 
 from dragoman import AsyncClient, Budget, Limit, Limits
-from dragoman_gateway.access import Access, Caller
 
 _MAX_CLIENTS = 10_000
 
@@ -11,14 +10,12 @@ _MAX_CLIENTS = 10_000
 class CallerClients:
     """Derives clients, which share connections, policy, store and prices."""
 
-    def __init__(self, client: AsyncClient, access: Access) -> None:
+    def __init__(self, client: AsyncClient) -> None:
         self._client = client
-        self._access = access
         self._known: OrderedDict[tuple[Budget | Limit, ...], AsyncClient] = OrderedDict()
 
-    async def client_for(self, caller: Caller) -> AsyncClient:
+    def client_for(self, bounds: tuple[Budget | Limit, ...]) -> AsyncClient:
         """Return the client under whose budgets and limits the caller asks."""
-        bounds = await self._access.limits_for(caller)
         if not bounds:
             return self._client
         if (known := self._known.get(bounds)) is not None:

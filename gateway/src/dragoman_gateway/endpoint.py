@@ -3,11 +3,14 @@
 import asyncio
 
 from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from dragoman_gateway.generation import Gateway, Generation
 from dragoman_gateway.ids import new_request_id
 from dragoman_gateway.metrics import RequestRecord
+from dragoman_gateway.services import RequestServices
+from dragoman_gateway.stored.turn import StoredTurn
 from dragoman_gateway.turn.body import parse_body, read_body
 from dragoman_gateway.turn.errors import error_response
 from dragoman_gateway.turn.heads import named
@@ -29,28 +32,69 @@ class Endpoint:
         request_id = new_request_id()
         try:
             generation = self._gateway.enter()
-            turn = await self._read(generation, scope, receive, record, request_id)
-            if turn.request.stream:
-                record.stream = True
-                await answer_streamed(turn, generation.settings, receive, send)
-            else:
-                await answer_whole(turn, receive, send)
-            turn.note_end()
+            services = RequestServices(self._gateway.services)
+            turn = await self._read(generation, services, scope, receive, record, request_id)
+            if services.stored is not None and services.stored.background:
+                await self._start(generation, services.stored, turn, scope, receive, send)
+                return
+            await self._answer(generation, turn, receive, services.recording(turn.request, send))
         except ClientDisconnect:
             record.broken = True
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            response = error_response(self._wire, error, record.model, named(self._wire, request_id))
-            record.status, record.model = response.status, ""
-            await response.send(send)
+            failed = error_response(self._wire, error, record.model, named(self._wire, request_id))
+            record.status, record.model = failed.status, ""
+            await failed.send(send)
         finally:
             self._gateway.metrics.count(record)
             if generation is not None:
                 await generation.leave()
 
+    async def _answer(self, generation: Generation, turn: Turn, receive: Receive, send: Send) -> None:
+        if turn.request.stream:
+            turn.request.record.stream = True
+            await answer_streamed(turn, generation.settings, receive, send)
+        else:
+            await answer_whole(turn, receive, send)
+        turn.note_end()
+
+    async def _start(
+        self, generation: Generation, stored: StoredTurn, turn: Turn, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Run the turn in the background, and answer with its response as it is now, or with its events."""
+        background, record = self._gateway.services.background, turn.request.record
+        turn.request.record = RequestRecord(self._wire.name)
+        generation.in_flight += 1  # it counts until the run ends
+
+        async def run(receive: Receive, send: Send) -> None:
+            try:
+                await self._answer(generation, turn, receive, send)
+            finally:
+                self._gateway.metrics.count(turn.request.record)
+                await generation.leave()
+
+        try:
+            response = await background.start(stored, run)
+        except BaseException:
+            generation.in_flight -= 1
+            raise
+        record.status = 200
+        head = {"x-dragoman-request-id": turn.request.request_id}
+        reply: Response = JSONResponse(response.response, headers=head)
+        if stored.streamed:
+            head["cache-control"] = "no-cache"
+            reply = StreamingResponse(background.follow(response), media_type="text/event-stream", headers=head)
+        await reply(scope, receive, send)
+
     async def _read(
-        self, generation: Generation, scope: Scope, receive: Receive, record: RequestRecord, request_id: str
+        self,
+        generation: Generation,
+        services: RequestServices,
+        scope: Scope,
+        receive: Receive,
+        record: RequestRecord,
+        request_id: str,
     ) -> Turn:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         caller = await generation.access.authenticate(headers)
@@ -67,4 +111,9 @@ class Endpoint:
             target=generation.models.resolve(fields["model"], caller),
             record=record,
         )
-        return Turn(request, await generation.client_for(caller))
+        request = await services.prepare(request)
+        client, admit = await generation.client_for(caller), generation.access.middleware(caller)
+        turn = Turn(request, client, admit=admit, state_store=services.state)
+        if services.state is not None and await services.load_state(caller):
+            turn = Turn(request, client, admit=admit, state_store=services.state)
+        return turn

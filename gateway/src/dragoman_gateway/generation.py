@@ -14,6 +14,7 @@ from dragoman_gateway.callers import CallerClients
 from dragoman_gateway.errors import UnavailableError
 from dragoman_gateway.metrics import Metrics
 from dragoman_gateway.models import Models
+from dragoman_gateway.services import Services
 from dragoman_gateway.settings import GatewaySettings
 
 logger = logging.getLogger("dragoman.gateway")
@@ -27,9 +28,11 @@ class Generation:
 
     settings: GatewaySettings
     client: AsyncClient
-    access: Access = field(default_factory=OpenAccess)
+    own_access: Access | None = None
+    """What the program has given to check keys; None for what the settings describe."""
     owns_client: bool = False
     """Whether the gateway has made the client, and closes it."""
+    access: Access = field(init=False)
     models: Models = field(init=False)
     callers: CallerClients = field(init=False)
     in_flight: int = field(default=0, init=False)
@@ -37,12 +40,13 @@ class Generation:
     replaced: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
+        self.access = self.own_access or OpenAccess()
         self.models = Models(self.settings.models, self.client)
-        self.callers = CallerClients(self.client, self.access)
+        self.callers = CallerClients(self.client)
 
     async def client_for(self, caller: Caller) -> AsyncClient:
         """Return the client that holds what the caller may spend."""
-        return await self.callers.client_for(caller)
+        return self.callers.client_for(await self.access.limits_for(caller))
 
     async def leave(self) -> None:
         """Note the end of a request. The last one of a replaced generation closes its client."""
@@ -63,7 +67,8 @@ class Gateway:
 
     def __init__(self, generation: Generation, load: Callable[[], Generation] | None = None) -> None:
         """``load`` reads the configuration again; None if a program has made the settings."""
-        self.current = generation
+        self.services = Services(generation.settings)
+        self.current = self._with_access(generation)
         self.metrics = Metrics()
         self.draining = False
         self._load = load
@@ -97,7 +102,7 @@ class Gateway:
         if self._load is None:
             return False
         try:
-            new = await asyncio.to_thread(self._load)
+            new = await asyncio.to_thread(self._reload, self._load)
         except (DragomanError, OSError) as error:
             logger.error("the configuration was not reloaded: %s", error)
             return False
@@ -110,5 +115,14 @@ class Gateway:
         return True
 
     async def close(self) -> None:
+        await self.services.close()
         for each in (*self._old, self.current):
             await each.close()
+
+    def _reload(self, load: Callable[[], Generation]) -> Generation:
+        return self._with_access(load())
+
+    def _with_access(self, generation: Generation) -> Generation:
+        if generation.own_access is None:
+            generation.access = self.services.access(generation.settings)
+        return generation

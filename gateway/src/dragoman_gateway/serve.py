@@ -11,6 +11,7 @@ import uvicorn
 from dragoman import ConfigurationError
 from dragoman_gateway.configuration import read_settings
 from dragoman_gateway.server import Server
+from dragoman_gateway.services import requires_keys
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.workers import Workers
 
@@ -34,7 +35,7 @@ def serve(
     settings = GatewaySettings.from_table(
         {**settings.model_dump(), **{name: value for name, value in changes.items() if value is not None}}
     )
-    check_address(settings, has_keys=settings.has_keys)
+    check_address(settings, has_keys=settings.is_local or requires_keys(settings))
     with _listen(settings.host, settings.port) as listener:
         host, port = listener.getsockname()[:2]
         typer.echo(f"Dragoman gateway: http://{f'[{host}]' if ':' in str(host) else host}:{port}", err=True)

@@ -7,6 +7,8 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dragoman import ConfigurationError
+from dragoman_gateway.keys.settings import KeySettings
+from dragoman_gateway.stored.settings import ResponseSettings
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -20,6 +22,11 @@ class GatewaySettings(BaseModel):
     port: int = Field(default=8080, ge=0, le=65535)
     workers: int = Field(default=1, ge=1)
     """The number of processes that answer requests."""
+    database: str | None = Field(default=None, repr=False)
+    """The URL of the database that all replicas share: keys, spend, stored responses. `dragoman serve` uses a file in
+    the user's data folder without it."""
+    keys: KeySettings = KeySettings()
+    responses: ResponseSettings = ResponseSettings()
     models: Mapping[str, str] = Field(default_factory=dict)
     """Names or patterns of names that clients ask for, each with the model that answers. The first match counts."""
     strict: bool = False
@@ -51,11 +58,6 @@ class GatewaySettings(BaseModel):
             ]
             place = f"{path}: " if path is not None else ""
             raise ConfigurationError(f"{place}{'; '.join(mistakes)}") from None
-
-    @property
-    def has_keys(self) -> bool:
-        """Whether each request needs a key of this gateway."""
-        return False
 
     @property
     def is_local(self) -> bool:

@@ -46,14 +46,15 @@ class Setup:
     def __init__(self, database: Database, allowance: Allowance, **settings: Any) -> None:
         self.store = KeyStore(database)
         key, self.secret = self.store.create(user="ann", team="research", allowance=allowance)
-        self.access = KeyAccess(KeyCache(database))
+        cache = KeyCache(database)
         self.ledger = Ledger(database)
-        self.rates = Rates(settings.pop("limits", Limits((), max_wait=0)))
-        self.admission = Admission(self.access, self.ledger, self.rates, Dollars(), **settings)
+        self.rates = Rates(Limits((), max_wait=0))
+        self.admission = Admission(cache, self.ledger, self.rates, **settings)
+        self.access = KeyAccess(cache, self.admission)
         self.scope = f"key:{key.id}"
 
     async def admit(self, use: MaxUse = USE) -> Ticket:
-        return await self.admission.admit(await self.caller(), use)
+        return await self.admission.admit(await self.caller(), use, Dollars())
 
     async def caller(self) -> Caller:
         return await self.access.authenticate({"x-api-key": self.secret})
@@ -125,10 +126,15 @@ def test_a_budget_that_ends_in_the_middle_of_a_stream_ends_the_stream(database: 
         ticket = await setup.admit()
         assert (ticket.reserved_output, ticket.may_grow) == (10, True)
         delivered = 0
-        with pytest.raises(SpentBudgetError):
+
+        async def stream() -> None:
+            nonlocal delivered
             for _ in range(100):
                 watched = ticket.watch(TextDelta("m", 0, "four"))
                 delivered += len(await watched.work_async() if isinstance(watched, Perform) else watched)
+
+        with pytest.raises(SpentBudgetError):
+            await stream()
         await ticket.settle_failed(usage(delivered), began=True)
         spent = await setup.spent()
         await setup.ledger.close()

@@ -9,12 +9,16 @@ import pytest
 from sqlalchemy import text
 
 from dragoman.errors import AuthenticationError, ConfigurationError, InvalidRequestError, OverloadedError
+from dragoman.limits import Limits
 from dragoman_gateway.access import Caller
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.keys.access import KeyAccess
+from dragoman_gateway.keys.admission import Admission
 from dragoman_gateway.keys.amounts import parse_budget, parse_limit
 from dragoman_gateway.keys.key_cache import KeyCache
 from dragoman_gateway.keys.key_store import KeyStore
+from dragoman_gateway.keys.ledger import Ledger
+from dragoman_gateway.keys.rates import Rates
 from dragoman_gateway.keys.records import Allowance
 from dragoman_gateway.keys.secrets import digest
 from tests.gateway.keys.clock import Clock
@@ -25,7 +29,8 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def access_to(database: Database, clock: Clock, **settings: Any) -> KeyAccess:
-    return KeyAccess(KeyCache(database, clock=clock.seconds, **settings), clock.now)
+    cache = KeyCache(database, clock=clock.seconds, **settings)
+    return KeyAccess(cache, Admission(cache, Ledger(database), Rates(Limits(()))), clock.now)
 
 
 def test_the_secret_of_a_key_is_stored_nowhere(database: Database) -> None:
@@ -184,8 +189,10 @@ def test_a_caller_has_the_budgets_and_limits_of_its_key_user_and_team(database: 
     store.set_allowance("user:bob", Allowance((parse_budget("1/day"),)))
 
     async def scenario() -> list[str]:
-        access = access_to(database, Clock())
-        return [str(each) for each in await access.limits_for(await access.authenticate({"x-api-key": secret}))]
+        cache = KeyCache(database)
+        access = KeyAccess(cache, Admission(cache, Ledger(database), Rates(Limits(()))))
+        allowances = cache.allowances_for(await access.authenticate({"x-api-key": secret}))
+        return [str(part) for each in allowances.values() for part in (*each.budgets, *each.limits)]
 
     assert run(scenario()) == ["$5/day", "1,000 tokens/day", "$50/month", "100/minute"]
     store.set_allowance("team:research", None)

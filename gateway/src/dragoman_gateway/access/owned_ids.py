@@ -46,6 +46,8 @@ class OwnedIds:
         self._shared = shared
         self._lifetime = lifetime
         self._clock = clock
+        self.dropped = 0
+        """Ids that are not remembered, because the database did not answer: they do not work again."""
 
     async def check(self, caller: Caller, body: bytes, fields: dict[str, Any]) -> None:
         """Raise InvalidRequestError if the request names an id that this caller did not make. The answer is the same

@@ -5,10 +5,11 @@ from datetime import UTC, datetime
 
 from dragoman.errors import AuthenticationError, InvalidRequestError
 from dragoman.limits import Budget, Limit
-from dragoman_gateway.access import Caller
+from dragoman_gateway.access import Caller, Middleware
 from dragoman_gateway.keys import secrets
+from dragoman_gateway.keys.admission import Admission
 from dragoman_gateway.keys.key_cache import KeyCache
-from dragoman_gateway.keys.records import Allowance, VirtualKey
+from dragoman_gateway.keys.records import VirtualKey
 
 _HEADERS = ("x-api-key", "api-key", "x-goog-api-key")
 """The headers in which clients send keys, besides ``authorization``."""
@@ -22,8 +23,11 @@ class KeyAccess:
     nothing about which keys exist.
     """
 
-    def __init__(self, cache: KeyCache, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(
+        self, cache: KeyCache, admission: Admission, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
         self._cache = cache
+        self._admission = admission
         self._clock = clock
 
     async def authenticate(self, headers: Mapping[str, str]) -> Caller:
@@ -40,19 +44,11 @@ class KeyAccess:
         )
 
     async def limits_for(self, caller: Caller) -> tuple[Budget | Limit, ...]:
-        found = (each for allowance in self.allowances_for(caller).values() for each in allowance_parts(allowance))
-        return tuple(found)
+        """Return nothing: what a key, a user and a team may spend is counted for all replicas, by the middleware."""
+        return ()
 
-    def allowances_for(self, caller: Caller) -> dict[str, Allowance]:
-        """Return the allowances of the caller's key, user and team, by their scope."""
-        found: dict[str, Allowance | None] = {}
-        if caller.key_id is not None:
-            key = self._cache.known(caller.key_id)
-            found[f"key:{caller.key_id}"] = None if key is None else key.allowance
-        for kind, name in (("user", caller.user), ("team", caller.team)):
-            if name is not None:
-                found[f"{kind}:{name}"] = self._cache.allowance(kind, name)
-        return {scope: allowance for scope, allowance in found.items() if allowance is not None}
+    def middleware(self, caller: Caller) -> Middleware | None:
+        return self._admission.middleware(caller)
 
     def _is_valid(self, key: VirtualKey | None, secret: str) -> bool:
         digest, now = secrets.digest(secret), self._clock()
@@ -60,10 +56,6 @@ class KeyAccess:
         is_old = secrets.matches(digest, key.old_digest if key else None)
         in_grace = key is not None and key.old_until is not None and now < key.old_until
         return key is not None and (is_current or (is_old and in_grace)) and key.is_active(now)
-
-
-def allowance_parts(allowance: Allowance) -> tuple[Budget | Limit, ...]:
-    return (*allowance.budgets, *allowance.limits)
 
 
 def presented_secret(headers: Mapping[str, str]) -> str | None:

@@ -10,11 +10,12 @@ from uuid import uuid4
 from dragoman.errors import LimitReachedError, OverloadedError, UnpricedModelError
 from dragoman.events import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta
 from dragoman.messages import CostStatus, TokenUsage, Usage
+from dragoman.pricing import price_table
 from dragoman.session.effects import Abandoned, Broken, Failed, Perform, Replied, Send, SendOutcome, intercept
-from dragoman_gateway.access import Caller
+from dragoman_gateway.access import Caller, Middleware
 from dragoman_gateway.database import DatabaseUnavailableError
-from dragoman_gateway.keys.access import KeyAccess
 from dragoman_gateway.keys.amounts import KeyLimit, OnOutage, PeriodBudget
+from dragoman_gateway.keys.key_cache import KeyCache
 from dragoman_gateway.keys.ledger import Amount, Ledger
 from dragoman_gateway.keys.rates import Grants, Rates
 
@@ -49,36 +50,34 @@ class Admission:
 
     def __init__(
         self,
-        access: KeyAccess,
+        cache: KeyCache,
         ledger: Ledger,
         rates: Rates,
-        prices: Prices,
         *,
         output_cap: int | None = None,
         charges_failures: bool = True,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._access = access
+        self._cache = cache
         self.ledger = ledger
         self.rates = rates
-        self.prices = prices
         self.output_cap = output_cap
         self.charges_failures = charges_failures
         self.clock = clock
         self.unbudgeted = 0
         """Requests that passed while their budgets could not be checked."""
 
-    async def admit(self, caller: Caller, use: MaxUse) -> "Ticket":
-        """Reserve for one request, and wait for the limits.
+    async def admit(self, caller: Caller, use: MaxUse, prices: Prices) -> "Ticket":
+        """Reserve for one request at these prices, and wait for the limits.
 
         Raises SpentBudgetError, UnpricedModelError, LimitReachedError, or OverloadedError while nothing can be checked.
         """
-        allowances = self._access.allowances_for(caller)
+        allowances = self._cache.allowances_for(caller)
         budgets = {scope: each.budgets for scope, each in allowances.items() if each.budgets}
         limits: dict[str, Sequence[KeyLimit]] = {
             scope: each.limits for scope, each in allowances.items() if each.limits
         }
-        ticket = Ticket(self, scopes_of(caller), use, budgets)
+        ticket = Ticket(self, scopes_of(caller), use, prices, budgets)
         await ticket.reserve()
         try:
             if limits:
@@ -89,7 +88,7 @@ class Admission:
             raise
         return ticket
 
-    def middleware(self, caller: Caller) -> Callable[[Any], Any]:
+    def middleware(self, caller: Caller) -> Middleware:
         """Return the middleware of a session that admits each attempt of its requests."""
         return partial(intercept, handle=partial(self._handle, caller))
 
@@ -97,7 +96,9 @@ class Admission:
         if not isinstance(effect, Send):
             return (yield effect)
         try:
-            ticket: Ticket = yield Perform(_no_sync, partial(self.admit, caller, max_use(effect)))
+            ticket: Ticket = yield Perform(
+                _no_sync, partial(self.admit, caller, max_use(effect), effect.context.prices or price_table())
+            )
         except LimitReachedError as error:  # another model may have room
             return Failed(error)
         settled = False
@@ -120,11 +121,13 @@ class Ticket:
         admission: Admission,
         scopes: tuple[str, ...],
         use: MaxUse,
+        prices: Prices,
         budgets: dict[str, tuple[PeriodBudget, ...]],
     ) -> None:
         self._admission = admission
         self._scopes = scopes
         self._use = use
+        self._prices = prices
         self._budgets = budgets
         self._id = uuid4().hex  # made here: an id that a client sends could end another request's reservation
         self._characters = 0
@@ -142,7 +145,7 @@ class Ticket:
         if not self._budgets:
             return
         admission, use = self._admission, replace(self._use, output_tokens=self.reserved_output)
-        priced = admission.prices.price(use.model, use.total, admission.clock())
+        priced = self._prices.price(use.model, use.total, admission.clock())
         known = priced.cost_status in (CostStatus.PRICED, CostStatus.FREE)
         for scope, budgets in self._budgets.items():
             if not known and any(each.usd is not None and not each.allow_unpriced for each in budgets):
@@ -218,8 +221,7 @@ class Ticket:
         await self._admission.rates.settle(self.grants, usage)
 
     def _lower_bound(self) -> Usage:
-        admission = self._admission
-        return admission.prices.price(self._use.model, self._use.input, admission.clock())
+        return self._prices.price(self._use.model, self._use.input, self._admission.clock())
 
 
 def scopes_of(caller: Caller) -> tuple[str, ...]:

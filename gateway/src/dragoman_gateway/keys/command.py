@@ -14,7 +14,6 @@ from sqlalchemy import Connection, select
 from dragoman.errors import ConfigurationError
 from dragoman_gateway.configuration import read_settings
 from dragoman_gateway.database import Database
-from dragoman_gateway.database.database import default_url
 from dragoman_gateway.database.tables import spend as spend_table
 from dragoman_gateway.keys.amounts import Period, parse_budget, parse_end, parse_limit
 from dragoman_gateway.keys.key_store import KeyStore
@@ -155,7 +154,7 @@ def remove_limits(
 
 
 def _database(config: Path | None) -> Database:
-    return Database(read_settings(config).database or default_url(), timeout=10)
+    return Database(str(read_settings(config).database), timeout=10)
 
 
 def _store(config: Path | None) -> KeyStore:

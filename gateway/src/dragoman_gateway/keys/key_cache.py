@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from dragoman.errors import ConfigurationError, OverloadedError
+from dragoman_gateway.access import Caller
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.keys.key_store import Changes, read_changes
 from dragoman_gateway.keys.records import Allowance, VirtualKey
@@ -59,13 +60,15 @@ class KeyCache:
             key = self._keys.get(key_id)
         return key
 
-    def known(self, key_id: str) -> VirtualKey | None:
-        """Return a key of the last copy."""
-        return self._keys.get(key_id)
-
-    def allowance(self, kind: str, name: str) -> Allowance | None:
-        """Return the allowance of a user or a team, else that of each of them."""
-        return self._allowances.get(f"{kind}:{name}") or self._allowances.get(f"{kind}:*")
+    def allowances_for(self, caller: Caller) -> dict[str, Allowance]:
+        """Return the allowances of the caller's key, user and team, by their scope."""
+        key = self._keys.get(caller.key_id or "")
+        found = {} if key is None else {f"key:{key.id}": key.allowance}
+        for kind, name in (("user", caller.user), ("team", caller.team)):
+            allowance = self._allowances.get(f"{kind}:{name}") or self._allowances.get(f"{kind}:*")
+            if name is not None and allowance is not None:
+                found[f"{kind}:{name}"] = allowance
+        return found
 
     async def refresh(self) -> None:
         """Read what changed. Concurrent calls read once. Raises DatabaseUnavailableError."""

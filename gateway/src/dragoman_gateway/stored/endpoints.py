@@ -45,7 +45,6 @@ class StoredEndpoints:
     def routes(self) -> list[BaseRoute]:
         one = "/v1/responses/{id}"
         return [
-            Route("/v1/responses", refuse_upgrade, methods=["GET"]),
             WebSocketRoute("/v1/responses", _RefusedWebSocket()),
             Route(one, self._handle(self._retrieve), methods=["GET"]),
             Route(one, self._handle(self._delete), methods=["DELETE"]),
@@ -124,12 +123,11 @@ class StoredEndpoints:
         )
 
 
-async def refuse_upgrade(request: Request) -> Response:
-    """Answer 426, after which Codex sends its requests over HTTP at once."""
-    return JSONResponse(_upgrade_error(), status_code=426)
-
-
 class _RefusedWebSocket:
+    """Answers 426, after which Codex sends its requests over HTTP at once. Servers without websockets pass the same
+    request on as an ordinary GET.
+    """
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if "websocket.http.response" not in scope.get("extensions", {}):
             await send({"type": "websocket.close", "code": 1008})

@@ -12,6 +12,9 @@ from dragoman_gateway.stored.turn import StoredTurn
 _WITH_RESPONSE = b'"response"'
 """Only few frames of a stream hold it: the others pass without being parsed."""
 
+_DEFAULTS = {"previous_response_id": None, "store": True, "background": False}
+"""What a response without these fields says."""
+
 
 class Recorder:
     """Stands between the answer to a request and the client. Bytes pass unchanged, unless the response has to repeat
@@ -81,8 +84,9 @@ class Recorder:
         await self._send({**message, "body": body})
 
     def _changes(self, response: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in self._turn.echo.items() if response.get(name) != value}
+        """Return the fields in which the response says something else than the gateway knows."""
+        return {name: value for name, value in self._turn.echo.items() if response.get(name, _DEFAULTS[name]) != value}
 
     async def _save(self, response: dict[str, Any]) -> None:
-        if isinstance(response.get("id"), str):
+        if self._turn.store and isinstance(response.get("id"), str):
             await self._store.save(self._turn.to_stored(response))

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dragoman import Adapter, AsyncClient, AsyncSession, Loss, RequestContext
-from dragoman.answers import ClientToolIds, Relay
+from dragoman.answers import ClientToolIds, Relay, StateStore
 from dragoman.messages import Role
 from dragoman.policy import Hook
 from dragoman.session.effects import Perform, RunTools, Send, intercept
-from dragoman_gateway.access import Caller
+from dragoman_gateway.access import Caller, Middleware
 from dragoman_gateway.metrics import RequestRecord
 from dragoman_gateway.turn.model_name import replace_model
 from dragoman_gateway.wires import Wire
@@ -46,14 +46,21 @@ class Turn:
     If the model's provider has the wire of the client, the bytes of the request and of the reply go through.
     """
 
-    def __init__(self, request: ClientRequest, client: AsyncClient) -> None:
+    def __init__(
+        self,
+        request: ClientRequest,
+        client: AsyncClient,
+        *,
+        admit: Middleware | None = None,
+        state_store: StateStore | None = None,
+    ) -> None:
         self.request = request
         self.answering: Adapter | None = None
         """The model that was asked last."""
         self.reply_headers: Mapping[str, str] = {}
         """The headers of the provider's last reply."""
         self.adapter = request.wire.adapter(request.model)
-        self.context = RequestContext(model=request.target, tool_ids=ClientToolIds())
+        self.context = RequestContext(model=request.target, tool_ids=ClientToolIds(), state_store=state_store)
         messages, tools, options = self.adapter.from_wire_request(request.fields, self.context)
         if passed := request.wire.headers.to_provider(request.headers):
             options = replace(options, headers={**options.headers, request.wire.provider: passed})
@@ -67,7 +74,7 @@ class Turn:
             tool_ids=self.context.tool_ids,
             session_id=self.context.session_id,
             max_rounds=1,
-            middleware=(self._follow,),
+            middleware=(self._follow,) if admit is None else (self._follow, admit),
             user_id=request.caller.user,
             team_id=request.caller.team,
         )
