@@ -58,15 +58,20 @@ class _Answer:
         turn, write, encode, passes = self._turn, self.body.write, None, False
         complete = False
         async with self._stream as stream:
-            async for event in stream:
+            async for events in stream.batches():
+                if not events:
+                    continue
                 if encode is None:
                     turn.request.record.first_at = time.perf_counter()
                     passes = turn.passes_reply
                     encode = self._begin().feed
-                data = self._frames.feed(turn.relay.take()) if passes else encode(event)
+                if passes:
+                    data = self._frames.feed(turn.relay.take())
+                else:
+                    data = encode(events[0]) if len(events) == 1 else b"".join(map(encode, events))
                 if data:
                     await write(data)
-                if isinstance(event, MessageComplete):
+                if isinstance(events[-1], MessageComplete):
                     complete = True
                     break
         if not complete:
