@@ -28,7 +28,8 @@ def create_app(
     """Return the application of a gateway.
 
     ``client`` asks the models; by default it is the one that dragoman.toml describes. ``access`` checks keys; without
-    it, everyone who reaches the gateway may use it, unless its database has keys. The caller closes the client that it gives.
+    it, everyone who reaches the gateway may use it, unless its database has keys. The caller closes the client that it
+    gives.
     """
     made = AsyncClient.from_config() if client is None else client
     generation = Generation(settings or GatewaySettings(), made, access, owns_client=client is None)

@@ -10,7 +10,10 @@ from dragoman_gateway.settings import GatewaySettings
 
 
 def read_settings(path: Path | None = None) -> GatewaySettings:
-    """Return the settings of the file, or of the one that applies; the defaults without any. A database is always named."""
+    """Return the settings of the file, or of the one that applies; the defaults without any.
+
+    They always name a database.
+    """
     if path is None:
         found = find_configuration()
         if found is None:

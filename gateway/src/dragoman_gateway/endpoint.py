@@ -14,8 +14,9 @@ from dragoman_gateway.stored.turn import StoredTurn
 from dragoman_gateway.turn.body import parse_body, read_body
 from dragoman_gateway.turn.errors import error_response
 from dragoman_gateway.turn.heads import named
-from dragoman_gateway.turn.request import ClientRequest, Turn
+from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.turn.streamed import answer_streamed
+from dragoman_gateway.turn.turn import Turn
 from dragoman_gateway.turn.whole import answer_whole
 from dragoman_gateway.wires import Wire
 
@@ -108,12 +109,12 @@ class Endpoint:
             headers=headers,
             body=body,
             fields=fields,
-            target=generation.models.resolve(fields["model"], caller),
             record=record,
         )
+        means = await generation.means_for(request.model, caller)
         request = await services.prepare(request)
-        client, admit = await generation.client_for(caller), generation.access.middleware(caller)
-        turn = Turn(request, client, admit=admit, state_store=services.state)
+        means.state_store = services.state
+        turn = Turn(request, means)
         if services.state is not None and await services.load_state(caller):
-            turn = Turn(request, client, admit=admit, state_store=services.state)
+            turn = Turn(request, means)
         return turn

@@ -11,11 +11,14 @@ from dragoman import AsyncClient
 from dragoman.errors import DragomanError
 from dragoman_gateway.access import Access, Caller, OpenAccess
 from dragoman_gateway.callers import CallerClients
+from dragoman_gateway.deployments import FallbackQuota
 from dragoman_gateway.errors import UnavailableError
 from dragoman_gateway.metrics import Metrics
 from dragoman_gateway.models import Models
 from dragoman_gateway.services import Services
 from dragoman_gateway.settings import GatewaySettings
+from dragoman_gateway.state_keys import state_keys
+from dragoman_gateway.turn.means import Means
 
 logger = logging.getLogger("dragoman.gateway")
 
@@ -35,6 +38,7 @@ class Generation:
     access: Access = field(init=False)
     models: Models = field(init=False)
     callers: CallerClients = field(init=False)
+    quota: FallbackQuota = field(default_factory=FallbackQuota, init=False)
     in_flight: int = field(default=0, init=False)
     """The requests that are being answered."""
     replaced: bool = field(default=False, init=False)
@@ -42,11 +46,19 @@ class Generation:
     def __post_init__(self) -> None:
         self.access = self.own_access or OpenAccess()
         self.models = Models(self.settings.models, self.client)
-        self.callers = CallerClients(self.client)
+        self.callers = CallerClients(self.client.config.limits)
 
-    async def client_for(self, caller: Caller) -> AsyncClient:
-        """Return the client that holds what the caller may spend."""
-        return self.callers.client_for(await self.access.limits_for(caller))
+    async def means_for(self, model: str, caller: Caller) -> Means:
+        """Return what a request of the caller is asked with. Raises NotFoundError and PermissionDeniedError."""
+        bounds = await self.access.limits_for(caller)
+        return Means(
+            deployments=self.models.resolve(model, caller),
+            client_for=lambda client: self.callers.client_for(client, bounds),
+            quota=self.quota,
+            admit=self.access.middleware(caller),
+            state_sealer=state_keys(),
+            strict=self.settings.strict,
+        )
 
     async def leave(self) -> None:
         """Note the end of a request. The last one of a replaced generation closes its client."""

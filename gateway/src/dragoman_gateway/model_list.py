@@ -28,7 +28,7 @@ def list_models(models: Models, caller: Caller, wire: Wire, request: Request) ->
 def find_model(models: Models, caller: Caller, wire: Wire, request: Request) -> Mapping[str, Any]:
     """Return one model. Raises NotFoundError and PermissionDeniedError."""
     name = request.path_params["model"]
-    return _entry(name, models.resolve(name, caller), wire)
+    return _entry(name, models.resolve(name, caller).model, wire)
 
 
 def _page(entries: list[dict[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:

@@ -1,57 +1,74 @@
 """Which model answers: ``provider:model``, an alias, or a name that clients insist on."""
 
 import difflib
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from dragoman import AsyncClient
 from dragoman.errors import NotFoundError, PermissionDeniedError, UnknownProviderError
 from dragoman_gateway.access import Caller
+from dragoman_gateway.deployments import Deployment, Deployments, DeploymentSettings, build
+
+ModelSettings = str | Sequence[DeploymentSettings]
+"""A model, or several places to ask it."""
 
 
 class Models:
     """``names`` are those of the settings: names or patterns, each with the model that answers."""
 
-    def __init__(self, names: Mapping[str, str], client: AsyncClient) -> None:
-        self._exact = {name: model for name, model in names.items() if not _is_pattern(name)}
-        self._patterns = tuple((name, model) for name, model in names.items() if _is_pattern(name))
+    def __init__(self, names: Mapping[str, ModelSettings], client: AsyncClient) -> None:
+        self._client = client
+        self._deployments = {
+            name: build(places, client, dict(os.environ))
+            for name, places in names.items()
+            if not isinstance(places, str)
+        }
+        targets = {
+            name: places if isinstance(places, str) else self._deployments[name].model for name, places in names.items()
+        }
+        self._exact = {name: model for name, model in targets.items() if not _is_pattern(name)}
+        self._patterns = tuple((name, model) for name, model in targets.items() if _is_pattern(name))
         router = client.config.router
         self._aliases = None if router is None else router.aliases
 
-    def resolve(self, name: str, caller: Caller) -> str:
-        """Return the model that answers for the name, as ``provider:model`` or as an alias of the router.
+    def resolve(self, name: str, caller: Caller) -> Deployments:
+        """Return where to ask for the name.
 
         Raises NotFoundError with the nearest names, and PermissionDeniedError if the caller may not use the model.
         """
-        model = self._find(name)
-        if not self._allows(caller, name):
+        rule, model = self._find(name)
+        if not self._allows(caller, name, model):
             raise PermissionDeniedError(f"this key may not use the model {name!r:.120}")
-        return model
+        return self._deployments.get(rule) or Deployments((Deployment(model, self._client),))
 
     def names(self, caller: Caller) -> tuple[str, ...]:
         """Return the names that the caller may use: those of the settings, and the program's own aliases."""
         own = () if self._aliases is None else tuple(self._aliases.custom)
-        return tuple(name for name in dict.fromkeys((*self._exact, *own)) if self._allows(caller, name))
+        known = dict.fromkeys((*self._exact, *own))
+        return tuple(name for name in known if self._allows(caller, name, self.target(name)))
 
     def target(self, name: str) -> str:
         """Return the model that answers for the name. Raises NotFoundError."""
-        return self._find(name)
+        return self._find(name)[1]
 
-    def _allows(self, caller: Caller, name: str) -> bool:
-        both = (name, self._find(name))
-        return not caller.models or any(fnmatchcase(each, pattern) for pattern in caller.models for each in both)
+    def _allows(self, caller: Caller, name: str, model: str) -> bool:
+        return not caller.models or any(
+            fnmatchcase(each, pattern) for pattern in caller.models for each in (name, model)
+        )
 
-    def _find(self, name: str) -> str:
+    def _find(self, name: str) -> tuple[str, str]:
+        """Return the name or pattern of the settings, empty if it is another, and the model."""
         if (model := self._exact.get(name)) is not None:
-            return model
+            return name, model
         for pattern, model in self._patterns:
             if fnmatchcase(name, pattern):
-                return model
+                return pattern, model
         if ":" in name:
-            return name
+            return "", name
         if self._aliases is not None:
             try:
-                return self._aliases.resolve(name)
+                return "", self._aliases.resolve(name)
             except UnknownProviderError:
                 pass
         raise NotFoundError(f"there is no model {name!r:.120}{self._hint(name)}")

@@ -13,6 +13,7 @@ from dragoman_gateway.configuration import read_settings
 from dragoman_gateway.server import Server
 from dragoman_gateway.services import requires_keys
 from dragoman_gateway.settings import GatewaySettings
+from dragoman_gateway.state_keys import VARIABLE, new_state_key
 from dragoman_gateway.workers import Workers
 
 APPLICATION = "dragoman_gateway:app"
@@ -39,6 +40,7 @@ def serve(
     with _listen(settings.host, settings.port) as listener:
         host, port = listener.getsockname()[:2]
         typer.echo(f"Dragoman gateway: http://{f'[{host}]' if ':' in str(host) else host}:{port}", err=True)
+        os.environ.setdefault(VARIABLE, new_state_key())  # all workers need the same
         run(settings, listener)
 
 

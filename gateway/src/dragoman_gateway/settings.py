@@ -7,6 +7,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dragoman import ConfigurationError
+from dragoman_gateway.deployments import DeploymentSettings
 from dragoman_gateway.keys.settings import KeySettings
 from dragoman_gateway.stored.settings import ResponseSettings
 
@@ -27,8 +28,9 @@ class GatewaySettings(BaseModel):
     the user's data folder without it."""
     keys: KeySettings = KeySettings()
     responses: ResponseSettings = ResponseSettings()
-    models: Mapping[str, str] = Field(default_factory=dict)
-    """Names or patterns of names that clients ask for, each with the model that answers. The first match counts."""
+    models: Mapping[str, str | tuple[DeploymentSettings, ...]] = Field(default_factory=dict)
+    """Names or patterns of names that clients ask for, each with the model that answers, or with several places to ask
+    it. The first match counts."""
     strict: bool = False
     """Whether a request is refused if its history loses something that is more than a detail."""
     max_requests: int = Field(default=2000, ge=1)

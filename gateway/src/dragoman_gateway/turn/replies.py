@@ -55,9 +55,9 @@ class StreamBody:
 
     async def end(self) -> None:
         """End the stream as a complete one."""
-        self.stop()
         if not self.started:
             await self._start()
+        self.stop()
         await self._send({"type": "http.response.body", "body": b""})
 
     def stop(self) -> None:
@@ -74,6 +74,8 @@ class StreamBody:
 
     async def _start(self) -> None:
         self.started = True
+        self._timer.cancel()
+        self._timer = self._loop.call_later(self._settings.ping_seconds, self._tick)
         await self._send({"type": "http.response.start", "status": 200, "headers": self._headers()})
 
     def _tick(self) -> None:
@@ -86,6 +88,8 @@ class StreamBody:
                 return
         elif not self.started or silent >= pause:
             self._pinging = self._loop.create_task(self._write(self._ping if self._wrote else COMMENT))
+            if not self.started:
+                return  # the write begins the reply, and starts the timer again
             silent = 0.0
         wait = self._settings.reader_seconds - silent if self._sending else pause - silent
         self._timer = self._loop.call_later(min(max(wait, 0.01), pause), self._tick)

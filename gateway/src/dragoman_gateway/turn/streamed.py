@@ -9,6 +9,7 @@ from typing import Any
 
 from starlette.types import Receive, Send
 
+from dragoman import AsyncReplyStream
 from dragoman.errors import MalformedReplyError, NetworkError, ProviderError, RequestTimeoutError, StreamTruncatedError
 from dragoman.events import MessageComplete
 from dragoman_gateway.settings import GatewaySettings
@@ -16,7 +17,7 @@ from dragoman_gateway.turn.errors import error_response, to_known
 from dragoman_gateway.turn.frames import WholeFrames
 from dragoman_gateway.turn.heads import named, reply_head
 from dragoman_gateway.turn.replies import Departure, Headers, StreamBody
-from dragoman_gateway.turn.request import Turn
+from dragoman_gateway.turn.turn import Turn
 
 _UNSAID = (NetworkError, StreamTruncatedError, RequestTimeoutError, MalformedReplyError)
 """Errors that the provider's own bytes do not say."""
@@ -31,7 +32,7 @@ async def answer_streamed(turn: Turn, settings: GatewaySettings, receive: Receiv
     departure.watch()
     record = turn.request.record
     try:
-        await answer.run()
+        await answer.ask_places()
     except asyncio.CancelledError:
         record.broken = True
         if not (departure.seen or answer.body.unread):
@@ -49,14 +50,28 @@ class _Answer:
     def __init__(self, turn: Turn, settings: GatewaySettings, send: Send) -> None:
         self._turn = turn
         self._send = send
-        self._stream = turn.session.stream(turn.prompt)
         self._frames = WholeFrames()
+        self._stream: AsyncReplyStream[str] | None = None
         self._encoder: Any = None
+        """None until the first event of a reply has arrived."""
         self.body = StreamBody(send, self._headers, turn.request.wire.ping, settings)
 
-    async def run(self) -> None:
+    async def ask_places(self) -> None:
+        """Answer from the first place that begins a reply."""
+        while True:
+            try:
+                await self._answer()
+            except Exception as error:
+                if self._encoder is not None or not self._turn.go_on(error):
+                    raise
+            else:
+                self._turn.succeed()
+                return
+
+    async def _answer(self) -> None:
         turn, write, encode, passes = self._turn, self.body.write, None, False
         complete = False
+        self._stream = turn.session.stream(turn.prompt)
         async with self._stream as stream:
             async for events in stream.batches():
                 if not events:
@@ -107,6 +122,7 @@ class _Answer:
         return self._encoder
 
     def _headers(self) -> Headers:
-        losses = () if self._turn.passes_reply else self._turn.losses(self._stream.losses)
+        asked = () if self._stream is None else self._stream.losses
+        losses = () if self._turn.passes_reply else self._turn.losses(asked)
         self._turn.request.record.losses = losses
         return [*reply_head(self._turn, losses), *_KIND]

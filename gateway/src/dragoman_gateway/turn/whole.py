@@ -9,7 +9,7 @@ from dragoman.errors import TurnLimitError
 from dragoman_gateway.turn.errors import encoded_headers, error_response
 from dragoman_gateway.turn.heads import named, reply_head
 from dragoman_gateway.turn.replies import Departure, Response
-from dragoman_gateway.turn.request import Turn
+from dragoman_gateway.turn.turn import Turn
 
 _WATCH_AFTER = 0.05
 """Seconds. Most replies of test servers are faster than a watch is worth; no model is."""
@@ -22,7 +22,7 @@ async def answer_whole(turn: Turn, receive: Receive, send: Send) -> None:
     departure.watch(_WATCH_AFTER)
     request = turn.request
     try:
-        response = await _ask(turn)
+        response = await _ask_places(turn)
     except asyncio.CancelledError:
         request.record.broken = True
         if not departure.seen:
@@ -34,6 +34,18 @@ async def answer_whole(turn: Turn, receive: Receive, send: Send) -> None:
         departure.stop()
     request.record.status = response.status
     await response.send(send)
+
+
+async def _ask_places(turn: Turn) -> Response:
+    while True:
+        try:
+            response = await _ask(turn)
+        except Exception as error:
+            if not turn.go_on(error):
+                raise
+        else:
+            turn.succeed()
+            return response
 
 
 async def _ask(turn: Turn) -> Response:

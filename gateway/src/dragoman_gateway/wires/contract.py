@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from dragoman import Adapter, get_adapter
+from dragoman_gateway.wires.client_tokens import ClientTokens
 from dragoman_gateway.wires.headers import HeaderRules
 
 
@@ -18,6 +19,7 @@ class Wire:
     """What a stream sends in silence; all known clients accept it."""
     request_id_header: bytes
     headers: HeaderRules
+    tokens: ClientTokens
     announces_tokens: bool = False
     """Whether the start of a stream has the tokens of the prompt, which most providers know at its end only."""
 
