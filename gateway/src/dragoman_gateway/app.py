@@ -10,7 +10,9 @@ from starlette.routing import BaseRoute, Route
 from dragoman import AsyncClient
 from dragoman_gateway import pages
 from dragoman_gateway.access import Access, Caller
+from dragoman_gateway.compact import CompactEndpoint
 from dragoman_gateway.configuration import read_generation
+from dragoman_gateway.counting import CountEndpoint
 from dragoman_gateway.endpoint import Endpoint
 from dragoman_gateway.generation import Gateway, Generation
 from dragoman_gateway.ids import new_request_id
@@ -19,7 +21,7 @@ from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.stored.endpoints import StoredEndpoints
 from dragoman_gateway.turn.errors import error_response
 from dragoman_gateway.turn.heads import named
-from dragoman_gateway.wires import WIRES, responses
+from dragoman_gateway.wires import WIRES, messages, responses
 
 
 def create_app(
@@ -51,6 +53,9 @@ def build_app(gateway: Gateway) -> Starlette:
 
     routes = [
         *(Route(wire.path, Endpoint(gateway, wire), methods=["POST"]) for wire in WIRES),
+        Route("/v1/messages/count_tokens", CountEndpoint(gateway, messages.WIRE), methods=["POST"]),
+        Route("/v1/responses/input_tokens", CountEndpoint(gateway, responses.WIRE), methods=["POST"]),
+        Route("/v1/responses/compact", CompactEndpoint(gateway, responses.WIRE), methods=["POST"]),
         *_stored_responses(gateway),
         *pages.routes(gateway),
     ]

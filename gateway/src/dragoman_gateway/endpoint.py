@@ -6,6 +6,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from dragoman_gateway.compaction import expand_compactions
 from dragoman_gateway.generation import Gateway, Generation
 from dragoman_gateway.ids import new_request_id
 from dragoman_gateway.metrics import RequestRecord
@@ -14,6 +15,7 @@ from dragoman_gateway.stored.turn import StoredTurn
 from dragoman_gateway.turn.body import parse_body, read_body
 from dragoman_gateway.turn.errors import error_response
 from dragoman_gateway.turn.heads import named
+from dragoman_gateway.turn.means import Means
 from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.turn.streamed import answer_streamed
 from dragoman_gateway.turn.turn import Turn
@@ -33,12 +35,7 @@ class Endpoint:
         request_id = new_request_id()
         try:
             generation = self._gateway.enter()
-            services = RequestServices(self._gateway.services)
-            turn = await self._read(generation, services, scope, receive, record, request_id)
-            if services.stored is not None and services.stored.background:
-                await self._start(generation, services.stored, turn, scope, receive, send)
-                return
-            await self._answer(generation, turn, receive, services.recording(turn.request, send))
+            await self.respond(generation, scope, receive, send, record, request_id)
         except ClientDisconnect:
             record.broken = True
         except asyncio.CancelledError:
@@ -51,6 +48,26 @@ class Endpoint:
             self._gateway.metrics.count(record)
             if generation is not None:
                 await generation.leave()
+
+    async def respond(
+        self,
+        generation: Generation,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        record: RequestRecord,
+        request_id: str,
+    ) -> None:
+        """Answer a request. Raises what its client gets as an error."""
+        services = RequestServices(self._gateway.services)
+        request, means = await self.read(generation, services, scope, receive, record, request_id)
+        turn = Turn(request, means)
+        if services.state is not None and await services.load_state(request.caller):
+            turn = Turn(request, means)
+        if services.stored is not None and services.stored.background:
+            await self._start(generation, services.stored, turn, scope, receive, send)
+            return
+        await self._answer(generation, turn, receive, services.recording(turn.request, send))
 
     async def _answer(self, generation: Generation, turn: Turn, receive: Receive, send: Send) -> None:
         if turn.request.stream:
@@ -88,7 +105,7 @@ class Endpoint:
             reply = StreamingResponse(background.follow(response), media_type="text/event-stream", headers=head)
         await reply(scope, receive, send)
 
-    async def _read(
+    async def read(
         self,
         generation: Generation,
         services: RequestServices,
@@ -96,7 +113,8 @@ class Endpoint:
         receive: Receive,
         record: RequestRecord,
         request_id: str,
-    ) -> Turn:
+    ) -> tuple[ClientRequest, Means]:
+        """Return the request, and what it is asked with. Raises what its client gets as an error."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         caller = await generation.access.authenticate(headers)
         body = await read_body(receive, headers, generation.settings)
@@ -112,9 +130,6 @@ class Endpoint:
             record=record,
         )
         means = await generation.means_for(request.model, caller)
-        request = await services.prepare(request)
+        request = await services.prepare(expand_compactions(request, means.state_sealer))
         means.state_store = services.state
-        turn = Turn(request, means)
-        if services.state is not None and await services.load_state(caller):
-            turn = Turn(request, means)
-        return turn
+        return request, means

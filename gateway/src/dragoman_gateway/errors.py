@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from dragoman.errors import RequestError
+from dragoman.errors import DragomanError, OverloadedError, RequestError
 
 
 class ClientError(RequestError):
@@ -10,6 +10,11 @@ class ClientError(RequestError):
 
     status: ClassVar[int] = 400
     retry_after: int | None = None
+
+    @property
+    def shown(self) -> DragomanError:
+        """The error whose words the client's wire uses."""
+        return self
 
 
 class SlowClientError(ClientError):
@@ -42,3 +47,7 @@ class UnavailableError(ClientError):
     def __init__(self, message: str, *, retry_after: int) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+    @property
+    def shown(self) -> DragomanError:
+        return OverloadedError(str(self), retry_after=self.retry_after)

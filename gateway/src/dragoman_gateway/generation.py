@@ -9,7 +9,9 @@ from weakref import WeakSet
 
 from dragoman import AsyncClient
 from dragoman.errors import DragomanError
+from dragoman.store import Store
 from dragoman_gateway.access import Access, Caller, OpenAccess
+from dragoman_gateway.behind import StoreBehind
 from dragoman_gateway.callers import CallerClients
 from dragoman_gateway.deployments import FallbackQuota
 from dragoman_gateway.errors import UnavailableError
@@ -25,7 +27,7 @@ logger = logging.getLogger("dragoman.gateway")
 _RETRY_SECONDS = 2
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Generation:
     """Settings, and what is made from them. A request keeps the generation that it began with."""
 
@@ -36,6 +38,8 @@ class Generation:
     owns_client: bool = False
     """Whether the gateway has made the client, and closes it."""
     access: Access = field(init=False)
+    behind: StoreBehind | None = field(init=False)
+    """Stores requests behind their answers; None if the client has no store."""
     models: Models = field(init=False)
     callers: CallerClients = field(init=False)
     quota: FallbackQuota = field(default_factory=FallbackQuota, init=False)
@@ -45,7 +49,10 @@ class Generation:
 
     def __post_init__(self) -> None:
         self.access = self.own_access or OpenAccess()
-        self.models = Models(self.settings.models, self.client)
+        store = self.client.config.store
+        self.behind = StoreBehind(store, capacity=self.settings.max_unstored) if isinstance(store, Store) else None
+        asking = self.client if self.behind is None else self.client.with_(store=self.behind)
+        self.models = Models(self.settings.models, asking)
         self.callers = CallerClients(self.client.config.limits)
 
     async def means_for(self, model: str, caller: Caller) -> Means:
@@ -67,6 +74,9 @@ class Generation:
             await self.close()
 
     async def close(self) -> None:
+        """Write what is to be stored, and close the client if it is the gateway's own."""
+        if self.behind is not None:
+            await asyncio.to_thread(self.behind.close)
         if self.owns_client:
             await self.client.close()
 
@@ -91,6 +101,13 @@ class Gateway:
     def in_flight(self) -> int:
         """The requests that are being answered, those of earlier generations too."""
         return self.current.in_flight + sum(each.in_flight for each in self._old)
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """What could not be stored or counted because a server did not answer, by kind."""
+        generations = (self.current, *self._old)
+        stored = sum(each.behind.dropped for each in generations if each.behind is not None)
+        return {**self.services.dropped(), "request": stored}
 
     def enter(self) -> Generation:
         """Begin a request. Raises UnavailableError while the gateway ends, and above its limit."""

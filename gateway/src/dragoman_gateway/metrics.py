@@ -1,7 +1,7 @@
 """What the gateway counts, for Prometheus. No label holds what a client made up."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -40,11 +40,18 @@ class Metrics:
             "dragoman_broken_streams", "Streams that ended in an error.", ["wire"], registry=registry
         )
         self._in_flight = Gauge("dragoman_requests_in_flight", "Requests that are being answered.", registry=registry)
-        self._dropped = Counter("dragoman_dropped_writes", "Requests that were not stored.", registry=registry)
+        self._dropped = Gauge(
+            "dragoman_dropped",
+            "What was not stored or counted because a server did not answer.",
+            ["kind"],
+            registry=registry,
+        )
         self._models: set[str] = set()
 
-    def page(self, in_flight: int) -> bytes:
+    def page(self, in_flight: int, dropped: Mapping[str, int]) -> bytes:
         """Return all counts in Prometheus's text format."""
+        for kind, number in dropped.items():
+            self._dropped.labels(kind).set(number)
         self._in_flight.set(in_flight)
         return generate_latest(self._registry)
 
@@ -62,10 +69,6 @@ class Metrics:
             self._broken.labels(record.wire).inc()
         for usage in record.usages:
             self._count_usage(self._model(record.model), usage)
-
-    def count_dropped(self, number: int = 1) -> None:
-        """Count requests that could not be stored."""
-        self._dropped.inc(number)
 
     def _count_usage(self, model: str, usage: Usage) -> None:
         for kind in _KINDS:

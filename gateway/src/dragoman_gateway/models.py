@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from dragoman import AsyncClient
+from dragoman import AsyncClient, get_adapter
 from dragoman.errors import NotFoundError, PermissionDeniedError, UnknownProviderError
 from dragoman_gateway.access import Caller
 from dragoman_gateway.deployments import Deployment, Deployments, DeploymentSettings, build
@@ -65,7 +65,7 @@ class Models:
             if fnmatchcase(name, pattern):
                 return pattern, model
         if ":" in name:
-            return "", name
+            return "", _known(name)
         if self._aliases is not None:
             try:
                 return "", self._aliases.resolve(name)
@@ -78,6 +78,15 @@ class Models:
         if near:
             return f"; near names are {', '.join(near)}"
         return "; name it as provider:model, such as anthropic:claude-opus-5-5"
+
+
+def _known(model: str) -> str:
+    """Return the model. Raises NotFoundError if there is no such provider."""
+    try:
+        get_adapter(model)
+    except UnknownProviderError as error:
+        raise NotFoundError(str(error)) from None
+    return model
 
 
 def _is_pattern(name: str) -> bool:

@@ -34,7 +34,7 @@ def routes(gateway: Gateway) -> list[Route]:
         return PlainTextResponse("ready")
 
     async def counts(request: Request) -> Response:
-        return Response(gateway.metrics.page(gateway.in_flight), media_type=metrics.CONTENT_TYPE)
+        return Response(gateway.metrics.page(gateway.in_flight, gateway.dropped), media_type=metrics.CONTENT_TYPE)
 
     async def root(request: Request) -> Response:
         return PlainTextResponse("Dragoman gateway. Its interface is described at /openapi.json\n")

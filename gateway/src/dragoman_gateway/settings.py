@@ -41,6 +41,8 @@ class GatewaySettings(BaseModel):
     """How long a client may read nothing of a stream before it is left."""
     drain_seconds: float = Field(default=600.0, gt=0)
     """How long requests that have begun may take after the signal to end."""
+    max_unstored: int = Field(default=10_000, ge=1)
+    """The most requests that wait to be stored; older ones are dropped and counted."""
     body_cap: int = Field(default=64 * 1024 * 1024, ge=1)
     """The most bytes of a request's body, decompressed."""
     first_event_seconds: float = Field(default=5.0, gt=0)

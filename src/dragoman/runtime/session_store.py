@@ -8,7 +8,11 @@ from dragoman.canonical.message import Message
 
 
 class SessionStore(Protocol):
-    """The store of sessions; `dragoman.store.Store` is one. Its errors reach the caller unchanged."""
+    """The store of sessions; `dragoman.store.Store` is one. Its errors reach the caller unchanged.
+
+    A store whose attribute ``never_waits`` is true is called in the event loop of an AsyncSession, and not in a thread:
+    one that only takes notes, and writes them later.
+    """
 
     def create(
         self,

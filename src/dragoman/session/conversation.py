@@ -326,7 +326,7 @@ class Conversation(WaitingCalls, Generic[TransportT]):
 
             middlewares.append(LimitsMiddleware(config.limits, self._new_budgets))
         if config.store is not None:
-            middlewares.append(PersistenceMiddleware(self._save))
+            middlewares.append(PersistenceMiddleware(self._save, config.store))
         return tuple(middlewares)
 
     def _start(self, turn: Turn, check: "AnswerCheck[Any] | None" = None) -> TurnRun:

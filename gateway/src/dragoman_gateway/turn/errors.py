@@ -5,6 +5,7 @@ import logging
 from dragoman import PolicyDeniedError, RequestContext, WireResponse
 from dragoman.errors import ContentFilterError, DragomanError, ServerError
 from dragoman_gateway.errors import ClientError
+from dragoman_gateway.json import dumps, loads
 from dragoman_gateway.turn.replies import Headers, Response
 from dragoman_gateway.wires import Wire
 
@@ -33,11 +34,14 @@ def encoded_headers(written: WireResponse, given: Headers) -> Headers:
 def error_response(wire: Wire, error: Exception, model: str, headers: Headers) -> Response:
     """Return an error as the wire's provider would send it."""
     known = to_known(error)
-    context = RequestContext(model=f"{wire.provider}:{model or 'unknown'}")
-    written = wire.adapter(model).to_wire_response(known, context)
-    status, added = written.status, encoded_headers(written, headers)
+    adapter = wire.adapter(model)
+    shown = known.shown if isinstance(known, ClientError) else known
+    written = adapter.to_wire_response(shown, RequestContext(model=str(adapter.model_id)))
+    status, body = written.status, written.body
     if isinstance(known, ClientError):
         status = known.status
-        if known.retry_after is not None:
-            added.append((b"retry-after", str(known.retry_after).encode()))
-    return Response(status, [*headers, *added], written.body)
+        if (kind := wire.error_types.get(status)) is not None:
+            fields = loads(body)
+            fields["error"]["type"] = kind
+            body = dumps(fields)
+    return Response(status, [*headers, *encoded_headers(written, headers)], body)

@@ -12,6 +12,7 @@ from dragoman.messages import Role
 from dragoman.policy import Hook
 from dragoman.session.effects import Perform, RunTools, Send, intercept
 from dragoman_gateway.deployments import Deployment
+from dragoman_gateway.errors import ClientError
 from dragoman_gateway.turn.means import Means
 from dragoman_gateway.turn.model_name import replace_model
 from dragoman_gateway.turn.request import ClientRequest
@@ -27,7 +28,8 @@ class Turn:
     session: AsyncSession
     """The session that asks the present place."""
 
-    def __init__(self, request: ClientRequest, means: Means) -> None:
+    def __init__(self, request: ClientRequest, means: Means, *, path: str | None = None) -> None:
+        """``path`` is the address at a provider of the client's wire, if it is not the usual one."""
         self.request = request
         self.answering: Adapter | None = None
         """The model that was asked last."""
@@ -46,12 +48,14 @@ class Turn:
         self._places = list(means.places())
         self._earlier: list[Usage] = []
         messages, self._tools, options = self.adapter.from_wire_request(request.fields, self.context)
+        if not messages:
+            raise ClientError("the request has no messages")
         if passed := request.wire.headers.to_provider(request.headers):
             options = replace(options, headers={**options.headers, request.wire.provider: passed})
         self._options = options
         self._passes = not (holds_state(request.body) or any(map(_has_unsigned_thinking, messages)))
-        self.relay = Relay(self._body_for, messages, options, check=_refuse_losses if means.strict else None)
-        self.prompt = messages.pop() if messages and messages[-1].role is Role.USER else None
+        self.relay = Relay(self._body_for, messages, options, path=path, check=_refuse_losses if means.strict else None)
+        self.prompt = messages.pop() if messages[-1].role is Role.USER else None
         self._history = messages
         self._start(self._places.pop(0))
 
@@ -76,6 +80,11 @@ class Turn:
         policy = client.config.policy
         self._judges_calls = policy is not None
         self._changes_replies = policy is not None and policy.has_plugins(Hook.LLM_OUTPUT)
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the first place is a provider of the client's wire, which may get the client's bytes."""
+        return self._passes and self._place.model.startswith(f"{self.request.wire.provider}:")
 
     def succeed(self) -> None:
         """Note that the place has answered."""

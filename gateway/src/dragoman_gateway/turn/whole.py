@@ -18,25 +18,33 @@ _JSON = (b"content-type", b"application/json")
 
 async def answer_whole(turn: Turn, receive: Receive, send: Send) -> None:
     """Send the whole reply. A client that leaves cancels the request to the provider."""
+    response = await ask_watched(turn, receive)
+    if response is not None:
+        await response.send(send)
+
+
+async def ask_watched(turn: Turn, receive: Receive) -> Response | None:
+    """Return the whole reply, or an error; None if the client has left, which cancels the request to the provider."""
     departure = Departure(receive)
     departure.watch(_WATCH_AFTER)
     request = turn.request
     try:
-        response = await _ask_places(turn)
+        response = await ask_whole(turn)
     except asyncio.CancelledError:
         request.record.broken = True
         if not departure.seen:
             raise
-        return
+        return None
     except Exception as error:
         response = error_response(request.wire, error, request.model, named(request.wire, request.request_id))
     finally:
         departure.stop()
     request.record.status = response.status
-    await response.send(send)
+    return response
 
 
-async def _ask_places(turn: Turn) -> Response:
+async def ask_whole(turn: Turn) -> Response:
+    """Return the whole reply of the first place that has one. Raises the error of the last one."""
     while True:
         try:
             response = await _ask(turn)

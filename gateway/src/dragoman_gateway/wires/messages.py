@@ -12,5 +12,6 @@ WIRE = Wire(
     request_id_header=b"request-id",
     headers=HeaderRules.of("messages"),
     tokens=ClientTokens.of("messages"),
+    error_types={413: "request_too_large"},
     announces_tokens=True,
 )

@@ -104,10 +104,11 @@ class NoStore:
 
 
 class PersistenceMiddleware:
-    """Saves the session when a turn ends, however it ends. ``save`` may wait for a database."""
+    """Saves the session when a turn ends, however it ends. ``save`` may wait for a database, unless the store says that
+    it never waits."""
 
-    def __init__(self, save: Callable[[], None]) -> None:
-        self._save = save_effect(save)
+    def __init__(self, save: Callable[[], None], store: SessionStore | None = None) -> None:
+        self._save = save_effect(save, in_thread=not getattr(store, "never_waits", False))
 
     def __call__(self, turn: Turn) -> Turn:
         with closing(turn):
@@ -119,12 +120,16 @@ class PersistenceMiddleware:
         yield self._save
 
 
-def save_effect(save: Callable[[], None]) -> Perform:
+def save_effect(save: Callable[[], None], *, in_thread: bool = True) -> Perform:
     """Return the effect that saves. A driver with an event loop does it in a thread."""
-    return Perform(save, partial(_save_in_thread, save))
+    return Perform(save, partial(_save_in_thread if in_thread else _save_here, save))
 
 
 async def _save_in_thread(save: Callable[[], None]) -> None:
     import asyncio  # sync programs do not need it
 
     await asyncio.to_thread(save)
+
+
+async def _save_here(save: Callable[[], None]) -> None:
+    save()
