@@ -51,7 +51,11 @@ class Received:
     @property
     def wire(self) -> str:
         """The adapter of the wire that was asked."""
-        for ending, wire in (("/chat/completions", "openai-chat"), ("/responses", "openai"), ("/messages", "anthropic")):
+        for ending, wire in (
+            ("/chat/completions", "openai-chat"),
+            ("/responses", "openai"),
+            ("/messages", "anthropic"),
+        ):
             if self.path.endswith(ending):
                 return wire
         return "google"
@@ -214,8 +218,7 @@ def gateway_before(upstream: Upstream, **settings: Any) -> Iterator[str]:
         bases = {name: f"{provider}/v1" for name in ("openai", "openai-chat", "mistral", "deepseek")}
         bases |= {"anthropic": provider, "google": provider}
         providers: Any = {
-            name: {"base_url": base, "api_key": f"sk-provider-{name}", "max_retries": 0}
-            for name, base in bases.items()
+            name: {"base_url": base, "api_key": f"sk-provider-{name}", "max_retries": 0} for name, base in bases.items()
         }
         client = AsyncClient(providers=providers)
         with serving(create_app(GatewaySettings(models=MODELS, **settings), client=client)) as address:

@@ -1,7 +1,7 @@
 """How each client is started: its program, its settings, and the model names that it asks for.
 
-The clients are installed in a folder of their own: ``npm/`` holds packages of npm, ``python/`` and ``aider/`` are
-virtual environments. The folder is DRAGOMAN_AGENTS.
+The clients are installed in a folder of their own: ``npm/`` holds packages of npm, ``python/``, ``litellm/`` and
+``aider/`` are virtual environments, because the last two pin older releases. The folder is DRAGOMAN_AGENTS.
 """
 
 import json
@@ -19,9 +19,13 @@ NPM = (
     "@anthropic-ai/claude-code", "@openai/codex", "opencode-ai", "openai", "@anthropic-ai/sdk", "ai@6",
     "@ai-sdk/openai@3", "@ai-sdk/anthropic@3", "@ai-sdk/openai-compatible@2", "zod@4",
 )  # fmt: skip
-PYTHON = ("langchain-openai", "langchain-anthropic", "pydantic-ai-slim[openai,anthropic]", "litellm", "llm")
+ENVIRONMENTS = {
+    "python": ("langchain-openai", "langchain-anthropic", "pydantic-ai-slim[openai,anthropic]", "llm"),
+    "litellm": ("litellm",),
+    "aider": ("aider-chat",),
+}
 LIBRARIES = {
-    "openai-js-chat": "chat", "openai-js-responses": "responses", "anthropic-js": "messages", "ai-sdk-chat": "chat",
+    "openai-js-chat": "chat", "openai-js-responses": "responses", "anthropic-js-messages": "messages", "ai-sdk-chat": "chat",
     "ai-sdk-responses": "responses", "ai-sdk-messages": "messages", "langchain-chat": "chat",
     "langchain-responses": "responses", "langchain-messages": "messages", "pydantic-ai-chat": "chat",
     "pydantic-ai-responses": "responses", "pydantic-ai-messages": "messages", "litellm-chat": "chat",
@@ -56,7 +60,7 @@ def install(into: Path) -> None:
     (into / "npm" / "package.json").write_text('{"private": true}\n', encoding="utf-8")
     quiet = ("--no-audit", "--no-fund", "--loglevel=error")
     subprocess.run(["npm", "install", *quiet, *NPM], cwd=into / "npm", check=True)
-    for name, packages in (("python", PYTHON), ("aider", ("aider-chat",))):
+    for name, packages in ENVIRONMENTS.items():
         subprocess.run(["uv", "venv", "-q", "--clear", "--python", "3.11", str(into / name)], check=True)
         interpreter = str(into / name / "bin" / "python")
         subprocess.run(["uv", "pip", "install", "-q", "--python", interpreter, *packages], check=True)
@@ -71,12 +75,13 @@ def missing(client: str, installed: Path) -> str | None:
 def _file(client: str, installed: Path) -> Path:
     kind = client.partition("-")[0]
     if client in ("claude-code", "codex") or kind == "opencode":
-        return installed / "npm" / "node_modules" / ".bin" / {"claude": "claude"}.get(kind, kind)
+        return installed / "npm" / "node_modules" / ".bin" / kind
     if kind == "aider":
         return installed / "aider" / "bin" / "aider"
     if client.startswith(("openai-js", "anthropic-js", "ai-sdk")):
         return installed / "npm" / "node_modules" / ("openai" if kind == "openai" else "ai")
-    return installed / "python" / "bin" / ("llm" if kind == "llm" else "python")
+    environment = "litellm" if kind == "litellm" else "python"
+    return installed / environment / "bin" / ("llm" if kind == "llm" else "python")
 
 
 def program(client: str, model: str, address: str, installed: Path, scratch: Path) -> Program:
@@ -119,7 +124,8 @@ def program(client: str, model: str, address: str, installed: Path, scratch: Pat
             arguments = ["node", str(script), client]
         case _:
             own = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LLM_USER_PATH": str(home / "llm")}
-            arguments = [str(installed / "python" / "bin" / "python"), str(HERE / "libraries.py"), client]
+            interpreter = Path(file).with_name("python")
+            arguments = [str(interpreter), str(HERE / "libraries.py"), client]
     return Program(arguments, shared | own, work)
 
 
