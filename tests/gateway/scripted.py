@@ -215,7 +215,7 @@ CHAT_USAGE = {"prompt_tokens": 20, "completion_tokens": 9, "total_tokens": 29}
 def gateway_before(upstream: Upstream, **settings: Any) -> Iterator[str]:
     """Yield the address of a gateway whose models are all the script's."""
     with serving(upstream) as provider:
-        bases = {name: f"{provider}/v1" for name in ("openai", "openai-chat", "mistral", "deepseek")}
+        bases = dict.fromkeys(("openai", "openai-chat", "mistral", "deepseek"), f"{provider}/v1")
         bases |= {"anthropic": provider, "google": provider}
         providers: Any = {
             name: {"base_url": base, "api_key": f"sk-provider-{name}", "max_retries": 0} for name, base in bases.items()

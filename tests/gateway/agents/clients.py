@@ -25,7 +25,8 @@ ENVIRONMENTS = {
     "aider": ("aider-chat",),
 }
 LIBRARIES = {
-    "openai-js-chat": "chat", "openai-js-responses": "responses", "anthropic-js-messages": "messages", "ai-sdk-chat": "chat",
+    "openai-js-chat": "chat", "openai-js-responses": "responses", "anthropic-js-messages": "messages",
+    "ai-sdk-chat": "chat",
     "ai-sdk-responses": "responses", "ai-sdk-messages": "messages", "langchain-chat": "chat",
     "langchain-responses": "responses", "langchain-messages": "messages", "pydantic-ai-chat": "chat",
     "pydantic-ai-responses": "responses", "pydantic-ai-messages": "messages", "litellm-chat": "chat",
