@@ -16,8 +16,8 @@ OVERFLOWS: list[tuple[str, int, Any, tuple[int, int]]] = [
     ("chat-model", 400, {"error": {"message": "This model's maximum context length is 128000 tokens. However, your "
      "messages resulted in 130000 tokens.", "type": "invalid_request_error", "code": "context_length_exceeded"}},
      (130000, 128000)),
-    ("mistral-model", 400, {"object": "error", "type": "BadRequestError", "code": 400, "message": "This model's maximum "
-     "context length is 32768 tokens. However, you requested 40000 tokens in the messages."}, (40000, 32768)),
+    ("mistral-model", 400, {"object": "error", "type": "BadRequestError", "code": 400, "message": "This model's "
+     "maximum context length is 32768 tokens. However, you requested 40000 tokens in the messages."}, (40000, 32768)),
     ("google-model", 400, {"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": "The input token count "
      "(1200000) exceeds the maximum number of tokens allowed (1048576)."}}, (1200000, 1048576)),
 ]  # fmt: skip
@@ -154,7 +154,8 @@ def _ask_responses(http: Any) -> None:
 def test_errors_of_the_gateway_itself_have_the_form_of_the_wire(talk: Talk) -> None:
     """A body that is no JSON, a field that is missing, an unknown model: never the other vendor's form."""
     for wire, path in PATHS.items():
-        for body in (b"{", b"[]", b"{}", b'{"model": 5}', b'{"model": "nobody"}', b'{"model": "chat-model"}', b"\xff"):
+        bodies = [b"{", b"[]", b"{}", b'{"model": 5}', b'{"model": "nobody"}', b"\xff"]
+        for body in bodies if wire == "openai" else [*bodies, b'{"model": "chat-model"}']:
             answered = talk.post(wire, path, body)
             assert 400 <= answered.status < 500, (wire, body, answered.raw)
             assert ("type" in answered.body) is (wire == "anthropic"), (wire, body)
