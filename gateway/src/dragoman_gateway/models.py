@@ -58,20 +58,24 @@ class Models:
         )
 
     def _find(self, name: str) -> tuple[str, str]:
-        """Return the name or pattern of the settings, empty if it is another, and the model."""
+        """Return the name or pattern of the settings, empty if it is another, and the model.
+
+        A pattern without a colon matches no ``provider:model``, so that ``*`` is for names that are none.
+        """
         if (model := self._exact.get(name)) is not None:
             return name, model
+        own, reason = _as_model(name)
         for pattern, model in self._patterns:
-            if fnmatchcase(name, pattern):
+            if fnmatchcase(name, pattern) and (own is None or ":" in pattern):
                 return pattern, model
-        if ":" in name:
-            return "", _known(name)
+        if own is not None:
+            return "", own
         if self._aliases is not None:
             try:
                 return "", self._aliases.resolve(name)
             except UnknownProviderError:
                 pass
-        raise NotFoundError(f"there is no model {name!r:.120}{self._hint(name)}")
+        raise NotFoundError(reason or f"there is no model {name!r:.120}{self._hint(name)}")
 
     def _hint(self, name: str) -> str:
         near = difflib.get_close_matches(name, self._exact, n=3, cutoff=0.4)
@@ -80,13 +84,15 @@ class Models:
         return "; name it as provider:model, such as anthropic:claude-opus-5-5"
 
 
-def _known(model: str) -> str:
-    """Return the model. Raises NotFoundError if there is no such provider."""
+def _as_model(name: str) -> tuple[str | None, str]:
+    """Return the name if it is a ``provider:model``, else None and why it is none."""
+    if ":" not in name:
+        return None, ""
     try:
-        get_adapter(model)
+        get_adapter(name)
     except UnknownProviderError as error:
-        raise NotFoundError(str(error)) from None
-    return model
+        return None, str(error)
+    return name, ""
 
 
 def _is_pattern(name: str) -> bool:

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 import uvicorn
 
-from dragoman import ConfigurationError
-from dragoman_gateway.configuration import read_settings
+from dragoman import ConfigurationError, get_adapter
+from dragoman_gateway.configuration import MODEL_VARIABLE, read_settings
 from dragoman_gateway.server import Server
 from dragoman_gateway.services import requires_keys
 from dragoman_gateway.settings import GatewaySettings
@@ -26,11 +26,17 @@ def serve(
     ] = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on; by default 127.0.0.1.")] = None,
     port: Annotated[int | None, typer.Option(help="The port to listen on; by default 8080.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="The model that answers for every name that is no other model.")
+    ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="The number of processes; by default 1.")] = None,
 ) -> None:
     """Answers clients of Messages, Chat Completions and Responses with any model."""
     if config is not None:
         os.environ["DRAGOMAN_CONFIG"] = str(config.resolve())  # each worker reads it
+    if model is not None:
+        get_adapter(model)
+        os.environ[MODEL_VARIABLE] = model
     changes = {"host": host, "port": port, "workers": workers}
     settings = read_settings()
     settings = GatewaySettings.from_table(
