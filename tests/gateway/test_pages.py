@@ -1,6 +1,7 @@
 """Addresses that ask no model: health, counts, the description, and those that do not exist."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import httpx
@@ -102,3 +103,15 @@ def test_mistakes_in_the_settings_are_named() -> None:
     places = [{"model": "anthropic:m", "key_variable": "AWS_SECRET_ACCESS_KEY"}]
     with pytest.raises(ConfigurationError, match="does not begin with ANTHROPIC_API_KEY"):
         create_app(GatewaySettings.from_table({"models": {"claude": places}}), client=AsyncClient())
+
+
+def test_each_request_has_a_line_in_the_log_without_what_was_said(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "dragoman.gateway.requests")
+    with gateway_before(whole_reply("chat"), models={"house": "openai-chat:gpt-5.2"}) as (url, _):
+        answered = httpx.post(f"{url}/v1/messages", json=question("messages", "house"))
+        refused = httpx.post(f"{url}/v1/messages", json=question("messages", "nothing"))
+    first, second = (json.loads(line.message) for line in caplog.records if line.name == "dragoman.gateway.requests")
+    assert first["request"] == answered.headers["x-dragoman-request-id"]
+    assert (first["model"], first["status"], first["output_tokens"]) == ("openai-chat:gpt-5.2", 200, 9)
+    assert (second["request"], second["error"]) == (refused.headers["x-dragoman-request-id"], "NotFoundError")
+    assert "Bern" not in caplog.text

@@ -11,7 +11,7 @@ from dragoman_gateway.generation import Generation
 from dragoman_gateway.settings import GatewaySettings
 
 MODEL_VARIABLE = "DRAGOMAN_GATEWAY_MODEL"
-"""The model that answers for every name that is no other model: ``--model`` of `dragoman serve`, for all its workers."""
+"""The model that answers for every name that is no other model: ``--model`` of `dragoman serve`, for its workers."""
 
 
 def read_settings(path: Path | None = None) -> GatewaySettings:

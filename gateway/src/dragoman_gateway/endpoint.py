@@ -9,6 +9,7 @@ from starlette.types import Receive, Scope, Send
 from dragoman_gateway.compaction import expand_compactions
 from dragoman_gateway.generation import Gateway, Generation
 from dragoman_gateway.ids import new_request_id
+from dragoman_gateway.logs import log_request
 from dragoman_gateway.metrics import RequestRecord
 from dragoman_gateway.services import RequestServices
 from dragoman_gateway.stored.turn import StoredTurn
@@ -31,8 +32,8 @@ class Endpoint:
         self._wire = wire
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        record, generation = RequestRecord(self._wire.name), None
         request_id = new_request_id()
+        record, generation = RequestRecord(self._wire.name, request_id), None
         try:
             generation = self._gateway.enter()
             await self.respond(generation, scope, receive, send, record, request_id)
@@ -42,10 +43,11 @@ class Endpoint:
             raise
         except Exception as error:
             failed = error_response(self._wire, error, record.model, named(self._wire, request_id))
-            record.status, record.model = failed.status, ""
+            record.status, record.model, record.error = failed.status, "", type(error).__name__
             await failed.send(send)
         finally:
             self._gateway.metrics.count(record)
+            log_request(record)
             if generation is not None:
                 await generation.leave()
 
@@ -117,6 +119,7 @@ class Endpoint:
         """Return the request, and what it is asked with. Raises what its client gets as an error."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         caller = await generation.access.authenticate(headers)
+        record.key_id = caller.key_id
         body = await read_body(receive, headers, generation.settings)
         fields = parse_body(body, headers)
         record.model = fields["model"]

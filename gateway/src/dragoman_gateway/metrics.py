@@ -92,10 +92,27 @@ class Metrics:
 class RequestRecord:
     """What is known of one request, for the metrics and the log."""
 
-    __slots__ = ("broken", "first_at", "losses", "model", "started_at", "status", "stream", "usages", "wire")
+    __slots__ = (
+        "broken",
+        "error",
+        "first_at",
+        "key_id",
+        "losses",
+        "model",
+        "request_id",
+        "started_at",
+        "status",
+        "stream",
+        "usages",
+        "wire",
+    )
 
-    def __init__(self, wire: str) -> None:
+    def __init__(self, wire: str, request_id: str = "") -> None:
         self.wire = wire
+        self.request_id = request_id
+        self.key_id: str | None = None
+        self.error = ""
+        """The class of the error that ended the request."""
         self.model = ""
         self.stream = False
         self.status = 0

@@ -10,6 +10,7 @@ import uvicorn
 
 from dragoman import ConfigurationError, get_adapter
 from dragoman_gateway.configuration import MODEL_VARIABLE, read_settings
+from dragoman_gateway.logs import configure_logs
 from dragoman_gateway.server import Server
 from dragoman_gateway.services import requires_keys
 from dragoman_gateway.settings import GatewaySettings
@@ -18,6 +19,8 @@ from dragoman_gateway.workers import Workers
 
 APPLICATION = "dragoman_gateway:app"
 _BACKLOG = 2048
+_END_SECONDS = 10
+"""How long connections may take to end, after all requests were answered or left."""
 
 
 def serve(
@@ -60,6 +63,7 @@ def run(settings: GatewaySettings, listener: socket.socket) -> None:
 
 def work(listener: socket.socket) -> None:
     """Answer the requests that arrive at the socket, in this process."""
+    configure_logs(read_settings().log_level)
     Server(server_config()).run(sockets=[listener])
 
 
@@ -78,6 +82,7 @@ def server_config() -> uvicorn.Config:
         date_header=True,
         backlog=_BACKLOG,
         timeout_keep_alive=75,
+        timeout_graceful_shutdown=_END_SECONDS,
     )
 
 

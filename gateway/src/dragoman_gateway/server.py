@@ -37,6 +37,8 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         gateways = list(Gateway.running)
+        if self._drains_until is not None:
+            self.force_exit = True
         if self._drains_until is not None or not any(gateway.in_flight for gateway in gateways):
             super().handle_exit(sig, frame)
             return

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -43,6 +43,8 @@ class GatewaySettings(BaseModel):
     """How long requests that have begun may take after the signal to end."""
     max_unstored: int = Field(default=10_000, ge=1)
     """The most requests that wait to be stored; older ones are dropped and counted."""
+    log_level: Literal["debug", "info", "warning", "error"] = "warning"
+    """What `dragoman serve` writes to its standard error; ``info`` has a line for each request."""
     body_cap: int = Field(default=64 * 1024 * 1024, ge=1)
     """The most bytes of a request's body, decompressed."""
     first_event_seconds: float = Field(default=5.0, gt=0)

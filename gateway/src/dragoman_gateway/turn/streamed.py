@@ -99,6 +99,7 @@ class _Answer:
     async def fail(self, error: Exception) -> None:
         """Say the error in the wire: as a status if nothing was sent, else in the stream."""
         request = self._turn.request
+        request.record.error = type(error).__name__
         if not self.body.started:
             self.body.stop()
             response = error_response(request.wire, error, request.model, named(request.wire, request.request_id))

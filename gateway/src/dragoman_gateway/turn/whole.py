@@ -36,6 +36,7 @@ async def ask_watched(turn: Turn, receive: Receive) -> Response | None:
             raise
         return None
     except Exception as error:
+        request.record.error = type(error).__name__
         response = error_response(request.wire, error, request.model, named(request.wire, request.request_id))
     finally:
         departure.stop()
