@@ -34,6 +34,7 @@ class Server(uvicorn.Server):
         logging.getLogger("uvicorn.error").addFilter(_is_unexpected)
         if hasattr(signal, "SIGHUP"):
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._start_reload)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # one that came earlier has waited
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         gateways = list(Gateway.running)

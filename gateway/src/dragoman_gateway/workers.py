@@ -40,8 +40,15 @@ class Workers:
             process.join()
 
     def _start(self) -> SpawnProcess:
+        """Start a process. It gets a signal to reload when it is able to: until then, the signal waits."""
         process = self._context.Process(target=self._work, args=(self._listener,))
-        process.start()
+        if hasattr(signal, "SIGHUP"):
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+        try:
+            process.start()
+        finally:
+            if hasattr(signal, "SIGHUP"):
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
         return process
 
     def _replace_dead(self) -> None:

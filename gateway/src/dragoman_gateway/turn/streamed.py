@@ -18,6 +18,7 @@ from dragoman_gateway.turn.frames import WholeFrames
 from dragoman_gateway.turn.heads import named, reply_head
 from dragoman_gateway.turn.replies import Departure, Headers, StreamBody
 from dragoman_gateway.turn.turn import Turn
+from dragoman_gateway.turn.usage_chunk import hide_usage
 
 _UNSAID = (NetworkError, StreamTruncatedError, RequestTimeoutError, MalformedReplyError)
 """Errors that the provider's own bytes do not say."""
@@ -82,6 +83,8 @@ class _Answer:
                     encode = self._begin().feed
                 if passes:
                     data = self._frames.feed(turn.relay.take())
+                    if turn.hides_usage:
+                        data = hide_usage(data)
                 else:
                     data = encode(events[0]) if len(events) == 1 else b"".join(map(encode, events))
                 if data:

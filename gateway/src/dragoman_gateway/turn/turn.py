@@ -16,6 +16,7 @@ from dragoman_gateway.errors import ClientError
 from dragoman_gateway.turn.means import Means
 from dragoman_gateway.turn.model_name import replace_model
 from dragoman_gateway.turn.request import ClientRequest
+from dragoman_gateway.turn.usage_chunk import ask_for_usage, lacks_usage
 
 
 class Turn:
@@ -77,7 +78,9 @@ class Turn:
             team_id=caller.team,
         )
         self.context.prices = self.session.prices
-        policy = client.config.policy
+        config = client.config
+        self._counts = means.admit is not None or bool(config.budgets) or config.limits is not None
+        policy = config.policy
         self._judges_calls = policy is not None
         self._changes_replies = policy is not None and policy.has_plugins(Hook.LLM_OUTPUT)
 
@@ -98,6 +101,11 @@ class Turn:
         self._earlier += self._usages()
         self._start(self._places.pop(0))
         return True
+
+    @property
+    def hides_usage(self) -> bool:
+        """Whether the counts of a stream were asked for here, and not by the client."""
+        return self._counts and self.request.wire.asks_for_usage and lacks_usage(self.request.fields)
 
     @property
     def passes_reply(self) -> bool:
@@ -127,7 +135,8 @@ class Turn:
         request = self.request
         if adapter.provider != request.wire.provider or not self._passes:
             return None
-        return replace_model(request.body, request.fields, adapter.model)
+        body = replace_model(request.body, request.fields, adapter.model)
+        return ask_for_usage(body, request.fields) if self.hides_usage else body
 
     def _follow(self, turn: Generator[Any, Any, None]) -> Generator[Any, Any, None]:
         return intercept(turn, self._handle)

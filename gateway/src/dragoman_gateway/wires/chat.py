@@ -9,6 +9,7 @@ WIRE = Wire(
     provider="openai-chat",
     path="/v1/chat/completions",
     ping=b": keep-alive\n\n",
+    asks_for_usage=True,
     request_id_header=b"x-request-id",
     headers=HeaderRules.of("chat"),
     tokens=ClientTokens.of("chat"),

@@ -26,6 +26,8 @@ class Wire:
     tokens: ClientTokens
     error_types: Mapping[int, str] = field(default_factory=dict)
     """The types of errors by status, for those that no provider's error means."""
+    asks_for_usage: bool = False
+    """Whether a stream has its counts only if the request asks for them."""
     announces_tokens: bool = False
     """Whether the start of a stream has the tokens of the prompt, which most providers know at its end only."""
 
