@@ -41,7 +41,7 @@ class Server(uvicorn.Server):
         if self._drains_until is not None:
             self.force_exit = True
         if self._drains_until is not None or not any(gateway.in_flight for gateway in gateways):
-            super().handle_exit(sig, frame)
+            self.should_exit = True
             return
         for gateway in gateways:
             gateway.drain()
