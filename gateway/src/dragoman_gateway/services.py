@@ -174,6 +174,7 @@ def _is_stored(fields: dict[str, Any]) -> bool:
     """Whether a request to `/v1/responses` reads or writes stored responses."""
     return (
         fields.get("store") is not False
+        or fields.get("background") is True
         or fields.get("previous_response_id") is not None
         or _has_references(fields.get("input"))
     )

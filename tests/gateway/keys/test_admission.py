@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -69,7 +69,7 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def usage(tokens: int) -> Usage:
-    return Dollars().price("a:model", TokenUsage(output_tokens=tokens), datetime.min)
+    return Dollars().price("a:model", TokenUsage(output_tokens=tokens), datetime(2026, 11, 22, tzinfo=UTC))
 
 
 def test_a_reply_costs_what_it_used_for_key_user_and_team(database: Database) -> None:

@@ -32,8 +32,6 @@ _REPEATED: Mapping[str, Any] = {
 }
 """The fields of a response that repeat the request, and their values if the request has none."""
 
-_PREFIXES: Mapping[Any, str] = {None: "msg", "message": "msg", "function_call": "fc", "function_call_output": "fco"}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTurn:
@@ -80,7 +78,7 @@ class StoredTurn:
             id=str(response["id"]),
             owner=self.owner,
             previous_id=self.previous_id,
-            input=_with_ids(self.input),
+            input=self.input,
             response=response,
             background=self.background,
             streamed=self.background and self.streamed,
@@ -128,16 +126,6 @@ def _input_items(value: Any) -> list[Any]:
     if isinstance(value, str):
         return [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": value}]}]
     return list(value) if isinstance(value, list) else []
-
-
-def _with_ids(items: Sequence[Any]) -> list[Any]:
-    """Return items that all have an id, as the pages of a list of them need."""
-    return [
-        {**item, "id": f"{_PREFIXES.get(item.get('type'), 'item')}_{uuid4().hex}"}
-        if isinstance(item, dict) and not isinstance(item.get("id"), str)
-        else item
-        for item in items
-    ]
 
 
 async def _history(previous_id: str, owner: str, store: ResponseStore) -> list[Any]:
