@@ -158,12 +158,12 @@ def test_an_item_can_be_named_instead_of_repeated(start: Start) -> None:
 def test_ids_that_are_no_ids_reach_nothing(start: Start) -> None:
     """Paths, encoded slashes and line ends in an id are answered as not found, and no provider is asked."""
     setup = start(answers("chat"))
-    with setup.http() as http:
-        for wrong in ("..%2f..%2fv1%2ffiles", "%2e%2e", "a%0d%0ab", "%00", "x" * 300, "resp%20x"):
-            for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/cancel"), ("GET", "/input_items")):
-                reply = http.request(method, f"/v1/responses/{wrong}{path}")
-                assert reply.status_code in (404, 405), (wrong, reply.text)
-                assert "\n" not in reply.json()["error"]["message"]
+    http = setup.http()
+    for wrong in ("..%2f..%2fv1%2ffiles", "%2e%2e", "a%0d%0ab", "%00", "x" * 300, "resp%20x"):
+        for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/cancel"), ("GET", "/input_items")):
+            reply = http.request(method, f"/v1/responses/{wrong}{path}")
+            assert reply.status_code in (404, 405), (wrong, reply.text)
+            assert "\n" not in reply.json()["error"]["message"]
     assert setup.server.requests == []
 
 
@@ -275,7 +275,6 @@ def test_a_websocket_is_answered_with_426(start: Start) -> None:
         "sec-websocket-version": "13",
         "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
     }
-    with setup.http() as http:
-        reply = http.get("/v1/responses", headers=upgrade)
+    reply = setup.http().get("/v1/responses", headers=upgrade)
     assert reply.status_code == 426
     assert "POST" in reply.json()["error"]["message"]
