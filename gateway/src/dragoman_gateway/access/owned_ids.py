@@ -62,7 +62,7 @@ class OwnedIds:
         owned = await self._database.read(lambda connection: set(connection.execute(query).scalars()))
         for each in sorted(named - owned):
             raise InvalidRequestError(
-                f"there is no {_kind(each)} '{each}': an id works only for the key that made it", status=404
+                f"there is no {_kind(each)} '{each}': an id works only for the key that made it", status=400
             )
 
     async def record(self, caller: Caller, ids: set[str]) -> None:
