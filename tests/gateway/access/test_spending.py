@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import select
 
 from dragoman.testing.faults.server import RESET, HttpReply, Pause, ReceivedRequest, sse_reply
-from dragoman_gateway.database import Database
+from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import spend
 from dragoman_gateway.keys.amounts import parse_budget
 from dragoman_gateway.keys.ledger import Amount
@@ -222,3 +222,62 @@ def test_what_was_spent_is_stored_before_the_gateway_ends(tmp_path: Path) -> Non
     rows = database.run(lambda connection: connection.execute(select(spend.c.scope, spend.c.tokens)).all())
     database.close()
     assert [row.scope for row in rows] == [f"key:{key_id}"]
+
+
+def test_spend_is_shown_as_refusals_count_it(start: Start) -> None:
+    """A key sees its own spend and that of its user and team, an admin key sees all, and the number of a refusal is
+    the number that is shown."""
+    setup = start(answer("chat"))
+    key_id, secret = setup.create_key("0.30/month", user="ann")
+    _, admin = setup.create_key(admin=True)
+    assert ask(setup, "chat", secret).status_code == 200
+    shown = {each["scope"]: each for each in setup.http(secret).get("/gateway/spend").json()["data"]}
+    assert set(shown) == {f"key:{key_id}", "user:ann"}
+    (budget,) = shown[f"key:{key_id}"]["budgets"]
+    assert (budget["budget"], budget["spent"]) == ("$0.30/month", {"usd": "0.29", "tokens": 29})
+    assert "$0.2900 are spent" in ask(setup, "chat", secret).json()["error"]["message"]
+    everyone = {each["scope"] for each in setup.http(admin).get("/gateway/spend").json()["data"]}
+    assert f"key:{key_id}" in everyone
+    assert len(everyone) >= 4
+    assert setup.http("wrong").get("/gateway/spend").status_code == 401
+
+
+def test_without_the_database_requests_pass_and_what_is_lost_is_counted(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the database does not answer, known keys work, responses pass unstored and are counted, budgets refuse
+    with 503, ids and histories are refused as not checkable, and the metrics show it."""
+
+    async def gone(*_: Any) -> Any:
+        raise DatabaseUnavailableError("gone")
+
+    setup = start(answer("chat"))
+    _, limited = setup.create_key("1000000")
+    made = setup.sdk().responses.create(model="house", input="Hi")
+    assert ask(setup, "chat", limited).status_code == 200
+    monkeypatch.setattr(Database, "read", gone)
+    monkeypatch.setattr(Database, "write", gone)
+    assert ask(setup, "chat", setup.secrets[0]).status_code == 200
+    assert ask(setup, "responses", setup.secrets[0]).status_code == 200
+    refused = [
+        ask(setup, "chat", limited),
+        ask(setup, "responses", setup.secrets[0], previous_response_id=made.id),
+        ask(setup, "responses", setup.secrets[0], background=True),
+        ask(setup, "responses", setup.secrets[0], conversation="conv_1"),
+        setup.http().get(f"/v1/responses/{made.id}"),
+        setup.http().get("/gateway/spend"),
+    ]
+    assert [reply.status_code for reply in refused] == [503] * len(refused)
+    assert {reply.headers["retry-after"] for reply in refused} == {"5"}
+    counts = setup.http().get("/metrics").text
+    assert 'dragoman_dropped{kind="response"} 1.0' in counts
+    monkeypatch.undo()
+
+
+def test_a_gateway_that_stores_nothing_says_so(start: Start) -> None:
+    """With storing turned off, a response says that it is not stored, and cannot be read or continued."""
+    setup = start(answer("chat"), responses={"keep": False})
+    made = setup.sdk().responses.create(model="house", input="Hi")
+    assert setup.http().get(f"/v1/responses/{made.id}").status_code == 404
+    assert ask(setup, "responses", setup.secrets[0], previous_response_id=made.id).status_code == 400
+    assert ask(setup, "responses", setup.secrets[0], background=True).status_code == 400

@@ -54,7 +54,7 @@ class Setup:
         self.scope = f"key:{key.id}"
 
     async def admit(self, use: MaxUse = USE) -> Ticket:
-        return await self.admission.admit(await self.caller(), use, Dollars())
+        return await self.admission.admit(await self.caller(), lambda: use, Dollars())
 
     async def caller(self) -> Caller:
         return await self.access.authenticate({"x-api-key": self.secret})

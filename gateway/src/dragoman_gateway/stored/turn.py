@@ -85,18 +85,18 @@ class StoredTurn:
         )
 
 
-async def read_turn(fields: dict[str, Any], owner: str, store: ResponseStore) -> StoredTurn:
-    """Return the turn of a request to `/v1/responses`.
+async def read_turn(fields: dict[str, Any], owner: str, store: ResponseStore, *, keeps: bool = True) -> StoredTurn:
+    """Return the turn of a request to `/v1/responses`. ``keeps`` is false in a gateway that stores no responses.
 
     Raises InvalidRequestError for a previous response or an item that is not stored for that owner, and OverloadedError
     if the database does not answer.
     """
     previous_id, background = fields.get("previous_response_id"), fields.get("background") is True
-    stored = fields.get("store") is not False
+    stored = keeps and fields.get("store") is not False
     if previous_id is not None and not isinstance(previous_id, str):
         raise _invalid("previous_response_id must be the id of a response")
     if background and not stored:
-        raise _invalid("a background response is always stored: leave out store, or set it to true")
+        raise _invalid("a background response is always stored, which this request or this gateway does not allow")
     sent, items = dict(fields), _input_items(fields.get("input"))
     references = [item["id"] for item in items if _is_reference(item)]
     try:
