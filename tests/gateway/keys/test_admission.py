@@ -212,6 +212,24 @@ def test_parallel_requests_share_a_limit_of_tokens(database: Database) -> None:
     assert 1 <= run(scenario()) <= 2
 
 
+def test_what_came_from_a_cache_counts_as_the_provider_counts(database: Database) -> None:
+    """Cached tokens do not use up a limit of uncached tokens, and do use up one of all tokens."""
+    cached = Dollars().price("a:model", TokenUsage(cached_input_tokens=8_000), datetime(2026, 11, 22, tzinfo=UTC))
+    large = MaxUse("a:model", TokenUsage(input_tokens=9_000), 1)
+
+    async def scenario(limit: str) -> bool:
+        setup = Setup(database, Allowance((), (parse_limit(limit),)))
+        await (await setup.admit(large)).settle(cached)
+        try:
+            await setup.admit(large)
+        except LimitReachedError:
+            return False
+        return True
+
+    assert run(scenario("100000 uncached tokens/hour"))
+    assert not run(scenario("100000 tokens/hour"))
+
+
 class Frozen:
     """Limits whose server accepts calls, and never answers."""
 

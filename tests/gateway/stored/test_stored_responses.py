@@ -11,6 +11,7 @@ import pytest
 from openai.types.responses import Response
 
 from dragoman.testing.faults.server import STALL, HttpReply, Pause, ReceivedRequest, json_reply, sse_reply
+from tests.benchmarks.wires import WIRES
 from tests.gateway.keyed import Start
 from tests.gateway.upstream import PROVIDERS, stream_bytes, streamed_reply, whole_reply
 
@@ -75,8 +76,6 @@ def test_a_response_can_be_read_continued_and_deleted(start: Start, behind: str,
 
 def test_a_tool_call_is_continued_by_its_result_alone(start: Start) -> None:
     """A result that comes with the id of the response meets its call, on another vendor's wire."""
-    from tests.benchmarks.wires import WIRES
-
     replies = iter([sse_reply(b"".join(WIRES["messages"].call_stream(["{}"]))), streamed_reply("messages", "Done.")])
     setup = start(lambda request: next(replies), "messages")
     sdk = setup.sdk()
@@ -278,3 +277,23 @@ def test_a_websocket_is_answered_with_426(start: Start) -> None:
     reply = setup.http().get("/v1/responses", headers=upgrade)
     assert reply.status_code == 426
     assert "POST" in reply.json()["error"]["message"]
+
+
+def test_a_history_goes_on_with_another_vendor_s_model(start: Start) -> None:
+    """A chain that began on OpenAI's wire goes on with a model of another one: what was said is replayed, encrypted
+    reasoning stays behind as a loss, and the way back works too."""
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAAA-only-openai"}
+    reply = WIRES["responses"].text_reply("In Switzerland.")
+    reply = {**reply, "id": "resp_first", "output": [reasoning, *reply["output"]]}
+    openai_side = start(lambda _: json_reply(reply), "responses")
+    anthropic_side = start(answers("messages"), "messages")
+    first = openai_side.sdk().responses.create(model="house", input="Where is Bern?")
+    asked = {"model": "house", "input": "Sure?", "previous_response_id": first.id}
+    second = anthropic_side.http().post("/v1/responses", json=asked)
+    assert second.json()["output"][-1]["content"][0]["text"] == "Answer 1."
+    assert "In Switzerland." in anthropic_side.sent()
+    assert "only-openai" not in anthropic_side.sent()
+    assert "x-dragoman-losses" in second.headers
+    openai_side.sdk().responses.create(model="house", input="Thanks", previous_response_id=second.json()["id"])
+    assert "only-openai" in openai_side.sent()
+    assert "Answer 1." in openai_side.sent()
