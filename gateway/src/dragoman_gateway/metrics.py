@@ -46,13 +46,18 @@ class Metrics:
             ["kind"],
             registry=registry,
         )
+        self._available = Gauge(
+            "dragoman_service_available", "Whether a shared server answers.", ["service"], registry=registry
+        )
         self._models: set[str] = set()
 
-    def page(self, in_flight: int, dropped: Mapping[str, int]) -> bytes:
+    def page(self, in_flight: int, dropped: Mapping[str, int], available: Mapping[str, bool]) -> bytes:
         """Return all counts in Prometheus's text format."""
         for kind, number in dropped.items():
             self._dropped.labels(kind).set(number)
         self._in_flight.set(in_flight)
+        for service, answers in available.items():
+            self._available.labels(service).set(answers)
         return generate_latest(self._registry)
 
     def count(self, record: "RequestRecord") -> None:

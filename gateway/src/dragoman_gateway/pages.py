@@ -10,9 +10,11 @@ from starlette.routing import Route
 
 from dragoman.errors import NotFoundError
 from dragoman_gateway import metrics
-from dragoman_gateway.errors import ClientError
+from dragoman_gateway.database import DatabaseUnavailableError
+from dragoman_gateway.errors import ClientError, UnavailableError
 from dragoman_gateway.generation import Gateway
 from dragoman_gateway.ids import new_request_id
+from dragoman_gateway.keys.spend_page import spend_page
 from dragoman_gateway.model_list import find_model, list_models
 from dragoman_gateway.openapi import openapi
 from dragoman_gateway.turn.errors import error_response
@@ -34,7 +36,19 @@ def routes(gateway: Gateway) -> list[Route]:
         return PlainTextResponse("ready")
 
     async def counts(request: Request) -> Response:
-        return Response(gateway.metrics.page(gateway.in_flight, gateway.dropped), media_type=metrics.CONTENT_TYPE)
+        page = gateway.metrics.page(gateway.in_flight, gateway.dropped, gateway.services.available())
+        return Response(page, media_type=metrics.CONTENT_TYPE)
+
+    async def spend(request: Request) -> Response:
+        services = gateway.services
+        try:
+            caller = await gateway.current.access.authenticate(request.headers)
+            return JSONResponse(await spend_page(services.admission.ledger, services.cache, caller))
+        except DatabaseUnavailableError:
+            busy = UnavailableError("spend cannot be read at the moment: ask again", retry_after=5)
+            return _error(wire_of(request.headers), busy)
+        except Exception as error:
+            return _error(wire_of(request.headers), error)
 
     async def root(request: Request) -> Response:
         return PlainTextResponse("Dragoman gateway. Its interface is described at /openapi.json\n")
@@ -66,6 +80,7 @@ def routes(gateway: Gateway) -> list[Route]:
         Route("/v1/responses", no_socket, methods=["GET"]),
         Route("/health", health, methods=["GET"]),
         Route("/ready", ready, methods=["GET"]),
+        Route("/gateway/spend", spend, methods=["GET"]),
         Route("/metrics", counts, methods=["GET"]),
         Route("/openapi.json", describe, methods=["GET"]),
         Route("/", root, methods=["GET"]),

@@ -51,6 +51,7 @@ class Services:
         )
         self.owned = OwnedIds(database, shared=keys.shared_ids)
         self.responses = ResponseStore(database, lifetime=timedelta(days=responses.days))
+        self.keeps = responses.keep
         self.background = Background(self.responses, max_runs=responses.max_background)
         self.states = (
             None if settings.database is None else CallState(database, lifetime=timedelta(days=responses.state_days))
@@ -73,6 +74,10 @@ class Services:
             "limit": admission.rates.uncounted,
             "budget": admission.unbudgeted,
         }
+
+    def available(self) -> dict[str, bool]:
+        """Return which of the shared servers answer."""
+        return {"database": self.database.is_available, "counters": self.admission.rates.is_available}
 
     async def close(self) -> None:
         await self.background.close()
@@ -102,8 +107,8 @@ class RequestServices:
             raise UnavailableError("ids cannot be checked at the moment: ask again", retry_after=5) from None
         if request.wire.name == "chat" and services.states is not None:
             self.state = RequestState()
-        if request.wire.name == "responses" and _is_stored(fields):
-            self.stored = await read_turn(fields, caller.owner, services.responses)
+        if request.wire.name == "responses" and _is_stored(fields, keeps=services.keeps):
+            self.stored = await read_turn(fields, caller.owner, services.responses, keeps=services.keeps)
             if self.stored.is_changed:
                 return replace(request, fields=self.stored.fields, body=dumps(self.stored.fields))
         return request
@@ -170,10 +175,11 @@ def check_caller(caller: Caller, endpoint: str) -> None:
         raise PermissionDeniedError(f"this key may not use {endpoint}", status=403)
 
 
-def _is_stored(fields: dict[str, Any]) -> bool:
+def _is_stored(fields: dict[str, Any], *, keeps: bool) -> bool:
     """Whether a request to `/v1/responses` reads or writes stored responses."""
     return (
-        fields.get("store") is not False
+        (keeps and fields.get("store") is not False)
+        or fields.get("background") is True
         or fields.get("previous_response_id") is not None
         or _has_references(fields.get("input"))
     )

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -54,7 +54,7 @@ class Setup:
         self.scope = f"key:{key.id}"
 
     async def admit(self, use: MaxUse = USE) -> Ticket:
-        return await self.admission.admit(await self.caller(), use, Dollars())
+        return await self.admission.admit(await self.caller(), lambda: use, Dollars())
 
     async def caller(self) -> Caller:
         return await self.access.authenticate({"x-api-key": self.secret})
@@ -69,7 +69,7 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def usage(tokens: int) -> Usage:
-    return Dollars().price("a:model", TokenUsage(output_tokens=tokens), datetime.min)
+    return Dollars().price("a:model", TokenUsage(output_tokens=tokens), datetime(2026, 11, 22, tzinfo=UTC))
 
 
 def test_a_reply_costs_what_it_used_for_key_user_and_team(database: Database) -> None:
@@ -210,6 +210,24 @@ def test_parallel_requests_share_a_limit_of_tokens(database: Database) -> None:
         return sum(isinstance(each, Ticket) for each in tickets)
 
     assert 1 <= run(scenario()) <= 2
+
+
+def test_what_came_from_a_cache_counts_as_the_provider_counts(database: Database) -> None:
+    """Cached tokens do not use up a limit of uncached tokens, and do use up one of all tokens."""
+    cached = Dollars().price("a:model", TokenUsage(cached_input_tokens=8_000), datetime(2026, 11, 22, tzinfo=UTC))
+    large = MaxUse("a:model", TokenUsage(input_tokens=9_000), 1)
+
+    async def scenario(limit: str) -> bool:
+        setup = Setup(database, Allowance((), (parse_limit(limit),)))
+        await (await setup.admit(large)).settle(cached)
+        try:
+            await setup.admit(large)
+        except LimitReachedError:
+            return False
+        return True
+
+    assert run(scenario("100000 uncached tokens/hour"))
+    assert not run(scenario("100000 tokens/hour"))
 
 
 class Frozen:

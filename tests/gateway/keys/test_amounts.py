@@ -50,6 +50,9 @@ def test_a_limit_is_read_as_it_is_written() -> None:
     assert str(limit) == "anthropic:*=40,000 tokens/minute"
     assert KeyLimit.from_json(limit.to_json()) == limit
     assert parse_limit("100/minute").on_outage is OnOutage.OPEN
+    uncached = parse_limit("5 uncached tokens/hour")
+    assert (uncached.count_cached, str(uncached)) == (False, "5 uncached tokens/hour")
+    assert KeyLimit.from_json(uncached.to_json()) == uncached
 
 
 @pytest.mark.parametrize("text", ["", "100", "0/minute", "100/week", "a=b/minute"])

@@ -20,7 +20,9 @@ from dragoman_gateway.keys.records import to_microseconds
 
 _NAMES = ("file_id", "file_ids", "container", "container_id", "conversation", "vector_store_ids")
 """The fields of requests, on every wire, that hold such ids."""
-_MENTIONED = re.compile(rb'"(?:' + "|".join(_NAMES).encode() + rb')"')
+_FILE = b'"file_id'
+"""In the bytes of a request that names files. Only such a request is read through: the other names are those of fields
+of the request itself, and of its tools."""
 _ID = re.compile(r"(?:file[-_]|cfile_|cntr_|container_|conv_|vs_)[A-Za-z0-9_-]{1,180}")
 _MADE = re.compile(rb'"((?:cntr_|container_|cfile_|file[-_])[A-Za-z0-9_-]{1,180})"')
 """An id in a provider's reply, as a whole value."""
@@ -53,16 +55,17 @@ class OwnedIds:
         """Raise InvalidRequestError if the request names an id that this caller did not make. The answer is the same
         for an id of another key and for one that does not exist.
         """
-        if caller.key_id is None or not _MENTIONED.search(body):
+        if caller.key_id is None:
             return
-        named = {each for each in _find_ids(fields) if not any(fnmatchcase(each, glob) for glob in self._shared)}
+        found = _find_ids(fields) if _FILE in body else _find_top_ids(fields)
+        named = {each for each in found if not any(fnmatchcase(each, glob) for glob in self._shared)}
         if not named:
             return
         query = select(owners.c.id).where(owners.c.id.in_(named), owners.c.owner == caller.owner)
         owned = await self._database.read(lambda connection: set(connection.execute(query).scalars()))
         for each in sorted(named - owned):
             raise InvalidRequestError(
-                f"there is no {_kind(each)} '{each}': an id works only for the key that made it", status=404
+                f"there is no {_kind(each)} '{each}': an id works only for the key that made it", status=400
             )
 
     async def record(self, caller: Caller, ids: set[str]) -> None:
@@ -82,6 +85,15 @@ class OwnedIds:
 def find_made_ids(data: bytes) -> set[str]:
     """Return the ids that bytes of a reply name."""
     return {found.decode() for found in _MADE.findall(data)}
+
+
+def _find_top_ids(fields: dict[str, Any]) -> Iterator[str]:
+    tools = fields.get("tools")
+    for part in (fields, *(tools if isinstance(tools, list) else ())):
+        if isinstance(part, dict):
+            for name in _NAMES:
+                if name in part:
+                    yield from _ids_of(part[name])
 
 
 def _find_ids(value: Any) -> Iterator[str]:

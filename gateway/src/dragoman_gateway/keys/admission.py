@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -67,8 +67,9 @@ class Admission:
         self.unbudgeted = 0
         """Requests that passed while their budgets could not be checked."""
 
-    async def admit(self, caller: Caller, use: MaxUse, prices: Prices) -> "Ticket":
-        """Reserve for one request at these prices, and wait for the limits.
+    async def admit(self, caller: Caller, use: Callable[[], MaxUse], prices: Prices) -> "Ticket":
+        """Reserve for one request at these prices, and wait for the limits. ``use`` is called only if that is needed:
+        estimating a long prompt costs time.
 
         Raises SpentBudgetError, UnpricedModelError, LimitReachedError, or OverloadedError while nothing can be checked.
         """
@@ -81,8 +82,8 @@ class Admission:
         await ticket.reserve()
         try:
             if limits:
-                total = use.input.total_tokens
-                ticket.grants = await self.rates.acquire(limits, use.model, total, ticket.reserved_output)
+                tokens = ticket.use.input.total_tokens
+                ticket.grants = await self.rates.acquire(limits, ticket.use.model, tokens, ticket.reserved_output)
         except BaseException:
             ticket.release()
             raise
@@ -95,10 +96,9 @@ class Admission:
     def _handle(self, caller: Caller, effect: Any) -> Generator[Any, Any, Any]:
         if not isinstance(effect, Send):
             return (yield effect)
+        prices = effect.context.prices or price_table()
         try:
-            ticket: Ticket = yield Perform(
-                _no_sync, partial(self.admit, caller, max_use(effect), effect.context.prices or price_table())
-            )
+            ticket: Ticket = yield Perform(_no_sync, partial(self.admit, caller, partial(max_use, effect), prices))
         except LimitReachedError as error:  # another model may have room
             return Failed(error)
         settled = False
@@ -120,31 +120,39 @@ class Ticket:
         self,
         admission: Admission,
         scopes: tuple[str, ...],
-        use: MaxUse,
+        use: Callable[[], MaxUse],
         prices: Prices,
         budgets: dict[str, tuple[PeriodBudget, ...]],
     ) -> None:
         self._admission = admission
         self._scopes = scopes
-        self._use = use
+        self._find_use = use
         self._prices = prices
         self._budgets = budgets
         self._id = uuid4().hex  # made here: an id that a client sends could end another request's reservation
         self._characters = 0
         self._ended = False
-        cap = admission.output_cap
-        self.reserved_output = use.output_tokens if cap is None else min(cap, use.output_tokens)
         self.grants = Grants()
+
+    @cached_property
+    def use(self) -> MaxUse:
+        return self._find_use()
+
+    @cached_property
+    def reserved_output(self) -> int:
+        """The output tokens that are reserved."""
+        cap = self._admission.output_cap
+        return self.use.output_tokens if cap is None else min(cap, self.use.output_tokens)
 
     @property
     def may_grow(self) -> bool:
         """Whether the output could exceed what is reserved."""
-        return bool(self._budgets) and self.reserved_output < self._use.output_tokens
+        return bool(self._budgets) and self.reserved_output < self.use.output_tokens
 
     async def reserve(self) -> None:
         if not self._budgets:
             return
-        admission, use = self._admission, replace(self._use, output_tokens=self.reserved_output)
+        admission, use = self._admission, replace(self.use, output_tokens=self.reserved_output)
         priced = self._prices.price(use.model, use.total, admission.clock())
         known = priced.cost_status in (CostStatus.PRICED, CostStatus.FREE)
         for scope, budgets in self._budgets.items():
@@ -176,7 +184,7 @@ class Ticket:
     async def grow(self) -> None:
         """Reserve more output. Raises SpentBudgetError if the budget ends here."""
         if self.may_grow:
-            self.reserved_output = min(max(1, self.reserved_output * _MORE), self._use.output_tokens)
+            self.reserved_output = min(max(1, self.reserved_output * _MORE), self.use.output_tokens)
             await self.reserve()
 
     async def settle_outcome(self, outcome: SendOutcome) -> None:
@@ -221,7 +229,7 @@ class Ticket:
         await self._admission.rates.settle(self.grants, usage)
 
     def _lower_bound(self) -> Usage:
-        return self._prices.price(self._use.model, self._use.input, self._admission.clock())
+        return self._prices.price(self.use.model, self.use.input, self._admission.clock())
 
 
 def scopes_of(caller: Caller) -> tuple[str, ...]:

@@ -103,7 +103,8 @@ class KeyLimit(Limit):
     on_outage: OnOutage = OnOutage.OPEN
 
     def __str__(self) -> str:
-        amount = f"{self.requests:,}" if self.requests is not None else f"{self.tokens:,} tokens"
+        tokens = "tokens" if self.count_cached else "uncached tokens"
+        amount = f"{self.requests:,}" if self.requests is not None else f"{self.tokens:,} {tokens}"
         seconds = next((name for name, each in _SECONDS.items() if each == self.seconds), f"{self.seconds:g} s")
         return ("" if self.models == "*" else f"{self.models}=") + f"{amount}/{seconds}"
 
@@ -111,6 +112,8 @@ class KeyLimit(Limit):
         fields = {"models": self.models, "requests": self.requests, "tokens": self.tokens, "seconds": self.seconds}
         if self.on_outage is OnOutage.CLOSED:
             fields["on_outage"] = self.on_outage
+        if not self.count_cached:
+            fields["count_cached"] = False
         return {name: value for name, value in fields.items() if value is not None}
 
     @classmethod
@@ -143,20 +146,28 @@ def parse_budget(text: str, *, allow_unpriced: bool = False) -> PeriodBudget:
 
 
 def parse_limit(text: str) -> KeyLimit:
-    """Read ``100/minute``, ``40000 tokens/minute``, either for some models as in ``anthropic:*=100/minute``, and either
-    with ``closed``, which refuses requests while they cannot be counted. Raises ConfigurationError.
+    """Read ``100/minute``, ``40000 tokens/minute`` or ``40000 uncached tokens/minute``, each also for some models as in
+    ``anthropic:*=100/minute``, and with ``closed``, which refuses requests while they cannot be counted. Raises
+    ConfigurationError.
     """
     text, on_outage = _split_outage(text, OnOutage.OPEN)
     models, _, amount = text.rpartition("=")
-    found = re.fullmatch(r"([0-9_]+)( tokens| requests|)/(second|minute|hour|day)", amount.strip())
+    found = re.fullmatch(r"([0-9_]+)( tokens| uncached tokens| requests|)/(second|minute|hour|day)", amount.strip())
     if not found:
         raise ConfigurationError(
             "a limit is a number of requests or tokens in a second, minute, hour or day, such as 100/minute or"
             f" 40000 tokens/minute: not {text!r:.60}"
         )
-    unit = "tokens" if found[2] == " tokens" else "requests"
+    unit = "tokens" if found[2].endswith("tokens") else "requests"
     amounts: dict[str, Any] = {unit: int(found[1].replace("_", "") or 0)}
-    return KeyLimit(models or "*", seconds=_SECONDS[found[3]], shared=True, on_outage=on_outage, **amounts)
+    return KeyLimit(
+        models or "*",
+        seconds=_SECONDS[found[3]],
+        shared=True,
+        count_cached=found[2] != " uncached tokens",
+        on_outage=on_outage,
+        **amounts,
+    )
 
 
 def _split_outage(text: str, default: OnOutage) -> tuple[str, OnOutage]:

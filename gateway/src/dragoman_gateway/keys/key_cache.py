@@ -70,6 +70,11 @@ class KeyCache:
                 found[f"{kind}:{name}"] = allowance
         return found
 
+    def all_allowances(self) -> dict[str, Allowance]:
+        """Return the allowances of all keys, and of all users and teams that have one of their own."""
+        own = {scope: each for scope, each in self._allowances.items() if not scope.endswith(":*")}
+        return {**{f"key:{key.id}": key.allowance for key in self._keys.values()}, **own}
+
     async def refresh(self) -> None:
         """Read what changed. Concurrent calls read once. Raises DatabaseUnavailableError."""
         task = self._refresh_task

@@ -54,6 +54,16 @@ class Booking:
     requests: int
 
 
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What a scope has spent: in all, in each period of its budgets, and what requests in flight have reserved."""
+
+    total: Amount
+    reserved: Amount
+    periods: tuple[tuple[PeriodBudget, Amount, datetime | None], ...]
+    """Each budget with what was spent in its period, and when the next one begins."""
+
+
 class SpentBudgetError(BudgetExceededError):
     """A budget of a key, a user or a team has too little left. ``reset_at`` is when its next period begins."""
 
@@ -146,6 +156,21 @@ class Ledger:
             self.dropped += len(self._queue)
             logger.error("the database does not answer: spend of %d requests was dropped", self.dropped)
 
+    async def statements(self, budgets: Mapping[str, Sequence[PeriodBudget]]) -> dict[str, "Statement"]:
+        """Return what each scope has spent, as refusals count it. Raises DatabaseUnavailableError."""
+        now = self._clock()
+        batch = self._take_queue()
+
+        def work(connection: Connection) -> dict[str, Statement]:
+            _store(connection, batch)
+            return {scope: _statement(connection, scope, each, now) for scope, each in budgets.items()}
+
+        try:
+            return await self._database.write(work)
+        except BaseException:
+            self._queue.extendleft(reversed(batch))
+            raise
+
     async def spent(self, scope: str, first_day: int = 1) -> Amount:
         """Return what a scope has spent since a day."""
         return await self._database.read(lambda connection: _spent(connection, scope, first_day))
@@ -210,6 +235,14 @@ class Ledger:
                 for scope in scopes
             ],
         )
+
+
+def _statement(connection: Connection, scope: str, budgets: Sequence[PeriodBudget], now: datetime) -> Statement:
+    periods = [
+        (budget, _spent(connection, scope, budget.period.first_day(now)), budget.period.reset_at(now))
+        for budget in budgets
+    ]
+    return Statement(_spent(connection, scope, 1), _reserved(connection, scope), tuple(periods))
 
 
 def _lock(connection: Connection, scope: str) -> None:

@@ -106,8 +106,8 @@ class StoredEndpoints:
             raise _invalid("order must be asc or desc")
         if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit) <= _MAX_PAGE:
             raise _invalid(f"limit must be a number from 1 to {_MAX_PAGE}")
-        items = list(stored.input) if order == "asc" else list(stored.input)[::-1]
-        ids = [item.get("id") if isinstance(item, dict) else None for item in items]
+        items = stored.listed_input() if order == "asc" else stored.listed_input()[::-1]
+        ids = [item["id"] for item in items]
         if after is not None and after not in ids:
             raise _invalid(f"after: there is no item '{_shown(after)}' in this response")
         start = 0 if after is None else ids.index(after) + 1

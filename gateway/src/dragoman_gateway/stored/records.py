@@ -1,5 +1,6 @@
 """A stored response, and the statuses that it can have."""
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,6 +38,12 @@ class StoredResponse:
         output = self.response.get("output")
         return output if isinstance(output, list) else []
 
+    def listed_input(self) -> list[dict[str, Any]]:
+        """Return the items of this turn as they are listed: each has an id and a type, and its content is in parts."""
+        return [
+            _to_listed(item, f"{self.id}/{number}") for number, item in enumerate(self.input) if isinstance(item, dict)
+        ]
+
     @classmethod
     def from_row(cls, row: Mapping[Any, Any]) -> "StoredResponse":
         return cls(
@@ -56,3 +63,19 @@ class BrokenChainError(Exception):
     def __init__(self, response_id: str) -> None:
         self.response_id = response_id
         super().__init__(response_id)
+
+
+_PREFIXES: Mapping[str, str] = {"message": "msg", "function_call": "fc", "function_call_output": "fco"}
+
+
+def _to_listed(item: dict[str, Any], place: str) -> dict[str, Any]:
+    kind = str(item.get("type") or "message")
+    digest = hashlib.sha256(place.encode()).hexdigest()[:32]
+    listed = {"id": f"{_PREFIXES.get(kind, 'item')}_{digest}", **item, "type": kind}
+    if kind == "message" and isinstance(text := item.get("content"), str):
+        said = item.get("role") == "assistant"
+        part = (
+            {"type": "output_text", "text": text, "annotations": []} if said else {"type": "input_text", "text": text}
+        )
+        listed["content"] = [part]
+    return listed

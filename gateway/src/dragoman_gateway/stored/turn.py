@@ -32,8 +32,6 @@ _REPEATED: Mapping[str, Any] = {
 }
 """The fields of a response that repeat the request, and their values if the request has none."""
 
-_PREFIXES: Mapping[Any, str] = {None: "msg", "message": "msg", "function_call": "fc", "function_call_output": "fco"}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTurn:
@@ -80,25 +78,25 @@ class StoredTurn:
             id=str(response["id"]),
             owner=self.owner,
             previous_id=self.previous_id,
-            input=_with_ids(self.input),
+            input=self.input,
             response=response,
             background=self.background,
             streamed=self.background and self.streamed,
         )
 
 
-async def read_turn(fields: dict[str, Any], owner: str, store: ResponseStore) -> StoredTurn:
-    """Return the turn of a request to `/v1/responses`.
+async def read_turn(fields: dict[str, Any], owner: str, store: ResponseStore, *, keeps: bool = True) -> StoredTurn:
+    """Return the turn of a request to `/v1/responses`. ``keeps`` is false in a gateway that stores no responses.
 
     Raises InvalidRequestError for a previous response or an item that is not stored for that owner, and OverloadedError
     if the database does not answer.
     """
     previous_id, background = fields.get("previous_response_id"), fields.get("background") is True
-    stored = fields.get("store") is not False
+    stored = keeps and fields.get("store") is not False
     if previous_id is not None and not isinstance(previous_id, str):
         raise _invalid("previous_response_id must be the id of a response")
     if background and not stored:
-        raise _invalid("a background response is always stored: leave out store, or set it to true")
+        raise _invalid("a background response is always stored, which this request or this gateway does not allow")
     sent, items = dict(fields), _input_items(fields.get("input"))
     references = [item["id"] for item in items if _is_reference(item)]
     try:
@@ -128,16 +126,6 @@ def _input_items(value: Any) -> list[Any]:
     if isinstance(value, str):
         return [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": value}]}]
     return list(value) if isinstance(value, list) else []
-
-
-def _with_ids(items: Sequence[Any]) -> list[Any]:
-    """Return items that all have an id, as the pages of a list of them need."""
-    return [
-        {**item, "id": f"{_PREFIXES.get(item.get('type'), 'item')}_{uuid4().hex}"}
-        if isinstance(item, dict) and not isinstance(item.get("id"), str)
-        else item
-        for item in items
-    ]
 
 
 async def _history(previous_id: str, owner: str, store: ResponseStore) -> list[Any]:
