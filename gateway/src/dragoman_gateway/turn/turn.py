@@ -54,7 +54,8 @@ class Turn:
         if passed := request.wire.headers.to_provider(request.headers):
             options = replace(options, headers={**options.headers, request.wire.provider: passed})
         self._options = options
-        self._passes = not (holds_state(request.body) or any(map(_has_unsigned_thinking, messages)))
+        unsigned = request.wire.signs_thinking and any(map(_has_unsigned_thinking, messages))
+        self._passes = not (unsigned or holds_state(request.body))
         self.relay = Relay(self._body_for, messages, options, path=path, check=_refuse_losses if means.strict else None)
         self.prompt = messages.pop() if messages[-1].role is Role.USER else None
         self._history = messages
@@ -182,7 +183,7 @@ def _has_unsigned_thinking(message: Message) -> bool:
     """Whether a message holds thinking that no provider of the wire has signed, and each refuses."""
     if message.role is not Role.ASSISTANT:
         return False
-    return any(isinstance(block, ThinkingBlock) and block.signature == "" for block in message.content)
+    return any(isinstance(block, ThinkingBlock) and not block.signature for block in message.content)
 
 
 def _refuse_losses(request: WireRequest) -> None:

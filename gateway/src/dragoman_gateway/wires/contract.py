@@ -31,6 +31,9 @@ class Wire:
     announces_tokens: bool = False
     """Whether the start of a stream has the tokens of the prompt, which most providers know at its end only."""
 
+    signs_thinking: bool = False
+    """Whether providers of the wire refuse thinking without a signature, as a stream that was cut leaves it."""
+
     def adapter(self, model: str) -> Adapter:
         """Return the adapter that answers as the model of that name; a name that cannot be one is not repeated."""
         try:

@@ -14,4 +14,5 @@ WIRE = Wire(
     tokens=ClientTokens.of("messages"),
     error_types={413: "request_too_large"},
     announces_tokens=True,
+    signs_thinking=True,
 )
