@@ -12,7 +12,7 @@ from dragoman.messages import Role
 from dragoman.policy import Hook
 from dragoman.session.effects import Perform, RunTools, Send, intercept
 from dragoman_gateway.deployments import Deployment
-from dragoman_gateway.errors import ClientError
+from dragoman_gateway.errors import ClientError, ServerStateError
 from dragoman_gateway.turn.means import Means
 from dragoman_gateway.turn.model_name import replace_model
 from dragoman_gateway.turn.request import ClientRequest
@@ -60,6 +60,9 @@ class Turn:
         self.prompt = messages.pop() if messages[-1].role is Role.USER else None
         self._history = messages
         self._start(self._places.pop(0))
+        for name, details in request.wire.server_state.items():
+            if request.fields.get(name) is not None and not self.may_pass:
+                raise ServerStateError(name, details)
 
     def _start(self, place: Deployment) -> None:
         """Make the session that asks a place."""

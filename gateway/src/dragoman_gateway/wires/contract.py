@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from dragoman import Adapter, get_adapter
 from dragoman.errors import UnknownProviderError
@@ -33,6 +34,9 @@ class Wire:
 
     signs_thinking: bool = False
     """Whether providers of the wire refuse thinking without a signature, as a stream that was cut leaves it."""
+
+    server_state: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Fields that go on from state at a provider of this wire, with the details of the refusal if another answers."""
 
     def adapter(self, model: str) -> Adapter:
         """Return the adapter that answers as the model of that name; a name that cannot be one is not repeated."""

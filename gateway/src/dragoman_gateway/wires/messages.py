@@ -15,4 +15,5 @@ WIRE = Wire(
     error_types={413: "request_too_large"},
     announces_tokens=True,
     signs_thinking=True,
+    server_state={"thread": {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}},
 )
