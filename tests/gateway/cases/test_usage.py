@@ -1,10 +1,11 @@
 """Counts: each token in one bucket, whole and streamed alike, whoever asked for them."""
 
+import json
 from typing import Any
 
 from tests.gateway.cases.talk import Talk
-from tests.gateway.scripted import CHAT_USAGE, JSON, Answer, answer_with, chat_events, reply
 from tests.gateway.cases.test_thinking import messages_stream
+from tests.gateway.scripted import CHAT_USAGE, JSON, Answer, answer_with, chat_events, reply
 
 ASKED: Any = {"stream_options": {"include_usage": True}}
 
@@ -40,10 +41,23 @@ def test_the_counts_of_the_start_and_of_the_end_are_one_sum(talk: Talk) -> None:
 
 def test_the_provider_is_always_asked_for_its_counts(talk: Talk) -> None:
     """Also if the client did not ask: without them a stream could not be billed."""
-    for wire, fields in (("anthropic", {}), ("openai", {}), ("openai-chat", {})):
-        talk.ask(wire, "mistral-model" if wire == "openai-chat" else "chat-model", **fields)
-        sent = talk.upstream.body.get("stream_options", {"include_usage": True})
-        assert sent["include_usage"] is True, wire
+    for wire, model in (("anthropic", "chat-model"), ("openai", "chat-model"), ("openai-chat", "chat-model")):
+        talk.ask(wire, model)
+        assert talk.upstream.body["stream_options"] == {"include_usage": True}, wire
+    talk.ask("openai-chat", "chat-model", stream=False)
+    assert "stream_options" not in talk.upstream.body
+
+
+def test_the_counts_of_a_stream_are_kept_from_a_client_that_did_not_ask(talk: Talk) -> None:
+    """On the same wire: all other bytes of the provider are the client's, wherever they are cut."""
+    for mark in (b"\n", b"\r\n"):
+        pieces = [piece for piece in chat_events({"content": "Yes."}, usage=CHAT_USAGE) if isinstance(piece, bytes)]
+        sent = [piece.replace(b"\n", mark) for piece in pieces]
+        talk.upstream.answer_in_turn(Answer([b"".join(sent)]))
+        assert talk.ask("openai-chat", "chat-model").raw == b"".join(sent[:2] + sent[3:])
+        talk.upstream.answer_in_turn(Answer([half for piece in sent for half in (piece[:9], piece[9:])]))
+        assert talk.ask("openai-chat", "chat-model").raw == b"".join(sent[:2] + sent[3:])
+        assert talk.ask("openai-chat", "chat-model", **ASKED).raw == b"".join(sent)
 
 
 def test_counts_that_nobody_asked_for_are_read_and_not_shown(talk: Talk) -> None:
@@ -57,13 +71,11 @@ def test_counts_that_nobody_asked_for_are_read_and_not_shown(talk: Talk) -> None
 
 def test_counts_that_contradict_each_other_do_not_become_negative(talk: Talk) -> None:
     """More tokens from the cache than in the prompt: the numbers of another convention."""
-    usage = b'{"prompt_tokens": 56322, "completion_tokens": 9, "total_tokens": 56331, "prompt_tokens_details": {"cached_tokens": 72960}}'
-    body = (
-        b'{"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [{"index": 0, "message": {"role": "assistant", "content": "Yes."}, "finish_reason": "stop"}], "usage": '
-        + usage
-        + b"}"
-    )
-    talk.upstream.answer_in_turn(Answer([body], media_type=JSON))
+    usage = {"prompt_tokens": 56322, "completion_tokens": 9, "total_tokens": 56331,
+             "prompt_tokens_details": {"cached_tokens": 72960}}  # fmt: skip
+    choice = {"index": 0, "message": {"role": "assistant", "content": "Yes."}, "finish_reason": "stop"}
+    body = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
+    talk.upstream.answer_in_turn(Answer([json.dumps(body).encode()], media_type=JSON))
     answered = talk.ask("anthropic", "chat-model", stream=False)
     assert answered.status == 200
     counts = answered.body["usage"]
