@@ -115,7 +115,7 @@ class Upstream:
         self.requests.append(request := Received(path.partition("?")[0], headers, raw))
         watch = asyncio.ensure_future(self._watch(receive))
         try:
-            await self._answer(self.script(request), send, watch)
+            await self._answer(_count(request) or self.script(request), send, watch)
         finally:
             watch.cancel()
 
@@ -139,6 +139,13 @@ class Upstream:
         if answer.cut:
             raise ConnectionAbortedError("the script breaks the connection off")
         await send({"type": "http.response.body", "body": b""})
+
+
+def _count(request: Received) -> Answer | None:
+    """Return the tokens of a request to one of the providers' counters; None for any other request."""
+    names = {"/count_tokens": "input_tokens", "/input_tokens": "input_tokens", ":countTokens": "totalTokens"}
+    name = next((name for ending, name in names.items() if request.path.endswith(ending)), None)
+    return Answer([json.dumps({name: len(request.raw) // 4}).encode()], media_type=JSON) if name else None
 
 
 def reply(

@@ -1,6 +1,7 @@
 """Errors of the gateway itself that no provider has: each knows the HTTP status that a client gets."""
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from dragoman.errors import DragomanError, OverloadedError, RequestError
 
@@ -15,6 +16,17 @@ class ClientError(RequestError):
     def shown(self) -> DragomanError:
         """The error whose words the client's wire uses."""
         return self
+
+
+class ServerStateError(ClientError):
+    """The request goes on from state at a provider of the client's wire, and another provider answers.
+
+    ``details`` are those by which a client recognizes the refusal, and sends its whole history instead.
+    """
+
+    def __init__(self, field: str, details: Mapping[str, Any]) -> None:
+        self.details = details
+        super().__init__(f"{field}: the model that answers has no such state; send the whole conversation instead")
 
 
 class SlowClientError(ClientError):

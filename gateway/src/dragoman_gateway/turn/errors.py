@@ -1,10 +1,11 @@
 """Errors in the shape of a client's wire."""
 
 import logging
+from typing import Any
 
 from dragoman import PolicyDeniedError, RequestContext, WireResponse
 from dragoman.errors import ContentFilterError, DragomanError, ServerError
-from dragoman_gateway.errors import ClientError
+from dragoman_gateway.errors import ClientError, ServerStateError
 from dragoman_gateway.json import dumps, loads
 from dragoman_gateway.turn.replies import Headers, Response
 from dragoman_gateway.wires import Wire
@@ -40,8 +41,13 @@ def error_response(wire: Wire, error: Exception, model: str, headers: Headers) -
     status, body = written.status, written.body
     if isinstance(known, ClientError):
         status = known.status
+        added: dict[str, Any] = {}
         if (kind := wire.error_types.get(status)) is not None:
+            added["type"] = kind
+        if isinstance(known, ServerStateError):
+            added["details"] = known.details
+        if added:
             fields = loads(body)
-            fields["error"]["type"] = kind
+            fields["error"] |= added
             body = dumps(fields)
     return Response(status, [*headers, *encoded_headers(written, headers)], body)

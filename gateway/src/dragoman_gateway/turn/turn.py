@@ -12,7 +12,7 @@ from dragoman.messages import Role
 from dragoman.policy import Hook
 from dragoman.session.effects import Perform, RunTools, Send, intercept
 from dragoman_gateway.deployments import Deployment
-from dragoman_gateway.errors import ClientError
+from dragoman_gateway.errors import ClientError, ServerStateError
 from dragoman_gateway.turn.means import Means
 from dragoman_gateway.turn.model_name import replace_model
 from dragoman_gateway.turn.request import ClientRequest
@@ -54,11 +54,15 @@ class Turn:
         if passed := request.wire.headers.to_provider(request.headers):
             options = replace(options, headers={**options.headers, request.wire.provider: passed})
         self._options = options
-        self._passes = not (holds_state(request.body) or any(map(_has_unsigned_thinking, messages)))
+        unsigned = request.wire.signs_thinking and any(map(_has_unsigned_thinking, messages))
+        self._passes = not (unsigned or holds_state(request.body))
         self.relay = Relay(self._body_for, messages, options, path=path, check=_refuse_losses if means.strict else None)
         self.prompt = messages.pop() if messages[-1].role is Role.USER else None
         self._history = messages
         self._start(self._places.pop(0))
+        for name, details in request.wire.server_state.items():
+            if request.fields.get(name) is not None and not self.may_pass:
+                raise ServerStateError(name, details)
 
     def _start(self, place: Deployment) -> None:
         """Make the session that asks a place."""
@@ -182,7 +186,7 @@ def _has_unsigned_thinking(message: Message) -> bool:
     """Whether a message holds thinking that no provider of the wire has signed, and each refuses."""
     if message.role is not Role.ASSISTANT:
         return False
-    return any(isinstance(block, ThinkingBlock) and block.signature == "" for block in message.content)
+    return any(isinstance(block, ThinkingBlock) and not block.signature for block in message.content)
 
 
 def _refuse_losses(request: WireRequest) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from dragoman import Adapter, get_adapter
 from dragoman.errors import UnknownProviderError
@@ -30,6 +31,12 @@ class Wire:
     """Whether a stream has its counts only if the request asks for them."""
     announces_tokens: bool = False
     """Whether the start of a stream has the tokens of the prompt, which most providers know at its end only."""
+
+    signs_thinking: bool = False
+    """Whether providers of the wire refuse thinking without a signature, as a stream that was cut leaves it."""
+
+    server_state: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Fields that go on from state at a provider of this wire, with the details of the refusal if another answers."""
 
     def adapter(self, model: str) -> Adapter:
         """Return the adapter that answers as the model of that name; a name that cannot be one is not repeated."""

@@ -14,4 +14,6 @@ WIRE = Wire(
     tokens=ClientTokens.of("messages"),
     error_types={413: "request_too_large"},
     announces_tokens=True,
+    signs_thinking=True,
+    server_state={"thread": {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}},
 )
