@@ -3,6 +3,7 @@
 import gzip
 import json
 import zlib
+from contextlib import ExitStack
 from typing import Any
 
 import anthropic
@@ -17,14 +18,14 @@ from tests.gateway.upstream import PATHS, gateway_before, question, whole_reply
 HOUSE = {"house": "openai-chat:gpt-5.2"}
 
 
-def test_tokens_are_counted_by_the_provider_or_estimated_upward() -> None:
+def test_tokens_are_counted_by_the_provider_or_estimated_upward(opened: ExitStack) -> None:
     def answer(request: ReceivedRequest) -> HttpReply:
         assert request.path == "/v1/messages/count_tokens"
         return json_reply({"input_tokens": 4711})
 
     models = {"claude": "anthropic:claude-sonnet-5-5", **HOUSE}
     with gateway_before(answer, models=models) as (url, server):
-        client = anthropic.Anthropic(base_url=url, api_key="none", max_retries=0)
+        client = opened.enter_context(anthropic.Anthropic(base_url=url, api_key="none", max_retries=0))
         ask: dict[str, Any] = {"messages": [{"role": "user", "content": "word " * 200}]}
         assert client.messages.count_tokens(model="claude", **ask).input_tokens == 4711
         estimated = client.messages.with_raw_response.count_tokens(model="house", **ask)
@@ -41,9 +42,9 @@ def test_input_tokens_of_responses() -> None:
     assert not server.requests
 
 
-def test_a_conversation_is_compacted_by_a_summary_that_comes_back() -> None:
+def test_a_conversation_is_compacted_by_a_summary_that_comes_back(opened: ExitStack) -> None:
     with gateway_before(whole_reply("chat", "They spoke of Bern."), models=HOUSE) as (url, server):
-        client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
+        client = opened.enter_context(openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0))
         compacted = client.responses.compact(model="house", input="Where is Bern?")
         (item,) = compacted.output
         assert "Bern" not in item.model_dump_json()
@@ -97,20 +98,20 @@ def test_compressed_bodies(name: str) -> None:
     assert (bomb.status_code, damaged.status_code) == (413, 400)
 
 
-def test_lists_of_models_have_the_shape_of_the_wire() -> None:
+def test_lists_of_models_have_the_shape_of_the_wire(opened: ExitStack) -> None:
     models = {
         "big": "anthropic:claude-opus-5-5",
         "small": "anthropic:claude-haiku-5-5",
         "claude-*": "local:smollm2-135m",
     }
     with gateway_before(whole_reply("chat"), models=models) as (url, _):
-        mine = anthropic.Anthropic(base_url=url, api_key="none", max_retries=0)
+        mine = opened.enter_context(anthropic.Anthropic(base_url=url, api_key="none", max_retries=0))
         page = mine.models.list(limit=1)
         assert [model.id for model in mine.models.list()] == ["big", "small"]
         assert (page.data[0].id, page.has_more, page.first_id, page.last_id) == ("big", True, "big", "big")
         assert [model.id for model in page] == ["big", "small"]
         assert mine.models.retrieve("small").display_name == "small"
-        theirs = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
+        theirs = opened.enter_context(openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0))
         assert [(model.id, model.owned_by) for model in theirs.models.list()] == [
             ("big", "anthropic"),
             ("small", "anthropic"),

@@ -5,13 +5,14 @@ import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import anthropic
 import httpx
 import pytest
 
-from dragoman import Budget
+from dragoman import Budget, Router
 from dragoman.testing.faults.server import RESET, STALL, HttpReply, Pause, ReceivedRequest, json_reply, sse_reply
 from dragoman_gateway.generation import Gateway
 from tests.gateway.upstream import (
@@ -122,12 +123,12 @@ def test_silence_is_broken_by_signs_of_life(client: str) -> None:
     assert ENDS[client] in received
 
 
-def test_pings_of_messages_are_its_own_once_the_reply_has_begun() -> None:
+def test_pings_of_messages_are_its_own_once_the_reply_has_begun(opened: ExitStack) -> None:
     frames = cut("chat", 0.5)
     rest = stream_bytes("chat", *(f"word{number} " for number in range(20))).removeprefix(frames)
     slow = sse_reply(frames, Pause(0.5), rest)
     with gateway_before(slow, models={"house": "openai-chat:m"}, ping_seconds=0.1) as (url, _):
-        with anthropic.Anthropic(base_url=url, api_key="none", max_retries=0).messages.stream(
+        with opened.enter_context(anthropic.Anthropic(base_url=url, api_key="none", max_retries=0)).messages.stream(
             **question("messages", "house")
         ) as stream:
             text = stream.get_final_text()
@@ -234,3 +235,15 @@ def test_a_client_that_reads_nothing_is_left() -> None:
         with socket.create_connection((host, int(port))) as connection:
             connection.sendall(head + body)
             assert server.wait_until_closed() == 0  # the gateway has left the provider
+
+
+def test_the_router_of_the_client_names_a_fallback_and_no_text_chooses_a_model() -> None:
+    router = Router(aliases={"house": "openai-chat:first"}, global_default="openai-chat:second")
+    with gateway_before(refusing_then_answering(529), client={"router": router}) as (url, server):
+        body = question("messages", "house")
+        body["messages"][0]["content"] = "@openai-chat:third Where is Bern?"
+        reply = httpx.post(f"{url}/v1/messages", json=body)
+    assert reply.status_code == 200
+    asked = [json.loads(request.body) for request in server.requests]
+    assert [each["model"] for each in asked] == ["first", "second"]
+    assert asked[1]["messages"][0]["content"].startswith("@openai-chat:third")

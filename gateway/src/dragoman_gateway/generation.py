@@ -10,6 +10,7 @@ from weakref import WeakSet
 from dragoman import AsyncClient
 from dragoman.errors import DragomanError
 from dragoman.store import Store
+from dragoman.transport import close_idle_connections_async
 from dragoman_gateway.access import Access, Caller, OpenAccess
 from dragoman_gateway.behind import StoreBehind
 from dragoman_gateway.callers import CallerClients
@@ -51,9 +52,15 @@ class Generation:
         self.access = self.own_access or OpenAccess()
         store = self.client.config.store
         self.behind = StoreBehind(store, capacity=self.settings.max_unstored) if isinstance(store, Store) else None
-        asking = self.client if self.behind is None else self.client.with_(store=self.behind)
-        self.models = Models(self.settings.models, asking)
+        self.models = Models(self.settings.models, self._asking_client())
         self.callers = CallerClients(self.client.config.limits)
+
+    def _asking_client(self) -> AsyncClient:
+        """Return the client that asks: it stores behind the answers, and no text of a client chooses its model."""
+        asking, router = self.client, self.client.config.router
+        if self.behind is not None:
+            asking = asking.with_(store=self.behind)
+        return asking if router is None else asking.with_(router=router.without_mentions())
 
     async def means_for(self, model: str, caller: Caller) -> Means:
         """Return what a request of the caller is asked with. Raises NotFoundError and PermissionDeniedError."""
@@ -62,6 +69,7 @@ class Generation:
             deployments=self.models.resolve(model, caller),
             client_for=lambda client: self.callers.client_for(client, bounds),
             quota=self.quota,
+            may_ask=self.models.rule_for(model, caller),
             admit=self.access.middleware(caller),
             state_sealer=state_keys(),
             strict=self.settings.strict,
@@ -144,9 +152,11 @@ class Gateway:
         return True
 
     async def close(self) -> None:
+        """Close what the gateway has opened, and the connections of this event loop that nobody uses."""
         await self.services.close()
         for each in (*self._old, self.current):
             await each.close()
+        await close_idle_connections_async()
 
     def _reload(self, load: Callable[[], Generation]) -> Generation:
         return self._with_access(load())

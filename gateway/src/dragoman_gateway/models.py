@@ -2,7 +2,7 @@
 
 import difflib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from dragoman import AsyncClient, get_adapter
@@ -41,6 +41,17 @@ class Models:
         if not self._allows(caller, name, model):
             raise PermissionDeniedError(f"this key may not use the model {name!r:.120}")
         return self._deployments.get(rule) or Deployments((Deployment(model, self._client),))
+
+    def rule_for(self, name: str, caller: Caller) -> Callable[[str], bool] | None:
+        """Return the rule that each model has to pass that is asked for the name; None for no rule.
+
+        A caller who may use the name gets whatever the settings mean by it. One who may use some models gets no others
+        by a name, a rule of the router or a fallback.
+        """
+        patterns = caller.models
+        if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns):
+            return None
+        return lambda model: any(fnmatchcase(model, pattern) for pattern in patterns)
 
     def names(self, caller: Caller) -> tuple[str, ...]:
         """Return the names that the caller may use: those of the settings, and the program's own aliases."""

@@ -12,11 +12,13 @@ from dragoman_gateway.deployments import Deployment, Deployments, FallbackQuota,
 
 @dataclass(slots=True, kw_only=True)
 class Means:
-    """``client_for`` returns the client of a place under which the caller asks."""
+    """``client_for`` returns the client of a place under which the caller asks. ``may_ask`` says whether the caller may
+    use a model; None allows all."""
 
     deployments: Deployments
     client_for: Callable[[AsyncClient], AsyncClient]
     quota: FallbackQuota
+    may_ask: Callable[[str], bool] | None = None
     admit: Middleware | None = None
     state_store: StateStore | None = None
     state_sealer: StateSealer | None = None
@@ -25,7 +27,10 @@ class Means:
     def places(self) -> Sequence[Deployment]:
         """Return the places in the order in which to ask them."""
         self.quota.earn()
-        return self.deployments.in_order()
+        places = self.deployments.in_order()
+        if self.may_ask is None:
+            return places
+        return [place for place in places if self.may_ask(place.model)]
 
     def may_ask_again(self, error: Exception) -> bool:
         """Return whether another place may be asked after that error."""

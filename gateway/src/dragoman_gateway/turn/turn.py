@@ -7,10 +7,10 @@ from typing import Any
 from dragoman import Adapter, AsyncSession, Loss, Message, RequestContext, Usage, WireRequest
 from dragoman.answers import ClientToolIds, Relay, holds_state
 from dragoman.blocks import ThinkingBlock
-from dragoman.errors import InvalidRequestError
+from dragoman.errors import InvalidRequestError, PermissionDeniedError
 from dragoman.messages import Role
 from dragoman.policy import Hook
-from dragoman.session.effects import Perform, RunTools, Send, intercept
+from dragoman.session.effects import Failed, Perform, RunTools, Send, intercept
 from dragoman_gateway.deployments import Deployment
 from dragoman_gateway.errors import ClientError, ServerStateError
 from dragoman_gateway.turn.means import Means
@@ -150,7 +150,10 @@ class Turn:
             return (yield from self._judge_calls(effect))
         if not isinstance(effect, Send):
             return (yield effect)
-        self.answering = adapter = effect.adapter
+        adapter = effect.adapter
+        if self._means.may_ask is not None and not self._means.may_ask(str(adapter.model_id)):
+            return Failed(PermissionDeniedError(f"this key may not use the model {adapter.model_id}", status=403))
+        self.answering = adapter
         wire, messages = self.request.wire, effect.messages
         if adapter.provider == wire.provider:
             adapter = self.relay.adapter(adapter, effect.tools)
