@@ -67,9 +67,13 @@ def _own_configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 
 
 def pytest_runtest_teardown() -> None:
-    """Closes the connections that the test has left open: all tests of a process share its pools."""
+    """Closes the connections that the test has left open, and forgets the width of its terminal: all tests of a process
+    share its pools and its console.
+    """
     if pools := sys.modules.get("dragoman.transport.engines.shared_pools"):
         pools.close_idle_connections()
+    if terminal := sys.modules.get("dragoman.cli.io.console"):
+        terminal.console.cache_clear()
 
 
 def pytest_collection_finish() -> None:

@@ -13,7 +13,10 @@ import pytest
 from tests.bulk import cluster, scale
 from tests.bulk.mock_provider import ROOT, mock_provider
 
-pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: dragoman[ray]")
+pytestmark = [
+    pytest.mark.exhaustive,
+    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: dragoman[ray]"),
+]
 
 
 def test_the_command_runs_on_a_local_cluster(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ def same_body(ours: bytes, theirs: bytes) -> bool:
 
 
 @pytest.mark.exchanges
+@pytest.mark.exhaustive
 def test_recordings_of_other_tools_are_imported_and_replayed(tmp_path: Path) -> None:
     """At least a hundred, of five recorders: each request, written again, gets its reply."""
     exchanges.load_or_skip("anthropic")

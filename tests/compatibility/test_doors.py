@@ -48,6 +48,7 @@ for module in json.loads(sys.argv[1]):
 """Imports the names of each module into an interpreter without the library. What the library needs is loaded once."""
 
 
+@pytest.mark.exhaustive
 def test_each_name_can_be_imported_first() -> None:
     """No name relies on a module that another one loaded."""
     doors = json.dumps(["dragoman", "dragoman.errors"])

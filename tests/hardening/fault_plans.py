@@ -78,11 +78,11 @@ def _judge(row: Plans, what: str, ended: Message | Exception, whole: Message | E
 def _is_same(one: Message, other: Message | Exception) -> bool:
     """Whether two replies say the same; ids of messages and calls are new in each."""
 
-    def said(message: Message) -> object:
+    def content_of(message: Message) -> object:
         calls = [(call.name, call.input) for call in message.tool_uses]
         return message.text, message.thinking, calls, message.stop_reason
 
-    return isinstance(other, Message) and said(one) == said(other)
+    return isinstance(other, Message) and content_of(one) == content_of(other)
 
 
 def _run(model: str, body: bytes, plan: Plan | Refusals | None) -> Message | Exception:

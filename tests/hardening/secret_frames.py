@@ -73,7 +73,7 @@ class FrameSearch:
             if echo and not place.startswith("error "):
                 continue
             self.variables += 1
-            if KEY in shown(value):
+            if KEY in render(value):
                 self.hits.append(f"{what}: {place}")
 
     def attempt(self, what: str, work: Callable[[], object], *, echo: bool = False) -> None:
@@ -105,7 +105,7 @@ def variables(error: BaseException) -> Iterator[tuple[str, Any]]:
             trace = trace.tb_next
 
 
-def shown(value: Any) -> str:
+def render(value: Any) -> str:
     """Return the repr of a value. One that fails shows nothing."""
     try:
         return repr(value)

@@ -5,8 +5,14 @@ import pytest
 from tests.hardening import cancellations
 from tests.unit.transport.drivers import requires
 
+_QUICK = "httpx"
+CASES = [
+    pytest.param(name, marks=[requires(name)] if name == _QUICK else [requires(name), pytest.mark.exhaustive])
+    for name in cancellations.ENGINES
+]
 
-@pytest.mark.parametrize("engine", [pytest.param(name, marks=requires(name)) for name in cancellations.ENGINES])
+
+@pytest.mark.parametrize("engine", CASES)
 def test_nothing_is_left_of_cancelled_streams(engine: str) -> None:
     """No task, no connection, no file descriptor."""
     row = cancellations.measure(engine, 40, seed=1)

@@ -10,7 +10,9 @@ from pydantic import BaseModel
 from pydantic_core import to_json
 
 from dragoman import Message
+from dragoman.cli.io.conversation_files import convert_history
 from dragoman.formats.native import from_native
+from dragoman.formats.own_messages import to_messages
 from dragoman.formats.registry import iter_text
 from dragoman.messages import MessageMetadata
 from tests.hardening.conversions import write_history
@@ -63,3 +65,23 @@ def test_pieces_of_a_file_are_the_whole(count: int) -> None:
     entries = [{"a": ["x\n]", {}], "b": []}, {}, {"c": "é"}] * (count // 3 + 1)
     entries = entries[:count]
     assert "".join(iter_text(entries)) == to_json(entries, indent=1).decode() + "\n"
+
+
+def test_messages_are_written_without_a_second_copy_of_the_history() -> None:
+    """The dicts of all messages took more memory than the messages."""
+    history = [Message.user(f"message {number}", session_id="s") for number in range(10_000)]
+    tracemalloc.start()
+    try:
+        whole = to_messages(history).data
+        _, peak_of_the_whole = tracemalloc.get_traced_memory()
+        expected = to_json(whole, indent=1).decode() + "\n"
+        del whole
+        tracemalloc.reset_peak()
+        base, _ = tracemalloc.get_traced_memory()
+        size = sum(len(piece) for piece in convert_history(history, "messages", None).data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert size == len(expected)
+    assert peak - base < peak_of_the_whole / 3
+    assert "".join(convert_history(history, "messages", None).data) == expected

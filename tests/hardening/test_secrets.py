@@ -170,7 +170,7 @@ def test_an_async_stream_that_breaks_shows_no_key() -> None:
 
     with FaultyServer(reply) as server, pytest.raises((ProviderError, httpx.HTTPError)) as caught:
         asyncio.run(stream(server.url))
-    assert [place for place, value in variables(caught.value) if KEY in secret_frames.shown(value)] == []
+    assert [place for place, value in variables(caught.value) if KEY in secret_frames.render(value)] == []
 
 
 def test_prices_of_another_class_are_refused() -> None:

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pytest
+
 from tests.packaging.wheel import PROJECT, ROOT, WHEEL, packages
 
 BROUGHT_BY = {
@@ -84,6 +86,7 @@ def find_circle(sources: Mapping[str, str], modules: Mapping[str, Path]) -> list
     return []
 
 
+@pytest.mark.exhaustive
 def test_no_files_import_each_other() -> None:
     """Not even for types, and not through other files."""
     modules = find_modules()

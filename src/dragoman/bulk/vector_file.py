@@ -122,7 +122,7 @@ class _Parts:
     def embed(self, number: int, rows: Sequence[Row], call: Callable[..., Embeddings], column: str) -> None:
         """Embed the rows and write the part. If that fails, keep the vectors that were paid."""
         try:
-            found = call(resume=self._kept(number))
+            found = call(resume=self._load(number))
         except DragomanError as error:
             if isinstance(error.embedded, PartialEmbeddings):
                 self._keep_receipts(error.embedded.receipts)
@@ -181,7 +181,7 @@ class _Parts:
         note = {"model": found.model, "key": found.key, "vectors": vectors}
         _write(self._path(number, "partial"), [json.dumps(note)])
 
-    def _kept(self, number: int) -> PartialEmbeddings | None:
+    def _load(self, number: int) -> PartialEmbeddings | None:
         """Return what an earlier run had of a part. Its receipts are counted already."""
         path = self._path(number, "partial")
         if not path.exists():

@@ -229,14 +229,23 @@ def _read_data(data: Any, name: str, model: str | None, title: str = "1") -> lis
 
 
 def iter_text(data: Any) -> Iterator[str]:
-    """Yield the output of a writer as the text of a file, in pieces. One text of a long list takes twice its memory."""
+    """Yield the output of a writer, or messages, as the text of a file, in pieces.
+
+    One text of a long list takes twice its memory, and messages as dicts take more than the messages.
+    """
     if isinstance(data, str):
         yield data
         return
     if not isinstance(data, list) or len(data) <= _PIECE_ENTRIES:
-        yield to_json(data, indent=1).decode() + "\n"
+        yield _to_text(data) + "\n"
         return
     for start in range(0, len(data), _PIECE_ENTRIES):
-        entries = to_json(data[start : start + _PIECE_ENTRIES], indent=1).decode()
+        entries = _to_text(data[start : start + _PIECE_ENTRIES])
         yield ("," if start else "[") + entries.removeprefix("[").removesuffix("\n]")
     yield "\n]\n"
+
+
+def _to_text(data: Any) -> str:
+    if isinstance(data, list) and any(isinstance(each, Message) for each in data):
+        data = to_messages(data).data
+    return to_json(data, indent=1).decode()

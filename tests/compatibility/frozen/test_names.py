@@ -13,8 +13,15 @@ for kind, collector in names.KINDS.items():
     GROUPS.setdefault(collector.__module__.rpartition(".")[2], []).append(kind)
 """Kinds by the module of their collectors, which share what is slow to make."""
 
+_SLOW = {"from_source"}
+"""These read every file of the library."""
+CASES = [
+    pytest.param(kinds, id=module, marks=pytest.mark.exhaustive if module in _SLOW else ())
+    for module, kinds in GROUPS.items()
+]
 
-@pytest.mark.parametrize("kinds", GROUPS.values(), ids=list(GROUPS))
+
+@pytest.mark.parametrize("kinds", CASES)
 def test_the_names_are_the_kept_ones(kinds: list[str]) -> None:
     """A name changes only with its line, so a reviewer sees it."""
     found = [f"{kind}: {line}" for kind in kinds for line in names.differences(names.read(kind), names.collect(kind))]

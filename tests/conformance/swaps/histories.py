@@ -105,10 +105,11 @@ def faults(history: History, target: str) -> list[str]:
     return broken + list(unreported_losses(history.messages, offered, body, wire.losses, foreign=foreign))
 
 
-def recorded_histories(provider: str, *, prefixes: bool) -> Iterator[History]:
-    """Every relevant conversation of a provider; with ``prefixes`` also each prefix of it."""
-    for exchange in load(provider):
-        if not _is_relevant(exchange) or (whole := _read(exchange)) is None:
+def recorded_histories(provider: str, *, prefixes: bool, one_in: int = 1) -> Iterator[History]:
+    """Every relevant conversation of a provider, or one in so many; with ``prefixes`` also each prefix of it."""
+    relevant = [exchange for exchange in load(provider) if _is_relevant(exchange)]
+    for exchange in relevant[::one_in]:
+        if (whole := _read(exchange)) is None:
             continue
         messages = whole.messages
         first = next(index for index, message in enumerate(messages, 1) if message.role not in _INSTRUCTIONS)

@@ -36,6 +36,7 @@ def test_sets_of_ids_break_no_law(target: str) -> None:
     assert {broken_law(issued, later, target, RULES[target]) for issued, later in id_sets(100, 0)} == {None}
 
 
+@pytest.mark.exhaustive
 def test_sets_of_ids_are_the_same_in_other_processes() -> None:
     """Ids do not depend on the process or its hash seed, for any declared rule."""
     here = digest(list(id_sets(20, 0)), RULES)

@@ -35,6 +35,7 @@ def test_programs_append_concurrently(lasting_place: str, tmp_path: Path, sessio
         assert integrity.faults(store) == []
 
 
+@pytest.mark.exhaustive
 def test_killed_programs_leave_whole_turns(lasting_place: str, tmp_path: Path) -> None:
     """Acknowledged turns are there; others are there as a whole or not at all."""
     session_ids = create_sessions(lasting_place, 3)

@@ -20,7 +20,7 @@ SECRET = "heliotrope"
 CALL = "tu_01M7YJFK7P2ZFT4X2CGGZPP000"
 
 
-def said(role: str, text: str, user: str | None, *, billed: bool = False) -> Message:
+def message_of(role: str, text: str, user: str | None, *, billed: bool = False) -> Message:
     message = getattr(Message, role)(text)
     usage = TokenUsage(input_tokens=1000, output_tokens=10) if billed else None
     priced = usage and price_table().price(MODEL, usage, message.created_at)
@@ -33,21 +33,21 @@ def said(role: str, text: str, user: str | None, *, billed: bool = False) -> Mes
 
 def fill(store: Store) -> None:
     """Two sessions of Ann, a fork that is Bob's, and one of Bob in which Ann also wrote."""
-    turn = [said("user", f"My {SECRET} is Ann's.", ANN), said("assistant", f"{SECRET}!", ANN, billed=True)]
+    turn = [message_of("user", f"My {SECRET} is Ann's.", ANN), message_of("assistant", f"{SECRET}!", ANN, billed=True)]
     store.create(
-        MODEL, turn, session_id="sess_ann", user_id=ANN, title=SECRET, attempts=[said("assistant", SECRET, ANN)]
+        MODEL, turn, session_id="sess_ann", user_id=ANN, title=SECRET, attempts=[message_of("assistant", SECRET, ANN)]
     )
-    store.create(MODEL, [said("user", SECRET, None)], session_id="sess_plain", user_id=ANN)
+    store.create(MODEL, [message_of("user", SECRET, None)], session_id="sess_plain", user_id=ANN)
     call = Message.assistant(
         [ThinkingBlock(text=SECRET), ToolUseBlock(id=CALL, name="find", input={"q": SECRET})],
         metadata=MessageMetadata(user_id=ANN, provider="anthropic", model=MODEL),
     )
     result = Message.tool(CALL, SECRET).model_copy(update={"metadata": MessageMetadata(user_id=ANN)})
-    shared = [said("user", "Bob asks.", BOB), said("user", f"{SECRET}?", ANN), call, result]
-    tail = [said("assistant", "Bob's answer.", BOB, billed=True)]
+    shared = [message_of("user", "Bob asks.", BOB), message_of("user", f"{SECRET}?", ANN), call, result]
+    tail = [message_of("assistant", "Bob's answer.", BOB, billed=True)]
     store.create(
         MODEL, [*shared, *tail], session_id="sess_bob", user_id=BOB, extensions={shared[1].id: {"who": SECRET}},
-        attempts=[said("assistant", SECRET, ANN, billed=True)],
+        attempts=[message_of("assistant", SECRET, ANN, billed=True)],
     )  # fmt: skip
     store.fork("sess_bob", new_session_id="sess_fork")
 
@@ -94,7 +94,7 @@ def test_what_others_paid_stays(store: Store) -> None:
 
 def test_forks_of_others_are_named(store: Store) -> None:
     """They hold copies, which may be of others, too."""
-    store.create(MODEL, [said("user", SECRET, ANN)], session_id="sess_ann", user_id=ANN)
+    store.create(MODEL, [message_of("user", SECRET, ANN)], session_id="sess_ann", user_id=ANN)
     lines = [line.replace(ANN, BOB) for line in store.export("sess_ann")]
     store.import_lines([line.replace('"sess_ann"', '"sess_x"') for line in lines], session_id="sess_other")
     fork = store.fork("sess_ann", new_session_id="sess_fork")

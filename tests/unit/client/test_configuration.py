@@ -171,6 +171,17 @@ def test_a_project_cannot_redirect_a_key(setting: str, tmp_path: Path) -> None:
     assert is_trusted(read_configuration(path, Origin.USER), user_folder=user)
 
 
+def test_a_home_that_is_no_folder_trusts_nothing(tmp_path: Path) -> None:
+    """Services often have one. It is no error to read a project's file there."""
+    (tmp_path / "home").touch()
+    path = tmp_path / "dragoman.toml"
+    path.write_text("", encoding="utf-8")
+    file = read_configuration(path, Origin.PROJECT)
+    assert not is_trusted(file, user_folder=tmp_path / "home" / ".config")
+    with pytest.raises(ConfigurationError, match="cannot be written"):
+        trust(file, user_folder=tmp_path / "home" / ".config")
+
+
 def test_a_plugin_comes_from_an_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With settings it is called with them; plugins run code, so they need trust."""
     made: list[dict[str, Any]] = []

@@ -31,6 +31,7 @@ def test_the_files_are_as_generated() -> None:
     metadata.version("genai-prices") != INDEX["origin"]["release"],
     reason="another release of genai-prices is installed than the one that the files were made from",
 )
+@pytest.mark.exhaustive
 def test_an_update_of_the_same_data_changes_no_price_and_no_window(tmp_path: Path) -> None:
     """It is one file for `dragoman prices update`. What we correct by hand stays corrected."""
     path = tmp_path / "update.toml"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -109,7 +110,8 @@ def test_google_counts_a_whole_request(provider: Provider, calls: Calls) -> None
 @pytest.mark.parametrize("model", [CLAUDE, RESPONSES, CHAT, GEMINI])
 def test_a_file_is_stored_and_stands_in_messages(provider: Provider, calls: Calls, model: str, tmp_path: Path) -> None:
     """Bytes, name and type arrive unchanged; the block refers to the file, for its provider alone."""
-    path = tmp_path / 'a "report" ß.pdf'
+    letter = "ß" if sys.getfilesystemencoding() == "utf-8" else "s"
+    path = tmp_path / f'a "report" {letter}.pdf'
     path.write_bytes(content := bytes(range(256)) * 3)
     file: ProviderFile = calls(provider, model, lambda api: api.upload(path))
     (stored,) = provider.uploads

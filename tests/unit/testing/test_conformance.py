@@ -197,6 +197,7 @@ def test_the_command_prints_and_writes_the_scorecard(tmp_path: Path) -> None:
     assert "✓ declares itself" in done.output
 
 
+@pytest.mark.exhaustive
 def test_pytest_runs_a_suite_law_by_law(tmp_path: Path) -> None:
     """One test for each model and law; a broken one shows its sentence."""
     (tmp_path / "test_faulty.py").write_text(

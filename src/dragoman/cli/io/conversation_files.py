@@ -146,6 +146,8 @@ def convert_history(history: Sequence[Message], to: str, model: str | None) -> C
         # The envelopes contain UMF messages, so UMF's losses are theirs.
         lines = (to_json(envelope).decode() + "\n" for envelope in history_to_umf(history))
         return report_labels(Conversion(lines, to_umf(history).losses), history, "UMF's event log")
+    if to == "messages":
+        return Conversion(iter_text(list(history)))
     write = get_format(to).write
     if write is None:
         raise ConfigurationError(f"{to} can be read but not written")

@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dragoman import Adapter, AdapterOptions, Message, RequestContext, get_adapter
+from dragoman.adapter.requests.turns import Turn
+from dragoman.adapter.server_tools.pairs import is_paused
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.blocks import ProviderBlock, TextBlock
 from dragoman.canonical.message import MessageMetadata, StopReason
@@ -56,6 +58,27 @@ def test_a_pair_may_span_messages() -> None:
     history = (HI, native("anthropic", CALL), Message.user("Result"), native("anthropic", RESULT), MORE)
     body, losses = send(CLAUDE, *history)
     assert (body["messages"][1]["content"][1], losses) == (CALL, [])
+
+
+def test_a_result_that_names_no_call_belongs_to_the_call_before_it() -> None:
+    """Proxies and recorders rewrite ids, and not all alike. A result that stands elsewhere answers nothing."""
+    renamed = {**RESULT, "tool_use_id": "rewritten"}
+    body, losses = send(CLAUDE, HI, native("anthropic", CALL, renamed), MORE)
+    assert (body["messages"][1]["content"][1:], losses) == ([CALL, renamed], [])
+    other = {**CALL, "id": "srvtoolu_3"}
+    answer = {**RESULT, "tool_use_id": "srvtoolu_3"}
+    _, losses = send(CLAUDE, HI, native("anthropic", CALL, other, answer, renamed), MORE)
+    assert losses == ["interrupted_call"]
+
+
+def test_a_reply_whose_open_call_was_left_out_is_not_paused() -> None:
+    """There is nothing to go on with."""
+    table = get_adapter(CLAUDE).server_tools
+    paused = Turn.of(native("anthropic", CALL, stop=StopReason.PAUSE))
+    left_out = paused.map_blocks(lambda block, _: () if isinstance(block, ProviderBlock) else (block,))
+    assert is_paused(paused, table, "anthropic")
+    assert not is_paused(left_out, table, "anthropic")
+    assert is_paused(Turn.of(native("anthropic", CALL, RESULT, stop=StopReason.PAUSE)), table, "anthropic")
 
 
 def test_what_was_called_from_inside_goes_with_its_caller() -> None:

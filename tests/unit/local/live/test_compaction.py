@@ -16,6 +16,7 @@ FORCED = AdapterOptions(extra={"local": {"output_schema": forced_schema(SUMMARY)
 """A free text could be empty, which is no summary, so the grammar allows only this text."""
 
 
+@pytest.mark.exhaustive
 def test_a_long_conversation_is_compacted_and_continues() -> None:
     """The whole history stays, the summary and the rest are sent, and the cost is known."""
     history = []

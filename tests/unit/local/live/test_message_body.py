@@ -31,6 +31,7 @@ def body_or_fault(wanted: MessageBodySchema, answer: Callable[[], Message]) -> M
         return str(error)
 
 
+@pytest.mark.exhaustive
 def test_the_model_answers_with_a_body() -> None:
     """Of one text part, as requested; its stream is valid from start to end."""
 
@@ -47,6 +48,7 @@ def test_the_model_answers_with_a_body() -> None:
             assert CUT in str(fault)
 
 
+@pytest.mark.exhaustive
 def test_the_model_writes_a_named_part() -> None:
     """Of the requested name and type, unless it is cut, or refers to an invalid address."""
     wanted = schema({"name": "/capital.txt", "contentType": "text/plain", "required": True})

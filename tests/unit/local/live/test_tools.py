@@ -77,6 +77,7 @@ def test_a_forced_call_obeys_its_schema(ask: Asker, choice: object) -> None:
         ),
     ],
 )
+@pytest.mark.exhaustive
 def test_the_model_calls_if_the_prompt_asks_for_it(ask: Asker, words: str, path: str) -> None:
     """Without a tool_choice, a message about a tool's subject is answered by a call.
 
@@ -85,6 +86,7 @@ def test_the_model_calls_if_the_prompt_asks_for_it(ask: Asker, words: str, path:
     check_call(ask(reword(words), TOOLS), "read_file", {"path": path})
 
 
+@pytest.mark.exhaustive
 def test_the_model_calls_a_tool_with_nothing_to_copy(ask: Asker) -> None:
     """The numbers are the model's, within the schema."""
     reply = ask(reword("Add 4 and 5."), TOOLS)
@@ -125,6 +127,7 @@ def test_a_streamed_call_is_the_whole_one(ask: Asker) -> None:
         assert ends == ([] if call.raw_input is not None else [call.input])
 
 
+@pytest.mark.exhaustive
 def test_a_truncated_call_runs_nothing(ask: Asker) -> None:
     """Its arguments stay text. Sixty tokens hold the call's head, and not the path, of which none holds two steps."""
     path = "/".join(["step"] * 80) + ".txt"
@@ -134,6 +137,7 @@ def test_a_truncated_call_runs_nothing(ask: Asker) -> None:
     assert call.raw_input is not None
 
 
+@pytest.mark.exhaustive
 def test_a_model_file_is_prompted_like_larger_models(ask: Asker) -> None:
     """Nothing is known about it, so it may choose, and only the grammar ensures the form of its calls."""
     by_path = Asker(f"local:{model_file('smollm2-135m')}")
@@ -167,6 +171,7 @@ def from_anthropic() -> list[Message]:
     ]
 
 
+@pytest.mark.exhaustive
 def test_a_history_of_another_provider_is_continued(ask: Asker) -> None:
     """The model reads its calls and results, calls itself, and answers in words. The grammar offers one path."""
     history = [*from_anthropic(), Message.user(reword("Read notes.txt. When does the new port go live?"))]
@@ -178,6 +183,7 @@ def test_a_history_of_another_provider_is_continued(ask: Asker) -> None:
     assert answer.stop_reason in FREE_ENDS
 
 
+@pytest.mark.exhaustive
 def test_several_results_and_an_error_are_answered_in_words(ask: Asker) -> None:
     """Parallel calls of another model, one of which failed, are a history like any other."""
     calls = [ToolUseBlock(id=f"tu_{name}", name="read_file", input={"path": name}) for name in ("a.txt", "b.txt")]

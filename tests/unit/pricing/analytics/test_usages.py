@@ -157,6 +157,7 @@ def test_a_subset_without_the_column_of_its_bucket_is_a_gap(connection: Any, tab
 
 @examples(15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(rows=st.lists(ROWS, min_size=1, max_size=8))
+@pytest.mark.exhaustive
 def test_groups_are_the_sums_of_their_rows(connection: Any, table: PriceTable, rows: list[dict[str, Any]]) -> None:
     """By model and day, in one, and with unknown values."""
     lines = Usages(relation(connection, rows)).costs(["model", "day"], table)

@@ -327,5 +327,5 @@ def test_abandoned_streams_release_their_connections(driver: Driver) -> None:
         assert server.wait_until_closed() == 0
         assert driver.ask(session, "And?").text == "Again."
         assert [m.metadata.status for m in session.messages if m.role == "assistant"][:-1] == [CANCELLED[0]] * 10
-        assert server.wait_until_closed() <= 1  # The connection of the last answer is kept for the next one.
+        assert server.wait_until_closed(1) <= 1  # The connection of the last answer is kept for the next one.
         driver.close(session)

@@ -24,8 +24,8 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has
 
 CASES = [
     ("sync", "httpx"),
-    ("async", "httpx"),
     ("async", "aiohttp"),
+    pytest.param("async", "httpx", marks=pytest.mark.exhaustive),
     pytest.param("pool", "httpx", marks=pytest.mark.exhaustive),
     pytest.param("sync", "httpx2", marks=pytest.mark.exhaustive),
     pytest.param("async", "httpx2", marks=pytest.mark.exhaustive),
