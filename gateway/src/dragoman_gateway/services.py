@@ -1,5 +1,6 @@
 """What all replicas share, and what outlives a reload: keys, spend, stored responses, owners of ids."""
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -83,7 +84,7 @@ class Services:
         await self.background.close()
         await self.admission.ledger.close()
         await self.admission.rates.close()
-        self.database.close()
+        await asyncio.to_thread(self.database.close)
 
 
 class RequestServices:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from dragoman.errors import ConfigurationError, DragomanError, MissingExtraError
@@ -30,6 +30,8 @@ _THREADS = 4
 _RETRY_CODES = {"40001", "40P01"}
 """PostgreSQL's codes of a serialization failure and of a deadlock: run the transaction again."""
 _MAX_TRIES = 5
+_OF_VALUES = (DataError, IntegrityError)
+"""Errors of one transaction, which say nothing about the database."""
 
 
 class DatabaseUnavailableError(DragomanError):
@@ -96,7 +98,8 @@ class Database:
                 f"the gateway's database did not answer within {self._timeout:g} s"
             ) from None
         except SQLAlchemyError as error:
-            self._retry_at = time.monotonic() + self._pause
+            if not isinstance(error, _OF_VALUES):
+                self._retry_at = time.monotonic() + self._pause
             raise _unavailable(error) from None
 
     def _run(self, work: Callable[[Connection], Result], *, writes: bool) -> Result:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from dragoman.errors import ConfigurationError
 from dragoman_gateway.database import Database
-from dragoman_gateway.database.tables import allowances, counters, keys, response_events, response_items, responses
+from dragoman_gateway.database.tables import allowances, counters, keys
 from dragoman_gateway.keys.records import (
     NO_ALLOWANCE,
     Allowance,
@@ -127,17 +127,6 @@ class KeyStore:
         """Return the allowances of users and teams by their scope."""
         changes = self._database.run(lambda connection: read_changes(connection, -1), writes=False)
         return {scope: allowance for scope, allowance in sorted(changes.allowances.items()) if allowance is not None}
-
-    def delete_responses(self, owner: str) -> int:
-        """Delete the stored responses of a key, and return their number."""
-
-        def work(connection: Connection) -> int:
-            ids = select(responses.c.id).where(responses.c.owner == owner).scalar_subquery()
-            connection.execute(delete(response_events).where(response_events.c.response_id.in_(ids)))
-            connection.execute(delete(response_items).where(response_items.c.owner == owner))
-            return connection.execute(delete(responses).where(responses.c.owner == owner)).rowcount
-
-        return self._database.run(work)
 
     def _update(self, key: VirtualKey) -> VirtualKey:
         row = key.to_row()

@@ -72,6 +72,8 @@ class Rates:
     async def settle(self, grants: Grants, usage: TokenUsage | None, *, requests: int = 1) -> None:
         """Replace what was reserved by what was used. The reply is valid without it, so a failure is only logged."""
         held, grants.held = grants.held, []
+        if not self.is_available:
+            return
         for limits, grant in held:
             try:
                 async with asyncio.timeout(self._timeout):

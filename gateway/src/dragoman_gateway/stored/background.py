@@ -107,6 +107,7 @@ class _Run:
         self._final: dict[str, Any] | None = None
         self._streams = False
         self._failure = "the response ended before it was complete"
+        self._ending: asyncio.Task[None] | None = None
         self.task = asyncio.create_task(self._run())
 
     def stop(self) -> None:
@@ -138,7 +139,8 @@ class _Run:
             logger.error("a background response failed", exc_info=error)
         finally:
             tending.cancel()
-            await self._end()
+            self._ending = asyncio.create_task(self._end())
+            await asyncio.shield(self._ending)  # a second cancellation does not interrupt it
 
     async def _send(self, message: Message) -> None:
         if message["type"] == "http.response.start":

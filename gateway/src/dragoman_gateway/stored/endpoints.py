@@ -14,11 +14,10 @@ from dragoman.errors import InvalidRequestError, NotFoundError, OverloadedError
 from dragoman_gateway.access import Caller
 from dragoman_gateway.database import DatabaseUnavailableError
 from dragoman_gateway.stored.background import Background
-from dragoman_gateway.stored.records import StoredResponse
+from dragoman_gateway.stored.records import StoredResponse, is_id
 from dragoman_gateway.stored.response_store import ResponseStore
 from dragoman_gateway.stored.turn import PROVIDER
 
-_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _MAX_PAGE = 100
 _PAGE = 20
 _RETRY_AFTER = 5.0
@@ -69,7 +68,7 @@ class StoredEndpoints:
 
     async def _find(self, response_id: str, caller: Caller) -> StoredResponse:
         """Return a response of the caller. Another key's response is answered as one that does not exist."""
-        found = await self._store.find(response_id, caller.owner) if _ID.fullmatch(response_id) else None
+        found = await self._store.find(response_id, caller.owner) if is_id(response_id) else None
         if found is None:
             raise NotFoundError(
                 f"Response with id '{_shown(response_id)}' not found.", provider=PROVIDER, status=404, code="not_found"

@@ -6,6 +6,7 @@ from typing import Any
 from starlette.types import Message, Send
 
 from dragoman_gateway.stored.events import ENDS, FrameSplitter, read_event
+from dragoman_gateway.stored.records import is_id
 from dragoman_gateway.stored.response_store import ResponseStore
 from dragoman_gateway.stored.turn import StoredTurn
 
@@ -88,5 +89,5 @@ class Recorder:
         return {name: value for name, value in self._turn.echo.items() if response.get(name, _DEFAULTS[name]) != value}
 
     async def _save(self, response: dict[str, Any]) -> None:
-        if self._turn.store and isinstance(response.get("id"), str):
+        if self._turn.store and is_id(response.get("id")):
             await self._store.save(self._turn.to_stored(response))

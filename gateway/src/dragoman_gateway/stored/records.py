@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,14 @@ from typing import Any
 OPEN = ("queued", "in_progress")
 """The statuses of a response that is not finished."""
 
+_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
+
 CONTINUABLE = ("completed", "incomplete")
+
+
+def is_id(value: object) -> bool:
+    """Whether a value can be the id of a response or an item. No database is asked for anything else."""
+    return isinstance(value, str) and _ID.fullmatch(value) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,9 @@ from sqlalchemy import ColumnElement, Connection, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from dragoman_gateway.database import Database, DatabaseUnavailableError
-from dragoman_gateway.database.tables import MAX_ID, call_state, owners, response_events, response_items, responses
+from dragoman_gateway.database.tables import call_state, owners, response_events, response_items, responses
 from dragoman_gateway.keys.records import to_microseconds
-from dragoman_gateway.stored.records import OPEN, BrokenChainError, StoredResponse
+from dragoman_gateway.stored.records import OPEN, BrokenChainError, StoredResponse, is_id
 
 logger = logging.getLogger("dragoman.gateway")
 
@@ -250,8 +250,8 @@ def _is_open(response_id: str) -> ColumnElement[bool]:
 
 def _store_items(connection: Connection, owner: str, response_id: str, items: Sequence[Any]) -> None:
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    ids = {item["id"] for item in items if isinstance(item, dict) and isinstance(item.get("id"), str)}
-    rows = [{"owner": owner, "item_id": each, "response_id": response_id} for each in sorted(ids) if len(each) < MAX_ID]
+    ids = {item["id"] for item in items if isinstance(item, dict) and is_id(item.get("id"))}
+    rows = [{"owner": owner, "item_id": each, "response_id": response_id} for each in sorted(ids)]
     if rows:
         connection.execute(dialect.insert(response_items).values(rows).on_conflict_do_nothing())
 

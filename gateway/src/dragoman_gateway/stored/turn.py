@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from dragoman.errors import InvalidRequestError, OverloadedError
 from dragoman_gateway.database import DatabaseUnavailableError
-from dragoman_gateway.stored.records import CONTINUABLE, BrokenChainError, StoredResponse
+from dragoman_gateway.stored.records import CONTINUABLE, BrokenChainError, StoredResponse, is_id
 from dragoman_gateway.stored.response_store import ResponseStore
 
 PROVIDER = "openai"
@@ -130,6 +130,8 @@ def _input_items(value: Any) -> list[Any]:
 
 async def _history(previous_id: str, owner: str, store: ResponseStore) -> list[Any]:
     not_found = f"Previous response with id '{previous_id:.80}' not found. {_NOT_KEPT}"
+    if not is_id(previous_id):
+        raise _not_found(not_found)
     try:
         chain = await store.history(previous_id, owner)
     except BrokenChainError as error:
@@ -143,7 +145,7 @@ async def _history(previous_id: str, owner: str, store: ResponseStore) -> list[A
 
 async def _resolve(items: list[Any], references: list[str], owner: str, store: ResponseStore) -> list[Any]:
     """Replace references to items by the items."""
-    found = await store.find_items(references, owner)
+    found = await store.find_items([each for each in references if is_id(each)], owner)
     for each in references:
         if each not in found:
             raise InvalidRequestError(
