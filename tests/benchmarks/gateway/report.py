@@ -7,7 +7,6 @@ to the bare proxy of the same run. The other wire is Messages behind a client of
 import argparse
 import asyncio
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from tests.benchmarks.gateway.load import ENDS, Load, full_load, open_streams, r
 from tests.benchmarks.gateway.servers import (
     SERVERS,
     VARIABLE,
+    NotStartedError,
     Target,
     cpu_seconds,
     install,
@@ -70,7 +70,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with mock_provider() as upstream:
         if options.soak:
             return soak.main(upstream, options.soak)
-        rows = [row for server in servers for row in _measure(server, upstream, options.seconds)]
+        rows: list[Row] = []
+        for server in tuple(servers):
+            try:
+                rows += _measure(server, upstream, options.seconds)
+            except NotStartedError as error:
+                print(f"{server}: {error}")
+                servers.remove(server)
         _print_rows(rows)
         _print_half_load(servers, rows, upstream, options.seconds)
         if options.streams:
@@ -164,7 +170,3 @@ async def _watch(target: Target, request: bytes, count: int) -> tuple[Load, int]
     load = await open_streams(target.port, request, ENDS["chat"], count, begun)
     await sampling
     return load, most
-
-
-def now() -> str:
-    return time.strftime("%H:%M:%S")

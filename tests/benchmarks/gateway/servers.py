@@ -22,6 +22,10 @@ ROOT = HERE.parents[2]
 SERVERS = ("bare", "dragoman", "dragoman-2", "litellm", "portkey", "tensorzero")
 
 
+class NotStartedError(Exception):
+    """A server ended, or opened no port."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """Where a gateway listens. ``models`` are the names to ask for: same wire, and other wire."""
@@ -87,7 +91,8 @@ def running(server: str, upstream: str) -> Iterator[Target]:
                 models = {"same": "chat", "other": "claude"}
             case "litellm":
                 (work / "litellm.yaml").write_text(_litellm(upstream), encoding="utf-8")
-                environment |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"}
+                environment |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR",
+                                "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true"}  # fmt: skip
                 command = [str(folder / "litellm" / "bin" / "litellm"), "--config", str(work / "litellm.yaml"),
                            "--port", str(port), "--host", "127.0.0.1"]  # fmt: skip
                 models = {"same": "chat", "other": "claude"}
@@ -181,7 +186,7 @@ def _wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path, limit: f
             time.sleep(0.1)
         else:
             return
-    raise RuntimeError(f"the server did not start: {log.read_text(errors='replace')[-600:]}")
+    raise NotStartedError(f"the server did not start: {log.read_text(errors='replace')[-600:]}")
 
 
 def tree(pid: int) -> list[int]:
