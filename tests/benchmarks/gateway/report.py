@@ -7,6 +7,7 @@ to the bare proxy of the same run. The other wire is Messages behind a client of
 import argparse
 import asyncio
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +92,7 @@ def _request(target: Target, name: str, *, stream: bool) -> bytes:
 
 
 def _measure(server: str, upstream: str, seconds: float) -> list[Row]:
-    rows = []
+    rows: list[Row] = []
     with running(server, f"{upstream}/each") as target:
         for shape, name, stream in SHAPES:
             if name not in target.models:
@@ -100,7 +101,8 @@ def _measure(server: str, upstream: str, seconds: float) -> list[Row]:
             asyncio.run(full_load(target.port, request, end, _WARM_SECONDS))
             before = cpu_seconds(target.pid)
             load = asyncio.run(full_load(target.port, request, end, seconds))
-            rows.append(Row(server, shape, load, cpu_seconds(target.pid) - before))
+            rows.append(row := Row(server, shape, load, cpu_seconds(target.pid) - before))
+            print(f"{server}, {shape}: {row.cpu_each:,.0f} us of CPU", file=sys.stderr, flush=True)
     return rows
 
 

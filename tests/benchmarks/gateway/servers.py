@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 VARIABLE = "DRAGOMAN_GATEWAYS"
 HERE = Path(__file__).parent
@@ -117,8 +118,7 @@ def running(server: str, upstream: str) -> Iterator[Target]:
             )
             try:
                 if server == "tensorzero":
-                    line = process.stdout.readline().decode().strip() if process.stdout else ""
-                    port = int(line.rpartition(":")[2].strip("/") or 0)
+                    port = _printed_port(process)
                 _wait_for(port, process, work / "log")
                 yield Target(process.pid, port, prefix, models, headers, other)
             finally:
@@ -169,6 +169,15 @@ model_name = "claude-sonnet-4-6"
 api_base = "{upstream}/v1/"
 api_key_location = "env::NONE"
 """
+
+
+def _printed_port(process: "subprocess.Popen[bytes]") -> int:
+    """Return the port of the address that a server prints among its log."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith(b"http://"):
+            return urlsplit(line.decode()).port or 0
+    raise NotStartedError("the server printed no address")
 
 
 def _free_port() -> int:
