@@ -186,7 +186,7 @@ def _free_port() -> int:
         return port
 
 
-def _wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path, limit: float = 90.0) -> None:
+def _wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path, limit: float = 240.0) -> None:
     stop = time.monotonic() + limit
     while time.monotonic() < stop and process.poll() is None:
         try:
