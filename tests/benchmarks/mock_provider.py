@@ -84,16 +84,30 @@ def _answer(target: str, body: bytes) -> Answer:
     return answers["slow" if shape == "slow" else "call"]
 
 
+async def _read_body(head: bytes, reader: asyncio.StreamReader) -> bytes:
+    """Read a body of a known length, or one in chunks."""
+    for line in head.split(b"\r\n"):
+        if line.lower().startswith(b"content-length:"):
+            return await reader.readexactly(int(line.split(b":")[1]))
+    body = b""
+    if b"transfer-encoding" not in head.lower():
+        return body
+    while size := int(await reader.readline(), 16):
+        body += await reader.readexactly(size)
+        await reader.readline()
+    await reader.readline()
+    return body
+
+
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
         while head := await reader.readuntil(b"\r\n\r\n"):
-            length = next(
-                int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")
-            )
-            answer = _answer(head.split(b" ", 2)[1].decode(), await reader.readexactly(length))
+            answer = _answer(head.split(b" ", 2)[1].decode(), await _read_body(head, reader))
             for piece in answer.pieces:
                 if answer.pause:
                     await asyncio.sleep(answer.pause)
+                if writer.is_closing():
+                    return
                 writer.write(piece)
             await writer.drain()
     except (asyncio.IncompleteReadError, ConnectionError):

@@ -7,7 +7,7 @@ to the bare proxy of the same run. The other wire is Messages behind a client of
 import argparse
 import asyncio
 import os
-import time
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from tests.benchmarks.gateway.load import ENDS, Load, full_load, open_streams, r
 from tests.benchmarks.gateway.servers import (
     SERVERS,
     VARIABLE,
+    NotStartedError,
     Target,
     cpu_seconds,
     install,
@@ -70,7 +71,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with mock_provider() as upstream:
         if options.soak:
             return soak.main(upstream, options.soak)
-        rows = [row for server in servers for row in _measure(server, upstream, options.seconds)]
+        rows: list[Row] = []
+        for server in tuple(servers):
+            try:
+                rows += _measure(server, upstream, options.seconds)
+            except NotStartedError as error:
+                print(f"{server}: {error}")
+                servers.remove(server)
         _print_rows(rows)
         _print_half_load(servers, rows, upstream, options.seconds)
         if options.streams:
@@ -85,7 +92,7 @@ def _request(target: Target, name: str, *, stream: bool) -> bytes:
 
 
 def _measure(server: str, upstream: str, seconds: float) -> list[Row]:
-    rows = []
+    rows: list[Row] = []
     with running(server, f"{upstream}/each") as target:
         for shape, name, stream in SHAPES:
             if name not in target.models:
@@ -94,7 +101,8 @@ def _measure(server: str, upstream: str, seconds: float) -> list[Row]:
             asyncio.run(full_load(target.port, request, end, _WARM_SECONDS))
             before = cpu_seconds(target.pid)
             load = asyncio.run(full_load(target.port, request, end, seconds))
-            rows.append(Row(server, shape, load, cpu_seconds(target.pid) - before))
+            rows.append(row := Row(server, shape, load, cpu_seconds(target.pid) - before))
+            print(f"{server}, {shape}: {row.cpu_each:,.0f} us of CPU", file=sys.stderr, flush=True)
     return rows
 
 
@@ -164,7 +172,3 @@ async def _watch(target: Target, request: bytes, count: int) -> tuple[Load, int]
     load = await open_streams(target.port, request, ENDS["chat"], count, begun)
     await sampling
     return load, most
-
-
-def now() -> str:
-    return time.strftime("%H:%M:%S")

@@ -15,11 +15,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 VARIABLE = "DRAGOMAN_GATEWAYS"
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 SERVERS = ("bare", "dragoman", "dragoman-2", "litellm", "portkey", "tensorzero")
+
+
+class NotStartedError(Exception):
+    """A server ended, or opened no port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,8 @@ def running(server: str, upstream: str) -> Iterator[Target]:
                 models = {"same": "chat", "other": "claude"}
             case "litellm":
                 (work / "litellm.yaml").write_text(_litellm(upstream), encoding="utf-8")
-                environment |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"}
+                environment |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR",
+                                "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true"}  # fmt: skip
                 command = [str(folder / "litellm" / "bin" / "litellm"), "--config", str(work / "litellm.yaml"),
                            "--port", str(port), "--host", "127.0.0.1"]  # fmt: skip
                 models = {"same": "chat", "other": "claude"}
@@ -112,8 +118,7 @@ def running(server: str, upstream: str) -> Iterator[Target]:
             )
             try:
                 if server == "tensorzero":
-                    line = process.stdout.readline().decode().strip() if process.stdout else ""
-                    port = int(line.rpartition(":")[2].strip("/") or 0)
+                    port = _printed_port(process)
                 _wait_for(port, process, work / "log")
                 yield Target(process.pid, port, prefix, models, headers, other)
             finally:
@@ -166,13 +171,22 @@ api_key_location = "env::NONE"
 """
 
 
+def _printed_port(process: "subprocess.Popen[bytes]") -> int:
+    """Return the port of the address that a server prints among its log."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith(b"http://"):
+            return urlsplit(line.decode()).port or 0
+    raise NotStartedError("the server printed no address")
+
+
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
 
 
-def _wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path, limit: float = 90.0) -> None:
+def _wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path, limit: float = 240.0) -> None:
     stop = time.monotonic() + limit
     while time.monotonic() < stop and process.poll() is None:
         try:
@@ -181,7 +195,7 @@ def _wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path, limit: f
             time.sleep(0.1)
         else:
             return
-    raise RuntimeError(f"the server did not start: {log.read_text(errors='replace')[-600:]}")
+    raise NotStartedError(f"the server did not start: {log.read_text(errors='replace')[-600:]}")
 
 
 def tree(pid: int) -> list[int]:
